@@ -1,0 +1,65 @@
+// Package cloud is what an upgrade needs of the place its nodes come from: to see a
+// node group, and to do to it what package upgrade decides. A folder per cloud
+// implements Provider; policy lives in package upgrade and nowhere here.
+package cloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Provider sees and changes the node groups of one cluster.
+//
+// Its methods may be called from several goroutines. Each call ends with its context. A
+// request is repeated by the provider only when that can have no second effect.
+type Provider interface {
+	// Name is "aws", "gke" or "manual".
+	Name() string
+	// Account says whose credentials are used and where, for people: "account 123456789012, us-east-1".
+	Account(ctx context.Context) (string, error)
+	// Groups lists the groups that the nodes belong to, by name, without their Wanted being resolved
+	// against a target of the user. Groups that must not be driven carry a Refusal.
+	Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error)
+	// Observe reads one group anew. It returns an error that is ErrNotFound when there is none.
+	Observe(ctx context.Context, ref Ref) (upgrade.Group, error)
+	// Belongs tells whether the node is a member of the group as it was observed.
+	Belongs(group *upgrade.Group, node *corev1.Node) bool
+	// Outdated judges a member that has no instance in the group.
+	Outdated(group *upgrade.Group, node *corev1.Node) bool
+	// Do carries out one action of package upgrade that concerns the cloud: SetRevision, Quiesce,
+	// Resume, RaiseMax, LowerMax, AddCapacity or Terminate. Answers that the caller has to tell
+	// apart are an *Error.
+	Do(ctx context.Context, group string, action upgrade.Action) error
+}
+
+// Ref names a group and, with To, the revision that is to count as wanted.
+type Ref struct {
+	Name string
+	// To is what the user asked for with --to; empty for what the group's template says.
+	To string
+}
+
+// ErrNotFound is a group that does not exist.
+var ErrNotFound = errors.New("no such node group")
+
+// Error is an answer of the cloud, sorted.
+type Error struct {
+	// Outcome is upgrade.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted or OutcomeFatal.
+	Outcome upgrade.Outcome
+	Err     error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cloud's own error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Unsupported is the error for an action that the provider does not know.
+func Unsupported(provider string, action upgrade.Action) error {
+	return &Error{Outcome: upgrade.OutcomeFatal, Err: fmt.Errorf("provider %s cannot %s", provider, action)}
+}

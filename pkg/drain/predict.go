@@ -1,0 +1,183 @@
+package drain
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxDisruptedPods is the size of status.disruptedPods above which the API
+// server refuses every eviction of the budget (eviction.go, MaxDisruptedPodSize).
+const maxDisruptedPods = 2000
+
+// Obstacle is why the eviction API would not admit a pod now. The zero value is no obstacle.
+type Obstacle struct {
+	Kind ObstacleKind `json:"kind,omitempty"`
+	// Budget is the budget in the way, namespace/name; empty when it is something else.
+	Budget types.NamespacedName `json:"budget,omitzero"`
+	// Need and Have are counts of healthy pods: what the budget asks for and what it sees.
+	Need int32 `json:"need,omitempty"`
+	Have int32 `json:"have,omitempty"`
+	// Detail is what else a reader should know: the second budget, the message of a failed sync.
+	Detail string `json:"detail,omitempty"`
+}
+
+// ObstacleKind sorts obstacles by what makes them go away.
+type ObstacleKind string
+
+const (
+	// NoObstacle is an eviction that would be admitted.
+	NoObstacle ObstacleKind = ""
+	// BudgetSpent goes away when a pod of the workload becomes ready.
+	BudgetSpent ObstacleKind = "budget"
+	// BudgetUnhealthy goes away when the workload's unready pods are repaired.
+	BudgetUnhealthy ObstacleKind = "unhealthy"
+	// BudgetNever goes away when a person changes the budget or the workload.
+	BudgetNever ObstacleKind = "never"
+	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
+	TwoBudgets ObstacleKind = "two-budgets"
+	// BudgetPending goes away when the disruption controller has seen the budget's newest spec.
+	BudgetPending ObstacleKind = "pending"
+	// Unmanaged goes away with --unmanaged-pods=evict, or when somebody deletes the pod.
+	Unmanaged ObstacleKind = "unmanaged"
+	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that is being deleted.
+	NamespaceEnding ObstacleKind = "namespace"
+	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
+	Returns ObstacleKind = "returns"
+	// Denied is an answer that was not predicted: an admission webhook, a lost race.
+	Denied ObstacleKind = "denied"
+)
+
+// Structural reports whether the obstacle stays until a person does something.
+func (o Obstacle) Structural() bool {
+	switch o.Kind {
+	case BudgetNever, TwoBudgets, Unmanaged, Returns:
+		return true
+	default:
+		return false
+	}
+}
+
+// String says the obstacle to a person.
+func (o Obstacle) String() string {
+	pdb := o.Budget.String()
+	switch o.Kind {
+	case NoObstacle:
+		return ""
+	case BudgetSpent, BudgetUnhealthy:
+		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %d)", pdb, o.Need, o.Have)
+	case BudgetNever:
+		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
+	case TwoBudgets:
+		return fmt.Sprintf("PDB %s and %s cover the same pod, which the eviction API refuses", pdb, o.Detail)
+	case BudgetPending:
+		return fmt.Sprintf("PDB %s is not processed yet by the disruption controller", pdb)
+	case Unmanaged:
+		return "it has no controller that would bring it back"
+	case NamespaceEnding:
+		return "its namespace is being deleted"
+	case Returns:
+		return "it came back to the fenced node after each eviction"
+	default:
+		return o.Detail
+	}
+}
+
+// Remedy says what would help, as an order to the reader.
+func (o Obstacle) Remedy() string {
+	switch o.Kind {
+	case BudgetSpent:
+		return "wait for its pods to become ready, raise its replicas or pass --on-timeout=force"
+	case BudgetUnhealthy:
+		return "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force"
+	case BudgetNever:
+		return "raise its replicas, loosen the budget or pass --on-timeout=force"
+	case TwoBudgets:
+		return "delete one of the two budgets"
+	case Unmanaged:
+		return "delete it or pass --unmanaged-pods=evict"
+	case Returns:
+		return "take the toleration away that brings it back or pass --on-timeout=force"
+	case BudgetPending:
+		return "see that kube-controller-manager is running"
+	case NamespaceEnding:
+		return "see which finalizers keep the namespace"
+	default:
+		return "see what denies its eviction"
+	}
+}
+
+// Spending counts, per budget, disruptions that our own evictions have spent and that the budget's status does not show yet.
+type Spending map[types.NamespacedName]int32
+
+// Prediction is what the eviction API would answer now.
+type Prediction struct {
+	Obstacle
+	// Spends is true when the eviction takes one from Budget's disruptionsAllowed.
+	Spends bool
+	// Version is the resourceVersion of the budget the prediction rests on, "" without a budget.
+	Version string
+}
+
+// Admitted reports whether the eviction may be sent.
+func (p Prediction) Admitted() bool { return p.Kind == NoObstacle }
+
+// Predict says what the eviction API would answer for a pod that must go, so that
+// no call is made that would be refused. spent is what our evictions under way have
+// taken from each budget; endingNamespace is true when the pod's namespace is being deleted.
+func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace bool) Prediction {
+	if pod.Status.Phase == corev1.PodPending {
+		// Evictions of pods that never started do not consult budgets (eviction.go, canIgnorePDB).
+		return Prediction{}
+	}
+	if endingNamespace {
+		return Prediction{Obstacle: Obstacle{Kind: NamespaceEnding}}
+	}
+	covering := budgets.Covering(pod)
+	switch len(covering) {
+	case 0:
+		return Prediction{}
+	case 1:
+		return predictBudget(pod, covering[0], spent)
+	default:
+		return Prediction{Obstacle: Obstacle{
+			Kind: TwoBudgets, Budget: covering[0].Key(), Detail: covering[1].Key().String(),
+		}}
+	}
+}
+
+func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
+	st := budget.Status
+	obstacle := Obstacle{Budget: budget.Key(), Need: st.DesiredHealthy, Have: st.CurrentHealthy}
+	p := Prediction{Obstacle: obstacle, Version: budget.ResourceVersion}
+	if !Ready(pod) && mayEvictUnready(budget) {
+		return p
+	}
+	if st.ObservedGeneration < budget.Generation || len(st.DisruptedPods) > maxDisruptedPods {
+		p.Kind = BudgetPending
+		return p
+	}
+	if st.DisruptionsAllowed-spent[budget.Key()] > 0 {
+		p.Spends = true
+		return p
+	}
+	p.Kind = BudgetSpent
+	if why := budget.Structural(); why != "" {
+		p.Kind, p.Detail = BudgetNever, why
+	} else if st.CurrentHealthy < st.DesiredHealthy {
+		p.Kind = BudgetUnhealthy
+	}
+	return p
+}
+
+// mayEvictUnready is the rule for pods that are not ready: they cost the budget nothing
+// (eviction.go, the unhealthyPodEvictionPolicy branch).
+func mayEvictUnready(budget *Budget) bool {
+	if p := budget.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
+		return true
+	}
+	st := budget.Status
+	return st.CurrentHealthy >= st.DesiredHealthy && st.DesiredHealthy > 0
+}

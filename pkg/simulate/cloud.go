@@ -1,0 +1,142 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func (c *Cluster) actCloud(action upgrade.Action) (upgrade.Outcome, string) {
+	switch a := action.(type) {
+	case upgrade.SetRevision:
+		c.group.Pointed = a.To
+	case upgrade.Quiesce:
+		c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...)
+	case upgrade.Resume:
+		c.group.Suspended = slices.DeleteFunc(slices.Clone(c.group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
+	case upgrade.RaiseMax:
+		c.group.Max = a.Max
+	case upgrade.LowerMax:
+		c.group.Max = max(a.Max, c.group.Desired)
+	case upgrade.AddCapacity:
+		return c.add(a)
+	case upgrade.Terminate:
+		return c.terminate(a)
+	default:
+		return upgrade.OutcomeFatal, fmt.Sprintf("the simulated cloud cannot %s", action)
+	}
+	return upgrade.OutcomeDone, ""
+}
+
+func (c *Cluster) add(a upgrade.AddCapacity) (upgrade.Outcome, string) {
+	if c.tokens[a.Token] {
+		return upgrade.OutcomeDone, ""
+	}
+	if a.Zone == "" {
+		c.group.Max += a.N
+	}
+	if c.group.Desired+a.N > c.group.Max {
+		return upgrade.OutcomeExhausted, fmt.Sprintf("desired size %d would be over max %d", c.group.Desired+a.N, c.group.Max)
+	}
+	c.tokens[a.Token] = true
+	c.group.Desired += a.N
+	for range a.N {
+		zone := a.Zone
+		if zone == "" {
+			zone = c.smallestZone()
+		}
+		c.launch(zone)
+	}
+	return upgrade.OutcomeDone, ""
+}
+
+// smallestZone is where a group that launches by itself does so.
+func (c *Cluster) smallestZone() string {
+	size := map[string]int{}
+	for _, m := range c.members {
+		if m.instance.State != upgrade.InstanceLeaving {
+			size[m.instance.Zone]++
+		}
+	}
+	zones := slices.Clone(c.group.Zones)
+	slices.SortStableFunc(zones, func(a, b string) int { return size[a] - size[b] })
+	return zones[0]
+}
+
+// launch brings up an instance of the revision the group points at; its node is Ready after the boot time.
+func (c *Cluster) launch(zone string) {
+	c.serial++
+	name := nodeName(c.group.Name, zone, c.serial)
+	m := &member{instance: upgrade.Instance{
+		ID: "i-" + name, Zone: zone, State: upgrade.InstancePending, Revision: c.group.Pointed,
+		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
+	}}
+	c.members[m.instance.ID] = m
+	c.after(c.times.Boot, func() {
+		if m.instance.State != upgrade.InstancePending {
+			return
+		}
+		m.instance.State = upgrade.InstanceInService
+		m.node = c.newNode(name, m.instance)
+		c.placeWaiting()
+	})
+}
+
+func (c *Cluster) newNode(name string, instance upgrade.Instance) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.touch(), CreationTimestamp: metav1.Time{Time: c.now},
+			Labels: map[string]string{corev1.LabelTopologyZone: instance.Zone, corev1.LabelHostname: name},
+		},
+		Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("sim:///%s/%s", instance.Zone, instance.ID)},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}}},
+			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: c.group.Pointed.Kubernetes},
+		},
+	}
+	for key, value := range c.group.WantedLabels {
+		node.Labels[key] = value
+	}
+	return node
+}
+
+func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
+	m, ok := c.members[a.Instance]
+	if !ok || m.instance.State == upgrade.InstanceLeaving {
+		return upgrade.OutcomeMoved, "the instance is gone"
+	}
+	m.instance.State = upgrade.InstanceLeaving
+	if a.Shrink {
+		c.group.Desired--
+	} else {
+		c.launch(c.smallestZone())
+	}
+	c.after(c.times.Leave, func() {
+		if m.node != nil {
+			c.forget(m.node.Name)
+		}
+		delete(c.members, a.Instance)
+	})
+	return upgrade.OutcomeDone, ""
+}
+
+// ZoneSizes counts the instances in service or on their way, by the last part of the zone's name: "a:3 b:2".
+func (c *Cluster) ZoneSizes() string {
+	size := map[string]int{}
+	for _, m := range c.members {
+		if m.instance.State != upgrade.InstanceLeaving {
+			size[m.instance.Zone]++
+		}
+	}
+	var parts []string
+	for _, zone := range c.group.Zones {
+		parts = append(parts, fmt.Sprintf("%s:%d", zone[strings.LastIndex(zone, "-")+1:], size[zone]))
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,42 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// horizon is how much virtual time an upgrade may take.
+	horizon = 90 * 24 * time.Hour
+	// restless is how many steps in a row may act without the clock moving.
+	restless = 10_000
+)
+
+// Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
+// nil, sees every step before it is done. It returns an error when the upgrade does not come to an
+// end: that is a fault of the state machine, never of the cluster.
+func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
+	end := c.now.Add(horizon)
+	for still := 0; c.now.Before(end); {
+		world := c.World(req)
+		step := upgrade.Next(world)
+		if watch != nil {
+			watch(world, step)
+		}
+		c.Do(step)
+		switch {
+		case step.Finished:
+			return c.record, nil
+		case len(step.Actions) > 0 || !step.Wake.After(c.now):
+			if still++; still > restless {
+				return c.record, fmt.Errorf("simulating group %q: it acts without end, at last %v", req.Group, step.Actions)
+			}
+		default:
+			still = 0
+			c.Advance(step.Wake)
+		}
+	}
+	return c.record, fmt.Errorf("simulating group %q: no end within %s", req.Group, horizon)
+}

@@ -1,0 +1,175 @@
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by
+// itself first; elsewhere one request raises maximum and desired size together, and this is a no-op.
+func (t *turn) raiseMax() bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	if !g.Sized || !l.Zonal {
+		return true
+	}
+	if l.MaxTo == 0 {
+		missing := 0
+		for zone, z := range l.Zones {
+			missing += max(0, min(z.Surge, t.count.left[zone])-z.Contribution())
+		}
+		if g.Desired+missing <= g.Max {
+			return true
+		}
+		l.MaxFrom, l.MaxTo, t.persist = g.Max, g.Desired+missing, true
+	}
+	if g.Max >= l.MaxTo {
+		return true
+	}
+	t.cloud = true
+	t.want(RaiseMax{From: l.MaxFrom, Max: l.MaxTo})
+	return false
+}
+
+// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes left.
+func (t *turn) launch() {
+	if !t.w.Group.Sized {
+		return
+	}
+	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
+		z := t.rec.Ledger.Zones[zone]
+		missing := min(z.Surge, t.count.left[zone]) - z.Contribution()
+		if missing > 0 && t.w.Now.Before(z.RetryAt) {
+			t.wakeAt(z.RetryAt)
+		} else if missing > 0 {
+			t.book(zone, missing)
+		}
+		for _, l := range t.rec.Ledger.Zones[zone].Open {
+			t.cloud = true
+			t.want(t.addition(zone, l))
+		}
+	}
+}
+
+// book writes down the launches that are to be made. A zonal provider is asked for one node
+// at a time, so that no answer can be half a success.
+func (t *turn) book(zone string, n int) {
+	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+		z.Launched += n
+		if !t.rec.Ledger.Zonal {
+			z.Serial++
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: t.w.Group.Desired})
+			return
+		}
+		for range n {
+			z.Serial++
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: 1})
+		}
+	})
+	if l := &t.rec.Ledger; !l.Zonal && l.MaxTo == 0 {
+		l.MaxFrom, l.MaxTo = t.w.Group.Max, t.w.Group.Max+n
+	}
+	t.rec.Ledger.Changed, t.persist = t.w.Now, true
+}
+
+func (t *turn) addition(zone string, l Launch) AddCapacity {
+	return AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Token: token(t.rec.Run, zone, l.Serial)}
+}
+
+func (t *turn) openLaunches() int {
+	return t.rec.Ledger.total(func(z ZoneLedger) int { return len(z.Open) })
+}
+
+// settle books the answers to launches and terminations. What is observed counts like an answer.
+func (t *turn) settle() {
+	for zone, z := range t.rec.Ledger.Zones {
+		for _, l := range slices.Clone(z.Open) {
+			t.settleLaunch(zone, l)
+		}
+	}
+	for _, attempt := range t.w.Open {
+		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && t.rec.Stopping == "" {
+			t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+		}
+	}
+}
+
+func (t *turn) settleLaunch(zone string, l Launch) {
+	attempt := t.attempt(t.addition(zone, l))
+	raised := !t.rec.Ledger.Zonal && t.rec.Ledger.MaxTo > 0 && t.w.Group.Max >= t.rec.Ledger.MaxTo
+	landed := attempt.Outcome == OutcomeDone || raised
+	refused := attempt.Outcome == OutcomeExhausted || attempt.Outcome == OutcomeMoved || attempt.Outcome == OutcomeFatal
+	if attempt.InFlight || !landed && !refused {
+		return
+	}
+	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
+		if landed {
+			z.Refusal = ""
+			return
+		}
+		z.Launched -= l.N
+		z.RetryAt, z.Refusal = attempt.NotBefore, attempt.Detail
+		t.persist = true
+	})
+	if !landed && !t.rec.Ledger.Zonal {
+		t.rec.Ledger.MaxFrom, t.rec.Ledger.MaxTo = 0, 0
+	}
+}
+
+// shrinks decides how an outdated node is terminated. Where launches name a zone it always
+// shrinks the group, and launch replaces it in its own zone: a group that replaces by itself does
+// so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were added.
+func (t *turn) shrinks(zone string) bool {
+	l := &t.rec.Ledger
+	return t.w.Group.Sized && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
+}
+
+// describeLag is how long a provider's answer may be older than what was done to it.
+const describeLag = 30 * time.Second
+
+// lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
+// not at all when somebody else changed it meanwhile (EKS E61).
+func (t *turn) lowerMax() bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	if l.MaxTo == 0 || g.Max != l.MaxTo {
+		return true
+	}
+	t.cloud = true
+	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && !g.Observed.After(l.Changed.Add(describeLag)) {
+		t.waiting = "the group's desired size to show what was given back"
+		return false
+	}
+	to := max(l.MaxFrom, g.Desired)
+	if to < g.Max {
+		t.want(LowerMax{From: g.Max, Max: to})
+		return false
+	}
+	return true
+}
+
+// resume lets the processes run again that we suspended.
+func (t *turn) resume() bool {
+	var ours []string
+	for _, process := range t.rec.Suspended {
+		if slices.Contains(t.w.Group.Suspended, process) {
+			ours = append(ours, process)
+		}
+	}
+	if len(ours) == 0 {
+		return true
+	}
+	t.cloud = true
+	t.want(Resume{Processes: ours})
+	return false
+}
+
+// owedNote says what of ours the group keeps, "" when nothing.
+func (t *turn) owedNote() string {
+	owed := t.rec.Ledger.Contribution()
+	if owed <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
+}

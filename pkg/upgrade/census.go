@@ -1,0 +1,148 @@
+package upgrade
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// census counts the members of the group once a turn.
+type census struct {
+	byName map[string]*Member
+	// pending are outdated members that were not started, in no order that matters.
+	pending []*Member
+	// fresh are current members that were not there at the start; usable are those of them fit for pods.
+	fresh  []*Member
+	usable int
+	// usableIn counts usable fresh members by ledger zone.
+	usableIn map[string]int
+	// known are current members from before; unready counts those of them that are not usable.
+	known   []*Member
+	unready int
+	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts all members by their own zone.
+	left  map[string]int
+	zones map[string]int
+	// pendingIn counts pending members by their own zone.
+	pendingIn map[string]int
+	// ready counts members of any revision that are fit for pods, or were but for our fence.
+	ready int
+}
+
+// takeCensus sorts the members by what the upgrade has to do with them.
+func takeCensus(w *World, rec *Record) census {
+	c := census{
+		byName: make(map[string]*Member, len(w.Members)), usableIn: map[string]int{},
+		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		c.byName[m.Name()] = m
+		if m.Instance.State == InstanceLeaving {
+			continue
+		}
+		c.zones[m.Zone()]++
+		if m.Node != nil && nodeReady(m.Node) {
+			c.ready++
+		}
+		if m.Outdated {
+			c.addOutdated(m, rec)
+		} else {
+			c.addCurrent(m, rec, w)
+		}
+	}
+	return c
+}
+
+func (c *census) addOutdated(m *Member, rec *Record) {
+	started, known := rec.Nodes[m.Name()]
+	if !known {
+		c.pending = append(c.pending, m)
+		c.pendingIn[m.Zone()]++
+		c.left[rec.Ledger.zone(m)]++
+		return
+	}
+	switch started.State {
+	case NodeRemoving, NodeQuarantined, NodeDrained:
+	default:
+		c.left[rec.Ledger.zone(m)]++
+	}
+}
+
+func (c *census) addCurrent(m *Member, rec *Record, w *World) {
+	usable := m.Usable(w.Group.WantedLabels)
+	if _, known := slices.BinarySearch(rec.Ledger.Known, m.Name()); known || rec.Run == "" {
+		c.known = append(c.known, m)
+		if !usable {
+			c.unready++
+		}
+		return
+	}
+	c.fresh = append(c.fresh, m)
+	if usable {
+		c.usable++
+		c.usableIn[rec.Ledger.zone(m)]++
+	}
+}
+
+func (c *census) currentNames() []string {
+	names := make([]string, 0, len(c.known))
+	for _, m := range c.known {
+		names = append(names, m.Name())
+	}
+	return names // sorted, as the members are
+}
+
+// zone is the ledger's zone of a member: its own, or "" when the whole group is one.
+func (l *Ledger) zone(m *Member) string {
+	if l.Zonal {
+		return m.Zone()
+	}
+	return ""
+}
+
+// Usable reports whether the member takes ordinary pods: its instance is in service, its node is
+// Ready, carries the labels wanted, and no start-up taint keeps pods away (EKS E25–E27).
+func (m *Member) Usable(labels map[string]string) bool {
+	if m.Node == nil || m.Instance.State == InstancePending || m.Instance.State == InstanceLeaving {
+		return false
+	}
+	for key, value := range labels {
+		if m.Node.Labels[key] != value {
+			return false
+		}
+	}
+	return nodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
+}
+
+// startupTaint recognises taints that say a node is not ready for pods yet though its kubelet is.
+func startupTaint(taint corev1.Taint) bool {
+	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||
+		strings.HasPrefix(taint.Key, "readiness.k8s.io/") ||
+		strings.HasPrefix(taint.Key, "node.cilium.io/") ||
+		strings.HasSuffix(taint.Key, "/agent-not-ready")
+}
+
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// nodeReady is the Ready condition being True; Unknown and absent are not.
+func nodeReady(node *corev1.Node) bool {
+	c := nodeCondition(node)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// nodeLost reports whether the node has been other than Ready for drain.LostAfter.
+func nodeLost(node *corev1.Node, now time.Time) bool {
+	c := nodeCondition(node)
+	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
+}

@@ -1,0 +1,27 @@
+// Package upgrade is the state machine of a node group upgrade, as one pure function.
+//
+//	        observe                                persist            act
+//	World ───────────▶ Next(World) Step ──▶ Step.Record ──▶ Step.Actions ──▶ servers
+//	  ▲                                                                         │
+//	  └──────────────── watch events, cloud polls, outcomes ◀───────────────────┘
+//
+// Next looks at the whole world as a value and says what to do about it now. It
+// holds no client, no clock, no goroutine and no random source; given the same
+// World it gives the same Step. The live upgrade, the dry-run plan and the tests
+// are the same function in three worlds.
+//
+// The caller's contract (package runner keeps it):
+//
+//  1. Build a World from what is observed. What was observed beats what was written down.
+//  2. Call Next.
+//  3. If Step.Persist is true, store Step.Record before anything else happens.
+//  4. Start each of Step.Actions that is not in flight already, each on its own. An
+//     action is a value about one object; its result comes back in World.Open and in
+//     what is observed, never as a return value that a decision hangs on.
+//  5. Wait for a change, an outcome or Step.Wake, and begin again.
+//
+// A group goes through setup → scale up → upgrade → scale down (EKS E01). A node of
+// it goes Pending → Fenced → Draining → Empty → Settled → Removing → Gone, with
+// Forcing and Quarantined beside. How many nodes the group has meanwhile, and where,
+// is kept by the Ledger.
+package upgrade

@@ -1,0 +1,364 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+const (
+	// evictionsPerBudget is how many evictions of one budget are in flight at once: the API server
+	// serialises them by conflict and backoff, so that more only make each slower (semantics 3.2.6).
+	evictionsPerBudget = 4
+	// statusLag is how long a budget's status may take to show an accepted eviction, should the moment it did be missed.
+	statusLag = 2 * time.Second
+	// seen is how long the effect of an accepted request may take to be observed before it is asked for again.
+	seen = 30 * time.Second
+	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then (attach_detach_controller.go).
+	detachLimit = 6 * time.Minute
+	// returnsAllowed is how often a pod may come back to the fenced node before it is held to be one that always does (EKS E51).
+	returnsAllowed = 2
+	// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
+	nodeObjectGrace = time.Minute
+)
+
+// drainView is what a drain has to know of one node's pods.
+type drainView struct {
+	toEvict []*corev1.Pod
+	leaving []*corev1.Pod
+	held    []*corev1.Pod
+	staying int
+}
+
+func (v *drainView) remaining() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
+
+func (t *turn) view(m *Member) *drainView {
+	if v, ok := t.drains[m.Name()]; ok {
+		return v
+	}
+	v := &drainView{}
+	lost := m.Node != nil && nodeLost(m.Node, t.w.Now)
+	for _, pod := range m.Pods {
+		switch drain.Judge(pod, t.rec.Request.Policy(), lost).Fate {
+		case drain.Go:
+			v.toEvict = append(v.toEvict, pod)
+		case drain.Leaving:
+			v.leaving = append(v.leaving, pod)
+		case drain.Held:
+			v.held = append(v.held, pod)
+		default:
+			v.staying++
+		}
+	}
+	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the same each time.
+	slices.SortStableFunc(v.toEvict, func(a, b *corev1.Pod) int {
+		if ra, rb := drain.Ready(a), drain.Ready(b); ra != rb {
+			if rb {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	t.drains[m.Name()] = v
+	return v
+}
+
+// startedNames are the nodes that were started, in order of start.
+func (t *turn) startedNames() []string {
+	names := make([]string, 0, len(t.rec.Nodes))
+	for name := range t.rec.Nodes {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if c := t.rec.Nodes[a].Began.Compare(t.rec.Nodes[b].Began); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// put stores the node's record; ahead says that it must be stored before the actions of this turn.
+func (t *turn) put(name string, n NodeRecord, ahead bool) {
+	t.rec.Nodes[name] = n
+	t.persist = t.persist || ahead
+}
+
+// drive takes one started node one step further.
+func (t *turn) drive(name string) {
+	n, m := t.rec.Nodes[name], t.count.byName[name]
+	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
+		t.gone(name)
+		return
+	}
+	switch n.State {
+	case NodeDraining, NodeForcing, NodeEmpty:
+		t.drainNode(name, n, m)
+	case NodeRemoving:
+		t.remove(name, n, m)
+	}
+}
+
+// gone books a started node that is no longer there.
+func (t *turn) gone(name string) {
+	if t.rec.Nodes[name].State != NodeDrained {
+		t.rec.Replaced++
+	}
+	delete(t.rec.Nodes, name)
+	t.persist = true
+}
+
+func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
+	if m.Instance.State == InstanceLeaving {
+		t.cloud = true
+		return // its machine is going down without us; it is booked when it is gone
+	}
+	if m.Node != nil && n.Deadline.IsZero() {
+		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
+		t.put(name, n, true)
+	}
+	t.ensureStarted(n, m)
+	view := t.view(m)
+	if view.remaining() == 0 {
+		t.settleNode(name, n, m)
+		return
+	}
+	if n.State == NodeEmpty {
+		n.State, n.EmptyAt = NodeDraining, time.Time{}
+		t.put(name, n, false)
+	}
+	if n.State == NodeForcing {
+		t.force(name, n, m, view)
+		return
+	}
+	blocked := t.evictPods(name, view)
+	t.checkDeadline(name, n, blocked)
+}
+
+// ensureStarted writes the start of the drain on the node, once.
+func (t *turn) ensureStarted(n NodeRecord, m *Member) {
+	if m.Node == nil || m.Node.Annotations[AnnotationDeadline] == FormatTime(n.Deadline) {
+		return
+	}
+	t.want(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
+}
+
+// FormatTime writes a time as annotations hold it.
+func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// evictPods asks for every eviction that would be admitted now and says what blocks the others.
+func (t *turn) evictPods(node string, view *drainView) []Blocked {
+	first := len(t.blocked)
+	for _, pod := range view.held {
+		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Unmanaged})
+	}
+	for _, pod := range view.toEvict {
+		t.evictPod(node, pod)
+	}
+	return t.blocked[first:]
+}
+
+func (t *turn) evictPod(node string, pod *corev1.Pod) {
+	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
+	attempt := t.attempt(action)
+	if attempt.InFlight || (attempt.Outcome == OutcomeDone && t.w.Now.Before(attempt.Ended.Add(seen))) {
+		return
+	}
+	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
+	budget := prediction.Budget
+	switch {
+	case !prediction.Admitted():
+		t.blockPod(node, pod, prediction.Obstacle)
+	case t.returns(node, pod):
+		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
+	case t.waits(attempt, prediction):
+		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail})
+		t.wakeAt(attempt.NotBefore)
+	case prediction.Spends && t.inFlight[budget] >= evictionsPerBudget:
+		// An answer is due within milliseconds and wakes us.
+	default:
+		action.BudgetVersion = prediction.Version
+		if prediction.Spends {
+			action.Budget = budget
+			t.spent[budget]++
+			t.inFlight[budget]++
+		}
+		t.countReturn(node, pod, attempt)
+		t.actions = append(t.actions, action)
+	}
+}
+
+// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal by a
+// budget holds until the budget's object changes; everything else until its time has come.
+func (t *turn) waits(attempt Attempt, prediction drain.Prediction) bool {
+	if attempt.Begun.IsZero() || !t.w.Now.Before(attempt.NotBefore) {
+		return false
+	}
+	sent, _ := attempt.Action.(Evict)
+	return attempt.Outcome != OutcomeRefused || sent.BudgetVersion == prediction.Version
+}
+
+// returned reports whether the pod came up on the node after the node's drain began.
+func (t *turn) returned(node string, pod *corev1.Pod) (Return, bool) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || !pod.CreationTimestamp.After(t.rec.Nodes[node].Began) {
+		return Return{}, false
+	}
+	return Return{Node: node, Owner: owner.UID}, true
+}
+
+func (t *turn) returns(node string, pod *corev1.Pod) bool {
+	r, ok := t.returned(node, pod)
+	return ok && t.notes.Returned[r] >= returnsAllowed
+}
+
+func (t *turn) countReturn(node string, pod *corev1.Pod, attempt Attempt) {
+	if r, ok := t.returned(node, pod); ok && attempt.Begun.IsZero() {
+		t.notes.Returned[r]++
+	}
+}
+
+func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
+	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
+}
+
+// checkDeadline applies --on-timeout to a node that is not empty in its time. The time does not run
+// while the node waits only for budgets that other nodes of this run have spent.
+func (t *turn) checkDeadline(name string, n NodeRecord, blocked []Blocked) {
+	if t.yields(name, blocked) {
+		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
+	}
+	deadline := n.Deadline.Add(t.notes.Yielded[name])
+	if t.w.Now.Before(deadline) {
+		t.wakeAt(deadline)
+		return
+	}
+	reason := t.leftovers(name)
+	switch t.rec.Request.OnTimeout {
+	case Force:
+		n.State, n.Reason = NodeForcing, reason
+	case Skip:
+		n.State, n.Reason = NodeQuarantined, reason
+	default:
+		t.fail(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
+		return
+	}
+	t.put(name, n, true)
+	t.wake = t.w.Now // the next turn acts on the new state
+}
+
+// leftovers names what is still on the node, with its obstacle and the remedy of the first.
+func (t *turn) leftovers(name string) string {
+	var mine []Blocked
+	for _, b := range t.blocked {
+		if b.Node == name {
+			mine = append(mine, b)
+		}
+	}
+	if len(mine) > 0 {
+		return summarize(mine, t.w.Now) + ": " + mine[0].Remedy()
+	}
+	view := t.view(t.count.byName[name])
+	var pods []string
+	for _, pod := range slices.Concat(view.leaving, view.toEvict) {
+		pods = append(pods, pod.Namespace+"/"+pod.Name)
+	}
+	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
+}
+
+// yields reports whether the node waits for nothing but budgets that pods of other draining nodes keep closed.
+func (t *turn) yields(name string, blocked []Blocked) bool {
+	if len(blocked) == 0 || len(t.view(t.count.byName[name]).leaving) > 0 {
+		return false
+	}
+	for _, b := range blocked {
+		if b.Kind != drain.BudgetSpent || !t.sharedBudget(name, b.Budget) {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *turn) sharedBudget(name string, budget types.NamespacedName) bool {
+	for other, view := range t.drains {
+		if other == name || !inDrain(t.rec.Nodes[other].State) {
+			continue
+		}
+		for _, pod := range slices.Concat(view.leaving, view.toEvict) {
+			if covers(t.w.Budgets, pod, budget) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func covers(budgets drain.Budgets, pod *corev1.Pod, key types.NamespacedName) bool {
+	return slices.ContainsFunc(budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == key })
+}
+
+func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
+
+// force deletes the pods that are left, each with its own grace (EKS E43), and goes on without those
+// that are still there when the longest grace is over: they are named in the node's reason.
+func (t *turn) force(name string, n NodeRecord, m *Member, view *drainView) {
+	for _, pod := range slices.Concat(view.held, view.toEvict) {
+		action := Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name}
+		t.want(action)
+	}
+	over := n.Deadline.Add(t.notes.Yielded[name])
+	for _, pod := range view.leaving {
+		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
+			over = end // deletionTimestamp is when the grace ends, not when it began
+		}
+	}
+	if len(view.toEvict)+len(view.held) == 0 && t.w.Now.After(over) {
+		t.terminate(name, n, m)
+		return
+	}
+	t.wakeAt(over)
+}
+
+// settleNode waits, once the node is empty, for load balancers and volumes to let go of it (EKS E44, E45).
+func (t *turn) settleNode(name string, n NodeRecord, m *Member) {
+	if n.State != NodeEmpty {
+		n.State, n.EmptyAt = NodeEmpty, t.w.Now
+		t.put(name, n, false)
+	}
+	if m.Node != nil {
+		if end := n.EmptyAt.Add(t.rec.Request.Settle.Duration); t.w.Now.Before(end) {
+			t.wakeAt(end)
+			return
+		}
+		if end := n.EmptyAt.Add(detachLimit); t.attached(m) && t.w.Now.Before(end) {
+			t.wakeAt(end)
+			return
+		}
+		if m.Node.Annotations[AnnotationDeadline] == "" {
+			return // the start of the drain must be on the node before its machine goes
+		}
+	}
+	t.terminate(name, n, m)
+}
+
+// attached reports whether volumes of pods that left are still attached. Volumes of pods that stay keep
+// their place and cannot be told apart, so a node with such pods is not waited for.
+func (t *turn) attached(m *Member) bool {
+	for _, pod := range m.Pods {
+		for i := range pod.Spec.Volumes {
+			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+				return false
+			}
+		}
+	}
+	return len(m.Node.Status.VolumesAttached) > 0
+}

@@ -1,0 +1,47 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// fenceAll fences every outdated node, so that a pod that leaves one does not land on another
+// (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
+func (t *turn) fenceAll() bool {
+	all := true
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m.Node) {
+			continue
+		}
+		if n, started := t.rec.Nodes[m.Name()]; started && n.State == NodeRemoving {
+			continue
+		}
+		if t.uncordoned(m.Node) {
+			t.fail(Interrupted, fmt.Sprintf("node %q was made schedulable by somebody during the upgrade: run the command again to fence it again", m.Name()))
+			return false
+		}
+		all = false
+		t.waiting = "the outdated nodes to be fenced"
+		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion})
+	}
+	return all
+}
+
+// fenced reports whether the node carries the whole fence of this run.
+func (t *turn) fenced(node *corev1.Node) bool {
+	return node.Annotations[AnnotationRun] == t.rec.Run && node.Spec.Unschedulable && HasFenceTaint(node, t.w.Group.Provider)
+}
+
+// uncordoned reports whether somebody took away a fence of this run.
+func (t *turn) uncordoned(node *corev1.Node) bool {
+	return node.Annotations[AnnotationRun] == t.rec.Run && !node.Spec.Unschedulable
+}
+
+// HasFenceTaint reports whether the node has the taint that a fence puts on nodes of the provider's groups.
+func HasFenceTaint(node *corev1.Node, provider string) bool {
+	fence := Taint(provider)
+	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.MatchTaint(&fence) })
+}

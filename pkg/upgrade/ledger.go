@@ -1,0 +1,125 @@
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Ledger is what we added to the group and what is still owed back, by zone. Only
+// our own contribution is kept: what an autoscaler does meanwhile is not ours to undo
+// (EKS E61, and the reason there is never an absolute restore).
+//
+// In each zone the contribution is launched − shrunk. It starts at 0, is raised to the
+// zone's surge, is held there by one launch for each outdated node that is terminated
+// with shrinking, and falls with the zone's last outdated nodes back to 0:
+//
+//	launch while contribution < min(surge, outdated nodes of the zone)
+//
+// Where the provider cannot launch in a named zone the whole group is one zone named "",
+// and outdated nodes are terminated without shrinking until only as many are left as were added.
+type Ledger struct {
+	// MaxFrom and MaxTo are our raise of the group's maximum; both 0 without one.
+	MaxFrom int `json:"maxFrom,omitempty"`
+	MaxTo   int `json:"maxTo,omitempty"`
+	// Zonal is true when launches name a zone.
+	Zonal bool `json:"zonal,omitempty"`
+	// Changed is when a node was last launched or terminated by us.
+	Changed time.Time `json:"changed,omitzero"`
+	// Known are the names of the current members that were there before us, sorted.
+	Known []string `json:"known,omitempty"`
+	// Zones by name.
+	Zones map[string]ZoneLedger `json:"zones,omitempty"`
+}
+
+// ZoneLedger is one zone's part; all counts are nodes.
+type ZoneLedger struct {
+	// Surge is how many are to be there beyond the zone's own nodes while outdated ones are left.
+	Surge int `json:"surge"`
+	// Launched counts launches asked for and not refused, Shrunk terminations that lowered the group's size.
+	Launched int `json:"launched"`
+	Shrunk   int `json:"shrunk"`
+	// Removed counts outdated nodes we terminated, either way.
+	Removed int `json:"removed"`
+	// Serial numbers the launches; it makes their tokens differ.
+	Serial int `json:"serial"`
+	// Open are the launches that are not known to have been accepted.
+	Open []Launch `json:"open,omitempty"`
+	// RetryAt is the earliest next launch after one was refused for want of capacity.
+	RetryAt time.Time `json:"retryAt,omitzero"`
+	// Refusal is what the provider said of that.
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// Launch is one request for capacity. Its number makes the token under which a repeated request has no further effect.
+type Launch struct {
+	Serial int `json:"serial"`
+	N      int `json:"n"`
+	// Desired is the group's size it was decided on, for providers without tokens.
+	Desired int `json:"desired,omitempty"`
+}
+
+// Contribution is how many nodes of the zone are there because of us; negative when one was taken and not yet replaced.
+func (z ZoneLedger) Contribution() int { return z.Launched - z.Shrunk }
+
+// Contribution is how much larger the group is because of us, in nodes.
+func (l *Ledger) Contribution() int {
+	sum := 0
+	for _, z := range l.Zones {
+		sum += z.Contribution()
+	}
+	return sum
+}
+
+func (l *Ledger) total(count func(ZoneLedger) int) int {
+	sum := 0
+	for _, z := range l.Zones {
+		sum += count(z)
+	}
+	return sum
+}
+
+func (l *Ledger) clone() Ledger {
+	c := *l
+	c.Zones = maps.Clone(l.Zones)
+	for name, z := range c.Zones {
+		z.Open = slices.Clone(z.Open)
+		c.Zones[name] = z
+	}
+	return c
+}
+
+// change applies f to one zone's ledger.
+func (l *Ledger) change(zone string, f func(*ZoneLedger)) {
+	if l.Zones == nil {
+		l.Zones = map[string]ZoneLedger{}
+	}
+	z := l.Zones[zone]
+	f(&z)
+	l.Zones[zone] = z
+}
+
+// token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of it.
+func token(run, zone string, serial int) string {
+	return fmt.Sprintf("%s-%s-%d", run, zone, serial)
+}
+
+// SpreadSurge deals n surge nodes out to zones in turn, so that each zone with outdated
+// nodes gets its first before any gets its second (EKS E20, E25), and none more than it has
+// outdated nodes, because those give the surge back. outdated counts nodes by zone.
+func SpreadSurge(n int, outdated map[string]int) map[string]int {
+	surge := map[string]int{}
+	zones := slices.Sorted(maps.Keys(outdated))
+	for dealt := true; n > 0 && dealt; {
+		dealt = false
+		for _, zone := range zones {
+			if n > 0 && surge[zone] < outdated[zone] {
+				surge[zone]++
+				n--
+				dealt = true
+			}
+		}
+	}
+	return surge
+}

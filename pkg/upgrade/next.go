@@ -1,0 +1,159 @@
+package upgrade
+
+import (
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// lookAgain is the longest a running upgrade goes without a look, should no event arrive.
+const lookAgain = 30 * time.Second
+
+// Next says what to do about the world now. The package comment has the caller's contract.
+func Next(w World) Step {
+	t := newTurn(&w)
+	switch {
+	case t.rec.Result != "":
+		t.finished = true
+	case t.rec.Run == "":
+		t.begin()
+	}
+	if !t.finished {
+		t.settle()
+		if t.stopping() {
+			t.stop()
+		} else {
+			t.surge()
+		}
+	}
+	return t.step()
+}
+
+// turn is one call of Next: the world it looks at, and the step as far as it is made.
+type turn struct {
+	w     *World
+	rec   Record
+	notes Notes
+	count census
+	// drains are the pods of each node that is being drained, by node name.
+	drains map[string]*drainView
+	// spent and inFlight count evictions by budget: those a status does not show yet, and those without an answer.
+	spent    drain.Spending
+	inFlight drain.Spending
+
+	actions  []Action
+	blocked  []Blocked
+	persist  bool
+	cloud    bool
+	finished bool
+	waiting  string
+	wake     time.Time
+}
+
+func newTurn(w *World) *turn {
+	t := &turn{
+		w:      w,
+		rec:    w.Record.Clone(),
+		notes:  w.Notes.clone(),
+		drains: map[string]*drainView{},
+		wake:   w.Now.Add(lookAgain),
+	}
+	t.count = takeCensus(w, &t.rec)
+	t.spent, t.inFlight = spending(w)
+	return t
+}
+
+// begin starts the record of a new upgrade, or finishes at once when there is nothing to do.
+func (t *turn) begin() {
+	if len(t.count.pending) == 0 || t.w.Stop {
+		t.rec.Result, t.finished = Succeeded, true
+		if t.w.Stop {
+			t.rec.Result = Interrupted
+		}
+		return
+	}
+	w := t.w
+	t.rec = Record{
+		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
+		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
+		Previous: w.Group.Pointed, Target: w.Group.Wanted,
+		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: t.count.zones},
+		Total:  len(t.count.pending),
+		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: t.count.currentNames()},
+		Nodes:  map[string]NodeRecord{},
+	}
+	t.count = takeCensus(w, &t.rec)
+	for zone, surge := range SpreadSurge(w.Request.Surge, t.count.left) {
+		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
+	}
+	t.persist = true
+}
+
+// stopping reports whether the upgrade is being brought to an end before its goal.
+func (t *turn) stopping() bool {
+	if t.rec.Stopping == "" && t.w.Stop {
+		t.rec.Stopping, t.persist = Interrupted, true
+	}
+	return t.rec.Stopping != ""
+}
+
+// fail stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
+func (t *turn) fail(result Result, message string) {
+	if t.rec.Stopping == "" {
+		t.rec.Stopping, t.rec.Message, t.persist = result, message, true
+		t.wake = t.w.Now // the next turn begins to stop
+	}
+}
+
+func (t *turn) enter(phase Phase) {
+	t.rec.Phase, t.rec.PhaseBegan, t.persist = phase, t.w.Now, true
+}
+
+// want adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
+// ago and its effect is still to be observed.
+func (t *turn) want(a Action) {
+	attempt, begun := t.w.Open[a.Key()]
+	if begun && attempt.InFlight {
+		return
+	}
+	due := attempt.NotBefore
+	if attempt.Outcome == OutcomeDone {
+		due = attempt.Ended.Add(seen)
+	}
+	if begun && t.w.Now.Before(due) {
+		t.wakeAt(due)
+		return
+	}
+	t.actions = append(t.actions, a)
+}
+
+// wakeAt makes the next look happen no later than the time, if that is still to come.
+func (t *turn) wakeAt(at time.Time) {
+	if at.After(t.w.Now) && at.Before(t.wake) {
+		t.wake = at
+	}
+}
+
+// attempt is the last try of the action; the zero Attempt if there was none.
+func (t *turn) attempt(a Action) Attempt { return t.w.Open[a.Key()] }
+
+func (t *turn) block(b Blocked, key string) {
+	since, was := t.w.Notes.BlockedSince[key]
+	if !was {
+		since = t.w.Now
+	}
+	b.Since = since
+	t.notes.BlockedSince[key] = since
+	t.blocked = append(t.blocked, b)
+}
+
+func (t *turn) step() Step {
+	t.notes.At = t.w.Now
+	if t.finished {
+		t.wake = time.Time{}
+	}
+	return Step{
+		Record: t.rec, Persist: t.persist, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
+		Wake: t.wake, Cloud: t.cloud, Status: t.status(), Finished: t.finished,
+	}
+}

@@ -1,0 +1,102 @@
+package upgrade
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Prev is what a node carried before it was fenced; none of it is taken away when the fence is.
+type Prev struct {
+	Taint         bool `json:"taint,omitempty"`
+	Unschedulable bool `json:"unschedulable,omitempty"`
+	// Excluded is the value of the load-balancer label, nil without one.
+	Excluded *string `json:"excluded,omitempty"`
+}
+
+// MarkFenced changes the node as Fence means it: taint and spec.unschedulable together, because DaemonSets
+// tolerate only the second by themselves and cluster-autoscaler takes a group's template from a Ready node that
+// is not cordoned. What was there before is kept in an annotation; that of an earlier run stays.
+// It returns an error when an earlier run's annotation cannot be read.
+func MarkFenced(node *corev1.Node, run, provider string) error {
+	prev, err := readPrev(node)
+	if err != nil {
+		return err
+	}
+	if prev == nil {
+		prev = &Prev{Taint: HasFenceTaint(node, provider), Unschedulable: node.Spec.Unschedulable}
+		if value, ok := node.Labels[corev1.LabelNodeExcludeBalancers]; ok {
+			prev.Excluded = &value
+		}
+	}
+	text, err := json.Marshal(prev)
+	if err != nil {
+		return fmt.Errorf("writing what node %q carried before: %w", node.Name, err)
+	}
+	annotate(node, AnnotationRun, run)
+	annotate(node, AnnotationPrev, string(text))
+	delete(node.Annotations, AnnotationDeadline)
+	if !HasFenceTaint(node, provider) {
+		node.Spec.Taints = append(slices.Clone(node.Spec.Taints), Taint(provider))
+	}
+	node.Spec.Unschedulable = true
+	return nil
+}
+
+// MarkDraining changes the node as StartDrain means it: the deadline becomes visible, and load balancers
+// outside the cluster stop sending to the node. A cordon alone has not done that since Kubernetes 1.19 (EKS E46).
+func MarkDraining(node *corev1.Node, deadline time.Time) {
+	annotate(node, AnnotationDeadline, FormatTime(deadline))
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+}
+
+// MarkUnfenced takes away of all that what was not there before, and all annotations of ours.
+// It returns an error, and changes nothing, when the annotation that tells cannot be read.
+func MarkUnfenced(node *corev1.Node, provider string) error {
+	prev, err := readPrev(node)
+	if err != nil || prev == nil {
+		return err
+	}
+	if !prev.Taint {
+		fence := Taint(provider)
+		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool { return taint.MatchTaint(&fence) })
+	}
+	if !prev.Unschedulable {
+		node.Spec.Unschedulable = false
+	}
+	if prev.Excluded != nil {
+		node.Labels[corev1.LabelNodeExcludeBalancers] = *prev.Excluded
+	} else {
+		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
+	}
+	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline} {
+		delete(node.Annotations, key)
+	}
+	return nil
+}
+
+func annotate(node *corev1.Node, key, value string) {
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[key] = value
+}
+
+// readPrev is what the node says it carried before us, nil when it was never fenced.
+func readPrev(node *corev1.Node) (*Prev, error) {
+	text, ok := node.Annotations[AnnotationPrev]
+	if !ok {
+		return nil, nil
+	}
+	var prev Prev
+	if err := json.Unmarshal([]byte(text), &prev); err != nil {
+		return nil, fmt.Errorf("reading annotation %s of node %q: %w: remove the annotation if the node's taints and cordon may be undone", AnnotationPrev, node.Name, err)
+	}
+	return &prev, nil
+}

@@ -1,0 +1,43 @@
+package upgrade
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Notes are what one Step remembers for the next and a crash may lose: they only
+// make messages exact and patience fair.
+type Notes struct {
+	// BlockedSince tells, by pod UID or node name, since when it has been blocked.
+	BlockedSince map[string]time.Time
+	// Returned counts, by node and controller, the pods that came up on the node after its drain began and were evicted.
+	Returned map[Return]int
+	// Yielded is how long each node was blocked only by other nodes of this run; its limit does not run meanwhile.
+	Yielded map[string]time.Duration
+	// At is when the notes were taken.
+	At time.Time
+}
+
+// Return names a controller whose pods come back to a node.
+type Return struct {
+	Node  string
+	Owner types.UID
+}
+
+func (n *Notes) clone() Notes {
+	c := Notes{
+		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
+		Returned:     maps.Clone(n.Returned),
+		Yielded:      maps.Clone(n.Yielded),
+		At:           n.At,
+	}
+	if c.Returned == nil {
+		c.Returned = map[Return]int{}
+	}
+	if c.Yielded == nil {
+		c.Yielded = map[string]time.Duration{}
+	}
+	return c
+}

@@ -1,0 +1,171 @@
+package upgrade
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Domain prefixes every annotation and label that is ours.
+const Domain = "kubectl-nodeupgrade"
+
+// Annotations on nodes. They are written with the fence, at the start of a drain and at its end, and at no other time.
+const (
+	// AnnotationRun holds the run that fenced the node.
+	AnnotationRun = Domain + "/run"
+	// AnnotationPrev holds what was there before us, as the JSON of Prev.
+	AnnotationPrev = Domain + "/prev"
+	// AnnotationDeadline holds the drain's deadline, RFC 3339; it is there from the start of the drain.
+	AnnotationDeadline = Domain + "/drain-deadline"
+)
+
+// RecordVersion is the newest form of Record that this program reads and the one it writes.
+const RecordVersion = 1
+
+// Phase is where the group is.
+type Phase string
+
+// The phases of the surge strategy, in order (EKS E01), and the ways an upgrade ends.
+const (
+	PhaseSetup     Phase = "setup"
+	PhaseScaleUp   Phase = "scale up"
+	PhaseUpgrade   Phase = "upgrade"
+	PhaseScaleDown Phase = "scale down"
+	PhaseDone      Phase = "done"
+)
+
+// Result is how an upgrade ended, or stopped for now.
+type Result string
+
+const (
+	// Succeeded is an upgrade with nothing left to do.
+	Succeeded Result = "succeeded"
+	// LeftBehind is an upgrade that finished but for quarantined nodes.
+	LeftBehind Result = "left-behind"
+	// PodEvictionFailure is a node that could not be drained in its time (EKS E42).
+	PodEvictionFailure Result = "PodEvictionFailure"
+	// NodeCreationFailure is new nodes that did not come up in their time (EKS E33).
+	NodeCreationFailure Result = "NodeCreationFailure"
+	// Failed is a request that a server refused for good.
+	Failed Result = "failed"
+	// Interrupted is an upgrade the user stopped; the same command goes on.
+	Interrupted Result = "interrupted"
+)
+
+// Record is what must outlive this process. It is stored in the cluster, and written before the actions that rest on it.
+type Record struct {
+	Version int       `json:"version"`
+	Run     string    `json:"run"`
+	Request Request   `json:"request"`
+	Started time.Time `json:"started"`
+	// Phase and when it began.
+	Phase      Phase     `json:"phase"`
+	PhaseBegan time.Time `json:"phaseBegan"`
+	// Previous is the revision the group pointed at before, whole; Target the one it is moved to.
+	Previous Revision `json:"previous"`
+	Target   Revision `json:"target"`
+	// Sizes of the group at the start.
+	Sizes Sizes `json:"sizes"`
+	// Total is how many nodes were outdated at the start.
+	Total  int    `json:"total"`
+	Ledger Ledger `json:"ledger"`
+	// Suspended are the processes that we suspended, and no others.
+	Suspended []string `json:"suspended,omitempty"`
+	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
+	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
+	// Begun counts the nodes started; it numbers the batches.
+	Begun int `json:"begun"`
+	// Replaced counts the outdated nodes that are gone, or drained where nobody but their owner removes them.
+	Replaced int `json:"replaced"`
+	// Stopping is the result that an upgrade is being brought to an end with; nothing new is begun.
+	Stopping Result `json:"stopping,omitempty"`
+	// Result and Message say how it ended; an empty Result is an upgrade under way.
+	Result  Result    `json:"result,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// Sizes is a group's size at one moment, in nodes.
+type Sizes struct {
+	Desired int            `json:"desired"`
+	Min     int            `json:"min"`
+	Max     int            `json:"max"`
+	Zones   map[string]int `json:"zones,omitempty"`
+}
+
+// NodeState is where a node that was started is.
+type NodeState string
+
+// The states a started node is recorded in. Pending and Fenced are seen on the node itself.
+const (
+	NodePending     NodeState = "Pending"
+	NodeFenced      NodeState = "Fenced"
+	NodeDraining    NodeState = "Draining"
+	NodeForcing     NodeState = "Forcing"
+	NodeEmpty       NodeState = "Empty"
+	NodeRemoving    NodeState = "Removing"
+	NodeQuarantined NodeState = "Quarantined"
+	NodeDrained     NodeState = "Drained"
+	NodeGone        NodeState = "Gone"
+)
+
+// NodeRecord is a node that was started.
+type NodeRecord struct {
+	UID      types.UID `json:"uid,omitempty"`
+	Instance string    `json:"instance,omitempty"`
+	Zone     string    `json:"zone,omitempty"`
+	State    NodeState `json:"state"`
+	// Batch is the node's number in order of start ÷ window, from 1.
+	Batch    int       `json:"batch"`
+	Began    time.Time `json:"began"`
+	Deadline time.Time `json:"deadline,omitzero"`
+	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the wait for it anew.
+	EmptyAt time.Time `json:"emptyAt,omitzero"`
+	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
+	Shrink bool `json:"shrink,omitempty"`
+	// Terminated is when the termination was decided; Landed that the cloud is known to have begun it.
+	Terminated time.Time `json:"terminated,omitzero"`
+	Landed     bool      `json:"landed,omitempty"`
+	// Reason says why the node was quarantined, or which pods it was terminated with.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Clone copies the record so that the copy can be changed.
+func (r *Record) Clone() Record {
+	c := *r
+	c.Nodes = maps.Clone(r.Nodes)
+	c.Suspended = slices.Clone(r.Suspended)
+	c.Ledger = r.Ledger.clone()
+	return c
+}
+
+// Running reports whether an upgrade is under way.
+func (r *Record) Running() bool { return r.Run != "" && r.Result == "" }
+
+// Resumable reports whether the same command would go on where this record stopped.
+func (r *Record) Resumable() bool {
+	switch r.Result {
+	case Interrupted, PodEvictionFailure, NodeCreationFailure, Failed:
+		return r.Run != ""
+	default:
+		return r.Running()
+	}
+}
+
+// Reopened is the record as the same command finds it again after a stop: under way, in the
+// phase it was in. A node that had used up its time gets it anew only if that was why the upgrade stopped.
+func (r *Record) Reopened() Record {
+	c := r.Clone()
+	if c.Result == PodEvictionFailure || c.Stopping == PodEvictionFailure {
+		for name, n := range c.Nodes {
+			if n.State == NodeDraining || n.State == NodeForcing {
+				n.State, n.Deadline = NodeDraining, time.Time{}
+				c.Nodes[name] = n
+			}
+		}
+	}
+	c.Result, c.Stopping, c.Message, c.Ended = "", "", "", time.Time{}
+	return c
+}

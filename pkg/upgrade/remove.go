@@ -1,0 +1,77 @@
+package upgrade
+
+// terminate decides the end of a drained node's machine and books it. It is written before it is done.
+func (t *turn) terminate(name string, n NodeRecord, m *Member) {
+	zone := t.rec.Ledger.zone(m)
+	if m.Instance.ID == "" {
+		n.State = NodeDrained
+		t.rec.Replaced++
+	} else {
+		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, t.shrinks(zone)
+	}
+	n.Zone = zone
+	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+		z.Removed++
+		if n.Shrink {
+			z.Shrunk++
+		}
+	})
+	t.rec.Ledger.Changed = t.w.Now
+	t.count.left[zone]--
+	t.put(name, n, true)
+	if n.State == NodeRemoving {
+		t.remove(name, n, m)
+	}
+}
+
+// remove sees a termination through: asked for once, asked for again only when the instance is seen
+// in service after an answer that left its effect open, and over when machine and node are gone.
+func (t *turn) remove(name string, n NodeRecord, m *Member) {
+	t.cloud = true
+	action := Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
+	attempt := t.attempt(action)
+	switch {
+	case attempt.InFlight:
+	case m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
+		n.Landed = true
+		t.put(name, n, false)
+		t.deleteNode(n, m)
+	case attempt.Outcome == OutcomeMoved:
+		// Somebody else terminated it: the group was not shrunk by us.
+		if n.Shrink && !n.Landed {
+			t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+			n.Shrink = false
+		}
+		n.Landed = true
+		t.put(name, n, true)
+	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt):
+		t.want(action)
+	}
+}
+
+// stillThere reports whether the group's newest reading proves that the termination has not happened,
+// so that asking for it again cannot shrink the group twice: without an answer, or with one that was lost, the
+// reading must be younger than any lag allows.
+func (t *turn) stillThere(n NodeRecord, attempt Attempt) bool {
+	if attempt.Outcome == OutcomeLater || !n.Shrink {
+		return true
+	}
+	asked := attempt.Ended
+	if attempt.Begun.IsZero() {
+		asked = n.Terminated
+	}
+	return t.w.Group.Observed.After(asked.Add(describeLag))
+}
+
+// deleteNode removes the Node object that outlived its machine, never before the machine is gone (semantics 3.2.8).
+func (t *turn) deleteNode(n NodeRecord, m *Member) {
+	if m.Node == nil || m.Instance.ID != "" {
+		return
+	}
+	end := n.Terminated.Add(nodeObjectGrace)
+	if t.w.Now.Before(end) || nodeReady(m.Node) {
+		t.wakeAt(end)
+		return
+	}
+	t.want(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
+}

@@ -1,0 +1,89 @@
+package upgrade
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// Strategy names how a group is replaced.
+type Strategy string
+
+// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
+const Surge Strategy = "surge"
+
+// OnTimeout is what happens to a node that is not empty at its deadline.
+type OnTimeout string
+
+const (
+	// Fail stops the upgrade with PodEvictionFailure (EKS E42).
+	Fail OnTimeout = "fail"
+	// Force deletes the pods that are left, by UID and with their own grace (EKS E43).
+	Force OnTimeout = "force"
+	// Skip quarantines the node: it stays fenced, and the upgrade goes on without it.
+	Skip OnTimeout = "skip"
+)
+
+// Request is what the user asked for, with every default resolved against the group.
+type Request struct {
+	Group string `json:"group"`
+	// Run names this upgrade; the caller draws it, and it stays through restarts.
+	Run      string   `json:"run"`
+	Strategy Strategy `json:"strategy"`
+	// Like names whose defaults were taken: "eks" or "gke".
+	Like string `json:"like"`
+	// To is the revision asked for, as typed; empty for what the group's template says.
+	To string `json:"to,omitempty"`
+	// Current are labels a current node carries.
+	Current map[string]string `json:"current,omitempty"`
+	// MaxUnavailable is how many nodes of the group may be missing or draining beyond what the surge covers, in nodes.
+	MaxUnavailable int `json:"maxUnavailable"`
+	// Window is how many nodes may be between Draining and Removing at once.
+	Window int `json:"window"`
+	// Surge is how many nodes are added before the first is drained, in the whole group.
+	Surge int `json:"surge"`
+	// BatchBarrier makes each batch of Window nodes end before the next begins.
+	BatchBarrier bool `json:"batchBarrier,omitempty"`
+	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits how long new nodes may take.
+	DrainTimeout Duration  `json:"drainTimeout"`
+	Settle       Duration  `json:"settle"`
+	BootTimeout  Duration  `json:"bootTimeout"`
+	OnTimeout    OnTimeout `json:"onTimeout"`
+	// EvictUnmanaged allows pods without a controller to be evicted.
+	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
+	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never started.
+	KeepMax   bool `json:"keepMax,omitempty"`
+	KeepFence bool `json:"keepFence,omitempty"`
+	// WaitReplacement makes the manual provider wait for somebody to bring a new node up before the next is drained.
+	WaitReplacement bool `json:"waitReplacement,omitempty"`
+}
+
+// Policy is the part of the request that says which pods may be evicted.
+func (r *Request) Policy() drain.Policy { return drain.Policy{EvictUnmanaged: r.EvictUnmanaged} }
+
+// Taint is the NoSchedule taint that the fence of a provider's groups uses (EKS E30).
+func Taint(provider string) corev1.Taint {
+	if provider == "aws" {
+		return corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
+	}
+	return corev1.Taint{Key: Domain + "/outdated", Effect: corev1.TaintEffectNoSchedule}
+}
+
+// Duration is a time.Duration that reads and writes as "15m0s".
+type Duration struct{ time.Duration }
+
+// MarshalText writes the duration as Go does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads what time.ParseDuration reads; its error says which text was wrong.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fmt.Errorf("reading duration %q: %w", text, err)
+	}
+	d.Duration = parsed
+	return nil
+}

@@ -1,0 +1,108 @@
+package upgrade
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// Step is what to do about a World.
+type Step struct {
+	// Notes go into the next World.
+	Notes Notes
+	// Record is to be stored before the actions when Persist is true.
+	Record  Record
+	Persist bool
+	// Actions to be in flight now; those that are already are not repeated here.
+	Actions []Action
+	// Blocked says what keeps nodes from going on. It is data, never an error.
+	Blocked []Blocked
+	// Wake is the latest moment to look again, should nothing be seen to change before. It is never zero while the upgrade runs.
+	Wake time.Time
+	// Cloud is true while something of ours is under way at the provider, which has no watch and must be polled.
+	Cloud bool
+	// Status is the upgrade as a person wants to see it.
+	Status Status
+	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.
+	Finished bool
+}
+
+// Blocked is one obstacle in the way of one pod of a node that is being drained.
+type Blocked struct {
+	Node string               `json:"node"`
+	Pod  types.NamespacedName `json:"pod,omitzero"`
+	drain.Obstacle
+	Since time.Time `json:"since"`
+}
+
+// String says the obstacle in one line, without the remedy.
+func (b Blocked) String() string {
+	if b.Pod.Name == "" {
+		return b.Detail
+	}
+	return fmt.Sprintf("pod %s: %s", b.Pod, b.Obstacle)
+}
+
+// Status is a group's upgrade at one moment.
+type Status struct {
+	Group    string    `json:"group"`
+	Phase    Phase     `json:"phase"`
+	Total    int       `json:"total"`
+	Replaced int       `json:"replaced"`
+	Outdated int       `json:"outdated"`
+	Ready    int       `json:"ready"`
+	Since    time.Time `json:"since"`
+	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit for pods.
+	New      int `json:"new"`
+	NewReady int `json:"newReady"`
+	// Owed is how many nodes of ours the group still has.
+	Owed    int          `json:"owed"`
+	Desired int          `json:"desired"`
+	Max     int          `json:"max"`
+	Zones   string       `json:"zones,omitempty"`
+	Nodes   []NodeStatus `json:"nodes,omitempty"`
+	Waiting string       `json:"waiting,omitempty"`
+}
+
+// NodeStatus is one outdated or just replaced node.
+type NodeStatus struct {
+	Name  string    `json:"name"`
+	Zone  string    `json:"zone,omitempty"`
+	State NodeState `json:"state"`
+	Batch int       `json:"batch,omitempty"`
+	// Pods counts those that must still leave, Staying those that go down with the node; both only once the node was started.
+	Pods    int `json:"pods"`
+	Staying int `json:"staying"`
+}
+
+// Find returns the status of the named node.
+func (s *Status) Find(name string) (NodeStatus, bool) {
+	for _, n := range s.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return NodeStatus{}, false
+}
+
+// summarize joins the first few blocked pods of a node into one line and counts the rest.
+func summarize(blocked []Blocked, now time.Time) string {
+	const most = 3
+	var parts []string
+	for i, b := range blocked {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(blocked)-most))
+			break
+		}
+		part := b.String()
+		if waited := now.Sub(b.Since).Round(time.Second); waited > 0 {
+			part += fmt.Sprintf(", for %s", waited)
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,102 @@
+package upgrade
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// stop brings an upgrade to rest before its goal: nothing new is begun, nodes that were not started
+// take pods again, suspended processes run again and, where no old node was touched yet, the surge is
+// returned. What was started stays as it is, for the same command to go on with.
+func (t *turn) stop() {
+	rested := t.unfenceUnstarted()
+	if t.rec.Stopping == NodeCreationFailure && t.rec.Phase == PhaseScaleUp {
+		rested = t.returnSurge() && t.lowerMax() && rested
+	}
+	rested = t.resume() && rested
+	if rested {
+		t.rec.Result, t.rec.Ended = t.rec.Stopping, t.w.Now
+		t.finished, t.persist = true, true
+	}
+}
+
+// unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps it.
+func (t *turn) unfenceUnstarted() bool {
+	if t.rec.Request.KeepFence {
+		return true
+	}
+	done := true
+	for _, m := range t.count.pending {
+		if m.Node == nil {
+			continue
+		}
+		if m.Node.Annotations[AnnotationRun] != t.rec.Run {
+			done = done && !t.fenceComing(m.Node)
+			continue
+		}
+		action := Unfence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion}
+		if t.attempt(action).Outcome == OutcomeFatal {
+			continue // it was tried; the report names it
+		}
+		done = false
+		t.want(action)
+	}
+	return done
+}
+
+// fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it yet.
+func (t *turn) fenceComing(node *corev1.Node) bool {
+	attempt := t.attempt(Fence{UID: node.UID})
+	sent, _ := attempt.Action.(Fence)
+	landed := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeUnclear
+	return attempt.InFlight || (landed && sent.Version == node.ResourceVersion && t.w.Now.Before(attempt.Ended.Add(seen)))
+}
+
+// returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss; the
+// others stay and are owed.
+func (t *turn) returnSurge() bool {
+	for _, m := range t.count.fresh {
+		zone := t.rec.Ledger.zone(m)
+		if _, returning := t.rec.Nodes[m.Name()]; returning || m.Instance.ID == "" || t.carriesPods(m) {
+			continue
+		}
+		if t.rec.Ledger.Zones[zone].Contribution() <= 0 {
+			continue
+		}
+		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true}
+		if m.Node != nil {
+			n.UID = m.Node.UID
+		}
+		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Shrunk++ })
+		t.rec.Ledger.Changed = t.w.Now
+		t.put(m.Name(), n, true)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
+		if t.rec.Nodes[name].State == NodeRemoving {
+			t.driveReturn(name)
+		}
+	}
+	return t.rest(NodeRemoving)
+}
+
+// driveReturn sees the termination of a returned node through; it is no replaced node.
+func (t *turn) driveReturn(name string) {
+	m := t.count.byName[name]
+	if m == nil {
+		delete(t.rec.Nodes, name)
+		t.persist = true
+		return
+	}
+	t.remove(name, t.rec.Nodes[name], m)
+}
+
+// carriesPods reports whether the node has pods that would have to be evicted.
+func (t *turn) carriesPods(m *Member) bool {
+	return slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool {
+		return drain.Judge(p, drain.Policy{}, false).Fate != drain.Stay
+	})
+}

@@ -1,0 +1,166 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// surge is the strategy of EKS managed node groups and of GKE's surge upgrades: add
+// nodes, fence the outdated ones, replace them in a moving window, give the surplus back.
+// Each phase says whether it is complete, so that one turn may pass through several.
+func (t *turn) surge() {
+	phases := []struct {
+		phase Phase
+		run   func() bool
+		next  Phase
+	}{
+		{PhaseSetup, t.setup, PhaseScaleUp},
+		{PhaseScaleUp, t.scaleUp, PhaseUpgrade},
+		{PhaseUpgrade, t.replace, PhaseScaleDown},
+		{PhaseScaleDown, t.scaleDown, PhaseDone},
+	}
+	for _, p := range phases {
+		if t.rec.Phase == p.phase && t.rec.Stopping == "" && p.run() && t.rec.Stopping == "" {
+			t.enter(p.next)
+		}
+	}
+	if t.rec.Phase == PhaseDone {
+		t.conclude()
+	}
+}
+
+// setup points the group at the wanted revision and quiets what would fight the upgrade (EKS E02–E04).
+func (t *turn) setup() bool {
+	if t.w.Group.Wanted.ID != t.w.Group.Pointed.ID {
+		t.cloud, t.waiting = true, "the group to take revision "+t.w.Group.Wanted.Name
+		t.want(SetRevision{To: t.w.Group.Wanted, Token: token(t.rec.Run, "revision", 1)})
+		return false
+	}
+	return t.quiesce()
+}
+
+// quiesce suspends the provider's processes that would fight the upgrade, and remembers which were ours to suspend.
+func (t *turn) quiesce() bool {
+	var missing []string
+	for _, process := range t.w.Group.Quiesce {
+		if !slices.Contains(t.w.Group.Suspended, process) {
+			missing = append(missing, process)
+			if !slices.Contains(t.rec.Suspended, process) {
+				t.rec.Suspended, t.persist = append(t.rec.Suspended, process), true
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return true
+	}
+	t.cloud = true
+	t.want(Quiesce{Processes: missing})
+	return false
+}
+
+// scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes (EKS E20–E31).
+func (t *turn) scaleUp() bool {
+	if !t.quiesce() || !t.raiseMax() {
+		return false
+	}
+	t.launch()
+	surge := t.rec.Ledger.Contribution()
+	if surge > 0 && !t.surgeUsable(surge) {
+		t.cloud = true
+		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
+		deadline := t.rec.PhaseBegan.Add(t.rec.Request.BootTimeout.Duration)
+		if !t.w.Now.Before(deadline) {
+			t.fail(NodeCreationFailure, t.bootFailure(surge))
+		}
+		t.wakeAt(deadline)
+		return false
+	}
+	return t.fenceAll()
+}
+
+// surgeUsable is the check at the end of scale up: every new node is usable, all that were
+// launched are there, and each zone that was given surge has one (EKS E24–E27).
+func (t *turn) surgeUsable(launched int) bool {
+	if t.count.usable < launched || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
+		return false
+	}
+	for zone, z := range t.rec.Ledger.Zones {
+		if z.Contribution() < min(z.Surge, t.count.left[zone]) || (z.Contribution() > 0 && t.count.usableIn[zone] == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
+func (t *turn) bootFailure(launched int) string {
+	waited := t.w.Now.Sub(t.rec.PhaseBegan).Round(time.Second)
+	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, t.count.usable, launched)
+	for _, z := range t.rec.Ledger.Zones {
+		if z.Refusal != "" {
+			return head + ": " + z.Refusal + ": allow more instance types or zones, or ask for a higher quota"
+		}
+	}
+	if f := t.w.Group.LaunchFailure; f.Message != "" && f.At.After(t.rec.Started) {
+		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
+	}
+	for _, m := range t.count.fresh {
+		switch {
+		case m.Usable(t.w.Group.WantedLabels):
+		case m.Node == nil:
+			return head + fmt.Sprintf(": instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
+		case nodeReady(m.Node):
+			return head + fmt.Sprintf(": node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
+		default:
+			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
+		}
+	}
+	return head + ": see the group's scaling activities"
+}
+
+// replace drives the nodes that were started and starts more, until no outdated node is left but the quarantined.
+func (t *turn) replace() bool {
+	t.quiesce()
+	fenced := t.fenceAll()
+	t.launch()
+	for _, name := range t.startedNames() {
+		t.drive(name)
+	}
+	t.startMore(fenced)
+	if t.rec.Stopping != "" || len(t.count.pending) > 0 {
+		return false
+	}
+	return t.rest(NodeDraining) && t.rest(NodeForcing) && t.rest(NodeEmpty) && t.rest(NodeRemoving)
+}
+
+// rest reports whether no node is in the state.
+func (t *turn) rest(state NodeState) bool {
+	for _, n := range t.rec.Nodes {
+		if n.State == state {
+			return false
+		}
+	}
+	return true
+}
+
+// scaleDown takes back the raise of the maximum, last of all, and lets suspended processes run again (EKS E60, E61).
+func (t *turn) scaleDown() bool {
+	return t.lowerMax() && t.resume()
+}
+
+// conclude ends an upgrade that reached its goal.
+func (t *turn) conclude() {
+	t.rec.Result = Succeeded
+	var left []string
+	for name, n := range t.rec.Nodes {
+		if n.State == NodeQuarantined {
+			left = append(left, name)
+		}
+	}
+	if len(left) > 0 {
+		t.rec.Result = LeftBehind
+	}
+	t.rec.Message = t.owedNote()
+	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
+}

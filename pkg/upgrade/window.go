@@ -1,0 +1,224 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// contenders is how many of the next nodes are weighed against each other when one may start.
+const contenders = 32
+
+// startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between Draining and Removing).
+func (t *turn) startMore(fenced bool) {
+	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room() {
+		m := t.nextNode()
+		if m == nil || (!fenced && m.Node != nil && !t.fenced(m.Node)) {
+			return
+		}
+		t.start(m)
+	}
+}
+
+// room reports whether one more node may be started: the window is not full, the group would not miss
+// more than maxUnavailable nodes, and no batch is being waited for.
+func (t *turn) room() bool {
+	req, busy := &t.rec.Request, t.busy()
+	if req.BatchBarrier && busy > 0 && t.rec.Begun%req.Window == 0 {
+		t.waiting = "the batch to end"
+		return false
+	}
+	window := req.Window
+	if t.count.unready > 0 {
+		// Unready nodes that are not ours count as unavailable, but never bring the upgrade to a halt.
+		window = max(1, window-t.count.unready)
+	}
+	if busy >= window {
+		return false
+	}
+	if busy+1+t.deficit() > req.MaxUnavailable {
+		t.waitForReplacement()
+		return false
+	}
+	return true
+}
+
+// busy counts the nodes between Draining and Removing. A termination that the cloud has begun counts
+// no more: until its replacement is ready it is charged as a deficit.
+func (t *turn) busy() int {
+	busy := 0
+	for _, n := range t.rec.Nodes {
+		if inDrain(n.State) || (n.State == NodeRemoving && !n.Landed) {
+			busy++
+		}
+	}
+	return busy
+}
+
+// deficit is how many nodes the group is short of what it would have without the upgrade: those we removed
+// minus the new ones fit for pods. It is negative while surge is to spare. It is never more than what the
+// group still waits for, so that nodes an autoscaler took away are not waited for.
+func (t *turn) deficit() int {
+	if t.w.Group.Provider == manualProvider && !t.rec.Request.WaitReplacement {
+		return 0
+	}
+	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
+	short := removed - t.busyRemoved() - t.count.usable
+	if !t.w.Group.Sized {
+		return short
+	}
+	awaited := max(0, t.w.Group.Desired-t.count.ready) + t.unlaunched()
+	return min(short, awaited)
+}
+
+const manualProvider = "manual"
+
+// busyRemoved counts terminations that busy counts already.
+func (t *turn) busyRemoved() int {
+	n := 0
+	for _, r := range t.rec.Nodes {
+		if r.State == NodeRemoving && !r.Landed {
+			n++
+		}
+	}
+	return n
+}
+
+// unlaunched is how many nodes the ledger still wants in zones, or has asked for without an answer.
+func (t *turn) unlaunched() int {
+	return t.openLaunches() + t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, z.Surge-z.Contribution()) })
+}
+
+func (t *turn) waitForReplacement() {
+	t.waiting = "a replacement to be ready"
+	t.cloud = true
+	deadline := t.rec.Ledger.Changed.Add(t.rec.Request.BootTimeout.Duration)
+	if t.w.Group.Provider == manualProvider || t.busy() > 0 {
+		return
+	}
+	if !t.w.Now.Before(deadline) {
+		t.fail(NodeCreationFailure, t.bootFailure(t.rec.Ledger.total(func(z ZoneLedger) int { return z.Launched })))
+		return
+	}
+	t.wakeAt(deadline)
+}
+
+// nextNode picks the node to start next, nil when none should be started now. Instances without a node
+// and nodes that are not Ready go first, since nothing useful is lost with them; then the zone with the most
+// outdated nodes, so that zones end together; among the first of these the one that contends least with the
+// nodes in flight for the same budgets. A node none of whose pods could move now would only lose time.
+func (t *turn) nextNode() *Member {
+	order := t.startOrder()
+	order = order[:min(len(order), contenders)]
+	taken := t.budgetsInFlight()
+	var best *Member
+	bestScore := 0
+	for _, m := range order {
+		if best != nil && !t.interchangeable(best, m) {
+			break
+		}
+		score, movable := t.contention(m, taken)
+		if len(taken) > 0 && !movable {
+			continue
+		}
+		if best == nil || score < bestScore {
+			best, bestScore = m, score
+		}
+	}
+	return best
+}
+
+// startOrder sorts the pending members by what is known before anything contends.
+func (t *turn) startOrder() []*Member {
+	slices.SortFunc(t.count.pending, func(a, b *Member) int {
+		return cmp.Or(
+			cmp.Compare(urgency(a), urgency(b)),
+			cmp.Compare(t.count.pendingIn[b.Zone()], t.count.pendingIn[a.Zone()]),
+			cmp.Compare(a.Zone(), b.Zone()),
+			cmp.Compare(a.Name(), b.Name()),
+		)
+	})
+	return t.count.pending
+}
+
+// interchangeable reports whether contention may decide which of the two goes first. A group that
+// replaces nodes by itself keeps its zones in balance only if they take turns.
+func (t *turn) interchangeable(a, b *Member) bool {
+	if urgency(a) != urgency(b) {
+		return false
+	}
+	return t.rec.Ledger.Zonal || t.count.pendingIn[a.Zone()] == t.count.pendingIn[b.Zone()]
+}
+
+func urgency(m *Member) int {
+	switch {
+	case m.Node == nil:
+		return 0
+	case !nodeReady(m.Node):
+		return 1
+	default:
+		return 2
+	}
+}
+
+// budgetsInFlight counts, by budget, the pods that still have to leave the nodes in flight.
+func (t *turn) budgetsInFlight() map[types.NamespacedName]int32 {
+	taken := map[types.NamespacedName]int32{}
+	for name, n := range t.rec.Nodes {
+		if m := t.count.byName[name]; m != nil && inDrain(n.State) {
+			t.countBudgets(m, taken)
+		}
+	}
+	return taken
+}
+
+func (t *turn) countBudgets(m *Member, counts map[types.NamespacedName]int32) {
+	view := t.view(m)
+	for _, pod := range slices.Concat(view.toEvict, view.leaving) {
+		for _, budget := range t.w.Budgets.Covering(pod) {
+			counts[budget.Key()]++
+		}
+	}
+}
+
+// contention counts the member's pods that would have to wait for pods of nodes in flight, and says
+// whether any of its pods could move at once.
+func (t *turn) contention(m *Member, taken map[types.NamespacedName]int32) (score int, movable bool) {
+	mine := map[types.NamespacedName]int32{}
+	view := t.view(m)
+	movable = view.remaining() == 0
+	for _, pod := range view.toEvict {
+		over := false
+		for _, budget := range t.w.Budgets.Covering(pod) {
+			mine[budget.Key()]++
+			over = over || taken[budget.Key()]+mine[budget.Key()] > budget.Status.DisruptionsAllowed
+		}
+		if over {
+			score++
+		} else {
+			movable = true
+		}
+	}
+	return score, movable
+}
+
+// start begins a node's drain.
+func (t *turn) start(m *Member) {
+	n := NodeRecord{
+		Instance: m.Instance.ID, Zone: t.rec.Ledger.zone(m), State: NodeDraining,
+		Batch: t.rec.Begun/t.rec.Request.Window + 1, Began: t.w.Now,
+	}
+	if m.Node != nil {
+		n.UID = m.Node.UID
+		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
+	}
+	t.rec.Begun++
+	t.rec.Nodes[m.Name()] = n
+	t.count.pending = slices.DeleteFunc(t.count.pending, func(p *Member) bool { return p == m })
+	t.count.pendingIn[m.Zone()]--
+	t.persist = true
+	t.wakeAt(t.w.Now.Add(time.Second))
+	t.drive(m.Name())
+}
