@@ -101,7 +101,7 @@ func Ready(pod *corev1.Pod) bool {
 // Tolerates reports whether the pod tolerates the taint, by the comparison of core/v1.
 func Tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	for i := range pod.Spec.Tolerations {
-		if pod.Spec.Tolerations[i].ToleratesTaint(klog.Background(), &taint, false) {
+		if pod.Spec.Tolerations[i].ToleratesTaint(klog.Logger{}, &taint, false) {
 			return true
 		}
 	}

@@ -171,3 +171,13 @@ func (a Terminate) String() string {
 	}
 	return "terminate instance " + a.Instance
 }
+
+// OfCloud reports whether the action is the provider's to carry out; all others are the cluster's.
+func OfCloud(a Action) bool {
+	switch a.(type) {
+	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate:
+		return true
+	default:
+		return false
+	}
+}

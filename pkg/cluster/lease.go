@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// LeaseDuration is how long a lease must be seen unchanged before it counts as expired; no clocks are compared.
+	LeaseDuration = 60 * time.Second
+	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before the holder stops by itself.
+	leaseRenew  = 10 * time.Second
+	leaseGiveUp = 45 * time.Second
+)
+
+// HeldError is a lease that somebody else holds and renews.
+type HeldError struct {
+	Group, Holder string
+	Since         time.Time
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("upgrading group %q: %s holds it since %s: see kubectl nodeupgrade status %s", e.Group, e.Holder, e.Since.Format(time.RFC3339), e.Group)
+}
+
+// Hold is the right to write for one group.
+type Hold struct {
+	lost   chan struct{}
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// Lost is closed when the lease is no longer ours.
+func (h *Hold) Lost() <-chan struct{} { return h.lost }
+
+// Release gives the lease back, so that the next holder need not wait for it to expire.
+func (h *Hold) Release() {
+	h.cancel()
+	<-h.ended
+}
+
+// Claim is who wants the right to write, and for what.
+type Claim struct {
+	Namespace, Group string
+	// Identity names the holder to people.
+	Identity string
+	// Takeover takes the lease from a holder that renews it.
+	Takeover bool
+	// Waiting, if not nil, is told of a holder that is being watched for signs of life.
+	Waiting func(holder string)
+}
+
+// Acquire takes a group's lease. A lease that somebody holds is watched: it is a HeldError as soon
+// as it is renewed, and taken once it was unchanged for LeaseDuration.
+func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
+	leases := client.CoordinationV1().Leases(claim.Namespace)
+	current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading the lease of group %q: %w", claim.Group, err)
+	}
+	held := err == nil && holder(current) != ""
+	if held && claim.Takeover {
+		free := current.DeepCopy()
+		free.Spec.HolderIdentity = nil
+		if _, err := leases.Update(ctx, free, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+			return nil, fmt.Errorf("taking the lease of group %q over: %w", claim.Group, err)
+		}
+		held = false
+	}
+	hold, started, err := elect(ctx, client, claim)
+	if err != nil {
+		return nil, err
+	}
+	var renewed <-chan error
+	if held {
+		if claim.Waiting != nil {
+			claim.Waiting(holder(current))
+		}
+		renewed = watchRenewal(ctx, client, claim, current)
+	}
+	select {
+	case <-started:
+		return hold, nil
+	case err := <-renewed:
+		hold.Release()
+		return nil, err
+	case <-hold.ended:
+		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
+	}
+}
+
+func holder(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// elect runs the election in the background until the hold is released.
+func elect(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, <-chan struct{}, error) {
+	started := make(chan struct{})
+	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{})}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
+			Client:     client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
+			Labels:     map[string]string{LabelManagedBy: FieldManager},
+		},
+		LeaseDuration: LeaseDuration, RenewDeadline: leaseGiveUp, RetryPeriod: leaseRenew,
+		ReleaseOnCancel: true, Name: claim.Group,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(started) },
+			OnStoppedLeading: func() { close(hold.lost) },
+		},
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+	}
+	// The lease outlives the user's wish to stop: it is needed for the clean-up, and released after it.
+	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	hold.cancel = cancel
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-started:
+		default:
+			cancel() // not acquired yet: nothing to clean up
+		}
+	})
+	go func() {
+		defer close(hold.ended)
+		defer stop()
+		elector.Run(electCtx)
+	}()
+	return hold, started, nil
+}
+
+// watchRenewal receives a HeldError when the lease's holder gives a sign of life.
+func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
+	renewed := make(chan error, 1)
+	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, first.Name).String(),
+		ResourceVersion: first.ResourceVersion,
+	})
+	if err != nil {
+		renewed <- fmt.Errorf("watching the lease of group %q: %w", claim.Group, err)
+		return renewed
+	}
+	go func() {
+		defer watcher.Stop()
+		for event := range watcher.ResultChan() {
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			if !ok || holder(lease) == "" || holder(lease) == claim.Identity {
+				return
+			}
+			held := &HeldError{Group: claim.Group, Holder: holder(lease)}
+			if at := lease.Spec.AcquireTime; at != nil {
+				held.Since = at.Time
+			}
+			renewed <- held
+			return
+		}
+	}()
+	return renewed
+}

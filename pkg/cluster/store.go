@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// LabelManagedBy marks the ConfigMaps and Leases that are ours; its value is FieldManager.
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	// keyRecord and keyGroup are keys of the ConfigMap.
+	keyRecord = "record"
+	keyGroup  = "group"
+)
+
+// ErrRecordChanged is a record that somebody else has written since it was read.
+var ErrRecordChanged = errors.New("the upgrade's record was changed by somebody else")
+
+// Store keeps one group's Record in a ConfigMap. It is not for use by several goroutines at once.
+type Store struct {
+	client           kubernetes.Interface
+	namespace, group string
+	last             *corev1.ConfigMap
+}
+
+// NewStore makes the store of one group in a namespace.
+func NewStore(client kubernetes.Interface, namespace, group string) *Store {
+	return &Store{client: client, namespace: namespace, group: group}
+}
+
+// Name is the ConfigMap's namespace and name, for people.
+func (s *Store) Name() string { return s.namespace + "/" + ObjectName(s.group) }
+
+// Load reads the record; the zero Record when there is none. It refuses one that a newer program wrote.
+func (s *Store) Load(ctx context.Context) (upgrade.Record, error) {
+	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return upgrade.Record{}, nil
+	}
+	if err != nil {
+		return upgrade.Record{}, fmt.Errorf("reading the upgrade's record: %w", err)
+	}
+	s.last = stored
+	return DecodeRecord(stored)
+}
+
+// DecodeRecord reads the record that a ConfigMap holds.
+func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
+	var record upgrade.Record
+	text := stored.Data[keyRecord]
+	if text == "" {
+		return record, nil
+	}
+	if err := json.Unmarshal([]byte(text), &record); err != nil {
+		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: delete it to forget that upgrade", stored.Namespace, stored.Name, err)
+	}
+	if record.Version > upgrade.RecordVersion {
+		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it",
+			stored.Namespace, stored.Name, record.Version, upgrade.RecordVersion)
+	}
+	return record, nil
+}
+
+// Save writes the record. It returns ErrRecordChanged when it is not the one that was read or written
+// here last: then somebody else holds the upgrade.
+func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return fmt.Errorf("encoding the upgrade's record: %w", err)
+	}
+	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace, Name: ObjectName(s.group), Labels: map[string]string{LabelManagedBy: FieldManager},
+	}}
+	if s.last != nil {
+		next = s.last.DeepCopy()
+	}
+	if next.Data == nil {
+		next.Data = map[string]string{}
+	}
+	next.Data[keyRecord], next.Data[keyGroup] = string(text), s.group
+	stored, err := s.write(ctx, next)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		return s.lostAnswer(ctx, string(text))
+	case err != nil:
+		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), err)
+	}
+	s.last = stored
+	return nil
+}
+
+func (s *Store) write(ctx context.Context, next *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+	maps := s.client.CoreV1().ConfigMaps(s.namespace)
+	if s.last == nil {
+		return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: FieldManager})
+	}
+	return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
+}
+
+// lostAnswer tells a conflict with our own earlier write, whose answer was lost, from one with somebody else's.
+func (s *Store) lostAnswer(ctx context.Context, text string) error {
+	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the upgrade's record: %w", err)
+	}
+	if stored.Data[keyRecord] != text {
+		return ErrRecordChanged
+	}
+	s.last = stored
+	return nil
+}
+
+// Records lists the records of all groups in a namespace, by the group's name.
+func Records(ctx context.Context, client kubernetes.Interface, namespace string) (map[string]upgrade.Record, error) {
+	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)
+	}
+	records := map[string]upgrade.Record{}
+	for i := range list.Items {
+		record, err := DecodeRecord(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		records[list.Items[i].Data[keyGroup]] = record
+	}
+	return records, nil
+}

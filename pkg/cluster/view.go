@@ -1,0 +1,125 @@
+package cluster
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be changed.
+type View struct {
+	Nodes []*corev1.Node
+	// Pods are all pods bound to each node.
+	Pods map[string][]*corev1.Pod
+	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
+	Budgets drain.Budgets
+	PDBs    []*policyv1.PodDisruptionBudget
+	// Disrupted tells when each pod was last seen in a budget's status.disruptedPods.
+	Disrupted map[types.NamespacedName]time.Time
+	// EndingNamespaces are being deleted.
+	EndingNamespaces map[string]bool
+}
+
+// index is the View as it is built up from single objects. Its callers serialise access.
+type index struct {
+	nodes     map[string]*corev1.Node
+	pods      map[types.UID]*corev1.Pod
+	byNode    map[string]map[types.UID]*corev1.Pod
+	lists     map[string][]*corev1.Pod
+	pdbs      map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	budgets   *drain.Budgets
+	disrupted map[types.NamespacedName]time.Time
+	ending    map[string]bool
+}
+
+func newIndex() *index {
+	return &index{
+		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
+		byNode: map[string]map[types.UID]*corev1.Pod{}, lists: map[string][]*corev1.Pod{},
+		pdbs:      map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
+		disrupted: map[types.NamespacedName]time.Time{}, ending: map[string]bool{},
+	}
+}
+
+func (x *index) putPod(pod *corev1.Pod) {
+	if old, ok := x.pods[pod.UID]; ok && old.Spec.NodeName != pod.Spec.NodeName {
+		x.dropPod(old)
+	}
+	x.pods[pod.UID] = pod
+	node := pod.Spec.NodeName
+	if x.byNode[node] == nil {
+		x.byNode[node] = map[types.UID]*corev1.Pod{}
+	}
+	x.byNode[node][pod.UID] = pod
+	delete(x.lists, node)
+}
+
+func (x *index) dropPod(pod *corev1.Pod) {
+	node := pod.Spec.NodeName
+	delete(x.pods, pod.UID)
+	delete(x.byNode[node], pod.UID)
+	delete(x.lists, node)
+	if len(x.byNode[node]) == 0 {
+		delete(x.byNode, node)
+	}
+}
+
+// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than the
+// disruption controller keeps it there (disruption.go, DeletionTimeout).
+const forgotten = 3 * time.Minute
+
+func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
+	x.pdbs[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
+	x.budgets = nil
+	for pod := range pdb.Status.DisruptedPods {
+		x.disrupted[types.NamespacedName{Namespace: pdb.Namespace, Name: pod}] = now
+	}
+	maps.DeleteFunc(x.disrupted, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > forgotten })
+}
+
+func (x *index) dropBudget(pdb *policyv1.PodDisruptionBudget) {
+	delete(x.pdbs, types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name})
+	x.budgets = nil
+}
+
+func (x *index) putNamespace(ns *corev1.Namespace) {
+	delete(x.ending, ns.Name)
+	if ns.Status.Phase == corev1.NamespaceTerminating {
+		x.ending[ns.Name] = true
+	}
+}
+
+// view copies the index's outline; lists that did not change since the last view are shared with it.
+func (x *index) view() View {
+	v := View{
+		Nodes: make([]*corev1.Node, 0, len(x.nodes)), PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
+		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending),
+	}
+	for _, node := range x.nodes {
+		v.Nodes = append(v.Nodes, node)
+	}
+	for _, pdb := range x.pdbs {
+		v.PDBs = append(v.PDBs, pdb)
+	}
+	if x.budgets == nil {
+		budgets := drain.NewBudgets(v.PDBs)
+		x.budgets = &budgets
+	}
+	v.Budgets = *x.budgets
+	for node, pods := range x.byNode {
+		if _, fresh := x.lists[node]; !fresh {
+			list := make([]*corev1.Pod, 0, len(pods))
+			for _, pod := range pods {
+				list = append(list, pod)
+			}
+			x.lists[node] = list
+		}
+	}
+	v.Pods = maps.Clone(x.lists)
+	return v
+}

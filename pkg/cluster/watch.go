@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Watcher keeps a View up to date through one watch per kind.
+type Watcher struct {
+	mu      sync.Mutex
+	index   *index
+	changed chan struct{}
+	nodes   chan struct{}
+}
+
+// Watch starts the watches and returns when the first View is complete. The watches end with the
+// context. It returns an error when a kind cannot be read: forbidden, or the server cannot be reached in time.
+func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
+	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	kinds := map[string]cache.SharedIndexInformer{
+		"nodes":                factory.Core().V1().Nodes().Informer(),
+		"pods":                 factory.Core().V1().Pods().Informer(),
+		"namespaces":           factory.Core().V1().Namespaces().Informer(),
+		"poddisruptionbudgets": factory.Policy().V1().PodDisruptionBudgets().Informer(),
+	}
+	failed := make(chan error, len(kinds))
+	var synced []cache.InformerSynced
+	for kind, informer := range kinds {
+		registration, err := w.follow(kind, informer, failed)
+		if err != nil {
+			return nil, err
+		}
+		synced = append(synced, registration.HasSynced)
+	}
+	factory.Start(ctx.Done())
+	return w, w.wait(ctx, synced, failed)
+}
+
+// follow sends an informer's events to the index, and refusals of its kind to failed.
+func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed chan<- error) (cache.ResourceEventHandlerRegistration, error) {
+	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			select {
+			case failed <- fmt.Errorf("watching %s: %w", kind, err):
+			default: // one is enough
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", kind, err)
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { w.put(o, true) },
+		UpdateFunc: func(_, o any) { w.put(o, false) },
+		DeleteFunc: w.drop,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching %s: %w", kind, err)
+	}
+	return registration, nil
+}
+
+func (w *Watcher) wait(ctx context.Context, synced []cache.InformerSynced, failed <-chan error) error {
+	done := make(chan bool, 1)
+	waitCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { done <- cache.WaitForCacheSync(waitCtx.Done(), synced...) }()
+	select {
+	case err := <-failed:
+		return err
+	case ok := <-done:
+		if !ok {
+			return fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
+		}
+		return nil
+	}
+}
+
+func (w *Watcher) put(object any, added bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch o := object.(type) {
+	case *corev1.Node:
+		if old := w.index.nodes[o.Name]; added || old == nil || isReady(old) != isReady(o) {
+			signal(w.nodes)
+		}
+		w.index.nodes[o.Name] = o
+	case *corev1.Pod:
+		w.index.putPod(o)
+	case *policyv1.PodDisruptionBudget:
+		w.index.putBudget(o, time.Now())
+	case *corev1.Namespace:
+		w.index.putNamespace(o)
+	}
+	signal(w.changed)
+}
+
+func isReady(node *corev1.Node) bool {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return node.Status.Conditions[i].Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func (w *Watcher) drop(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch o := object.(type) {
+	case *corev1.Node:
+		delete(w.index.nodes, o.Name)
+		signal(w.nodes)
+	case *corev1.Pod:
+		w.index.dropPod(o)
+	case *policyv1.PodDisruptionBudget:
+		w.index.dropBudget(o)
+	case *corev1.Namespace:
+		delete(w.index.ending, o.Name)
+	}
+	signal(w.changed)
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // somebody is told already
+	}
+}
+
+// View is the cluster as it is known now.
+func (w *Watcher) View() View {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.index.view()
+}
+
+// Changed receives when the View is no longer the one that was taken last. Several changes may be one receipt.
+func (w *Watcher) Changed() <-chan struct{} { return w.changed }
+
+// NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the cloud anew.
+func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
+
+// node returns the node as it is known now.
+func (w *Watcher) node(name string) (*corev1.Node, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	node, ok := w.index.nodes[name]
+	return node, ok
+}
+
+// pod returns the pod as it is known now.
+func (w *Watcher) pod(uid types.UID) (*corev1.Pod, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	pod, ok := w.index.pods[uid]
+	return pod, ok
+}

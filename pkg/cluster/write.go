@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// ErrMoved is an object that is gone, or is no longer the one that was decided on.
+var ErrMoved = errors.New("the object has changed since it was decided on")
+
+// FieldManager signs our writes.
+const FieldManager = "kubectl-nodeupgrade"
+
+// Writer carries out actions on the cluster.
+type Writer struct {
+	client  kubernetes.Interface
+	watcher *Watcher
+	// run and provider are what a fence says.
+	run, provider string
+}
+
+// NewWriter makes a Writer for one run on a group of the provider.
+func NewWriter(client kubernetes.Interface, watcher *Watcher, run, provider string) *Writer {
+	return &Writer{client: client, watcher: watcher, run: run, provider: provider}
+}
+
+// Do carries out one action of package upgrade that concerns the cluster. It returns ErrMoved without a
+// request when the object is known to have changed, and the API server's error otherwise.
+func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
+	switch a := action.(type) {
+	case upgrade.Fence:
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, w.run, w.provider) })
+	case upgrade.Unfence:
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, w.provider) })
+	case upgrade.StartDrain:
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.Evict:
+		return w.evict(ctx, a)
+	case upgrade.Delete:
+		return w.client.CoreV1().Pods(a.Namespace).Delete(ctx, a.Pod, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	case upgrade.DeleteNode:
+		return w.client.CoreV1().Nodes().Delete(ctx, a.Node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	default:
+		return fmt.Errorf("the cluster cannot %s", action)
+	}
+}
+
+// evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to ten
+// times by itself (rest/request.go), so retries are off. A UID that does not match costs the budget
+// for two minutes (semantics 3.2.1), so the watch is asked first.
+func (w *Writer) evict(ctx context.Context, a upgrade.Evict) error {
+	if pod, ok := w.watcher.pod(a.UID); !ok || pod.Spec.NodeName != a.Node {
+		return ErrMoved
+	}
+	return Evict(ctx, w.client, a, metav1.DeleteOptions{})
+}
+
+// Evict sends one eviction with the pod's UID as its precondition, and never a second one.
+func Evict(ctx context.Context, client kubernetes.Interface, a upgrade.Evict, options metav1.DeleteOptions) error {
+	options.Preconditions = &metav1.Preconditions{UID: &a.UID}
+	return client.CoreV1().RESTClient().Post().
+		Namespace(a.Namespace).Resource("pods").Name(a.Pod).SubResource("eviction").
+		Body(&policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Pod},
+			DeleteOptions: &options,
+		}).
+		MaxRetries(0).Do(ctx).Error()
+}
+
+// patch sends what change does to the node as one patch that fails when the node is not at version.
+// spec.taints is an atomic list (core/v1 types.go), so nothing less keeps other people's taints.
+func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
+	old, ok := w.watcher.node(name)
+	if !ok || old.UID != uid || old.ResourceVersion != version {
+		return ErrMoved
+	}
+	changed := old.DeepCopy()
+	if err := change(changed); err != nil {
+		return err
+	}
+	patch, err := nodePatch(old, changed)
+	if err != nil || patch == nil {
+		return err
+	}
+	_, err = w.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// nodePatch is the difference between two states of a node, bound to the first one's UID and
+// resourceVersion; nil when there is none.
+func nodePatch(old, changed *corev1.Node) ([]byte, error) {
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("encoding node %q: %w", old.Name, err)
+	}
+	after, err := json.Marshal(changed)
+	if err != nil {
+		return nil, fmt.Errorf("encoding node %q: %w", old.Name, err)
+	}
+	difference, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
+	if err != nil {
+		return nil, fmt.Errorf("comparing node %q: %w", old.Name, err)
+	}
+	var patch map[string]any
+	if err := json.Unmarshal(difference, &patch); err != nil || len(patch) == 0 {
+		return nil, err
+	}
+	meta, _ := patch["metadata"].(map[string]any)
+	if meta == nil {
+		meta = map[string]any{}
+		patch["metadata"] = meta
+	}
+	meta["uid"], meta["resourceVersion"] = old.UID, old.ResourceVersion
+	return json.Marshal(patch)
+}

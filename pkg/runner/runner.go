@@ -1,0 +1,351 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// coalesce is how long events are gathered after the first, so that a burst costs one step.
+	coalesce = 15 * time.Millisecond
+	// requestLimit ends every request before the lease could be somebody else's.
+	requestLimit = 40 * time.Second
+	// parallel is how many requests may be in flight at once.
+	parallel = 64
+	// stopLimit is how long an interrupted upgrade may take to come to rest.
+	stopLimit = 10 * time.Second
+	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
+	cloudBusy = 5 * time.Second
+	cloudIdle = time.Minute
+	// cloudSoon is the pause after a change that makes the cloud worth asking at once.
+	cloudSoon = time.Second
+	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
+	probe = 30 * time.Second
+	// patience is how long the record may fail to be written before the upgrade gives up.
+	patience = 2 * time.Minute
+	// remembered is how long the end of an action is kept.
+	remembered = 5 * time.Minute
+)
+
+// Observer is the cluster as it is known now; *cluster.Watcher implements it.
+type Observer interface {
+	View() cluster.View
+	Changed() <-chan struct{}
+	NodesChanged() <-chan struct{}
+}
+
+// Actor carries out one action; *cluster.Writer implements it for the cluster.
+type Actor interface {
+	Do(ctx context.Context, action upgrade.Action) error
+}
+
+// Saver stores the record; *cluster.Store implements it.
+type Saver interface {
+	Save(ctx context.Context, record upgrade.Record) error
+}
+
+// Runner carries one upgrade out. All fields but Lost, Watch and Polled are required.
+type Runner struct {
+	Request upgrade.Request
+	Cluster Observer
+	Cloud   cloud.Provider
+	Writer  Actor
+	Store   Saver
+	// Group is the group as it was observed before the run, Record what was stored of an earlier one.
+	Group  upgrade.Group
+	Record upgrade.Record
+	// Lost is closed when somebody else may write; nothing is written from then on.
+	Lost <-chan struct{}
+	// Watch sees every step as it is decided, from the runner's own goroutine.
+	Watch func(upgrade.Step)
+	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
+	Polled func(error)
+}
+
+// ErrLost is the error of Run when the right to write was lost.
+var ErrLost = errors.New("the upgrade's lease was lost to somebody else")
+
+// ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The record
+// holds what was begun, and the same command goes on.
+var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s", stopLimit)
+
+// run is the state of one Run.
+type run struct {
+	*Runner
+	open    map[string]upgrade.Attempt
+	notes   upgrade.Notes
+	results chan result
+	polls   chan poll
+	slots   chan struct{}
+	flying  int
+	polling bool
+	asked   time.Time
+	soon    time.Time
+	stop    bool
+	// rest fires when an interrupted upgrade has had its time to come to rest.
+	rest <-chan time.Time
+}
+
+type result struct {
+	action upgrade.Action
+	answer Answer
+}
+
+type poll struct {
+	group upgrade.Group
+	err   error
+}
+
+// Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns the
+// record as it was stored last. A context that ends is a wish to stop: nothing new is begun, and what is
+// begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an error means that
+// the loop itself could not go on.
+func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s := &run{
+		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
+		results: make(chan result, parallel), polls: make(chan poll, 1), slots: make(chan struct{}, parallel),
+	}
+	for {
+		step := upgrade.Next(s.world())
+		if step.Persist {
+			if err := s.save(work, step.Record); err != nil {
+				return s.Record, err
+			}
+		}
+		s.Record, s.notes = step.Record, step.Notes
+		if s.Watch != nil {
+			s.Watch(step)
+		}
+		if step.Finished && s.flying == 0 {
+			return s.Record, nil
+		}
+		for _, action := range step.Actions {
+			s.begin(work, action)
+		}
+		if err := s.wait(ctx, work, step); err != nil {
+			return s.Record, err
+		}
+	}
+}
+
+func (s *run) world() upgrade.World {
+	view := s.Cluster.View()
+	var nodes []*corev1.Node
+	for _, node := range view.Nodes {
+		record, started := s.Record.Nodes[node.Name]
+		if s.Cloud.Belongs(&s.Group, node) || (started && record.UID == node.UID) {
+			nodes = append(nodes, node)
+		}
+	}
+	members := upgrade.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
+	for i := range members {
+		if members[i].Node != nil {
+			members[i].Pods = view.Pods[members[i].Node.Name]
+		}
+	}
+	now := time.Now().Round(0) // the wall clock alone: a sleeping laptop stops the monotonic one
+	for key, attempt := range s.open {
+		if !attempt.InFlight && now.Sub(attempt.Ended) > remembered {
+			delete(s.open, key)
+		}
+	}
+	return upgrade.World{
+		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
+		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces,
+		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop,
+	}
+}
+
+// save stores the record before anything rests on it. It tries again while the API server cannot be
+// reached, since nothing may be done meanwhile anyway.
+func (s *run) save(ctx context.Context, record upgrade.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		if s.lost() {
+			return ErrLost
+		}
+		err := s.Store.Save(ctx, record)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, cluster.ErrRecordChanged):
+			return fmt.Errorf("%w: %w", ErrLost, err)
+		case Sort(err).Outcome == upgrade.OutcomeFatal:
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return fmt.Errorf("gave up after %s: %w", patience, err)
+		}
+	}
+}
+
+func (s *run) lost() bool {
+	select {
+	case <-s.Lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// begin starts an action on its own goroutine; its end arrives as a result.
+func (s *run) begin(work context.Context, action upgrade.Action) {
+	key := action.Key()
+	before := s.open[key]
+	s.open[key] = upgrade.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
+	s.flying++
+	go func() {
+		s.slots <- struct{}{}
+		defer func() { <-s.slots }()
+		ctx, cancel := context.WithTimeout(work, requestLimit)
+		defer cancel()
+		s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
+	}()
+}
+
+// deliver hands a result to the loop, if there still is one.
+func (s *run) deliver(work context.Context, r result) {
+	select {
+	case s.results <- r:
+	case <-work.Done():
+	}
+}
+
+func (s *run) do(ctx context.Context, action upgrade.Action) error {
+	if s.lost() {
+		return ErrLost
+	}
+	if upgrade.OfCloud(action) {
+		return s.Cloud.Do(ctx, s.Group.Name, action)
+	}
+	return s.Writer.Do(ctx, action)
+}
+
+// settle books the end of an action and says when it may be tried again.
+func (s *run) settle(r result) {
+	s.flying--
+	now := time.Now().Round(0)
+	attempt := s.open[r.action.Key()]
+	attempt.InFlight, attempt.Ended = false, now
+	attempt.Outcome, attempt.Detail = r.answer.Outcome, r.answer.Detail
+	attempt.NotBefore = now.Add(backoff(r.answer, attempt.Tries))
+	s.open[r.action.Key()] = attempt
+	if upgrade.OfCloud(r.action) {
+		s.soon = now.Add(cloudSoon)
+	}
+}
+
+// backoff is how long an action rests after an answer: nothing after success, long after a refusal
+// that an event will lift, and from half a second up, doubling, after everything else.
+func backoff(answer Answer, tries int) time.Duration {
+	switch answer.Outcome {
+	case upgrade.OutcomeDone, upgrade.OutcomeMoved:
+		return 0
+	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
+		return max(answer.After, probe+rand.N(probe))
+	default:
+		base := min(500*time.Millisecond<<min(tries-1, 6), probe)
+		return max(answer.After, base/2+rand.N(base))
+	}
+}
+
+// wait returns when there is reason to look again.
+func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
+	wake := time.NewTimer(time.Until(step.Wake))
+	defer wake.Stop()
+	ask := time.NewTimer(time.Until(s.nextPoll(step)))
+	defer ask.Stop()
+	stopped := ctx.Done()
+	if s.stop {
+		stopped = nil
+	}
+	select {
+	case r := <-s.results:
+		s.settle(r)
+	case p := <-s.polls:
+		s.take(p)
+	case <-ask.C:
+		s.pollCloud(work)
+	case <-s.Cluster.NodesChanged():
+		s.soon = time.Now().Add(cloudSoon)
+	case <-s.Cluster.Changed():
+		s.gather(work)
+	case <-wake.C:
+	case <-stopped:
+		s.stop, s.rest = true, time.After(stopLimit)
+	case <-s.rest:
+		return ErrUnrested
+	case <-s.Lost:
+		return ErrLost
+	}
+	return nil
+}
+
+// gather lets a burst of events pass, and takes the answers that came with it.
+func (s *run) gather(work context.Context) {
+	pause := time.NewTimer(coalesce)
+	defer pause.Stop()
+	for {
+		select {
+		case r := <-s.results:
+			s.settle(r)
+		case p := <-s.polls:
+			s.take(p)
+		case <-pause.C:
+			return
+		case <-work.Done():
+			return
+		}
+	}
+}
+
+// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon after a change.
+func (s *run) nextPoll(step upgrade.Step) time.Time {
+	if s.polling {
+		return time.Now().Add(cloudIdle)
+	}
+	next := s.asked.Add(cloudIdle)
+	if step.Cloud {
+		next = s.asked.Add(cloudBusy)
+	}
+	if !s.soon.IsZero() && s.soon.Before(next) {
+		next = s.soon
+	}
+	return next
+}
+
+func (s *run) pollCloud(ctx context.Context) {
+	s.polling, s.asked, s.soon = true, time.Now(), time.Time{}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+		group, err := s.Cloud.Observe(ctx, cloud.Ref{Name: s.Request.Group, To: s.Request.To})
+		s.polls <- poll{group: group, err: err}
+	}()
+}
+
+// take keeps what the cloud said. While it cannot be asked the last answer stands: nothing
+// destructive rests on it that would not be re-read by the provider first.
+func (s *run) take(p poll) {
+	s.polling = false
+	if p.err == nil {
+		s.Group = p.group
+	}
+	if s.Polled != nil {
+		s.Polled(p.err)
+	}
+}
