@@ -80,3 +80,12 @@ func list[T runtime.Object](ctx context.Context, kind string, page pager.ListPag
 	}
 	return nil
 }
+
+// Nodes lists the nodes alone.
+func Nodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
+	nodes := []*corev1.Node{}
+	err := list(ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().Nodes().List(ctx, o)
+	}, &nodes)
+	return nodes, err
+}

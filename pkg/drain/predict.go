@@ -80,9 +80,12 @@ func (o Obstacle) String() string {
 		return "its namespace is being deleted"
 	case Returns:
 		return "it came back to the fenced node after each eviction"
-	default:
-		return o.Detail
+	case Denied:
+		if o.Budget.Name != "" {
+			return fmt.Sprintf("PDB %s: %s", pdb, o.Detail)
+		}
 	}
+	return o.Detail
 }
 
 // Remedy says what would help, as an order to the reader.
@@ -128,12 +131,13 @@ func (p Prediction) Admitted() bool { return p.Kind == NoObstacle }
 // no call is made that would be refused. spent is what our evictions under way have
 // taken from each budget; endingNamespace is true when the pod's namespace is being deleted.
 func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace bool) Prediction {
+	if endingNamespace {
+		// Admission refuses to create anything there, an eviction too, before the pod is looked at (lifecycle/admission.go).
+		return Prediction{Obstacle: Obstacle{Kind: NamespaceEnding}}
+	}
 	if pod.Status.Phase == corev1.PodPending {
 		// Evictions of pods that never started do not consult budgets (eviction.go, canIgnorePDB).
 		return Prediction{}
-	}
-	if endingNamespace {
-		return Prediction{Obstacle: Obstacle{Kind: NamespaceEnding}}
 	}
 	covering := budgets.Covering(pod)
 	switch len(covering) {
@@ -159,14 +163,15 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 		p.Kind = BudgetPending
 		return p
 	}
-	if st.DisruptionsAllowed-spent[budget.Key()] > 0 {
+	if st.DisruptionsAllowed > spent[budget.Key()] {
 		p.Spends = true
 		return p
 	}
 	p.Kind = BudgetSpent
 	if why := budget.Structural(); why != "" {
 		p.Kind, p.Detail = BudgetNever, why
-	} else if st.CurrentHealthy < st.DesiredHealthy {
+	} else if st.CurrentHealthy < st.DesiredHealthy || st.CurrentHealthy == 0 {
+		// With none healthy even a budget that needs none stays closed (semantics PDB007).
 		p.Kind = BudgetUnhealthy
 	}
 	return p

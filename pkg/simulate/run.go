@@ -19,9 +19,10 @@ const (
 // end: that is a fault of the state machine, never of the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
 	end := c.now.Add(horizon)
+	var step upgrade.Step
 	for still := 0; c.now.Before(end); {
 		world := c.World(req)
-		step := upgrade.Next(world)
+		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)
 		}
@@ -38,5 +39,6 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			c.Advance(step.Wake)
 		}
 	}
-	return c.record, fmt.Errorf("simulating group %q: no end within %s", req.Group, horizon)
+	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
+		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
 }

@@ -32,14 +32,17 @@ func (t *turn) raiseMax() bool {
 	return false
 }
 
-// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes left.
+// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes left. What a
+// termination gives back is launched again only when the cloud has begun it: a launch that overtook it would make
+// the group larger than its surge allows, which its maximum may forbid.
 func (t *turn) launch() {
 	if !t.w.Group.Sized {
 		return
 	}
+	shrinking := t.shrinking()
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		z := t.rec.Ledger.Zones[zone]
-		missing := min(z.Surge, t.count.left[zone]) - z.Contribution()
+		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
 		if missing > 0 && t.w.Now.Before(z.RetryAt) {
 			t.wakeAt(z.RetryAt)
 		} else if missing > 0 {
@@ -50,6 +53,17 @@ func (t *turn) launch() {
 			t.want(t.addition(zone, l))
 		}
 	}
+}
+
+// shrinking counts, by ledger zone, the terminations that are to shrink the group and have not landed.
+func (t *turn) shrinking() map[string]int {
+	counts := map[string]int{}
+	for _, n := range t.rec.Nodes {
+		if n.State == NodeRemoving && n.Shrink && !n.Landed {
+			counts[n.Zone]++
+		}
+	}
+	return counts
 }
 
 // book writes down the launches that are to be made. A zonal provider is asked for one node
@@ -88,10 +102,15 @@ func (t *turn) settle() {
 			t.settleLaunch(zone, l)
 		}
 	}
-	for _, attempt := range t.w.Open {
-		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && t.rec.Stopping == "" {
-			t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+	fatal := ""
+	for key, attempt := range t.w.Open {
+		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && (fatal == "" || key < fatal) {
+			fatal = key
 		}
+	}
+	if fatal != "" {
+		attempt := t.w.Open[fatal]
+		t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
 }
 
@@ -149,8 +168,15 @@ func (t *turn) lowerMax() bool {
 	return true
 }
 
-// resume lets the processes run again that we suspended.
+// resume lets the processes run again that we suspended. A suspension of ours that is on its way, or that the
+// group's reading is too old to show, is waited for.
 func (t *turn) resume() bool {
+	quiesced := t.attempt(Quiesce{})
+	unseen := quiesced.Outcome != "" && t.w.Group.Observed.Before(quiesced.Ended)
+	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || unseen) {
+		t.cloud = true
+		return false
+	}
 	var ours []string
 	for _, process := range t.rec.Suspended {
 		if slices.Contains(t.w.Group.Suspended, process) {

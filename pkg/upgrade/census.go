@@ -28,7 +28,7 @@ type census struct {
 	zones map[string]int
 	// pendingIn counts pending members by their own zone.
 	pendingIn map[string]int
-	// ready counts members of any revision that are fit for pods, or were but for our fence.
+	// ready counts members of any revision that are fit for pods, or were but for our fence, and are not being removed.
 	ready int
 }
 
@@ -41,11 +41,14 @@ func takeCensus(w *World, rec *Record) census {
 	for i := range w.Members {
 		m := &w.Members[i]
 		c.byName[m.Name()] = m
+		if m.Instance.ID != "" {
+			c.byName[m.Instance.ID] = m // it may have been started before it had a node
+		}
 		if m.Instance.State == InstanceLeaving {
 			continue
 		}
 		c.zones[m.Zone()]++
-		if m.Node != nil && nodeReady(m.Node) {
+		if n, started := rec.started(m); m.Node != nil && nodeReady(m.Node) && !(started && n.State == NodeRemoving) {
 			c.ready++
 		}
 		if m.Outdated {
@@ -58,7 +61,7 @@ func takeCensus(w *World, rec *Record) census {
 }
 
 func (c *census) addOutdated(m *Member, rec *Record) {
-	started, known := rec.Nodes[m.Name()]
+	started, known := rec.started(m)
 	if !known {
 		c.pending = append(c.pending, m)
 		c.pendingIn[m.Zone()]++
@@ -74,7 +77,7 @@ func (c *census) addOutdated(m *Member, rec *Record) {
 
 func (c *census) addCurrent(m *Member, rec *Record, w *World) {
 	usable := m.Usable(w.Group.WantedLabels)
-	if _, known := slices.BinarySearch(rec.Ledger.Known, m.Name()); known || rec.Run == "" {
+	if rec.Run == "" || rec.Ledger.knows(m) {
 		c.known = append(c.known, m)
 		if !usable {
 			c.unready++
@@ -94,6 +97,28 @@ func (c *census) currentNames() []string {
 		names = append(names, m.Name())
 	}
 	return names // sorted, as the members are
+}
+
+// started is the record of a member that was started: under its name or, when its node joined only
+// afterwards, under its instance. A new node under an old name is another.
+func (r *Record) started(m *Member) (NodeRecord, bool) {
+	n, ok := r.Nodes[m.Name()]
+	if !ok && m.Instance.ID != "" {
+		n, ok = r.Nodes[m.Instance.ID]
+	}
+	if ok && m.Node != nil && n.UID != "" && n.UID != m.Node.UID {
+		return NodeRecord{}, false
+	}
+	return n, ok
+}
+
+// knows reports whether the member was there before us, as a node or as an instance still without one.
+func (l *Ledger) knows(m *Member) bool {
+	if _, known := slices.BinarySearch(l.Known, m.Name()); known {
+		return true
+	}
+	_, known := slices.BinarySearch(l.Known, m.Instance.ID)
+	return known
 }
 
 // zone is the ledger's zone of a member: its own, or "" when the whole group is one.

@@ -23,8 +23,8 @@ const (
 	seen = 30 * time.Second
 	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then (attach_detach_controller.go).
 	detachLimit = 6 * time.Minute
-	// returnsAllowed is how often a pod may come back to the fenced node before it is held to be one that always does (EKS E51).
-	returnsAllowed = 2
+	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted again, before it is held to be one whose pods always do (EKS E51).
+	returnsAllowed = 1
 	// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
 	nodeObjectGrace = time.Minute
 )
@@ -169,7 +169,9 @@ func (t *turn) evictPods(node string, view *drainView) []Blocked {
 func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
 	attempt := t.attempt(action)
-	if attempt.InFlight || (attempt.Outcome == OutcomeDone && t.w.Now.Before(attempt.Ended.Add(seen))) {
+	// A pod that was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (semantics 3.2.1).
+	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
+	if attempt.InFlight || (answered && t.w.Now.Before(attempt.Ended.Add(seen))) {
 		return
 	}
 	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
@@ -180,7 +182,11 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	case t.returns(node, pod):
 		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
 	case t.waits(attempt, prediction):
-		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail})
+		denied := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
+		if attempt.Outcome == OutcomeRefused {
+			denied.Budget = budget
+		}
+		t.blockPod(node, pod, denied)
 		t.wakeAt(attempt.NotBefore)
 	case prediction.Spends && t.inFlight[budget] >= evictionsPerBudget:
 		// An answer is due within milliseconds and wakes us.
@@ -234,7 +240,7 @@ func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 // checkDeadline applies --on-timeout to a node that is not empty in its time. The time does not run
 // while the node waits only for budgets that other nodes of this run have spent.
 func (t *turn) checkDeadline(name string, n NodeRecord, blocked []Blocked) {
-	if t.yields(name, blocked) {
+	if t.yields(name, blocked) && !t.w.Notes.At.IsZero() {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
 	}
 	deadline := n.Deadline.Add(t.notes.Yielded[name])

@@ -16,11 +16,11 @@ func (t *turn) fenceAll() bool {
 		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m.Node) {
 			continue
 		}
-		if n, started := t.rec.Nodes[m.Name()]; started && n.State == NodeRemoving {
+		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
 			continue
 		}
 		if t.uncordoned(m.Node) {
-			t.fail(Interrupted, fmt.Sprintf("node %q was made schedulable by somebody during the upgrade: run the command again to fence it again", m.Name()))
+			t.fail(Paused, fmt.Sprintf("node %q was made schedulable by somebody during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false

@@ -17,6 +17,8 @@ func Next(w World) Step {
 		t.finished = true
 	case t.rec.Run == "":
 		t.begin()
+	case t.rec.PhaseBegan.IsZero():
+		t.enter(t.rec.Phase)
 	}
 	if !t.finished {
 		t.settle()

@@ -50,10 +50,7 @@ func MarkFenced(node *corev1.Node, run, provider string) error {
 // outside the cluster stop sending to the node. A cordon alone has not done that since Kubernetes 1.19 (EKS E46).
 func MarkDraining(node *corev1.Node, deadline time.Time) {
 	annotate(node, AnnotationDeadline, FormatTime(deadline))
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
-	node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+	label(node, corev1.LabelNodeExcludeBalancers, "true")
 }
 
 // MarkUnfenced takes away of all that what was not there before, and all annotations of ours.
@@ -71,7 +68,7 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 		node.Spec.Unschedulable = false
 	}
 	if prev.Excluded != nil {
-		node.Labels[corev1.LabelNodeExcludeBalancers] = *prev.Excluded
+		label(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
@@ -88,10 +85,21 @@ func annotate(node *corev1.Node, key, value string) {
 	node.Annotations[key] = value
 }
 
-// readPrev is what the node says it carried before us, nil when it was never fenced.
+func label(node *corev1.Node, key, value string) {
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[key] = value
+}
+
+// readPrev is what the node says it carried before us, nil when it was never fenced. A fenced node
+// whose annotation somebody took away carried nothing: that is what taking it away says.
 func readPrev(node *corev1.Node) (*Prev, error) {
 	text, ok := node.Annotations[AnnotationPrev]
 	if !ok {
+		if _, fenced := node.Annotations[AnnotationRun]; fenced {
+			return &Prev{}, nil
+		}
 		return nil, nil
 	}
 	var prev Prev

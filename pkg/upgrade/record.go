@@ -52,6 +52,10 @@ const (
 	Failed Result = "failed"
 	// Interrupted is an upgrade the user stopped; the same command goes on.
 	Interrupted Result = "interrupted"
+	// Paused is an upgrade that stopped because somebody else changed what it rests on; a person decides.
+	Paused Result = "paused"
+	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
+	TargetMoved Result = "target-moved"
 )
 
 // Record is what must outlive this process. It is stored in the cluster, and written before the actions that rest on it.
@@ -136,6 +140,9 @@ type NodeRecord struct {
 func (r *Record) Clone() Record {
 	c := *r
 	c.Nodes = maps.Clone(r.Nodes)
+	if c.Nodes == nil {
+		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
+	}
 	c.Suspended = slices.Clone(r.Suspended)
 	c.Ledger = r.Ledger.clone()
 	return c
@@ -147,7 +154,7 @@ func (r *Record) Running() bool { return r.Run != "" && r.Result == "" }
 // Resumable reports whether the same command would go on where this record stopped.
 func (r *Record) Resumable() bool {
 	switch r.Result {
-	case Interrupted, PodEvictionFailure, NodeCreationFailure, Failed:
+	case Interrupted, Paused, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
 		return r.Run != ""
 	default:
 		return r.Running()
@@ -155,9 +162,13 @@ func (r *Record) Resumable() bool {
 }
 
 // Reopened is the record as the same command finds it again after a stop: under way, in the
-// phase it was in. A node that had used up its time gets it anew only if that was why the upgrade stopped.
+// phase it was in, which begins anew. A node that had used up its time gets it anew only if that was why
+// the upgrade stopped.
 func (r *Record) Reopened() Record {
 	c := r.Clone()
+	if c.Result != "" || c.Stopping != "" {
+		c.PhaseBegan = time.Time{} // the next turn sets it: new nodes are waited for from then on
+	}
 	if c.Result == PodEvictionFailure || c.Stopping == PodEvictionFailure {
 		for name, n := range c.Nodes {
 			if n.State == NodeDraining || n.State == NodeForcing {

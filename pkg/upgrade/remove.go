@@ -32,27 +32,27 @@ func (t *turn) remove(name string, n NodeRecord, m *Member) {
 	attempt := t.attempt(action)
 	switch {
 	case attempt.InFlight:
-	case m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
-		n.Landed = true
-		t.put(name, n, false)
-		t.deleteNode(n, m)
-	case attempt.Outcome == OutcomeMoved:
+	case attempt.Outcome == OutcomeMoved && !n.Landed:
 		// Somebody else terminated it: the group was not shrunk by us.
-		if n.Shrink && !n.Landed {
+		if n.Shrink {
 			t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
 			n.Shrink = false
 		}
 		n.Landed = true
 		t.put(name, n, true)
-	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt):
+	case n.Landed, m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
+		n.Landed = true
+		t.put(name, n, false)
+		t.deleteNode(n, m)
+	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt, m.Instance.State == InstanceInService):
 		t.want(action)
 	}
 }
 
 // stillThere reports whether the group's newest reading proves that the termination has not happened,
 // so that asking for it again cannot shrink the group twice: without an answer, or with one that was lost, the
-// reading must be younger than any lag allows.
-func (t *turn) stillThere(n NodeRecord, attempt Attempt) bool {
+// reading must be younger than any lag allows and show the instance in service.
+func (t *turn) stillThere(n NodeRecord, attempt Attempt, inService bool) bool {
 	if attempt.Outcome == OutcomeLater || !n.Shrink {
 		return true
 	}
@@ -60,7 +60,7 @@ func (t *turn) stillThere(n NodeRecord, attempt Attempt) bool {
 	if attempt.Begun.IsZero() {
 		asked = n.Terminated
 	}
-	return t.w.Group.Observed.After(asked.Add(describeLag))
+	return inService && t.w.Group.Observed.After(asked.Add(describeLag))
 }
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone (semantics 3.2.8).

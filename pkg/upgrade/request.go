@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,4 +87,32 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	d.Duration = parsed
 	return nil
+}
+
+// Differences names the settings in which the other request departs from this one, as flags, "" when
+// there is none. What follows from the group's size at the time, and the run, is left out.
+func (r *Request) Differences(other Request) string {
+	pairs := []struct {
+		flag     string
+		mine, is any
+	}{
+		{"strategy", r.Strategy, other.Strategy},
+		{"like", r.Like, other.Like},
+		{"to", r.To, other.To},
+		{"max-unavailable", r.MaxUnavailable, other.MaxUnavailable},
+		{"batch-barrier", r.BatchBarrier, other.BatchBarrier},
+		{"drain-timeout", r.DrainTimeout, other.DrainTimeout},
+		{"settle", r.Settle, other.Settle},
+		{"boot-timeout", r.BootTimeout, other.BootTimeout},
+		{"on-timeout", r.OnTimeout, other.OnTimeout},
+		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
+		{"keep-max", r.KeepMax, other.KeepMax},
+	}
+	var changed []string
+	for _, p := range pairs {
+		if p.mine != p.is {
+			changed = append(changed, fmt.Sprintf("--%s %v, now %v", p.flag, p.mine, p.is))
+		}
+	}
+	return strings.Join(changed, "; ")
 }

@@ -24,14 +24,17 @@ func (t *turn) stop() {
 	}
 }
 
-// unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps it.
+// unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps it, and
+// what is left of it from nodes that somebody made schedulable, so that the same command can fence them again.
 func (t *turn) unfenceUnstarted() bool {
-	if t.rec.Request.KeepFence {
-		return true
-	}
 	done := true
-	for _, m := range t.count.pending {
-		if m.Node == nil {
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving {
+			continue
+		}
+		_, started := t.rec.started(m)
+		if (started || t.rec.Request.KeepFence) && !t.uncordoned(m.Node) {
 			continue
 		}
 		if m.Node.Annotations[AnnotationRun] != t.rec.Run {

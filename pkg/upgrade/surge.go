@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -10,6 +11,11 @@ import (
 // nodes, fence the outdated ones, replace them in a moving window, give the surplus back.
 // Each phase says whether it is complete, so that one turn may pass through several.
 func (t *turn) surge() {
+	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
+		// Which instances are outdated is judged against the group's revision, so a moved target would retarget this run.
+		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: pass --replan to go on to %s", t.rec.Target.Name, wanted.Name, wanted.Name))
+		return
+	}
 	phases := []struct {
 		phase Phase
 		run   func() bool
@@ -65,13 +71,13 @@ func (t *turn) scaleUp() bool {
 		return false
 	}
 	t.launch()
-	surge := t.rec.Ledger.Contribution()
+	surge := t.surgeWanted()
 	if surge > 0 && !t.surgeUsable(surge) {
 		t.cloud = true
 		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
 		deadline := t.rec.PhaseBegan.Add(t.rec.Request.BootTimeout.Duration)
 		if !t.w.Now.Before(deadline) {
-			t.fail(NodeCreationFailure, t.bootFailure(surge))
+			t.fail(NodeCreationFailure, t.bootFailure(surge, t.rec.PhaseBegan))
 		}
 		t.wakeAt(deadline)
 		return false
@@ -79,10 +85,20 @@ func (t *turn) scaleUp() bool {
 	return t.fenceAll()
 }
 
-// surgeUsable is the check at the end of scale up: every new node is usable, all that were
-// launched are there, and each zone that was given surge has one (EKS E24–E27).
-func (t *turn) surgeUsable(launched int) bool {
-	if t.count.usable < launched || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
+// surgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
+// refused, what is still to be (GKE G17: without capacity nothing is begun).
+func (t *turn) surgeWanted() int {
+	wanted := 0
+	for zone, z := range t.rec.Ledger.Zones {
+		wanted += max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+	}
+	return wanted
+}
+
+// surgeUsable is the check at the end of scale up: every new node is usable, all that are
+// wanted are there, and each zone that was given surge has one (EKS E24–E27).
+func (t *turn) surgeUsable(wanted int) bool {
+	if t.count.usable < wanted || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
 		return false
 	}
 	for zone, z := range t.rec.Ledger.Zones {
@@ -94,11 +110,11 @@ func (t *turn) surgeUsable(launched int) bool {
 }
 
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
-func (t *turn) bootFailure(launched int) string {
-	waited := t.w.Now.Sub(t.rec.PhaseBegan).Round(time.Second)
-	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, t.count.usable, launched)
-	for _, z := range t.rec.Ledger.Zones {
-		if z.Refusal != "" {
+func (t *turn) bootFailure(wanted int, since time.Time) string {
+	waited := t.w.Now.Sub(since).Round(time.Second)
+	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, t.count.usable, wanted)
+	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
+		if z := t.rec.Ledger.Zones[zone]; z.Refusal != "" {
 			return head + ": " + z.Refusal + ": allow more instance types or zones, or ask for a higher quota"
 		}
 	}
@@ -123,9 +139,13 @@ func (t *turn) bootFailure(launched int) string {
 func (t *turn) replace() bool {
 	t.quiesce()
 	fenced := t.fenceAll()
-	t.launch()
 	for _, name := range t.startedNames() {
-		t.drive(name)
+		if t.rec.Stopping == "" {
+			t.drive(name)
+		}
+	}
+	if t.rec.Stopping == "" {
+		t.launch()
 	}
 	t.startMore(fenced)
 	if t.rec.Stopping != "" || len(t.count.pending) > 0 {

@@ -66,8 +66,8 @@ func (t *turn) deficit() int {
 	}
 	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
 	short := removed - t.busyRemoved() - t.count.usable
-	if !t.w.Group.Sized {
-		return short
+	if !t.w.Group.Sized || !t.w.Group.Observed.After(t.rec.Ledger.Changed.Add(describeLag)) {
+		return short // the sizes read may be older than what we did last
 	}
 	awaited := max(0, t.w.Group.Desired-t.count.ready) + t.unlaunched()
 	return min(short, awaited)
@@ -94,12 +94,16 @@ func (t *turn) unlaunched() int {
 func (t *turn) waitForReplacement() {
 	t.waiting = "a replacement to be ready"
 	t.cloud = true
-	deadline := t.rec.Ledger.Changed.Add(t.rec.Request.BootTimeout.Duration)
+	since := t.rec.Ledger.Changed
+	if t.rec.PhaseBegan.After(since) {
+		since = t.rec.PhaseBegan // it was stopped meanwhile
+	}
+	deadline := since.Add(t.rec.Request.BootTimeout.Duration)
 	if t.w.Group.Provider == manualProvider || t.busy() > 0 {
 		return
 	}
 	if !t.w.Now.Before(deadline) {
-		t.fail(NodeCreationFailure, t.bootFailure(t.rec.Ledger.total(func(z ZoneLedger) int { return z.Launched })))
+		t.fail(NodeCreationFailure, t.bootFailure(t.count.usable+t.deficit(), since))
 		return
 	}
 	t.wakeAt(deadline)

@@ -1,0 +1,140 @@
+# Needs Go, git and make; every other tool is built from the modules that
+# tools/go.mod pins. The race detector is used where there is a C compiler.
+
+GO        ?= go
+MODULE    := github.com/kubectl-nodeupgrade/kubectl-nodeupgrade
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS   := -X $(MODULE)/pkg/plugin.version=$(VERSION)
+GOBIN      = $(or $(shell $(GO) env GOBIN),$(shell $(GO) env GOPATH)/bin)
+RACE      ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
+TOOL      := $(GO) tool -modfile=tools/go.mod
+MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
+SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
+PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
+FUZZTIME  ?= 30s
+NODES     ?= 6
+COUNT     ?= 1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##### Build
+
+.PHONY: build
+build: ## Build bin/kubectl-nodeupgrade
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/kubectl-nodeupgrade
+
+.PHONY: install
+install: ## Install the plugin and its completion script into GOBIN
+	$(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/kubectl-nodeupgrade
+	install -m 755 kubectl_complete-nodeupgrade "$(GOBIN)/"
+
+.PHONY: controlplane
+controlplane: ## Build etcd, Kubernetes and KWOK for the tests (minutes, once)
+	$(GO) run ./test/controlplane/cmd/cluster -build-only
+
+.PHONY: tools
+tools: ## Build the linters and validators that tools/go.mod pins (minutes, once)
+	$(GO) build -C tools -o ../bin/ tool
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin dist
+
+##### Try
+
+.PHONY: demo
+demo: ## Upgrade a node group of a real control plane on this machine
+	$(GO) run ./test/demo
+
+.PHONY: cluster
+cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
+	$(GO) run ./test/controlplane/cmd/cluster -nodes $(NODES)
+
+##### Prove
+
+.PHONY: test
+test: controlplane build ## Run every test
+	$(if $(RACE),,@echo "no C compiler: testing without the race detector" >&2)
+	$(GO) test $(RACE) -shuffle=on -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME=30s
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd pkg test | \
+	while IFS=: read -r file func; do \
+		echo "== $$file $${func#func }"; \
+		$(GO) test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")" || exit 1; \
+	done
+
+.PHONY: bench
+bench: ## Run the benchmarks, COUNT=1 times each (10 for benchstat)
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $(PURE)
+	$(GO) run ./test/bench
+
+.PHONY: update-golden
+update-golden: ## Rewrite golden and scenario files from what the code does now
+	@rewrite() { \
+		dirs=$$(grep -rl --include='*_test.go' -e "$$1" cmd pkg test | xargs -r -n 1 dirname | sort -u); \
+		for dir in $$dirs; do $(GO) test "./$$dir" "$$2" || exit 1; done; \
+	}; \
+	rewrite 'flag.Bool("update"' -update && rewrite cockroachdb/datadriven -rewrite
+	@echo "Read the diff before you commit it."
+
+##### Verify
+
+.PHONY: verify
+verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-readme vet lint ## Check everything but behaviour
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(TOOL) golangci-lint fmt
+
+.PHONY: vet
+vet:
+	$(GO) vet ./...
+
+.PHONY: lint
+lint: ## Run the linters, staticcheck among them
+	$(TOOL) golangci-lint run
+
+.PHONY: verify-format
+verify-format:
+	@files=$$($(TOOL) gofumpt -l .) && [ -z "$$files" ] || { echo "not formatted, run make fmt:" $$files >&2; exit 1; }
+
+.PHONY: verify-scripts
+verify-scripts:
+	@for script in $(SCRIPTS); do sh -n "$$script" || exit 1; done
+
+.PHONY: verify-modules
+verify-modules:
+	@for dir in $(MODULES); do (cd "$$dir" && $(GO) mod tidy -diff) || { echo "run go mod tidy in $$dir" >&2; exit 1; }; done
+	@! grep -n '^replace' go.mod || { echo "go install refuses a module with replace lines" >&2; exit 1; }
+
+# The validator compares the file's name with the plugin's.
+.PHONY: verify-krew
+verify-krew:
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp krew.yaml "$$dir/nodeupgrade.yaml" && \
+	$(TOOL) validate-krew-manifest -skip-install -manifest "$$dir/nodeupgrade.yaml"
+
+# Import rules, sizes, plugins.yaml, krew.yaml, this file.
+.PHONY: verify-house
+verify-house:
+	$(GO) test -count=1 ./test/house
+
+.PHONY: verify-readme
+verify-readme:
+	@$(GO) test -list '^TestReadme' ./pkg/plugin | grep -q '^TestReadme' || { echo "pkg/plugin has no TestReadme" >&2; exit 1; }
+	$(GO) test -run '^TestReadme' -count=1 ./pkg/plugin
+
+##### Release
+
+.PHONY: krew-sums
+krew-sums: dist/checksums.txt ## Fill krew.yaml's checksums in from dist/checksums.txt
+	awk 'FNR == NR { sum[$$2] = $$1; next } \
+		/^ *uri: / { n = split($$2, part, "/"); file = part[n] } \
+		/^ *sha256: / { if (!(file in sum)) { print "no checksum for " file > "/dev/stderr"; exit 1 } sub(/"[0-9a-f]*"/, "\"" sum[file] "\"") } \
+		{ print }' dist/checksums.txt krew.yaml > dist/krew.yaml
+	cp dist/krew.yaml krew.yaml

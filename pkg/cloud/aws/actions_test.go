@@ -1,0 +1,313 @@
+package aws_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// lose makes the answer to the next call of the operation get lost after its effect.
+func (s *site) lose(operation string) {
+	s.Fault(awscloud.Fault{Operation: operation, AfterEffect: true})
+}
+
+func TestSetRevisionToANumber(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	g := s.observe("workers", "1")
+	if g.Wanted.ID == g.Pointed.ID || g.Instances[0].Outdated {
+		t.Fatalf("wanted %s, pointed %s, instance outdated %v", g.Wanted.ID, g.Pointed.ID, g.Instances[0].Outdated)
+	}
+	s.requests()
+	s.mustDo(upgrade.SetRevision{To: g.Wanted, Token: "t"})
+	s.mustDo(upgrade.SetRevision{To: g.Wanted, Token: "t"})
+	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup"}) {
+		t.Errorf("sent %v, want one update", got)
+	}
+	now := s.observe("workers", "1")
+	if now.Pointed != g.Wanted || now.Wanted != g.Wanted {
+		t.Errorf("pointed %+v, want %+v", now.Pointed, g.Wanted)
+	}
+	s.mustDo(upgrade.SetRevision{To: g.Pointed, Token: "back"})
+	if back := s.observe("workers", ""); back.Pointed != g.Pointed {
+		t.Errorf("pointed %+v, want %+v as before", back.Pointed, g.Pointed)
+	}
+}
+
+func TestSetRevisionLeavesAnAliasThatIsThere(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" })
+	g := s.observe("workers", "2")
+	s.requests()
+	s.mustDo(upgrade.SetRevision{To: g.Wanted})
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v to a group that launches from version 2 already", got)
+	}
+}
+
+func TestSetRevisionToAnImage(t *testing.T) {
+	cases := map[string]struct {
+		group   func(*awscloud.GroupSpec)
+		lost    string
+		changes []string
+	}{
+		"number":  {changes: []string{"CreateLaunchTemplateVersion", "UpdateAutoScalingGroup"}},
+		"$Latest": {group: func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" }, changes: []string{"CreateLaunchTemplateVersion"}},
+		"$Default": {
+			group:   func(g *awscloud.GroupSpec) { g.Template.Version = "$Default" },
+			changes: []string{"CreateLaunchTemplateVersion", "UpdateAutoScalingGroup"},
+		},
+		"the answer of the first call is lost": {
+			lost:    "CreateLaunchTemplateVersion",
+			changes: []string{"CreateLaunchTemplateVersion", "CreateLaunchTemplateVersion", "UpdateAutoScalingGroup"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, quick())
+			id := s.workers(func(g *awscloud.GroupSpec) {
+				if c.group != nil {
+					c.group(g)
+				}
+			})
+			before := s.observe("workers", "ami-3")
+			if before.Wanted.ID != id+"@ami-3" || before.Wanted.Name != "workers@ami-3" || !before.Instances[0].Outdated || before.Refusal != "" {
+				t.Fatalf("before: %+v", before)
+			}
+			s.requests()
+			if c.lost != "" {
+				s.lose(c.lost)
+			}
+			action := upgrade.SetRevision{To: before.Wanted, Token: "run/revision/1"}
+			s.mustDo(action)
+			s.mustDo(action)
+			if got := s.changes(); !slices.Equal(got, c.changes) {
+				t.Errorf("sent %v, want %v", got, c.changes)
+			}
+			after := s.observe("workers", "ami-3")
+			if after.Pointed.ID != before.Wanted.ID || after.Wanted.ID != before.Wanted.ID || !after.Instances[0].Outdated {
+				t.Errorf("pointed %s, wanted %s, want both %s", after.Pointed.ID, after.Wanted.ID, before.Wanted.ID)
+			}
+			if latest := s.observe("workers", "latest"); latest.Wanted.Name != "workers:3" {
+				t.Errorf("the newest version is %s: want one version added", latest.Wanted.Name)
+			}
+		})
+	}
+}
+
+// TestImageTargetCrashed is a crash between the new version and the group: another process goes on with the same token.
+func TestImageTargetCrashed(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	action := upgrade.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
+	s.Fault(awscloud.Fault{Operation: "UpdateAutoScalingGroup", Code: "AccessDenied", Message: "not authorized to perform: ec2:RunInstances on resource: x"})
+	s.wantOutcome(s.do(action), upgrade.OutcomeFatal, "IAM action ec2:RunInstances")
+	s.mustDo(action)
+	if g := s.observe("workers", "latest"); g.Wanted.Name != "workers:3" || g.Pointed.Name != "workers:3" {
+		t.Errorf("newest %s, pointed %s, want workers:3 for both", g.Wanted.Name, g.Pointed.Name)
+	}
+}
+
+func TestImageTargetOfASharedTemplate(t *testing.T) {
+	s := start(t, quick())
+	id := s.workers()
+	action := upgrade.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
+	s.add(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
+	s.requests()
+	s.wantOutcome(s.do(action), upgrade.OutcomeFatal, "Auto Scaling group rival")
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestSetRevisionOfAMixedPolicy(t *testing.T) {
+	s := start(t, quick())
+	arm := s.AddTemplate("arm", awscloud.TemplateVersion{Image: "ami-arm", InstanceType: "m6g.large"})
+	policy := func(id string) *at.MixedInstancesPolicy {
+		byID := func(id, version string) *at.LaunchTemplateSpecification {
+			return &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(id), Version: sdk.String(version)}
+		}
+		return &at.MixedInstancesPolicy{
+			InstancesDistribution: &at.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: sdk.Int32(0)},
+			LaunchTemplate: &at.LaunchTemplate{LaunchTemplateSpecification: byID(id, "2"), Overrides: []at.LaunchTemplateOverrides{
+				{InstanceType: sdk.String("m6i.large")}, {InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: byID(arm, "1")},
+			}},
+		}
+	}
+	s.workers(func(g *awscloud.GroupSpec) {
+		g.Mixed, g.Template, g.InitialVersion = policy(g.Template.ID), awscloud.TemplateRef{}, 0
+	})
+	g := s.observe("workers", "1")
+	if !g.Zonal || !strings.Contains(g.Wanted.ID, ",m6g.large="+arm+":1:ami-arm") {
+		t.Errorf("zonal %v, wanted %s", g.Zonal, g.Wanted.ID)
+	}
+	s.requests()
+	s.mustDo(upgrade.SetRevision{To: g.Wanted})
+	sent := s.requests()
+	for key, want := range map[string]string{
+		"MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.Version":                             "1",
+		"MixedInstancesPolicy.LaunchTemplate.Overrides.member.1.InstanceType":                                 "m6i.large",
+		"MixedInstancesPolicy.LaunchTemplate.Overrides.member.2.LaunchTemplateSpecification.LaunchTemplateId": arm,
+		"MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity":                      "0",
+	} {
+		if got := sent[len(sent)-1].Params[key]; got != want {
+			t.Errorf("sent %s=%q, want %q", key, got, want)
+		}
+	}
+	if now := s.observe("workers", ""); now.Pointed != g.Wanted || !now.Zonal {
+		t.Errorf("pointed %+v, want %+v; zonal %v", now.Pointed, g.Wanted, now.Zonal)
+	}
+}
+
+func TestQuiesceAndResume(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) { g.Suspended = []string{"ScheduledActions"} })
+	s.mustDo(upgrade.Quiesce{Processes: s.observe("workers", "").Quiesce})
+	if got := s.observe("workers", "").Suspended; !slices.Equal(got, []string{"AZRebalance", "ScheduledActions"}) {
+		t.Errorf("suspended %v", got)
+	}
+	s.mustDo(upgrade.Resume{Processes: []string{"AZRebalance"}})
+	if got := s.observe("workers", "").Suspended; !slices.Equal(got, []string{"ScheduledActions"}) {
+		t.Errorf("suspended %v after resuming ours", got)
+	}
+}
+
+func TestMaximum(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	s.mustDo(upgrade.RaiseMax{From: 6, Max: 9})
+	s.mustDo(upgrade.RaiseMax{From: 6, Max: 9})
+	s.wantOutcome(s.do(upgrade.LowerMax{From: 8, Max: 6}), upgrade.OutcomeMoved, "maximum is 9")
+	if err := s.SetDesired("workers", 7); err != nil {
+		t.Fatal(err)
+	}
+	s.wantOutcome(s.do(upgrade.LowerMax{From: 9, Max: 6}), upgrade.OutcomeMoved, "desired size is 7")
+	if err := s.SetDesired("workers", 5); err != nil {
+		t.Fatal(err)
+	}
+	s.mustDo(upgrade.LowerMax{From: 9, Max: 6})
+	s.mustDo(upgrade.LowerMax{From: 9, Max: 6})
+	if got := s.status(); got.Max != 6 || got.Desired != 5 || got.Min != 1 {
+		t.Errorf("sizes are %d/%d/%d", got.Min, got.Desired, got.Max)
+	}
+	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup", "UpdateAutoScalingGroup"}) {
+		t.Errorf("sent %v, want one update a change", got)
+	}
+}
+
+func TestAddCapacityInAZone(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	add := upgrade.AddCapacity{Zone: "us-east-1b", N: 1, Token: "run-us-east-1b-1"}
+	s.lose("LaunchInstances")
+	s.mustDo(add)
+	s.mustDo(add)
+	if got := s.status(); got.Desired != 4 || got.Zones["us-east-1b"] != 2 {
+		t.Errorf("desired %d, zones %v, want one more in us-east-1b", got.Desired, got.Zones)
+	}
+	s.LimitCapacity("us-east-1a", 0)
+	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1a", N: 1, Token: "run-us-east-1a-1"}), upgrade.OutcomeExhausted,
+		`launching 1 in zone us-east-1a for Auto Scaling group "workers"`, "InsufficientInstanceCapacity")
+	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1b", N: 2, Token: add.Token}), upgrade.OutcomeFatal, "token")
+	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1b", N: 3, Token: "run-us-east-1b-2"}), upgrade.OutcomeMoved, "above max value")
+	s.Fault(awscloud.Fault{Operation: "LaunchInstances", Code: "IdempotentCallInProgress"})
+	s.wantOutcome(s.do(add), upgrade.OutcomeLater)
+}
+
+func TestAddCapacityAnywhere(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	add := upgrade.AddCapacity{N: 2, Desired: 3, Token: "t"}
+	s.lose("UpdateAutoScalingGroup")
+	s.wantOutcome(s.do(add), upgrade.OutcomeUnclear)
+	if got := s.status(); got.Desired != 5 || got.Max != 8 {
+		t.Errorf("desired %d, max %d, want both raised by 2", got.Desired, got.Max)
+	}
+	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup"}) {
+		t.Errorf("sent %v, want it sent once", got)
+	}
+	s.wantOutcome(s.do(add), upgrade.OutcomeMoved, "desired size is 5 now and was 3")
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v though the group has moved", got)
+	}
+}
+
+func TestTerminate(t *testing.T) {
+	cases := map[string]struct {
+		shrink  bool
+		fault   awscloud.Fault
+		min     int
+		outcome upgrade.Outcome
+		sent    int
+		desired int
+		says    string
+	}{
+		"replaced":                            {min: 3, outcome: upgrade.OutcomeDone, sent: 1, desired: 3},
+		"shrunk":                              {shrink: true, outcome: upgrade.OutcomeDone, sent: 1, desired: 2},
+		"shrunk below the minimum":            {shrink: true, min: 3, outcome: upgrade.OutcomeFatal, sent: 1, desired: 3, says: "lower the group's minimum size"},
+		"shrunk, answer lost":                 {shrink: true, fault: awscloud.Fault{AfterEffect: true}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
+		"shrunk, server at fault":             {shrink: true, fault: awscloud.Fault{AfterEffect: true, Code: "InternalFailure"}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
+		"shrunk, throttled":                   {shrink: true, fault: awscloud.Fault{Code: "Throttling"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
+		"shrunk, other activity in the way":   {shrink: true, fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
+		"shrunk, contention":                  {shrink: true, fault: awscloud.Fault{Code: "ResourceContention"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
+		"replaced, throttled: sent again":     {fault: awscloud.Fault{Code: "Throttling"}, outcome: upgrade.OutcomeDone, sent: 2, desired: 3},
+		"replaced, answer lost: sent again":   {fault: awscloud.Fault{AfterEffect: true}, outcome: upgrade.OutcomeDone, sent: 2, desired: 3},
+		"replaced, other activity in the way": {fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, awscloud.Options{})
+			s.workers(func(g *awscloud.GroupSpec) { g.Min = c.min })
+			if c.fault != (awscloud.Fault{}) {
+				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"
+				s.Fault(c.fault)
+			}
+			err := s.do(upgrade.Terminate{Instance: s.status().Instances[0].ID, Shrink: c.shrink})
+			if c.outcome == upgrade.OutcomeDone {
+				if err != nil {
+					t.Error(err)
+				}
+			} else {
+				s.wantOutcome(err, c.outcome, "terminating instance", c.says)
+			}
+			if got := s.changes(); len(got) != c.sent {
+				t.Errorf("sent %v, want it sent %d times", got, c.sent)
+			}
+			if got := s.status().Desired; got != c.desired {
+				t.Errorf("desired %d, want %d", got, c.desired)
+			}
+		})
+	}
+}
+
+func TestActionsOnWhatIsGone(t *testing.T) {
+	s := start(t, quick())
+	s.wantOutcome(s.do(upgrade.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), upgrade.OutcomeMoved, "i-0123456789abcdef0")
+	for _, action := range []upgrade.Action{
+		upgrade.Quiesce{Processes: []string{"AZRebalance"}},
+		upgrade.RaiseMax{From: 1, Max: 2},
+		upgrade.LowerMax{From: 2, Max: 1},
+		upgrade.AddCapacity{N: 1},
+		upgrade.AddCapacity{N: 1, Zone: "us-east-1a", Token: "t"},
+		upgrade.SetRevision{To: upgrade.Revision{Spec: "{}"}},
+	} {
+		s.wantOutcome(s.do(action), upgrade.OutcomeMoved, `"workers"`)
+	}
+}
+
+func TestActionsThatAreNotTheClouds(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	s.wantOutcome(s.do(upgrade.Fence{Node: "n"}), upgrade.OutcomeFatal, "provider aws cannot fence node n")
+	s.wantOutcome(s.do(upgrade.SetRevision{To: upgrade.Revision{Spec: "nonsense"}}), upgrade.OutcomeFatal)
+	s.wantOutcome(s.do(upgrade.SetRevision{To: upgrade.Revision{Spec: `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`}}), upgrade.OutcomeMoved, "another template")
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v", got)
+	}
+}

@@ -1,0 +1,215 @@
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Do implements cloud.Provider. All its errors are *cloud.Error.
+func (p *Provider) Do(ctx context.Context, group string, action upgrade.Action) error {
+	switch a := action.(type) {
+	case upgrade.SetRevision:
+		return p.setRevision(ctx, group, a)
+	case upgrade.Quiesce:
+		return p.quiesce(ctx, group, a)
+	case upgrade.Resume:
+		return p.resume(ctx, group, a)
+	case upgrade.RaiseMax:
+		return p.raiseMax(ctx, group, a)
+	case upgrade.LowerMax:
+		return p.lowerMax(ctx, group, a)
+	case upgrade.AddCapacity:
+		if a.Zone == "" {
+			return p.grow(ctx, group, a)
+		}
+		return p.launch(ctx, group, a)
+	case upgrade.Terminate:
+		return p.terminate(ctx, group, a)
+	default:
+		return cloud.Unsupported(providerName, action)
+	}
+}
+
+// once sends a request a single time: one that has no token and must not have its effect twice.
+func once(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
+
+func (p *Provider) quiesce(ctx context.Context, group string, a upgrade.Quiesce) error {
+	_, err := p.autoscaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
+		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
+	})
+	return explain(fmt.Sprintf("suspending %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
+}
+
+func (p *Provider) resume(ctx context.Context, group string, a upgrade.Resume) error {
+	_, err := p.autoscaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{
+		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
+	})
+	return explain(fmt.Sprintf("resuming %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
+}
+
+// sizes are a group's sizes in instances.
+type sizes struct{ desired, max int }
+
+func sizesOf(g *at.AutoScalingGroup) sizes {
+	return sizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
+}
+
+// raised tells whether the maximum must still be raised. It returns moved when somebody else changed it to another value meanwhile.
+func (s sizes) raised(a upgrade.RaiseMax) (bool, error) {
+	if s.max >= a.Max {
+		return false, nil
+	}
+	if s.max != a.From {
+		return false, moved("the maximum is %d now and was %d", s.max, a.From)
+	}
+	return true, nil
+}
+
+// lowered tells whether the maximum must still be lowered. It returns moved when somebody else
+// changed it meanwhile, or the desired size is above the new maximum: AWS would then terminate
+// instances of its own choice, undrained.
+func (s sizes) lowered(a upgrade.LowerMax) (bool, error) {
+	switch {
+	case s.max <= a.Max:
+		return false, nil
+	case s.max != a.From:
+		return false, moved("the maximum is %d now and was %d", s.max, a.From)
+	case s.desired > a.Max:
+		return false, moved("the desired size is %d, above the maximum of %d that it is to have", s.desired, a.Max)
+	default:
+		return true, nil
+	}
+}
+
+// grown are the sizes after the action. It returns moved when the desired size is not the one the action was decided on.
+func (s sizes) grown(a upgrade.AddCapacity) (sizes, error) {
+	if s.desired != a.Desired {
+		return sizes{}, moved("the desired size is %d now and was %d", s.desired, a.Desired)
+	}
+	return sizes{desired: s.desired + a.N, max: s.max + a.N}, nil
+}
+
+func (p *Provider) raiseMax(ctx context.Context, group string, a upgrade.RaiseMax) error {
+	g, err := p.own(ctx, group)
+	if err != nil {
+		return err
+	}
+	due, err := sizesOf(g).raised(a)
+	if !due || err != nil {
+		return err
+	}
+	return p.setMax(ctx, group, a.Max)
+}
+
+// lowerMax reads the group first, because AWS lowers the desired size with the maximum. Should an
+// autoscaler raise the desired size between that reading and the update, that still happens: the API has no precondition.
+func (p *Provider) lowerMax(ctx context.Context, group string, a upgrade.LowerMax) error {
+	g, err := p.own(ctx, group)
+	if err != nil {
+		return err
+	}
+	due, err := sizesOf(g).lowered(a)
+	if !due || err != nil {
+		return err
+	}
+	return p.setMax(ctx, group, a.Max)
+}
+
+func (p *Provider) setMax(ctx context.Context, group string, maximum int) error {
+	_, err := p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(maximum)),
+	}, once)
+	return explain(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
+}
+
+// grow raises maximum and desired size in one request. It is sent once: repeated late, it would undo what an autoscaler did meanwhile.
+func (p *Provider) grow(ctx context.Context, group string, a upgrade.AddCapacity) error {
+	g, err := p.own(ctx, group)
+	if err != nil {
+		return err
+	}
+	to, err := sizesOf(g).grown(a)
+	if err != nil {
+		return err
+	}
+	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(to.max)), DesiredCapacity: sdk.Int32(int32(to.desired)),
+	}, once)
+	return explain(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
+}
+
+// own reads a group to change it. A group that is gone is moved.
+func (p *Provider) own(ctx context.Context, group string) (*at.AutoScalingGroup, error) {
+	g, err := p.group(ctx, group, false)
+	if errors.Is(err, cloud.ErrNotFound) {
+		return nil, moved("%w", err)
+	}
+	return g, err
+}
+
+// launch adds instances in one zone. The token makes a repetition harmless.
+func (p *Provider) launch(ctx context.Context, group string, a upgrade.AddCapacity) error {
+	doing := fmt.Sprintf("launching %d in zone %s for Auto Scaling group %q", a.N, a.Zone, group)
+	out, err := p.autoscaling.LaunchInstances(ctx, &autoscaling.LaunchInstancesInput{
+		AutoScalingGroupName: sdk.String(group), AvailabilityZones: []string{a.Zone}, RequestedCapacity: sdk.Int32(int32(a.N)),
+		ClientToken: sdk.String(clientToken(a.Token)), RetryStrategy: at.RetryStrategyNone,
+	})
+	if err != nil {
+		return explain(doing, err)
+	}
+	return launchProblem(doing, out)
+}
+
+// launchProblem reads the errors within an answer of LaunchInstances; nil when all instances
+// were launched. One that no rule knows counts as a lack of capacity in that zone.
+func launchProblem(doing string, out *autoscaling.LaunchInstancesOutput) error {
+	if len(out.Errors) == 0 {
+		return nil
+	}
+	first := out.Errors[0]
+	api := &smithy.GenericAPIError{Code: sdk.ToString(first.ErrorCode), Message: sdk.ToString(first.ErrorMessage)}
+	err := explain(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
+	var answered *cloud.Error
+	if errors.As(err, &answered) && answered.Outcome == upgrade.OutcomeFatal && !denied(api.Code) {
+		answered.Outcome = upgrade.OutcomeExhausted
+	}
+	return err
+}
+
+// tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference, LaunchInstances). EC2 takes more.
+var tokenForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{1,64}$`)
+
+// clientToken is the token itself where AWS takes it, and its SHA-256 otherwise.
+func clientToken(token string) string {
+	if tokenForm.MatchString(token) {
+		return token
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// terminate ends an instance. With Shrink the request is sent once: the API has no token, and
+// whether a repetition shrinks the group twice is not documented.
+func (p *Provider) terminate(ctx context.Context, group string, a upgrade.Terminate) error {
+	var options []func(*autoscaling.Options)
+	if a.Shrink {
+		options = append(options, once)
+	}
+	_, err := p.autoscaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: sdk.String(a.Instance), ShouldDecrementDesiredCapacity: sdk.Bool(a.Shrink),
+	}, options...)
+	return explain(fmt.Sprintf("terminating instance %q of Auto Scaling group %q", a.Instance, group), err)
+}

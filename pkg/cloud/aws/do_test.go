@@ -1,0 +1,189 @@
+package aws
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"pgregory.net/rapid"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// outcome is how an error is sorted; OutcomeDone for none.
+func outcome(t *testing.T, err error) upgrade.Outcome {
+	t.Helper()
+	if err == nil {
+		return upgrade.OutcomeDone
+	}
+	var sorted *cloud.Error
+	if !errors.As(err, &sorted) {
+		t.Fatalf("%v is not a *cloud.Error", err)
+	}
+	return sorted.Outcome
+}
+
+func TestRaiseMax(t *testing.T) {
+	cases := map[string]struct {
+		max     int
+		due     bool
+		outcome upgrade.Outcome
+	}{
+		"as decided on":      {6, true, upgrade.OutcomeDone},
+		"raised already":     {9, false, upgrade.OutcomeDone},
+		"raised further":     {12, false, upgrade.OutcomeDone},
+		"changed by another": {7, false, upgrade.OutcomeMoved},
+		"lowered by another": {5, false, upgrade.OutcomeMoved},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			due, err := sizes{desired: 3, max: c.max}.raised(upgrade.RaiseMax{From: 6, Max: 9})
+			if got := outcome(t, err); due != c.due || got != c.outcome {
+				t.Errorf("due %v, %s", due, got)
+			}
+		})
+	}
+}
+
+func TestLowerMax(t *testing.T) {
+	cases := map[string]struct {
+		now     sizes
+		due     bool
+		outcome upgrade.Outcome
+	}{
+		"as decided on":           {sizes{desired: 6, max: 9}, true, upgrade.OutcomeDone},
+		"lowered already":         {sizes{desired: 6, max: 6}, false, upgrade.OutcomeDone},
+		"lowered further":         {sizes{desired: 3, max: 4}, false, upgrade.OutcomeDone},
+		"changed by another":      {sizes{desired: 6, max: 10}, false, upgrade.OutcomeMoved},
+		"grown by an autoscaler":  {sizes{desired: 7, max: 9}, false, upgrade.OutcomeMoved},
+		"shrunk by an autoscaler": {sizes{desired: 2, max: 9}, true, upgrade.OutcomeDone},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			due, err := c.now.lowered(upgrade.LowerMax{From: 9, Max: 6})
+			if got := outcome(t, err); due != c.due || got != c.outcome {
+				t.Errorf("due %v, %s", due, got)
+			}
+		})
+	}
+}
+
+func TestGrow(t *testing.T) {
+	action := upgrade.AddCapacity{N: 2, Desired: 3}
+	if got, err := (sizes{desired: 3, max: 6}).grown(action); err != nil || got != (sizes{desired: 5, max: 8}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	_, err := sizes{desired: 4, max: 6}.grown(action)
+	if got := outcome(t, err); got != upgrade.OutcomeMoved {
+		t.Errorf("another desired size is %s", got)
+	}
+}
+
+// TestClientTokens holds tokens to the form that AWS takes: different ones stay different, and those that fit stay readable.
+func TestClientTokens(t *testing.T) {
+	if got := clientToken("run-us-east-1a-1"); got != "run-us-east-1a-1" {
+		t.Errorf("a token that fits became %s", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := rapid.String().Draw(t, "a"), rapid.StringN(60, 70, -1).Draw(t, "b")
+		for _, token := range []string{a, b} {
+			if got := clientToken(token); !tokenForm.MatchString(got) {
+				t.Fatalf("%q became %q", token, got)
+			}
+		}
+		if (a == b) != (clientToken(a) == clientToken(b)) {
+			t.Fatalf("%q and %q", a, b)
+		}
+	})
+}
+
+func TestLaunchProblems(t *testing.T) {
+	answer := func(codes ...string) *autoscaling.LaunchInstancesOutput {
+		out := &autoscaling.LaunchInstancesOutput{}
+		for _, code := range codes {
+			out.Errors = append(out.Errors, at.LaunchInstancesError{ErrorCode: sdk.String(code), ErrorMessage: sdk.String("sorry.")})
+		}
+		return out
+	}
+	cases := map[string]struct {
+		answer  *autoscaling.LaunchInstancesOutput
+		outcome upgrade.Outcome
+		says    string
+	}{
+		"launched":        {answer(), upgrade.OutcomeDone, ""},
+		"no capacity":     {answer("InsufficientInstanceCapacity"), upgrade.OutcomeExhausted, "sorry (InsufficientInstanceCapacity)"},
+		"unknown":         {answer("Unsupported"), upgrade.OutcomeExhausted, "sorry (Unsupported)"},
+		"first one tells": {answer("VcpuLimitExceeded", "Invented"), upgrade.OutcomeExhausted, "VcpuLimitExceeded"},
+		"denied":          {answer("UnauthorizedOperation"), upgrade.OutcomeFatal, "IAM action autoscaling:LaunchInstances"},
+		"throttled":       {answer("RequestLimitExceeded"), upgrade.OutcomeLater, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := launchProblem("launching", c.answer)
+			if got := outcome(t, err); got != c.outcome || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", got, err)
+			}
+		})
+	}
+}
+
+func TestRepoint(t *testing.T) {
+	arm := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: template("lt-0b", "3")}
+	intel := at.LaunchTemplateOverrides{InstanceType: sdk.String("m6i.large"), ImageId: sdk.String("ami-o")}
+	byID := func(id, version string) *at.LaunchTemplateSpecification {
+		return &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(id), Version: sdk.String(version)}
+	}
+	segmented := newGroup(mixed("7"))
+	segmented.MixedInstancesPolicy.InstancesDistribution.DistributionSegments = []at.DistributionSegment{{}}
+	cases := map[string]struct {
+		group *at.AutoScalingGroup
+		to    pointer
+		want  autoscaling.UpdateAutoScalingGroupInput
+	}{
+		"template": {newGroup(), pointer{Template: "lt-0a", Version: 8}, autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: byID("lt-0a", "8")}},
+		"configuration": {
+			newGroup(configured("v2")),
+			pointer{LaunchConfiguration: "v1"},
+			autoscaling.UpdateAutoScalingGroupInput{LaunchConfigurationName: sdk.String("v1")},
+		},
+		"the whole policy, one template by ID alone": {
+			newGroup(mixed("7", arm, intel)),
+			pointer{Template: "lt-0a", Version: 8},
+			autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &at.MixedInstancesPolicy{
+				InstancesDistribution: &at.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: sdk.Int32(100)},
+				LaunchTemplate: &at.LaunchTemplate{
+					LaunchTemplateSpecification: byID("lt-0a", "8"),
+					Overrides:                   []at.LaunchTemplateOverrides{{InstanceType: sdk.String("m6g.large"), LaunchTemplateSpecification: byID("lt-0b", "3")}, intel},
+				},
+			}},
+		},
+		"segments are kept": {
+			segmented,
+			pointer{Template: "lt-0a", Version: 8},
+			autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &at.MixedInstancesPolicy{
+				InstancesDistribution: &at.InstancesDistribution{DistributionSegments: []at.DistributionSegment{{}}},
+				LaunchTemplate:        &at.LaunchTemplate{LaunchTemplateSpecification: byID("lt-0a", "8")},
+			}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.want.AutoScalingGroupName = sdk.String("workers")
+			got, err := repoint(c.group, c.to)
+			if err != nil || !reflect.DeepEqual(*got, c.want) {
+				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+	if *arm.LaunchTemplateSpecification.LaunchTemplateName != "arm" || *segmented.MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity != 100 {
+		t.Error("the group that was read was changed")
+	}
+	if _, err := repoint(newGroup(), pointer{}); err == nil {
+		t.Error("a pointer to nothing was taken")
+	}
+}

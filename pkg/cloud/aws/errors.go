@@ -1,0 +1,242 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/credentials/ssocreds"
+	"github.com/aws/smithy-go"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// answer is an error of AWS in words for people; the error itself stays within.
+type answer struct {
+	text string
+	err  error
+}
+
+func (a *answer) Error() string { return a.text }
+func (a *answer) Unwrap() error { return a.err }
+
+// explain sorts an error of the SDK into a *cloud.Error that says in one line what was being
+// done, what AWS answered and what to do about it. It returns nil for nil, and an error that is sorted as it is.
+func explain(doing string, err error) error {
+	var already *cloud.Error
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	outcome, cause, remedy := sorted(err)
+	text := doing + ": " + cause
+	if remedy != "" {
+		text += ": " + remedy
+	}
+	return &cloud.Error{Outcome: outcome, Err: &answer{text: text, err: err}}
+}
+
+// moved is the answer to an action that was decided on what is no longer so.
+func moved(format string, args ...any) error {
+	return &cloud.Error{Outcome: upgrade.OutcomeMoved, Err: fmt.Errorf(format, args...)}
+}
+
+// fatal is the answer to an action that can never succeed.
+func fatal(format string, args ...any) error {
+	return &cloud.Error{Outcome: upgrade.OutcomeFatal, Err: fmt.Errorf(format, args...)}
+}
+
+// sorted tells the outcome of an error, its cause in words, and the remedy, "" when waiting is all there is to do.
+func sorted(err error) (outcome upgrade.Outcome, cause, remedy string) {
+	var api smithy.APIError
+	var no refused
+	switch {
+	case errors.As(err, &no):
+		return upgrade.OutcomeFatal, no.Error(), ""
+	case noCredentials(err):
+		return upgrade.OutcomeFatal, "no AWS credentials are to be had (" + innermost(err) + ")", remedySignIn
+	case errors.As(err, &api):
+		return sortedAnswer(api, err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return upgrade.OutcomeUnclear, "no answer from AWS in time", ""
+	case neverSent(err):
+		return upgrade.OutcomeLater, innermost(err), ""
+	case invalidInput(err):
+		return upgrade.OutcomeFatal, innermost(err), "report this as a bug"
+	default:
+		return upgrade.OutcomeUnclear, innermost(err), ""
+	}
+}
+
+const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
+
+// noCredentials recognises a request that could not be signed. The SDK has no type for it
+// (service auth.go: "get identity: %w"). A network that is down is not a lack of credentials.
+func noCredentials(err error) bool {
+	var token *ssocreds.InvalidTokenError
+	if errors.As(err, &token) {
+		return true
+	}
+	var op *smithy.OperationError
+	if !errors.As(err, &op) || !strings.HasPrefix(op.Err.Error(), "get identity: ") {
+		return false
+	}
+	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
+// neverSent recognises a request that did not leave this machine: the name was not found or nobody listens.
+func neverSent(err error) bool {
+	var dns *net.DNSError
+	var op *net.OpError
+	return errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial"
+}
+
+func invalidInput(err error) bool {
+	var params *smithy.InvalidParamsError
+	var serial *smithy.SerializationError
+	return errors.As(err, &params) || errors.As(err, &serial)
+}
+
+// innermost is the cause of an error without the SDK's account of how it got there, as one line.
+func innermost(err error) string {
+	var network *net.OpError
+	var op *smithy.OperationError
+	switch {
+	case errors.As(err, &network):
+		err = network
+	case errors.As(err, &op):
+		err = op.Err
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// rule says what an answer of AWS means. It fits an answer with one of the codes, or with any
+// code when there are none, whose message holds the text, in lower case.
+type rule struct {
+	codes   []string
+	says    string
+	outcome upgrade.Outcome
+	remedy  string
+}
+
+func (r rule) fits(code, message string) bool {
+	return (len(r.codes) == 0 || slices.Contains(r.codes, code)) && strings.Contains(strings.ToLower(message), r.says)
+}
+
+// rules are tried in order; the first that fits counts. Codes: the errors listed by the API
+// references of EC2 Auto Scaling, EC2 and STS, and the common errors of the query protocol.
+func rules() []rule {
+	return []rule{
+		{codes: throttleCodes(), outcome: upgrade.OutcomeLater},
+		// Refused without effect while something else is under way; HTTP 400 and 500, so that the SDK repeats only some.
+		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: upgrade.OutcomeLater},
+		{
+			codes:   []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"},
+			outcome: upgrade.OutcomeFatal, remedy: "the credentials have expired: " + remedySignIn,
+		},
+		{
+			codes: []string{
+				"InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure", "SignatureDoesNotMatch", "IncompleteSignature",
+				"InvalidAccessKeyId", "MissingAuthenticationToken", "OptInRequired",
+			},
+			outcome: upgrade.OutcomeFatal, remedy: "check the credentials, the region and this machine's clock: " + remedySignIn,
+		},
+		// Real messages: "Instance Id not found - No managed instance found for instance ID i-…" (keikoproj/upgrade-manager#25),
+		// "The instance i-… is not part of Auto Scaling group …" (reproio/ecs_deploy#56), "AutoScalingGroup name not found - …".
+		{codes: []string{"InvalidInstanceID.NotFound"}, outcome: upgrade.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "no managed instance found", outcome: upgrade.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "instance id not found", outcome: upgrade.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "is not part of auto scaling group", outcome: upgrade.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: upgrade.OutcomeMoved},
+		// The maximum was lowered since the launch was decided on.
+		{codes: []string{"ValidationError"}, says: "above max value", outcome: upgrade.OutcomeMoved},
+		{
+			codes: []string{"ValidationError"}, says: "group's min size", outcome: upgrade.OutcomeFatal,
+			remedy: "lower the group's minimum size with aws autoscaling update-auto-scaling-group --min-size",
+		},
+		// EC2 may take a moment to know a version that was just made.
+		{says: "could not find the specified version", outcome: upgrade.OutcomeLater},
+		{codes: exhaustedCodes(), outcome: upgrade.OutcomeExhausted},
+		{
+			codes: []string{"InstanceRefreshInProgress"}, outcome: upgrade.OutcomeFatal,
+			remedy: "wait for the instance refresh, or end it with aws autoscaling cancel-instance-refresh",
+		},
+		{
+			codes: []string{"IdempotentParameterMismatch", "IdempotentParameterMismatchException"}, outcome: upgrade.OutcomeFatal,
+			remedy: "another request was sent under the same token: start the upgrade anew",
+		},
+		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: upgrade.OutcomeUnclear},
+	}
+}
+
+// throttleCodes are answers that say the request was turned away for its rate. RateExceeded is
+// in the documentation of EC2 Auto Scaling and not among the SDK's own (aws/retry/standard.go).
+func throttleCodes() []string {
+	return []string{
+		rateExceeded, "Throttling", "ThrottlingException", "ThrottledException", "RequestLimitExceeded", "RequestThrottled",
+		"RequestThrottledException", "TooManyRequestsException", "EC2ThrottledException", "SlowDown",
+	}
+}
+
+const rateExceeded = "RateExceeded"
+
+// exhaustedCodes are answers that say there is no machine or no quota for the request (EC2 API, error codes).
+func exhaustedCodes() []string {
+	return []string{
+		"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientCapacity",
+		"InsufficientCapacityOnHost", "ReservationCapacityExceeded", "UnfulfillableCapacity", "InstanceLimitExceeded", "VcpuLimitExceeded",
+		"MaxSpotInstanceCountExceeded", "SpotMaxPriceTooLow", "InsufficientFreeAddressesInSubnet", "InsufficientAddressCapacity",
+		"AddressLimitExceeded", "NetworkInterfaceLimitExceeded", "VolumeLimitExceeded", "MaxIOPSLimitExceeded",
+	}
+}
+
+// sortedAnswer sorts an answer that came from AWS. What no rule fits is fatal when the request is to blame, and
+// unclear when the server is.
+func sortedAnswer(api smithy.APIError, err error) (outcome upgrade.Outcome, cause, remedy string) {
+	code, message := api.ErrorCode(), strings.Join(strings.Fields(api.ErrorMessage()), " ")
+	cause = strings.TrimRight(message, ". ") + " (" + code + ")"
+	if message == "" {
+		cause = code
+	}
+	if denied(code) {
+		return upgrade.OutcomeFatal, cause, "allow these credentials the IAM action " + iamAction(message, err)
+	}
+	for _, r := range rules() {
+		if r.fits(code, message) {
+			return r.outcome, cause, r.remedy
+		}
+	}
+	if serverFault(api, err) {
+		return upgrade.OutcomeUnclear, cause, ""
+	}
+	return upgrade.OutcomeFatal, cause, ""
+}
+
+func denied(code string) bool {
+	return code == "AccessDenied" || code == "AccessDeniedException" || code == "UnauthorizedOperation"
+}
+
+func serverFault(api smithy.APIError, err error) bool {
+	var response interface{ HTTPStatusCode() int }
+	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
+}
+
+// deniedAction finds the action in "User: arn:… is not authorized to perform: ec2:RunInstances on resource: …".
+// It may be another than the one that was called: pointing a group at a template needs ec2:RunInstances.
+var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
+
+// iamAction names the IAM action that was denied.
+func iamAction(message string, err error) string {
+	if found := deniedAction.FindStringSubmatch(message); found != nil {
+		return found[1]
+	}
+	var op *smithy.OperationError
+	if !errors.As(err, &op) {
+		return "that was refused"
+	}
+	return strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")) + ":" + op.OperationName
+}

@@ -1,0 +1,129 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/credentials/ssocreds"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// answered is an error answer as the clients return it.
+func answered(status int, api error) error {
+	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: &awshttp.ResponseError{
+		RequestID: "0ea5f0da",
+		ResponseError: &smithyhttp.ResponseError{
+			Response: &smithyhttp.Response{Response: &http.Response{StatusCode: status}}, Err: api,
+		},
+	}}
+}
+
+func coded(status int, code, message string) error {
+	return answered(status, &smithy.GenericAPIError{Code: code, Message: message})
+}
+
+// unsent is an error of a request to which no answer came.
+func unsent(cause error) error {
+	return &smithy.OperationError{ServiceID: "Auto Scaling", OperationName: "TerminateInstanceInAutoScalingGroup", Err: fmt.Errorf("https response error StatusCode: 0, %w",
+		&smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: "https://autoscaling.us-east-1.amazonaws.com/", Err: cause}})}
+}
+
+func TestSortedErrors(t *testing.T) {
+	const (
+		minSize = "Currently, desiredSize equals minSize (3). Terminating instance without replacement will violate group's min size constraint. " +
+			"Either set shouldDecrementDesiredCapacity flag to false or lower group's min size."
+		noInstance = "Instance Id not found - No managed instance found for instance ID i-0bba418a2c5c5ed5c"
+		denial     = "User: arn:aws:iam::1:user/u is not authorized to perform: ec2:RunInstances on resource: arn:aws:ec2:*:*:instance/*"
+	)
+	cases := map[string]struct {
+		err     error
+		outcome upgrade.Outcome
+		says    string
+	}{
+		"throttled":                      {coded(400, "Throttling", "Rate exceeded"), upgrade.OutcomeLater, "Rate exceeded (Throttling)"},
+		"throttled, documented code":     {coded(400, "RateExceeded", "Rate exceeded"), upgrade.OutcomeLater, ""},
+		"throttled by EC2":               {coded(503, "RequestLimitExceeded", "Request limit exceeded."), upgrade.OutcomeLater, "Request limit exceeded ("},
+		"scaling activity in progress":   {answered(400, &at.ScalingActivityInProgressFault{Message: sdk.String("busy")}), upgrade.OutcomeLater, "busy"},
+		"resource contention":            {answered(500, &at.ResourceContentionFault{Message: sdk.String("pending update")}), upgrade.OutcomeLater, ""},
+		"same token in flight":           {answered(400, &at.IdempotentCallInProgressFault{}), upgrade.OutcomeLater, ""},
+		"version not visible yet":        {coded(400, "ValidationError", "You must use a valid fully-formed launch template. Could not find the specified version 8 for the launch template with ID lt-0a."), upgrade.OutcomeLater, ""},
+		"instance gone":                  {coded(400, "ValidationError", noInstance), upgrade.OutcomeMoved, "No managed instance"},
+		"instance of no group":           {coded(400, "ValidationError", "The instance i-1 is not part of Auto Scaling group workers."), upgrade.OutcomeMoved, ""},
+		"instance unknown to EC2":        {coded(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), upgrade.OutcomeMoved, ""},
+		"group gone":                     {coded(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), upgrade.OutcomeMoved, ""},
+		"maximum lowered meanwhile":      {coded(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), upgrade.OutcomeMoved, ""},
+		"minimum size":                   {coded(400, "ValidationError", minSize), upgrade.OutcomeFatal, "lower the group's minimum size"},
+		"no capacity":                    {coded(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), upgrade.OutcomeExhausted, ""},
+		"vCPU quota":                     {coded(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), upgrade.OutcomeExhausted, ""},
+		"addresses":                      {coded(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), upgrade.OutcomeExhausted, ""},
+		"denied, action in the message":  {coded(403, "AccessDenied", denial), upgrade.OutcomeFatal, "IAM action ec2:RunInstances"},
+		"denied, action of the request":  {coded(403, "AccessDenied", "no"), upgrade.OutcomeFatal, "IAM action autoscaling:TerminateInstanceInAutoScalingGroup"},
+		"denied by EC2":                  {coded(403, "UnauthorizedOperation", "You are not authorized to perform this operation."), upgrade.OutcomeFatal, "IAM action"},
+		"expired":                        {coded(403, "ExpiredToken", "The security token included in the request is expired"), upgrade.OutcomeFatal, "aws sso login"},
+		"expired, EC2":                   {coded(400, "RequestExpired", "Request has expired."), upgrade.OutcomeFatal, "expired"},
+		"invalid key":                    {coded(403, "InvalidClientTokenId", "The security token included in the request is invalid."), upgrade.OutcomeFatal, "check the credentials"},
+		"wrong signature":                {coded(403, "SignatureDoesNotMatch", "Signature expired"), upgrade.OutcomeFatal, "clock"},
+		"instance refresh":               {answered(400, &at.InstanceRefreshInProgressFault{}), upgrade.OutcomeFatal, "cancel-instance-refresh"},
+		"token used otherwise":           {answered(400, &at.IdempotentParameterMismatchError{}), upgrade.OutcomeFatal, "token"},
+		"other validation error":         {coded(400, "ValidationError", "Max bound, 1, must be greater than or equal to min bound, 3"), upgrade.OutcomeFatal, "Max bound"},
+		"unknown code, request at fault": {coded(400, "Invented", "no"), upgrade.OutcomeFatal, "no (Invented)"},
+		"unknown code, server at fault":  {coded(502, "Invented", "no"), upgrade.OutcomeUnclear, ""},
+		"internal failure":               {coded(500, "InternalFailure", "An internal error has occurred."), upgrade.OutcomeUnclear, ""},
+		"service unavailable":            {coded(503, "ServiceUnavailable", ""), upgrade.OutcomeUnclear, ": ServiceUnavailable"},
+		"answer that is no answer":       {answered(502, &smithy.DeserializationError{Err: errors.New("<html>")}), upgrade.OutcomeUnclear, ""},
+		"deadline":                       {unsent(context.DeadlineExceeded), upgrade.OutcomeUnclear, "no answer from AWS in time"},
+		"cancelled":                      {&smithy.OperationError{Err: &smithy.CanceledError{Err: context.Canceled}}, upgrade.OutcomeUnclear, ""},
+		"connection lost":                {unsent(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), upgrade.OutcomeUnclear, "connection reset"},
+		"nobody listens":                 {unsent(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), upgrade.OutcomeLater, "dial tcp: connection refused"},
+		"no such host":                   {unsent(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), upgrade.OutcomeLater, ""},
+		"no credentials": {
+			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", errors.New("get credentials: no EC2 IMDS role found"))},
+			upgrade.OutcomeFatal, "aws sso login",
+		},
+		"single sign-on ended": {unsent(&ssocreds.InvalidTokenError{}), upgrade.OutcomeFatal, "aws sso login"},
+		"signing in takes too long": {
+			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, upgrade.OutcomeUnclear, "",
+		},
+		"a member is missing": {&smithy.OperationError{Err: &smithy.InvalidParamsError{}}, upgrade.OutcomeFatal, "bug"},
+		"a refusal":           {refused("it has no template"), upgrade.OutcomeFatal, "it has no template"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := explain(`terminating instance "i-1"`, c.err)
+			var got *cloud.Error
+			if !errors.As(err, &got) || got.Outcome != c.outcome {
+				t.Fatalf("got %+v, want outcome %s", got, c.outcome)
+			}
+			text := err.Error()
+			if !strings.HasPrefix(text, `terminating instance "i-1": `) || !strings.Contains(text, c.says) || strings.ContainsAny(text, "\n") || strings.HasSuffix(text, ".") {
+				t.Errorf("says %q, want one line with %q", text, c.says)
+			}
+			if !errors.Is(err, c.err) {
+				t.Errorf("%v is not the error of AWS any more", err)
+			}
+		})
+	}
+}
+
+func TestExplainKeepsWhatIsSorted(t *testing.T) {
+	if err := explain("x", nil); err != nil {
+		t.Errorf("nil became %v", err)
+	}
+	first := moved("the desired size is 2 now")
+	if err := explain("x", fmt.Errorf("y: %w", first)); !strings.HasPrefix(err.Error(), "y: ") {
+		t.Errorf("a sorted error was sorted again: %v", err)
+	}
+}

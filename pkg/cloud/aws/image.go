@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"regexp"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+)
+
+// image is what matters of an AMI. Fields that nobody says are empty.
+type image struct {
+	id   string
+	arch string
+	// kubernetes is the kubelet's version: "v1.33.4", or "v1.33" where only the name tells.
+	kubernetes string
+	// family is the operating system's: user data of one does not start a node of another.
+	family string
+}
+
+func imageOf(i et.Image) image {
+	name := sdk.ToString(i.Name)
+	return image{
+		id: sdk.ToString(i.ImageId), arch: string(i.Architecture),
+		kubernetes: kubernetesOf(name, sdk.ToString(i.Description)), family: familyOf(name),
+	}
+}
+
+// Amazon's descriptions end in "(k8s: 1.34.1, containerd: …)". Names hold the minor version only:
+// amazon-eks-node-al2023-x86_64-standard-1.34-v20250920, bottlerocket-aws-k8s-1.34-x86_64-v1.2.3-…,
+// ubuntu-eks/k8s_1.34/images/…, Windows_Server-2022-English-Core-EKS_Optimized-1.34-2026.01.01.
+var (
+	described = regexp.MustCompile(`\bk8s: (1\.[0-9]+(?:\.[0-9]+)?)\b`)
+	named     = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
+)
+
+// kubernetesOf is the version of the kubelet in an EKS-optimized image, "" for any other image.
+func kubernetesOf(name, description string) string {
+	for _, found := range [][]string{described.FindStringSubmatch(description), named.FindStringSubmatch(name)} {
+		if found != nil {
+			return "v" + found[1]
+		}
+	}
+	return ""
+}
+
+// familyOf is the operating system of an EKS-optimized image, "" for any other image.
+func familyOf(name string) string {
+	switch {
+	case strings.HasPrefix(name, "amazon-eks-") && strings.Contains(name, "al2023"):
+		return "Amazon Linux 2023"
+	case strings.HasPrefix(name, "amazon-eks-"):
+		return "Amazon Linux 2"
+	case strings.HasPrefix(name, "bottlerocket-"):
+		return "Bottlerocket"
+	case strings.HasPrefix(name, "ubuntu-eks"):
+		return "Ubuntu"
+	case strings.HasPrefix(name, "Windows_Server-"):
+		return "Windows"
+	default:
+		return ""
+	}
+}
+
+// unfit says why nodes cannot move from one image to the other by a change of image alone, "" when they can.
+func unfit(from, to image, wanted string) string {
+	switch {
+	case to.id == "":
+		return "there is no image " + wanted + " here that this account may use: check the ID and the region"
+	case from.arch != "" && to.arch != from.arch:
+		return "image " + to.id + " is for " + to.arch + " and the group runs " + from.arch + ": choose an image of that architecture"
+	case from.family != "" && to.family != "" && to.family != from.family:
+		return "image " + to.id + " is " + to.family + " and the group runs " + from.family +
+			", whose user data does not start it: make a template version with fitting user data and name that with --to"
+	default:
+		return ""
+	}
+}

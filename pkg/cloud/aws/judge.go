@@ -1,0 +1,92 @@
+package aws
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// stateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and
+// those that do not exist yet are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
+func stateOf(s at.LifecycleState) upgrade.InstanceState {
+	name, _, _ := strings.Cut(string(s), ":")
+	switch at.LifecycleState(name) {
+	case at.LifecycleStatePending:
+		return upgrade.InstancePending
+	case at.LifecycleStateInService, at.LifecycleStateStandby, at.LifecycleStateEnteringStandby:
+		return upgrade.InstanceInService
+	case at.LifecycleStateTerminating, at.LifecycleStateTerminated, at.LifecycleStateDetaching, at.LifecycleStateDetached:
+		return upgrade.InstanceLeaving
+	default:
+		return upgrade.InstanceUnknown
+	}
+}
+
+// detached reports whether the instance leaves its group without being terminated.
+func detached(s at.LifecycleState) bool {
+	return s == at.LifecycleStateDetaching || s == at.LifecycleStateDetached
+}
+
+// launchOf is how the instance was launched as its group tells it. The group tells the image
+// only after an AMI override or a root volume replacement, when the template no longer does.
+func launchOf(i at.Instance) launch {
+	l := launch{configuration: sdk.ToString(i.LaunchConfigurationName), image: sdk.ToString(i.ImageId)}
+	if i.LaunchTemplate != nil {
+		l.template, l.name = sdk.ToString(i.LaunchTemplate.LaunchTemplateId), sdk.ToString(i.LaunchTemplate.LaunchTemplateName)
+		l.version, _ = strconv.ParseInt(sdk.ToString(i.LaunchTemplate.Version), 10, 64) // a version that is no number matches none
+	}
+	return l
+}
+
+// candidates are the launches an instance of the type may come from: the override of its
+// type, or else the base and every override that names requirements.
+func (s *source) candidates(instanceType string) []launch {
+	out := []launch{s.base}
+	for _, o := range s.overrides {
+		switch o.instanceType {
+		case instanceType:
+			return []launch{o.launch}
+		case "":
+			out = append(out, o.launch)
+		}
+	}
+	return out
+}
+
+// judge tells whether an instance of the type that was launched by l is outdated, and what
+// differs from the source. An instance whose image is not known yet is judged by the rest:
+// EC2 may take a moment to know a new one, and a current node must not be taken for an outdated one.
+func (s *source) judge(l launch, instanceType string) (outdated bool, why string) {
+	candidates := s.candidates(instanceType)
+	for _, want := range candidates {
+		if l.differs(want, s.imageOnly) == "" {
+			return false, ""
+		}
+	}
+	return true, l.differs(candidates[0], s.imageOnly)
+}
+
+// differs says what keeps an instance launched by l from being current, "" when nothing does.
+func (l launch) differs(want launch, imageOnly bool) string {
+	switch {
+	case want.configuration != "" && l.configuration == want.configuration:
+		return ""
+	case l.configuration != "":
+		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.label())
+	case l.template == "":
+		return fmt.Sprintf("no template known, wanted %s", want.label())
+	case l.template != want.template:
+		return fmt.Sprintf("template %s, wanted %s", l.label(), want.label())
+	case !imageOnly && l.version != want.version:
+		return fmt.Sprintf("template version %d, wanted %d", l.version, want.version)
+	case l.image != "" && want.image != "" && l.image != want.image:
+		return fmt.Sprintf("image %s, wanted %s", l.image, want.image)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,76 @@
+package aws
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// instanceID is what EC2 calls an instance: i- and 8 or 17 hexadecimal digits. Fargate's provider IDs end otherwise.
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+
+// ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0,
+// into zone and instance. The zone is empty when the ID has none; ok is false for anything
+// that is not an EC2 instance. (Forms: cloud-provider-aws, pkg/providers/v1/instances.go.)
+func ParseProviderID(id string) (zone, instance string, ok bool) {
+	rest, isAWS := strings.CutPrefix(id, "aws://")
+	if !isAWS {
+		return "", "", false
+	}
+	rest = strings.TrimPrefix(rest, "/")
+	zone, instance, both := strings.Cut(rest, "/")
+	if !both {
+		zone, instance = "", rest
+	}
+	if !instanceID.MatchString(instance) {
+		return "", "", false
+	}
+	return zone, instance, true
+}
+
+// zoneRegion finds the region at the head of a zone's name: us-east-1a, us-gov-west-1b, the
+// local zone us-east-1-bos-1a and the Wavelength zone us-east-1-wl1-bos-wlz-1 alike.
+var zoneRegion = regexp.MustCompile(`^[a-z]+(?:-[a-z]+)+?-[0-9]+`)
+
+// RegionOf is the region that the nodes are in, "" when none of them says. The region
+// label counts for more than the zone in the provider ID.
+func RegionOf(nodes []*corev1.Node) string {
+	region := ""
+	for _, node := range nodes {
+		zone, _, ok := ParseProviderID(node.Spec.ProviderID)
+		if !ok {
+			continue
+		}
+		if label := node.Labels[corev1.LabelTopologyRegion]; label != "" {
+			return label
+		}
+		if region == "" {
+			region = zoneRegion.FindString(zone)
+		}
+	}
+	return region
+}
+
+// instancesIn lists the instances of the nodes that are in the region, in the order of the
+// nodes. It errs when there are instances and all of them are elsewhere.
+func instancesIn(region string, nodes []*corev1.Node) ([]string, error) {
+	var here []string
+	elsewhere := ""
+	for _, node := range nodes {
+		zone, instance, ok := ParseProviderID(node.Spec.ProviderID)
+		switch {
+		case !ok:
+		case zone == "" || strings.HasPrefix(zone, region):
+			here = append(here, instance)
+		default:
+			elsewhere = zone
+		}
+	}
+	if len(here) == 0 && elsewhere != "" {
+		return nil, fmt.Errorf("the nodes are in zone %s and the AWS configuration names region %s: set AWS_REGION=%s",
+			elsewhere, region, zoneRegion.FindString(elsewhere))
+	}
+	return here, nil
+}

@@ -1,0 +1,138 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// setRevision points the group at a revision. For an image it first adds a version to the
+// template, made from the version that the group launches from now.
+func (p *Provider) setRevision(ctx context.Context, group string, a upgrade.SetRevision) error {
+	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
+	var to pointer
+	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
+		return fatal("%s: reading what the revision is: %w", doing, err)
+	}
+	g, err := p.own(ctx, group)
+	if err != nil {
+		return err
+	}
+	var f facts
+	if err := p.sources(ctx, g, target{}, &f); err != nil {
+		return explain(doing, err)
+	}
+	now := f.pointed.base
+	if now.at(to) {
+		return nil
+	}
+	if to.Image != "" {
+		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || follows(g, to.Template) {
+			return err // a group that follows $Latest launches from the new version already
+		}
+	}
+	in, err := repoint(g, to)
+	if err != nil {
+		return fatal("%s: %w", doing, err)
+	}
+	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, in, once)
+	return explain(doing, err)
+}
+
+// at reports whether a group that launches by l is where the pointer points.
+func (l launch) at(to pointer) bool {
+	switch {
+	case to.LaunchConfiguration != "":
+		return l.configuration == to.LaunchConfiguration
+	case l.template != to.Template:
+		return false
+	case to.Image != "":
+		return l.image == to.Image
+	default:
+		return l.version == to.Version
+	}
+}
+
+// addVersion adds a version to the template: the one the group launches from now, with another
+// image. It returns the version's number. The token makes a repetition harmless.
+func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to pointer, token string) (int64, error) {
+	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.label())
+	if now.template != to.Template {
+		return 0, moved("%s: the group launches from another template than %s now", doing, to.Template)
+	}
+	problem, err := p.shared(ctx, sdk.ToString(g.AutoScalingGroupName), now)
+	if err != nil {
+		return 0, err
+	}
+	if problem != "" {
+		return 0, fatal("%s: %s", doing, problem)
+	}
+	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+		LaunchTemplateId: sdk.String(now.template), SourceVersion: sdk.String(strconv.FormatInt(now.version, 10)),
+		VersionDescription: sdk.String(fmt.Sprintf("kubectl-nodeupgrade: version %d with image %s", now.version, to.Image)),
+		LaunchTemplateData: &et.RequestLaunchTemplateData{ImageId: sdk.String(to.Image)},
+		ClientToken:        sdk.String(clientToken(token)),
+	})
+	switch {
+	case err != nil:
+		return 0, explain(doing, err)
+	case out.Warning != nil && len(out.Warning.Errors) > 0:
+		first := out.Warning.Errors[0]
+		return 0, fatal("%s: %s (%s)", doing, sdk.ToString(first.Message), sdk.ToString(first.Code))
+	case out.LaunchTemplateVersion == nil:
+		return 0, fatal("%s: AWS does not tell the version's number", doing)
+	}
+	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
+}
+
+// repoint is the request that points the group at the pointer, which names a launch
+// configuration or a version's number. A mixed instances policy is sent whole.
+func repoint(g *at.AutoScalingGroup, to pointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
+	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
+	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
+	switch {
+	case to.LaunchConfiguration != "":
+		in.LaunchConfigurationName = sdk.String(to.LaunchConfiguration)
+	case to.Template == "" || to.Version < 1:
+		return nil, errors.New("the revision names no launch template version")
+	case mixedTemplate(g) != nil:
+		in.MixedInstancesPolicy = withBase(g.MixedInstancesPolicy, spec)
+	default:
+		in.LaunchTemplate = spec
+	}
+	return in, nil
+}
+
+// withBase is the policy with another base template and all else as it is, in the form that
+// AWS takes: of a template's ID and name, which are both told, only one may be sent, and sizes
+// of On-Demand capacity would remove distribution segments (EC2 Auto Scaling API, LaunchTemplateSpecification, UpdateAutoScalingGroup).
+func withBase(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
+	template := *policy.LaunchTemplate
+	template.LaunchTemplateSpecification = base
+	template.Overrides = slices.Clone(template.Overrides)
+	for i := range template.Overrides {
+		if own := template.Overrides[i].LaunchTemplateSpecification; own != nil && own.LaunchTemplateId != nil {
+			template.Overrides[i].LaunchTemplateSpecification = &at.LaunchTemplateSpecification{LaunchTemplateId: own.LaunchTemplateId, Version: own.Version}
+		}
+	}
+	out := &at.MixedInstancesPolicy{LaunchTemplate: &template}
+	if policy.InstancesDistribution != nil {
+		distribution := *policy.InstancesDistribution
+		if len(distribution.DistributionSegments) > 0 {
+			distribution.OnDemandBaseCapacity, distribution.OnDemandPercentageAboveBaseCapacity = nil, nil
+		}
+		out.InstancesDistribution = &distribution
+	}
+	return out
+}

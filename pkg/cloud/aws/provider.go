@@ -1,0 +1,291 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/logging"
+	smithy "github.com/aws/smithy-go/middleware"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Provider is cloud.Provider for the Auto Scaling groups of one account and region.
+type Provider struct {
+	region      string
+	autoscaling *autoscaling.Client
+	ec2         *ec2.Client
+	sts         *sts.Client
+	memory      memory
+}
+
+var _ cloud.Provider = (*Provider)(nil)
+
+// Options configure a Provider.
+type Options struct {
+	// Region counts when neither the environment nor the AWS configuration names one. See RegionOf.
+	Region string
+	// Version is this program's, for the user agent.
+	Version string
+	// Log takes a line for each request that is repeated; nil for none.
+	Log io.Writer
+}
+
+// attempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all tools of an account share.
+const attempts = 8
+
+// New connects to AWS with the SDK's default credential chain. It sends no request to a
+// service of AWS other than those the chain needs. Its errors, each one line with the
+// remedy: the configuration cannot be read, no region, no credentials.
+func New(ctx context.Context, o Options) (*Provider, error) {
+	load := []func(*config.LoadOptions) error{
+		config.WithDefaultRegion(o.Region),
+		config.WithRetryer(newRetryer),
+		config.WithAPIOptions([]func(*smithy.Stack) error{
+			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
+		}),
+	}
+	if o.Log != nil {
+		load = append(load, config.WithLogger(logging.NewStandardLogger(o.Log)), config.WithClientLogMode(sdk.LogRetries))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, load...)
+	if err != nil {
+		return nil, fmt.Errorf("reading the AWS configuration: %w: check AWS_PROFILE and ~/.aws/config", err)
+	}
+	if cfg.Region == "" {
+		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
+	}
+	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("connecting to AWS: no credentials are to be had (%w): %s", err, remedySignIn)
+	}
+	return &Provider{
+		region: cfg.Region, memory: newMemory(),
+		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
+	}, nil
+}
+
+func newRetryer() sdk.Retryer {
+	codes := map[string]struct{}{rateExceeded: {}}
+	return retry.NewStandard(func(o *retry.StandardOptions) {
+		o.MaxAttempts = attempts
+		o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: codes})
+		o.Throttles = append(o.Throttles, retry.ThrottleErrorCode{Codes: codes})
+	})
+}
+
+// Name implements cloud.Provider.
+func (p *Provider) Name() string { return providerName }
+
+// Account implements cloud.Provider; it needs no permission.
+func (p *Provider) Account(ctx context.Context) (string, error) {
+	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return "", explain("asking AWS whose credentials these are", err)
+	}
+	return fmt.Sprintf("account %s, %s", sdk.ToString(out.Account), p.region), nil
+}
+
+// parallelReads is how many groups Groups looks at at once.
+const parallelReads = 4
+
+// Groups implements cloud.Provider. Nodes that no Auto Scaling group lists belong to no
+// group here. A group that cannot be judged carries the reason as its Refusal; errors are
+// for what keeps all groups from being read.
+func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+	instances, err := instancesIn(p.region, nodes)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	found, err := p.groupsOf(ctx, instances)
+	if err != nil {
+		return nil, err
+	}
+	groups := make([]upgrade.Group, len(found))
+	var work errgroup.Group
+	work.SetLimit(parallelReads)
+	for i := range found {
+		work.Go(func() error {
+			group, err := p.look(ctx, &found[i], "")
+			if err != nil && group.Refusal == "" {
+				group.Refusal = err.Error()
+			}
+			group.Observed = began
+			groups[i] = group
+			return ctx.Err()
+		})
+	}
+	return groups, work.Wait()
+}
+
+// Observe implements cloud.Provider. The package comment says how many requests it sends.
+// A managed node group goes by its own name or by that of its Auto Scaling group.
+func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (upgrade.Group, error) {
+	began := time.Now()
+	asg, err := p.group(ctx, ref.Name, true)
+	if err != nil {
+		return upgrade.Group{}, err
+	}
+	group, err := p.look(ctx, asg, ref.To)
+	group.Observed = began
+	return group, err
+}
+
+// look judges a group that was read. With an error the group is an outline.
+func (p *Provider) look(ctx context.Context, asg *at.AutoScalingGroup, to string) (upgrade.Group, error) {
+	group := outline(asg)
+	f, err := p.facts(ctx, asg, to)
+	var no refused
+	switch {
+	case errors.As(err, &no):
+		group.Refusal = cmp.Or(refusal(asg, nil, ""), string(no))
+		return group, nil
+	case err != nil:
+		return group, err
+	}
+	complete(&group, asg, &f)
+	p.remember(asg, &group)
+	return group, nil
+}
+
+// facts asks AWS for everything that judging the group takes. It returns a refused when the
+// group, its template or the target cannot be judged at all.
+func (p *Provider) facts(ctx context.Context, asg *at.AutoScalingGroup, to string) (facts, error) {
+	var f facts
+	wish, err := parseTarget(to)
+	if err != nil {
+		return f, err
+	}
+	if err := p.sources(ctx, asg, wish, &f); err != nil {
+		return f, err
+	}
+	if f.machines, err = p.machineImages(ctx, f.unknown(asg)); err != nil {
+		return f, err
+	}
+	if err := p.judgeTarget(ctx, asg, wish, &f); err != nil {
+		return f, err
+	}
+	name := sdk.ToString(asg.AutoScalingGroupName)
+	if f.refresh, err = p.refreshStatus(ctx, name); err != nil {
+		return f, err
+	}
+	if missing(asg) {
+		f.failure, err = p.newestFailure(ctx, name)
+	}
+	return f, err
+}
+
+// sources finds out what the group launches from and what it is to launch from.
+func (p *Provider) sources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *facts) error {
+	written, err := specOf(asg)
+	if err != nil {
+		return err
+	}
+	templates, err := p.templates(ctx, written.moving(wish))
+	if err != nil {
+		return err
+	}
+	if f.pointed, err = written.resolve(templates); err != nil {
+		return err
+	}
+	if f.wanted, err = f.pointed.retarget(wish, templates); err != nil {
+		return err
+	}
+	f.pointed.imageOnly = f.wanted.imageOnly
+	return p.fill(ctx, f)
+}
+
+// fill adds template names and images to the sources.
+func (p *Provider) fill(ctx context.Context, f *facts) error {
+	written, err := p.versions(ctx, f.versions())
+	if err != nil {
+		return err
+	}
+	resolved, err := p.resolved(ctx, written)
+	if err != nil {
+		return err
+	}
+	f.fill(written, resolved)
+	return nil
+}
+
+// judgeTarget describes the images of the sources and checks that an AMI that was asked for
+// fits the group. Without such a target images are described for the Kubernetes version
+// alone, which may stay unknown.
+func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *facts) error {
+	from, to := f.pointed.base.image, f.wanted.base.image
+	images, err := p.describeImages(ctx, []string{from, to})
+	f.images = images
+	if wish.image == "" || from == to {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if f.problem = unfit(images[from], images[to], to); f.problem == "" {
+		f.problem, err = p.shared(ctx, sdk.ToString(asg.AutoScalingGroupName), f.pointed.base)
+	}
+	return err
+}
+
+// shared says why no version may be added to a group's template: another group would launch from it at once.
+func (p *Provider) shared(ctx context.Context, asg string, base launch) (string, error) {
+	other, err := p.follower(ctx, asg, base.template)
+	if err != nil || other == "" {
+		return "", err
+	}
+	return fmt.Sprintf("Auto Scaling group %s launches from the newest version of template %s too, and would launch from the version that --to adds: point it at a number first",
+		other, cmp.Or(base.name, base.template)), nil
+}
+
+// remember keeps where instances were seen, for nodes that outlive their machine. Detached instances are forgotten: their node goes on without the group.
+func (p *Provider) remember(asg *at.AutoScalingGroup, group *upgrade.Group) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	for _, i := range group.Instances {
+		p.memory.members[i.ID] = member{group: group.Name, outdated: i.Outdated}
+	}
+	for _, i := range asg.Instances {
+		if detached(i.LifecycleState) {
+			delete(p.memory.members, sdk.ToString(i.InstanceId))
+		}
+	}
+}
+
+func (p *Provider) lastSeen(node *corev1.Node) (member, bool) {
+	_, instance, ok := ParseProviderID(node.Spec.ProviderID)
+	if !ok {
+		return member{}, false
+	}
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	m, ok := p.memory.members[instance]
+	return m, ok
+}
+
+// Belongs implements cloud.Provider: the node's instance is in the group, or was when Groups or Observe saw it last.
+func (p *Provider) Belongs(group *upgrade.Group, node *corev1.Node) bool {
+	m, seen := p.lastSeen(node)
+	return seen && m.group == group.Name
+}
+
+// Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen last. One that was never seen is outdated.
+func (p *Provider) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
+	m, seen := p.lastSeen(node)
+	return !seen || m.outdated
+}

@@ -1,0 +1,355 @@
+package aws_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+func TestAccount(t *testing.T) {
+	s := start(t, quick())
+	got, err := s.Account(t.Context())
+	if err != nil || got != "account 123456789012, us-east-1" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if agent := s.requests()[0].UserAgent; !strings.Contains(agent, "kubectl-nodeupgrade/v0.0.0-test") {
+		t.Errorf("user agent %q does not name this program", agent)
+	}
+}
+
+func TestNewErrors(t *testing.T) {
+	cases := map[string]struct {
+		env  map[string]string
+		says []string
+	}{
+		"no credentials": {map[string]string{"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, []string{"no credentials", "aws sso login"}},
+		"no region":      {map[string]string{"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, []string{"no region", "AWS_REGION"}},
+		"no profile":     {map[string]string{"AWS_PROFILE": "elsewhere"}, []string{"elsewhere", "AWS_PROFILE"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			start(t, quick())
+			for k, v := range c.env {
+				t.Setenv(k, v)
+			}
+			_, err := aws.New(t.Context(), aws.Options{})
+			for _, words := range c.says {
+				if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got %v, want one line with %q", err, words)
+				}
+			}
+		})
+	}
+}
+
+func TestRegionOfNodesIsTheLastResort(t *testing.T) {
+	start(t, quick())
+	t.Setenv("AWS_REGION", "")
+	p, err := aws.New(t.Context(), aws.Options{Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Account(t.Context()); err != nil || !strings.HasSuffix(got, "us-east-1") {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	s := start(t, quick())
+	id := s.workers()
+	other := awscloud.GroupSpec{
+		Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 0, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"},
+		Suspended: []string{"Launch"},
+	}
+	s.add(other)
+	managed := other
+	managed.Name, managed.Suspended, managed.Tags = "eks-pool-0af", nil, map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "prod"}
+	s.add(managed)
+	nodes := append(s.nodes("workers", "eks-pool-0af", "batch"),
+		node("us-east-1a", "i-0123456789abcdef0"), node("us-west-2a", "i-0123456789abcdef1"), &corev1.Node{})
+	s.requests()
+
+	groups, err := s.Groups(t.Context(), nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range groups {
+		got = append(got, fmt.Sprintf("%s/%s/%d/%s", g.Name, g.Kind, len(g.Instances), g.Wanted.Kubernetes))
+	}
+	if want := []string{"batch/Auto Scaling group/2/v1.32", "pool/EKS managed node group/2/v1.32", "workers/Auto Scaling group/3/v1.32"}; !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	if g := groups[0]; !strings.Contains(g.Refusal, "Launch is suspended") {
+		t.Errorf("batch: refusal %q", g.Refusal)
+	}
+	if g := groups[1]; !strings.Contains(g.Refusal, "aws eks update-nodegroup-version --cluster-name prod --nodegroup-name pool") {
+		t.Errorf("pool: refusal %q", g.Refusal)
+	}
+	if g := groups[2]; g.Refusal != "" || !g.Instances[0].Outdated || g.Observed.IsZero() {
+		t.Errorf("workers: %+v", g)
+	}
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("listing changed something: %v", got)
+	}
+	if !s.Belongs(&groups[1], nodes[3]) || s.Belongs(&groups[2], nodes[3]) || s.Belongs(&groups[2], nodes[7]) {
+		t.Error("a node belongs to the group that lists its instance, and to no other")
+	}
+}
+
+func TestGroupsOfManyNodesTakeFewRequests(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) { g.Counts, g.Max = []int{60, 60, 60}, 200 })
+	nodes := s.nodes("workers")
+	s.requests()
+	if groups, err := s.Groups(t.Context(), nodes); err != nil || len(groups) != 1 || len(groups[0].Instances) != 180 {
+		t.Fatalf("got %d groups, %v", len(groups), err)
+	}
+	want := "DescribeAutoScalingGroups DescribeAutoScalingInstances DescribeImages DescribeInstanceRefreshes DescribeLaunchTemplateVersions"
+	if got := s.calls(); got != want {
+		t.Errorf("180 nodes of one group take %s, want %s", got, want)
+	}
+}
+
+func TestGroupsInTheWrongRegion(t *testing.T) {
+	s := start(t, quick())
+	_, err := s.Groups(t.Context(), []*corev1.Node{node("eu-west-1a", "i-0123456789abcdef0")})
+	if err == nil || !strings.Contains(err.Error(), "set AWS_REGION=eu-west-1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTroubleOfOneGroupIsItsOwn(t *testing.T) {
+	s := start(t, quick())
+	id := s.workers()
+	s.add(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeInstanceRefreshes", Code: "AccessDenied"})
+	groups, err := s.Groups(t.Context(), s.nodes("workers", "batch"))
+	if err != nil || len(groups) != 2 {
+		t.Fatalf("got %v, %v", groups, err)
+	}
+	refused := slices.DeleteFunc(groups, func(g upgrade.Group) bool { return g.Refusal == "" })
+	if len(refused) != 1 || !strings.Contains(refused[0].Refusal, "autoscaling:DescribeInstanceRefreshes") {
+		t.Errorf("got %+v, want one refusal that names the IAM action", refused)
+	}
+}
+
+// TestRequestsPerObservation holds the package comment to its word.
+func TestRequestsPerObservation(t *testing.T) {
+	const always = "DescribeAutoScalingGroups DescribeInstanceRefreshes"
+	cases := map[string]struct {
+		group        func(s *site, g *awscloud.GroupSpec)
+		to           string
+		first, later string // beside those that are always sent
+	}{
+		"a number": {first: "DescribeImages DescribeLaunchTemplateVersions"},
+		"$Latest": {
+			group: func(_ *site, g *awscloud.GroupSpec) { g.Template.Version = "$Latest" },
+			first: "DescribeImages DescribeLaunchTemplateVersions DescribeLaunchTemplates", later: "DescribeLaunchTemplates",
+		},
+		"an SSM parameter": {
+			group: func(s *site, g *awscloud.GroupSpec) {
+				g.Template = awscloud.TemplateRef{ID: s.AddTemplate("moving", awscloud.TemplateVersion{Image: "resolve:ssm:/image", InstanceType: "m6i.large"}), Version: "1"}
+			},
+			first: "DescribeImages DescribeInstances DescribeLaunchTemplateVersions DescribeLaunchTemplateVersions", later: "DescribeLaunchTemplateVersions",
+		},
+		"capacity missing": {
+			group: func(_ *site, g *awscloud.GroupSpec) { g.Suspended, g.Desired = []string{"Launch"}, 4 },
+			first: "DescribeImages DescribeLaunchTemplateVersions DescribeScalingActivities", later: "DescribeScalingActivities",
+		},
+		"to a number": {to: "1", first: "DescribeImages DescribeLaunchTemplateVersions"},
+		"to an image it has": {
+			to: "ami-2", first: "DescribeImages DescribeInstances DescribeLaunchTemplateVersions",
+		},
+		"to another image, until the group points at it": {
+			to: "ami-3", first: "DescribeAutoScalingGroups DescribeImages DescribeInstances DescribeLaunchTemplateVersions", later: "DescribeAutoScalingGroups",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, quick())
+			s.AddParameter("/image", "ami-2")
+			s.workers(func(g *awscloud.GroupSpec) {
+				if c.group != nil {
+					c.group(s, g)
+				}
+			})
+			for _, extra := range []string{c.first, c.later, c.later} {
+				s.requests()
+				s.observe("workers", c.to)
+				want := strings.Fields(always + " " + extra)
+				slices.Sort(want)
+				if got := s.calls(); got != strings.Join(want, " ") {
+					t.Errorf("sent %s, want %s", got, strings.Join(want, " "))
+				}
+			}
+		})
+	}
+}
+
+func TestObserveErrors(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	_, err := s.Observe(t.Context(), cloud.Ref{Name: "nobody"})
+	if !errors.Is(err, cloud.ErrNotFound) || !strings.Contains(err.Error(), `"nobody" in us-east-1`) {
+		t.Errorf("a group that does not exist: %v", err)
+	}
+	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeLaunchTemplateVersions", Code: "UnauthorizedOperation"})
+	_, err = s.Observe(t.Context(), cloud.Ref{Name: "workers"})
+	s.wantOutcome(err, upgrade.OutcomeFatal, "IAM action ec2:DescribeLaunchTemplateVersions")
+	s.RejectCredentials(awscloud.CredentialsExpired)
+	_, err = s.Observe(t.Context(), cloud.Ref{Name: "workers"})
+	s.wantOutcome(err, upgrade.OutcomeFatal, "have expired", "aws sso login")
+	s.RejectCredentials(awscloud.CredentialsInvalid)
+	_, err = s.Account(t.Context())
+	s.wantOutcome(err, upgrade.OutcomeFatal, "check the credentials")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = s.Observe(ctx, cloud.Ref{Name: "workers"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose context has ended: %v", err)
+	}
+}
+
+func TestThrottlingIsWaitedOut(t *testing.T) {
+	for _, code := range []string{"RateExceeded", "Throttling"} {
+		s := start(t, quick())
+		s.workers()
+		s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeAutoScalingGroups", Code: code})
+		if g := s.observe("workers", ""); len(g.Instances) != 3 {
+			t.Errorf("%s: got %d instances", code, len(g.Instances))
+		}
+	}
+}
+
+func TestManagedGroupGoesByEitherName(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) {
+		g.Name, g.Tags = "eks-pool-0af", map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "prod"}
+	})
+	for _, name := range []string{"pool", "eks-pool-0af"} {
+		if g := s.observe(name, ""); g.Name != "pool" || g.Refusal == "" {
+			t.Errorf("%s: got %s, refusal %q", name, g.Name, g.Refusal)
+		}
+	}
+}
+
+func TestRefusedTargetsOfAGroup(t *testing.T) {
+	cases := map[string]struct{ to, says string }{
+		"version that does not exist": {"9", "version 9"},
+		"image that does not exist":   {"ami-9", "no image ami-9"},
+		"image of other machines":     {"ami-arm", "arm64"},
+		"no target at all":            {"v1.33", "neither a launch template version nor an AMI"},
+		"image that others would get": {"ami-3", "Auto Scaling group rival"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, quick())
+			id := s.workers()
+			s.add(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
+			if g := s.observe("workers", c.to); !strings.Contains(g.Refusal, c.says) || g.Name != "workers" || g.Max != 6 {
+				t.Errorf("got refusal %q of %s, want it to say %q", g.Refusal, g.Name, c.says)
+			}
+		})
+	}
+}
+
+func TestInstanceRefreshIsRefused(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) {
+		g.Refreshes = []at.InstanceRefresh{{Status: "InProgress"}, {Status: "Successful"}}
+	})
+	if g := s.observe("workers", ""); !strings.Contains(g.Refusal, "instance refresh is active") {
+		t.Errorf("got refusal %q", g.Refusal)
+	}
+}
+
+func TestLaunchFailureIsTold(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
+		s.LimitCapacity(zone, 0)
+	}
+	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1a", N: 1, Token: "t"}), upgrade.OutcomeExhausted)
+	if f := s.observe("workers", "").LaunchFailure; f.Message != "" {
+		t.Errorf("told %+v though no capacity is missing", f)
+	}
+	if err := s.SetDesired("workers", 4); err != nil {
+		t.Fatal(err)
+	}
+	if f := s.observe("workers", "").LaunchFailure; !strings.Contains(f.Message, "m6i.large capacity") || f.At.IsZero() {
+		t.Errorf("told %+v", f)
+	}
+}
+
+func TestImageBehindSSMParameterMoves(t *testing.T) {
+	cases := map[string]struct {
+		hidden time.Duration
+		why    string
+	}{
+		"EC2 tells the image":      {why: "image ami-1, wanted ami-2"},
+		"EC2 does not know it yet": {hidden: 2 * time.Hour},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := quick()
+			o.NewInstanceHidden = c.hidden
+			s := start(t, o)
+			s.AddParameter("/image", "ami-1")
+			id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "resolve:ssm:/image", InstanceType: "m6i.large"})
+			s.add(awscloud.GroupSpec{Name: "workers", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "1"}})
+			before := s.observe("workers", "")
+			s.AddParameter("/image", "ami-2")
+			after := s.observe("workers", "")
+			if before.Wanted.ID == after.Wanted.ID || after.Wanted.Image != "ami-2" || after.Wanted.Kubernetes != "v1.32" {
+				t.Errorf("the revision was %+v and is %+v", before.Wanted, after.Wanted)
+			}
+			if before.Instances[0].Outdated || after.Instances[0].Why != c.why {
+				t.Errorf("outdated %v before, and then %q, want %q", before.Instances[0].Outdated, after.Instances[0].Why, c.why)
+			}
+		})
+	}
+}
+
+func TestRootVolumeReplaced(t *testing.T) {
+	s := start(t, quick())
+	s.workers(func(g *awscloud.GroupSpec) { g.InitialVersion = 2 })
+	if err := s.ReplaceRootVolume(s.status().Instances[0].ID, "ami-3"); err != nil {
+		t.Fatal(err)
+	}
+	outdated := slices.DeleteFunc(s.observe("workers", "").Instances, func(i upgrade.Instance) bool { return !i.Outdated })
+	if len(outdated) != 1 || outdated[0].Why != "image ami-3, wanted ami-2" {
+		t.Errorf("got %+v", outdated)
+	}
+}
+
+func TestNodeOutlivesItsMachine(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	nodes := s.nodes("workers")
+	g := s.observe("workers", "")
+	s.mustDo(upgrade.Terminate{Instance: g.Instances[0].ID, Shrink: true})
+	if err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == 2 }); err != nil {
+		t.Fatal(err)
+	}
+	g = s.observe("workers", "")
+	for _, n := range nodes {
+		if !s.Belongs(&g, n) || !s.Outdated(&g, n) {
+			t.Errorf("%s: belongs %v, outdated %v", n.Spec.ProviderID, s.Belongs(&g, n), s.Outdated(&g, n))
+		}
+	}
+	if stranger := node("us-east-1a", "i-0123456789abcdef0"); s.Belongs(&g, stranger) {
+		t.Error("a node that nobody saw belongs to the group")
+	}
+}

@@ -1,0 +1,132 @@
+package aws
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Tags that EKS puts on the Auto Scaling groups of its managed node groups.
+const (
+	tagNodegroup = "eks:nodegroup-name"
+	tagCluster   = "eks:cluster-name"
+)
+
+// refusal says why the group must not be driven, with the remedy; "" when it may. instances
+// are the group's, judged; refresh is the status of an active instance refresh.
+func refusal(g *at.AutoScalingGroup, instances []upgrade.Instance, refresh at.InstanceRefreshStatus) string {
+	for _, reason := range []string{
+		refuseManaged(g), refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
+		refuseProtected(g, instances),
+	} {
+		if reason != "" {
+			return reason
+		}
+	}
+	return ""
+}
+
+func refuseManaged(g *at.AutoScalingGroup) string {
+	name := tag(g, tagNodegroup)
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf("EKS manages it and must upgrade it itself: aws eks update-nodegroup-version --cluster-name %s --nodegroup-name %s", tag(g, tagCluster), name)
+}
+
+func refuseDeleted(g *at.AutoScalingGroup) string {
+	if status := sdk.ToString(g.Status); status != "" {
+		return fmt.Sprintf("it is being deleted (%s)", status)
+	}
+	return ""
+}
+
+func refuseOperator(g *at.AutoScalingGroup) string {
+	if g.Operator == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s manages it and nobody else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
+}
+
+func refuseRefresh(g *at.AutoScalingGroup, status at.InstanceRefreshStatus) string {
+	if !refreshing(status) {
+		return ""
+	}
+	return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",
+		status, sdk.ToString(g.AutoScalingGroupName))
+}
+
+// refreshing reports whether an instance refresh with the status may still touch instances.
+func refreshing(status at.InstanceRefreshStatus) bool {
+	switch status {
+	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
+		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
+		return true
+	default:
+		return false
+	}
+}
+
+// refuseUnits refuses groups whose sizes are not counts of instances.
+func refuseUnits(g *at.AutoScalingGroup) string {
+	const remedy = "its sizes count capacity units, not nodes: "
+	if unit := sdk.ToString(g.DesiredCapacityType); unit != "" && unit != "units" {
+		return remedy + "set its desired capacity type to units"
+	}
+	weighted := slices.ContainsFunc(g.Instances, func(i at.Instance) bool { return sdk.ToString(i.WeightedCapacity) != "" })
+	if mixedTemplate(g) != nil {
+		weighted = weighted || slices.ContainsFunc(g.MixedInstancesPolicy.LaunchTemplate.Overrides, func(o at.LaunchTemplateOverrides) bool {
+			return sdk.ToString(o.WeightedCapacity) != ""
+		})
+	}
+	if weighted {
+		return remedy + "remove the weights from its mixed instances policy"
+	}
+	return ""
+}
+
+// refuseSuspended refuses groups that cannot bring up a working node, or give one back.
+func refuseSuspended(g *at.AutoScalingGroup) string {
+	for _, process := range suspended(g) {
+		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
+			return fmt.Sprintf("its process %[1]s is suspended: aws autoscaling resume-processes --auto-scaling-group-name %[2]s --scaling-processes %[1]s",
+				process, sdk.ToString(g.AutoScalingGroupName))
+		}
+	}
+	return ""
+}
+
+// refuseWarmPool refuses groups with a warm pool: the instances in it are not listed, and may be of an old template.
+func refuseWarmPool(g *at.AutoScalingGroup) string {
+	if g.WarmPoolConfiguration == nil {
+		return ""
+	}
+	return fmt.Sprintf("it has a warm pool, whose instances may come into service outdated: aws autoscaling delete-warm-pool --auto-scaling-group-name %s",
+		sdk.ToString(g.AutoScalingGroupName))
+}
+
+// refuseProtected refuses groups that protect outdated instances. AWS itself would not:
+// protection guards against scale-in and not against TerminateInstanceInAutoScalingGroup.
+func refuseProtected(g *at.AutoScalingGroup, instances []upgrade.Instance) string {
+	var protected []string
+	for _, i := range instances {
+		if i.Outdated && i.Protected && i.State != upgrade.InstanceLeaving {
+			protected = append(protected, i.ID)
+		}
+	}
+	if len(protected) == 0 {
+		return ""
+	}
+	const shown = 3
+	list := strings.Join(protected[:min(shown, len(protected))], " ")
+	if len(protected) > shown {
+		list += fmt.Sprintf(" (and %d more)", len(protected)-shown)
+	}
+	return fmt.Sprintf("outdated instances are protected from scale-in: aws autoscaling set-instance-protection --no-protected-from-scale-in --auto-scaling-group-name %s --instance-ids %s",
+		sdk.ToString(g.AutoScalingGroupName), list)
+}

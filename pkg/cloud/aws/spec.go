@@ -1,0 +1,318 @@
+package aws
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Aliases of a launch template's version number.
+const (
+	latest     = "$Latest"
+	defaultVer = "$Default"
+)
+
+// refused is a reason not to drive a group, with the remedy. It is an error on its way to upgrade.Group.Refusal.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+func refusef(format string, args ...any) refused { return refused(fmt.Sprintf(format, args...)) }
+
+// reference names a launch template version as a group does. version is a number, $Latest or $Default.
+type reference struct{ id, name, version string }
+
+func (r reference) moves() bool { return r.version == latest || r.version == defaultVer }
+
+// spec is what a group launches from, as it is written in the group.
+type spec struct {
+	configuration string
+	base          reference
+	overrides     []overrideSpec
+}
+
+// overrideSpec is an entry of a mixed instances policy that launches from something of its own.
+type overrideSpec struct {
+	// instanceType is empty for an entry that names requirements instead of a type.
+	instanceType string
+	reference    reference
+	image        string
+}
+
+// specOf reads what the group launches from: a launch configuration, a launch template, or
+// the base of a mixed instances policy with those of its overrides that differ from it. It
+// returns a refused when the group has none of these.
+func specOf(g *at.AutoScalingGroup) (spec, error) {
+	var s spec
+	switch {
+	case g.LaunchConfigurationName != nil:
+		s.configuration = *g.LaunchConfigurationName
+		return s, nil
+	case g.LaunchTemplate != nil:
+		s.base = referenceOf(g.LaunchTemplate)
+	case mixedTemplate(g) != nil:
+		s.base = referenceOf(mixedTemplate(g))
+		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
+			s.addOverride(o)
+		}
+	default:
+		return spec{}, refused("it has no launch template: give it one")
+	}
+	return s, nil
+}
+
+func mixedTemplate(g *at.AutoScalingGroup) *at.LaunchTemplateSpecification {
+	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.LaunchTemplate == nil {
+		return nil
+	}
+	return g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification
+}
+
+func (s *spec) addOverride(o at.LaunchTemplateOverrides) {
+	if o.LaunchTemplateSpecification == nil && sdk.ToString(o.ImageId) == "" {
+		return
+	}
+	own := overrideSpec{instanceType: sdk.ToString(o.InstanceType), reference: s.base, image: sdk.ToString(o.ImageId)}
+	if o.LaunchTemplateSpecification != nil {
+		own.reference = referenceOf(o.LaunchTemplateSpecification)
+	}
+	s.overrides = append(s.overrides, own)
+}
+
+// referenceOf reads a specification; a version left out is $Default (EC2 Auto Scaling API, LaunchTemplateSpecification).
+func referenceOf(s *at.LaunchTemplateSpecification) reference {
+	r := reference{id: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName), version: sdk.ToString(s.Version)}
+	if r.version == "" {
+		r.version = defaultVer
+	}
+	return r
+}
+
+// references are all templates that the spec names.
+func (s *spec) references() []reference {
+	if s.configuration != "" {
+		return nil
+	}
+	refs := []reference{s.base}
+	for _, o := range s.overrides {
+		refs = append(refs, o.reference)
+	}
+	return refs
+}
+
+// moving lists the templates whose $Latest or $Default the spec or the target names, sorted.
+func (s *spec) moving(wish target) []string {
+	ids := map[string]bool{}
+	for _, r := range s.references() {
+		if r.moves() {
+			ids[r.id] = true
+		}
+	}
+	if (reference{version: wish.version}).moves() && s.configuration == "" {
+		ids[s.base.id] = true
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// follows reports whether the group launches from the newest version of the template, whatever that is.
+func follows(g *at.AutoScalingGroup, template string) bool {
+	s, err := specOf(g)
+	if err != nil {
+		return false
+	}
+	for _, r := range s.references() {
+		if r.id == template && r.version == latest {
+			return true
+		}
+	}
+	return false
+}
+
+// launch is one way a group launches an instance, or the way an instance was launched.
+type launch struct {
+	configuration string
+	template      string // id
+	name          string // of the template
+	version       int64
+	// image is the AMI; empty when it is not known.
+	image string
+}
+
+// label names the launch for people: "workers:7", or "workers" without a version.
+func (l launch) label() string {
+	switch {
+	case l.configuration != "":
+		return l.configuration
+	case l.version == 0:
+		return cmp.Or(l.name, l.template)
+	default:
+		return fmt.Sprintf("%s:%d", cmp.Or(l.name, l.template), l.version)
+	}
+}
+
+// source is what a group launches from, resolved to numbers and images.
+type source struct {
+	base      launch
+	overrides []override
+	// imageOnly makes the image count and the version number not: the target is an AMI.
+	imageOnly bool
+}
+
+type override struct {
+	instanceType string
+	launch
+}
+
+// resolve puts numbers in place of $Latest and $Default. templates holds at least those
+// templates of which the spec names a moving version. It returns a refused for a version that is no number.
+func (s *spec) resolve(templates map[string]et.LaunchTemplate) (source, error) {
+	if s.configuration != "" {
+		return source{base: launch{configuration: s.configuration}}, nil
+	}
+	base, err := s.base.resolve(templates)
+	if err != nil {
+		return source{}, err
+	}
+	out := source{base: base}
+	for _, o := range s.overrides {
+		l, err := o.reference.resolve(templates)
+		if err != nil {
+			return source{}, err
+		}
+		l.image = o.image
+		out.overrides = append(out.overrides, override{instanceType: o.instanceType, launch: l})
+	}
+	return out, nil
+}
+
+func (r reference) resolve(templates map[string]et.LaunchTemplate) (launch, error) {
+	l := launch{template: r.id, name: r.name}
+	known, ok := templates[r.id]
+	switch {
+	case r.version == latest && ok:
+		l.version = sdk.ToInt64(known.LatestVersionNumber)
+	case r.version == defaultVer && ok:
+		l.version = sdk.ToInt64(known.DefaultVersionNumber)
+	default:
+		l.version, _ = strconv.ParseInt(r.version, 10, 64) // what is no number is refused below
+	}
+	if l.version < 1 {
+		return launch{}, refusef("launch template %s has no version %q: point the group at one that exists", r.id, r.version)
+	}
+	return l, nil
+}
+
+// launches are all ways the group launches, to be filled in.
+func (s *source) launches() []*launch {
+	out := []*launch{&s.base}
+	for i := range s.overrides {
+		out = append(out, &s.overrides[i].launch)
+	}
+	return out
+}
+
+// target is what --to asks for; its zero value asks for what the group says.
+type target struct {
+	version string
+	image   string
+}
+
+var imageID = regexp.MustCompile(`^ami-[0-9a-z]+$`)
+
+// parseTarget reads --to: a template version (7, $Latest, $Default, or these without the
+// dollar sign in any case) or an AMI. Anything else is a refused.
+func parseTarget(text string) (target, error) {
+	switch strings.ToLower(strings.TrimPrefix(text, "$")) {
+	case "":
+		return target{}, nil
+	case "latest":
+		return target{version: latest}, nil
+	case "default":
+		return target{version: defaultVer}, nil
+	}
+	if imageID.MatchString(text) {
+		return target{image: text}, nil
+	}
+	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n > 0 {
+		return target{version: strconv.FormatUint(n, 10)}, nil
+	}
+	return target{}, refusef("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
+}
+
+// retarget is the source that the target makes of what the group launches from now. It
+// returns a refused where the target does not fit the group.
+func (s source) retarget(t target, templates map[string]et.LaunchTemplate) (source, error) {
+	switch {
+	case t == target{}:
+		return s, nil
+	case s.base.configuration != "":
+		return source{}, refusef("it launches from launch configuration %s, which --to cannot change: move the group to a launch template", s.base.configuration)
+	case t.image != "" && len(s.overrides) > 0:
+		return source{}, refused("instance types of its mixed instances policy have a template or an image of their own, and --to names one image: " +
+			"make the new template versions yourself and leave --to out")
+	case t.image != "":
+		s.base.version, s.base.image, s.imageOnly = 0, t.image, true
+		return s, nil
+	}
+	base, err := reference{id: s.base.template, name: s.base.name, version: t.version}.resolve(templates)
+	s.base = base
+	return s, err
+}
+
+// id is equal for two sources exactly when instances of one are current for the other.
+// Template version and image: "lt-0abc:7:ami-0123"; when the image alone counts: "lt-0abc@ami-0123".
+func (s *source) id() string {
+	switch {
+	case s.base.configuration != "":
+		return "lc:" + s.base.configuration
+	case s.imageOnly:
+		return s.base.template + "@" + s.base.image
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%s", s.base.template, s.base.version, s.base.image)
+	for _, o := range s.overrides {
+		fmt.Fprintf(&b, ",%s=%s:%d:%s", o.instanceType, o.template, o.version, o.image)
+	}
+	return b.String()
+}
+
+// name is for people: "workers:7", and "workers@ami-0123" when the image alone counts.
+func (s *source) name() string {
+	if s.imageOnly && s.base.configuration == "" {
+		return cmp.Or(s.base.name, s.base.template) + "@" + s.base.image
+	}
+	return s.base.label()
+}
+
+// pointer is the JSON of upgrade.Revision.Spec: all that is needed to point a group at a
+// revision. Templates of single instance types are not in it, because they are never changed.
+type pointer struct {
+	LaunchConfiguration string `json:"launchConfiguration,omitempty"`
+	Template            string `json:"launchTemplate,omitempty"`
+	// Version is the number to point at; 0 with Image asks for a new version with that image.
+	Version int64  `json:"version,omitempty"`
+	Image   string `json:"image,omitempty"`
+}
+
+// revision describes the source to package upgrade.
+func (s *source) revision(images map[string]image) upgrade.Revision {
+	p := pointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
+	if p.Version == 0 && s.base.configuration == "" {
+		p.Image = s.base.image // a version with it may not exist yet
+	}
+	text, _ := json.Marshal(p) // strings and a number always marshal
+	return upgrade.Revision{
+		ID: s.id(), Name: s.name(), Image: s.base.image, Kubernetes: images[s.base.image].kubernetes, Spec: string(text),
+	}
+}

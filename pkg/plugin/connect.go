@@ -1,0 +1,108 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+)
+
+// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every node; what
+// protects the API server is its priority and fairness, not a guess made here.
+const requestsPerSecond = 200
+
+// connection is a cluster one can talk to.
+type connection struct {
+	client  kubernetes.Interface
+	context string
+	server  string
+	// version is the API server's, e.g. "v1.36.3".
+	version string
+}
+
+// connect logs in to the cluster and asks for its version, so that a server that cannot be reached is told at once.
+func (o *options) connect() (*connection, error) {
+	config, err := o.config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err)
+	}
+	config = rest.AddUserAgent(rest.CopyConfig(config), "kubectl-nodeupgrade/"+versionText())
+	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	info, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
+	}
+	return &connection{client: client, context: o.contextName(), server: config.Host, version: info.GitVersion}, nil
+}
+
+func (o *options) contextName() string {
+	if o.config.Context != nil && *o.config.Context != "" {
+		return *o.config.Context
+	}
+	raw, err := o.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return ""
+	}
+	return raw.CurrentContext
+}
+
+// read takes the View that lists and plans rest on.
+func (c *connection) read(ctx context.Context) (cluster.View, error) {
+	view, err := cluster.Read(ctx, c.client)
+	if err != nil {
+		return cluster.View{}, fmt.Errorf("reading the cluster: %w", err)
+	}
+	return view, nil
+}
+
+// providerFor chooses where the nodes come from: what the user said, or what the nodes' provider IDs say.
+func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
+	name := o.provider
+	if name == "auto" {
+		name = "manual"
+		if o.selector == "" && anyOnAWS(nodes) {
+			name = "aws"
+		}
+	}
+	if name == "manual" {
+		return o.manualProvider(), nil
+	}
+	provider, err := aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: versionText()})
+	if err != nil {
+		return nil, err
+	}
+	return provider, nil
+}
+
+func (o *options) manualProvider() cloud.Provider {
+	return manual.New(manual.Options{Selector: o.labels, SelectorText: o.selector, Current: o.settings.Current, ControlPlane: o.controlPlane})
+}
+
+func anyOnAWS(nodes []*corev1.Node) bool {
+	for _, node := range nodes {
+		if strings.HasPrefix(node.Spec.ProviderID, "aws://") {
+			return true
+		}
+	}
+	return false
+}
+
+// errNoNode is a --node that is not in the cluster.
+var errNoNode = errors.New("no such node")

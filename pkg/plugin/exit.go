@@ -1,0 +1,78 @@
+package plugin
+
+import (
+	"errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// The exit codes; README has them for scripts.
+const (
+	exitDone        = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitStructural  = 3
+	exitLeftBehind  = 4
+	exitPaused      = 5
+	exitInterrupted = 130
+)
+
+// exitError is an error with the exit code that goes with it. A nil err is a code without a message.
+type exitErr struct {
+	code int
+	err  error
+}
+
+func (e *exitErr) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error that is reported.
+func (e *exitErr) Unwrap() error { return e.err }
+
+// usage marks an error as the user's to mend before anything is touched.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitErr{code: exitUsage, err: err}
+}
+
+// exitCode is the process's exit code for an error.
+func exitCode(err error) int {
+	var coded *exitErr
+	var held *cluster.HeldError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, runner.ErrLost), errors.As(err, &held):
+		return exitPaused
+	case errors.Is(err, runner.ErrUnrested):
+		return exitInterrupted
+	default:
+		return exitError
+	}
+}
+
+// resultCode is the exit code for the way an upgrade ended.
+func resultCode(result upgrade.Result) int {
+	switch result {
+	case upgrade.Succeeded:
+		return exitDone
+	case upgrade.LeftBehind:
+		return exitLeftBehind
+	case upgrade.Interrupted:
+		return exitInterrupted
+	case upgrade.Paused, upgrade.TargetMoved:
+		return exitPaused
+	default:
+		return exitError
+	}
+}

@@ -1,0 +1,85 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+)
+
+// output is -o: a table of ours, or whatever cli-runtime's printers know.
+type output struct {
+	format string
+}
+
+// ours are the formats that cli-runtime does not have.
+var ours = []string{"", "table", "wide", "name", "markdown"}
+
+func (o *output) addFlags(flags *pflag.FlagSet) {
+	flags.StringVarP(&o.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
+}
+
+// complete refuses a format that nobody knows, before anything is read.
+func (o *output) complete() error {
+	if slices.Contains(ours, o.format) {
+		return nil
+	}
+	_, err := o.printFlags().ToPrinter()
+	var unknown genericclioptions.NoCompatiblePrinterError
+	if errors.As(err, &unknown) {
+		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", o.format)
+	}
+	return err
+}
+
+func (o *output) printFlags() *genericclioptions.PrintFlags {
+	flags := genericclioptions.NewPrintFlags("")
+	format := o.format
+	flags.OutputFormat = &format
+	return flags
+}
+
+// machine reports whether stdout carries one document for a program.
+func (o *output) machine() bool { return !slices.Contains(ours, o.format) || o.format == "name" }
+
+// print writes one value: names are what -o name prints, table how people read it.
+func (o *output) print(w io.Writer, object runtime.Object, names []string, table func(report.Options) error) error {
+	options := report.Options{Now: time.Now(), Wide: o.format == "wide"}
+	switch o.format {
+	case "name":
+		return writeLines(w, names)
+	case "markdown":
+		options.Style = report.Markdown
+		return table(options)
+	case "", "table", "wide":
+		return table(options)
+	}
+	printer, err := o.printFlags().ToPrinter()
+	if err != nil {
+		return err
+	}
+	if err := printer.PrintObj(object, w); err != nil {
+		return err
+	}
+	if strings.HasPrefix(o.format, "jsonpath") || strings.HasPrefix(o.format, "go-template") {
+		return writeLines(w, []string{""})
+	}
+	return nil
+}
+
+func writeLines(w io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

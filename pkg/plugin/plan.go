@@ -1,0 +1,226 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// prospect is one group as an upgrade would find it.
+type prospect struct {
+	provider cloud.Provider
+	group    upgrade.Group
+	members  []upgrade.Member
+	view     cluster.View
+	request  upgrade.Request
+	record   upgrade.Record
+	findings []preflight.Finding
+}
+
+// look observes a group and resolves the request against it. It changes nothing.
+func (o *options) look(ctx context.Context, conn *connection, provider cloud.Provider, view cluster.View, name string) (*prospect, error) {
+	p := &prospect{provider: provider, view: view}
+	var err error
+	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name, To: o.to}); err != nil {
+		return nil, err
+	}
+	p.members = membersOf(provider, &p.group, view.Nodes)
+	outdated := 0
+	joined := 0
+	for i := range p.members {
+		if p.members[i].Outdated {
+			outdated++
+		}
+		if node := p.members[i].Node; node != nil {
+			joined++
+			p.members[i].Pods = view.Pods[node.Name]
+		}
+	}
+	if joined == 0 && len(p.members) > 0 {
+		return nil, usage(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context", name, len(p.members), conn.context))
+	}
+	size := p.group.Desired
+	if !p.group.Sized {
+		size = len(p.members)
+	}
+	if p.request, err = o.settings.Resolve(&p.group, size, outdated); err != nil {
+		return nil, usage(err)
+	}
+	if p.record, err = cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx); err != nil {
+		return nil, err
+	}
+	if err := o.adopt(p); err != nil {
+		return nil, err
+	}
+	world := p.world(time.Now())
+	p.findings = preflight.Check(&world, preflight.Facts{ServerVersion: conn.version})
+	return p, nil
+}
+
+// adopt takes up an upgrade that was begun before: its settings stand, unless the user says that they are to change.
+func (o *options) adopt(p *prospect) error {
+	if !p.record.Resumable() {
+		p.record = upgrade.Record{}
+		return nil
+	}
+	if p.record.Target.ID != p.group.Wanted.ID && !o.replan {
+		return &exitErr{code: exitPaused, err: fmt.Errorf(
+			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to go on to %s",
+			p.record.Run, p.group.Name, p.record.Target.Name, p.group.Wanted.Name, p.group.Wanted.Name)}
+	}
+	if changed := p.record.Request.Differences(p.request); len(changed) > 0 && !o.replan {
+		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): pass the same, or --replan", p.record.Run, p.group.Name, changed))
+	}
+	record := p.record.Reopened()
+	if o.replan {
+		request := p.request
+		request.Surge = record.Request.Surge
+		record.Request, record.Target = request, p.group.Wanted
+	}
+	record.Request.Run = record.Run
+	p.record, p.request = record, record.Request
+	return nil
+}
+
+func (p *prospect) world(now time.Time) upgrade.World {
+	return upgrade.World{
+		Now: now, Request: p.request, Group: p.group, Members: p.members, Budgets: p.view.Budgets,
+		EndingNamespaces: p.view.EndingNamespaces, Record: p.record,
+	}
+}
+
+// plan runs the upgrade in virtual time and reports what it would do.
+func (p *prospect) plan(conn *connection, account string) (*report.Plan, error) {
+	forecast, err := simulate.Predict(p.spec(), p.request)
+	if err != nil {
+		return nil, err
+	}
+	plan := &report.Plan{
+		Context: conn.context, Account: account, Provider: p.group.Provider, Kind: p.group.Kind,
+		From: p.group.Pointed, To: p.group.Wanted, Request: p.request,
+		Sizes: upgrade.Sizes{Desired: p.group.Desired, Min: p.group.Min, Max: p.group.Max},
+		Peak:  forecast.Peak, Findings: p.findings, Resumes: p.record.Run,
+	}
+	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", p.group.Name)
+	for _, process := range p.group.Quiesce {
+		if !slices.Contains(p.group.Suspended, process) {
+			plan.Quiesce = append(plan.Quiesce, process)
+		}
+	}
+	p.fillNodes(plan, forecast)
+	return plan, nil
+}
+
+func (p *prospect) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
+	byName := map[string]*upgrade.Member{}
+	outdated := map[string]int{}
+	for i := range p.members {
+		m := &p.members[i]
+		if !m.Outdated {
+			plan.Current++
+			continue
+		}
+		byName[m.Name()] = m
+		if p.group.Zonal {
+			outdated[m.Zone()]++
+		}
+	}
+	plan.Surge = upgrade.SpreadSurge(p.request.Surge, outdated)
+	for _, n := range forecast.Nodes {
+		if m, ok := byName[n.Name]; ok {
+			plan.Nodes = append(plan.Nodes, p.planNode(m, n))
+			delete(byName, n.Name)
+		}
+	}
+	for i := range p.members { // what the forecast did not reach, in the members' order
+		if m, ok := byName[p.members[i].Name()]; ok {
+			plan.Nodes = append(plan.Nodes, p.planNode(m, simulate.NodeForecast{Stuck: "not reached"}))
+		}
+	}
+}
+
+func (p *prospect) planNode(m *upgrade.Member, f simulate.NodeForecast) report.PlanNode {
+	n := report.PlanNode{
+		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.group.Wanted.Name, Why: m.Instance.Why,
+	}
+	for _, pod := range m.Pods {
+		if drain.Judge(pod, p.request.Policy(), false).Fate == drain.Stay {
+			n.Staying++
+		} else {
+			n.Pods++
+		}
+	}
+	for _, finding := range p.findings {
+		if finding.Node == m.Name() && finding.Severity == preflight.Block {
+			n.BlockedBy = append(n.BlockedBy, finding.Object+": "+finding.Message)
+		}
+	}
+	if len(n.BlockedBy) == 0 && f.Stuck != "" {
+		n.BlockedBy = []string{f.Stuck}
+	}
+	return n
+}
+
+// defaultTimes are what the forecast assumes; only the order of nodes rests on them.
+func defaultTimes() simulate.Times {
+	return simulate.Times{
+		Boot: 2 * time.Minute, Leave: 30 * time.Second, Ready: 10 * time.Second,
+		Gone: func(*corev1.Pod) time.Duration { return 5 * time.Second },
+	}
+}
+
+func (p *prospect) spec() simulate.Spec {
+	spec := simulate.Spec{
+		Now: time.Now(), Group: p.group, Record: p.record, Budgets: p.view.PDBs, Times: defaultTimes(),
+		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
+	}
+	own := map[string]bool{}
+	for i := range p.members {
+		if node := p.members[i].Node; node != nil {
+			own[node.Name] = true
+			spec.Nodes = append(spec.Nodes, node)
+		}
+	}
+	for _, node := range p.view.Nodes {
+		if !own[node.Name] {
+			spec.Others = append(spec.Others, node)
+		}
+		spec.Pods = append(spec.Pods, p.view.Pods[node.Name]...)
+	}
+	return spec
+}
+
+// refused is the first finding that forbids the upgrade, as an error.
+func (p *prospect) refused() error {
+	for _, f := range p.findings {
+		if f.Severity == preflight.Refuse {
+			return fmt.Errorf("upgrading group %q: %s", p.group.Name, f)
+		}
+	}
+	return nil
+}
+
+// unmanaged refuses pods that nobody would bring back, unless the user said what is to become of such nodes.
+func (p *prospect) unmanaged() error {
+	if p.request.OnTimeout != upgrade.Fail {
+		return nil
+	}
+	for _, f := range p.findings {
+		if f.Rule == "POD001" {
+			return usage(errors.New("draining node " + f.Node + ": " + f.String()))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// heartbeat is how long progress may be silent.
+const heartbeat = 30 * time.Second
+
+// progress writes one line for each change of an upgrade's state, and a heartbeat on long waits. On a
+// terminal the line of the moment stands below and is redrawn.
+type progress struct {
+	group string
+	w     io.Writer
+	mode  string
+	color bool
+
+	mu     sync.Mutex
+	last   report.Moment
+	spoken time.Time
+	cloud  string
+	drawn  bool
+	// stopping is true once the line that says so was written.
+	stopping bool
+	stop     chan struct{}
+	ended    chan struct{}
+}
+
+func newProgress(o *options, group string) *progress {
+	mode := o.progress
+	if mode == "auto" {
+		mode = "plain"
+		if printers.IsTerminal(o.ErrOut) && printers.AllowsColorOutput(o.ErrOut) {
+			mode = "tty"
+		}
+	}
+	p := &progress{
+		group: group, w: o.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(o.ErrOut),
+		spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go p.beat()
+	return p
+}
+
+// beat redraws the line of the moment and breaks long silences, until close.
+func (p *progress) beat() {
+	defer close(p.ended)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+			p.tick()
+		}
+	}
+}
+
+func (p *progress) tick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.last.Status.Group == "":
+	case p.mode == "tty":
+		p.draw(report.Heartbeat(p.last))
+	case time.Since(p.spoken) >= heartbeat:
+		p.write(report.Event{Type: "waiting", Text: "still in " + report.Heartbeat(p.last)})
+	}
+}
+
+// close ends the progress; what is drawn on a terminal is cleared.
+func (p *progress) close() {
+	close(p.stop)
+	<-p.ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+// step sees every step of the runner.
+func (p *progress) step(step upgrade.Step) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := report.Moment{Status: step.Status, Blocked: step.Blocked}
+	for _, event := range report.Changes(p.last, now) {
+		p.write(event)
+	}
+	if stopping := step.Record.Stopping; stopping != "" && p.last.Status.Group != "" && !p.stopping {
+		p.stopping = true
+		p.write(report.Event{Type: "phase", State: string(stopping), Text: "stopping: " + string(stopping)})
+	}
+	p.last = now
+}
+
+// polled sees whether the cloud answered; its silence is told once.
+func (p *progress) polled(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != p.cloud && text != "" {
+		p.write(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
+	}
+	p.cloud = text
+}
+
+// say writes a line that no step stands behind.
+func (p *progress) say(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.write(report.Event{Type: "note", Text: text})
+}
+
+// write puts one event on a line of its own.
+func (p *progress) write(event report.Event) {
+	p.spoken = time.Now()
+	switch p.mode {
+	case "quiet":
+	case "json":
+		line, err := json.Marshal(struct {
+			Time  time.Time `json:"time"`
+			Group string    `json:"group"`
+			report.Event
+		}{p.spoken.UTC(), p.group, event})
+		if err == nil {
+			fmt.Fprintf(p.w, "%s\n", line)
+		}
+	default:
+		p.clear()
+		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.paint(event, printers.EscapeTerminal(event.Text)))
+	}
+}
+
+// paint colours what needs attention; colour never carries the meaning alone.
+func (p *progress) paint(event report.Event, text string) string {
+	if !p.color {
+		return text
+	}
+	switch event.Type {
+	case "blocked", "waiting":
+		return "\x1b[33m" + text + "\x1b[0m"
+	case "phase":
+		return "\x1b[1m" + text + "\x1b[0m"
+	default:
+		return text
+	}
+}
+
+// lineWidth is what a line of the moment is cut to, so that it never wraps and can be redrawn.
+const lineWidth = 100
+
+func (p *progress) draw(text string) {
+	runes := []rune(printers.EscapeTerminal(text))
+	if len(runes) > lineWidth {
+		runes = append(runes[:lineWidth-1], '…')
+	}
+	p.clear()
+	fmt.Fprint(p.w, string(runes))
+	p.drawn = true
+}
+
+func (p *progress) clear() {
+	if p.drawn {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.drawn = false
+	}
+}

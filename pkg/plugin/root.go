@@ -1,0 +1,101 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // OIDC and the other ways to log in that kubeconfigs name
+)
+
+// Run executes the command line and returns the exit code. It prints an error once, in one line.
+func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	streams := genericiooptions.IOStreams{In: in, Out: out, ErrOut: errOut}
+	cmd := NewCommand(streams)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && err.Error() != "" {
+		text := strings.Join(strings.Fields(err.Error()), " ")
+		fmt.Fprintln(errOut, "error: "+printers.EscapeTerminal(text))
+	}
+	return exitCode(err)
+}
+
+const long = `Replaces the nodes of a node group with current ones, from the client side.
+
+New nodes come up first; the outdated ones are fenced, drained at most --max-unavailable at a
+time without breaking a PodDisruptionBudget, and terminated; the extra capacity is given back.
+Without a group the node groups of the cluster are listed. Nothing is changed without --yes or
+an answer to the question, and nothing at all with --dry-run.`
+
+const examples = `  # the node groups, and how many of their nodes are outdated
+  kubectl nodeupgrade
+
+  # the plan for one of them
+  kubectl nodeupgrade workers --dry-run
+
+  # carry it out
+  kubectl nodeupgrade workers --yes
+
+  # without a cloud: the nodes labelled pool=workers, of which those with image=v2 are current
+  kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
+
+// NewCommand is the root command: the list, the plan and the upgrade, with status and version beneath.
+func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
+	o := newOptions(streams)
+	cmd := &cobra.Command{
+		Use:   "kubectl-nodeupgrade [GROUP...]",
+		Short: "Replace the nodes of node groups with current ones",
+		Long:  long, Example: examples,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodeupgrade"},
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: o.completeGroups,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.complete(cmd, args); err != nil {
+				return usage(err)
+			}
+			return o.run(cmd.Context(), cmd)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	cmd.SetIn(streams.In)
+	cmd.SetOut(streams.Out)
+	cmd.SetErr(streams.ErrOut)
+	o.addShared(cmd.PersistentFlags())
+	o.addUpgrade(cmd)
+	hideConnectionFlags(cmd.PersistentFlags(), o)
+	cmd.AddCommand(newStatusCommand(o), newVersionCommand(streams), newOptionsCommand(o))
+	cmd.CompletionOptions.HiddenDefaultCmd = true
+	return cmd
+}
+
+// hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody needs.
+func hideConnectionFlags(flags *pflag.FlagSet, o *options) {
+	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.config.AddFlags(kube)
+	kube.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "context" && f.Name != "kubeconfig" {
+			flags.Lookup(f.Name).Hidden = true
+		}
+	})
+}
+
+func newOptionsCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "options",
+		Short: "List the connection flags that every command takes",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
+			o.config.AddFlags(kube)
+			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", kube.FlagUsages())
+		},
+	}
+}

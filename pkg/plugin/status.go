@@ -1,0 +1,120 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func newStatusCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:               "status [GROUP]",
+		Short:             "Show how an upgrade stands: phase, progress, what is in flight, what blocks",
+		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
+		ValidArgsFunction: o.completeGroups,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.completeShared(args); err != nil {
+				return usage(err)
+			}
+			conn, err := o.connect()
+			if err != nil {
+				return err
+			}
+			return o.status(cmd.Context(), conn)
+		},
+	}
+}
+
+// status prints one group's upgrade; without a group, of the only one that there is a record of.
+func (o *options) status(ctx context.Context, conn *connection) error {
+	view, err := conn.read(ctx)
+	if err != nil {
+		return err
+	}
+	name, err := o.statusGroup(ctx, conn)
+	if err != nil {
+		return err
+	}
+	provider, err := o.providerFor(ctx, view.Nodes)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		names, err := o.groupNames(ctx, provider, view.Nodes, func(string) []string { return nil })
+		if err != nil {
+			return err
+		}
+		name = names[0]
+	}
+	record, err := cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx)
+	if err != nil {
+		return err
+	}
+	o.settings.BootTimeout = time.Hour // not asked for here; the record's settings count
+	o.replan = true
+	p, err := o.look(ctx, conn, provider, view, name)
+	if err != nil {
+		return err
+	}
+	status := statusOf(name, record)
+	world := p.world(time.Now())
+	world.Record = record
+	if record.Run != "" {
+		world.Request = record.Request
+	}
+	step := upgrade.Next(world)
+	if record.Run != "" {
+		status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, record.Suspended
+	} else {
+		status.Status.Outdated = step.Status.Outdated
+	}
+	if status.Holder, err = holderOf(ctx, conn, o.stateSpace, name); err != nil {
+		return err
+	}
+	return o.output.print(o.Out, status, []string{"nodegroup/" + name}, func(ro report.Options) error { return report.WriteStatus(o.Out, status, ro) })
+}
+
+// statusGroup is the group whose status is wanted when a name is not needed or is given; "" when it is named otherwise.
+func (o *options) statusGroup(ctx context.Context, conn *connection) (string, error) {
+	if len(o.groups) > 0 || o.node != "" || o.selector != "" {
+		return "", nil
+	}
+	records, err := cluster.Records(ctx, conn.client, o.stateSpace)
+	if err != nil {
+		return "", err
+	}
+	running := ""
+	for name, record := range records {
+		if len(records) == 1 || record.Running() {
+			if running != "" {
+				return "", usage(errors.New("several groups are being upgraded: name one"))
+			}
+			running = name
+		}
+	}
+	if running == "" {
+		return "", usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
+	}
+	o.groups = []string{running}
+	return running, nil
+}
+
+func holderOf(ctx context.Context, conn *connection, namespace, group string) (string, error) {
+	lease, err := conn.client.CoordinationV1().Leases(namespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || (err == nil && lease.Spec.HolderIdentity == nil) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the lease of group %q: %w", group, err)
+	}
+	return *lease.Spec.HolderIdentity, nil
+}

@@ -1,0 +1,177 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Severity ranks findings.
+type Severity string
+
+const (
+	// Refuse is a finding that forbids the upgrade as it was asked for.
+	Refuse Severity = "refuse"
+	// Block is a finding because of which a node cannot be drained without force.
+	Block Severity = "block"
+	// Warn is a finding that somebody may notice.
+	Warn Severity = "warn"
+)
+
+// Finding is one thing a rule found, on one object.
+type Finding struct {
+	// Rule is the rule's id, e.g. PDB001.
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	// Node is the outdated node it concerns; empty for the group as a whole.
+	Node string `json:"node,omitempty"`
+	// Object is the pod, budget or workload, for people.
+	Object  string `json:"object,omitempty"`
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// String says the finding in one line, remedy included.
+func (f Finding) String() string {
+	parts := []string{f.Message}
+	if f.Object != "" {
+		parts = []string{f.Object, f.Message}
+	}
+	if f.Remedy != "" {
+		parts = append(parts, f.Remedy)
+	}
+	return strings.Join(parts, ": ")
+}
+
+// Facts are what rules need beside the World.
+type Facts struct {
+	// ServerVersion is the API server's, e.g. "v1.33.4"; empty when unknown.
+	ServerVersion string
+}
+
+// Check applies every rule to the upgrade that would start from the World.
+func Check(w *upgrade.World, facts Facts) []Finding {
+	var found []Finding
+	if w.Group.Refusal != "" {
+		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
+	}
+	found = append(found, checkVersion(w, facts)...)
+	found = append(found, checkOwner(w)...)
+	daemons := map[string]bool{}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if !m.Outdated || m.Node == nil {
+			continue
+		}
+		found = append(found, checkNode(w, m)...)
+		intolerant(w, m, daemons)
+	}
+	for _, name := range slices.Sorted(maps.Keys(daemons)) {
+		found = append(found, Finding{
+			Rule: "POD012", Severity: Warn, Object: "DaemonSet " + name,
+			Message: "does not tolerate the fence's taint, so its pods are not brought back on outdated nodes",
+			Remedy:  "tolerate it if the node needs the pod until its end",
+		})
+	}
+	return found
+}
+
+// checkVersion is VER001: a kubelet may not be newer than the API server (EKS E10).
+func checkVersion(w *upgrade.World, facts Facts) []Finding {
+	target := w.Group.Wanted.Kubernetes
+	if target == "" || facts.ServerVersion == "" || semver.Compare(semver.MajorMinor(target), semver.MajorMinor(facts.ServerVersion)) <= 0 {
+		return nil
+	}
+	return []Finding{{
+		Rule: "VER001", Severity: Refuse,
+		Message: fmt.Sprintf("the target runs kubelet %s, newer than the control plane's %s", target, facts.ServerVersion),
+		Remedy:  "upgrade the control plane first",
+	}}
+}
+
+// karpenterLabel is on nodes that Karpenter made.
+const karpenterLabel = "karpenter.sh/nodepool"
+
+// checkOwner is NG001: nodes of a controller that replaces them itself are not ours to drive.
+func checkOwner(w *upgrade.World) []Finding {
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node != nil && m.Node.Labels[karpenterLabel] != "" && w.Group.Refusal == "" {
+			return []Finding{{
+				Rule: "NG001", Severity: Refuse, Object: "node " + m.Name(), Message: "Karpenter made it and replaces it itself",
+				Remedy: "change its NodePool or NodeClass and let Karpenter drift it",
+			}}
+		}
+	}
+	return nil
+}
+
+// checkNode finds what keeps pods of one node from leaving until a person does something.
+func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
+	var found []Finding
+	for _, pod := range m.Pods {
+		verdict := drain.Judge(pod, w.Request.Policy(), false)
+		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
+		obstacle := drain.Obstacle{}
+		switch {
+		case verdict.Fate == drain.Held:
+			obstacle.Kind = drain.Unmanaged
+		case verdict.Fate != drain.Go:
+			continue
+		case returns(pod, w.Group.Provider):
+			obstacle.Kind = drain.Returns
+		default:
+			obstacle = drain.Predict(pod, w.Budgets, nil, w.EndingNamespaces[pod.Namespace]).Obstacle
+		}
+		if rule := ruleOf(obstacle.Kind); rule != "" {
+			found = append(found, Finding{
+				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Message: obstacle.String(), Remedy: obstacle.Remedy(),
+			})
+		}
+	}
+	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
+	return found
+}
+
+func ruleOf(kind drain.ObstacleKind) string {
+	switch kind {
+	case drain.BudgetNever:
+		return "PDB001"
+	case drain.TwoBudgets:
+		return "PDB002"
+	case drain.BudgetUnhealthy:
+		return "PDB006"
+	case drain.Unmanaged:
+		return "POD001"
+	case drain.Returns:
+		return "POD005"
+	case drain.NamespaceEnding:
+		return "POD007"
+	default:
+		return ""
+	}
+}
+
+// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS E51).
+func returns(pod *corev1.Pod, provider string) bool {
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	return drain.Tolerates(pod, cordon) && drain.Tolerates(pod, upgrade.Taint(provider))
+}
+
+// intolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from coming back.
+func intolerant(w *upgrade.World, m *upgrade.Member, daemons map[string]bool) {
+	for _, pod := range m.Pods {
+		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.Tolerates(pod, upgrade.Taint(w.Group.Provider)) {
+			daemons[pod.Namespace+"/"+owner.Name] = true
+		}
+	}
+}

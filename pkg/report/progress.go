@@ -1,0 +1,151 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Event is one change of an upgrade's state, as a person or a program follows it.
+type Event struct {
+	// Type is phase, capacity, node, blocked, unblocked or waiting.
+	Type string `json:"type"`
+	Node string `json:"node,omitempty"`
+	// State is the phase or node state reached.
+	State string `json:"state,omitempty"`
+	Text  string `json:"text"`
+}
+
+// Moment is what one step showed.
+type Moment struct {
+	Status  upgrade.Status
+	Blocked []upgrade.Blocked
+}
+
+// Changes lists what is different between two moments, one event for each thing that changed, the
+// group's own changes first. Refusals that are only retried are not changes.
+func Changes(before, now Moment) []Event {
+	events := groupChanges(&before.Status, &now.Status)
+	for _, node := range now.Status.Nodes {
+		old, known := before.Status.Find(node.Name)
+		if !known || old.State != node.State {
+			if text := nodeText(node); text != "" {
+				events = append(events, Event{Type: "node", Node: node.Name, State: string(node.State), Text: text})
+			}
+		}
+	}
+	for _, node := range before.Status.Nodes {
+		if _, still := now.Status.Find(node.Name); !still && node.State == upgrade.NodeRemoving {
+			events = append(events, Event{
+				Type: "node", Node: node.Name, State: string(upgrade.NodeGone),
+				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
+			})
+		}
+	}
+	return append(events, blockedChanges(before, now)...)
+}
+
+func groupChanges(before, now *upgrade.Status) []Event {
+	var events []Event
+	if now.Phase != before.Phase {
+		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(now)})
+	}
+	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d (%s)", now.Desired, now.Max, now.Zones)})
+	}
+	if now.NewReady != before.NewReady && now.New > 0 {
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
+	}
+	fenced := count(now, upgrade.NodeFenced)
+	if fenced > 0 && fenced != count(before, upgrade.NodeFenced) && fenced == now.Outdated {
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d outdated nodes fenced", fenced)})
+	}
+	return events
+}
+
+func count(s *upgrade.Status, state upgrade.NodeState) int {
+	n := 0
+	for i := range s.Nodes {
+		if s.Nodes[i].State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func phaseDetail(s *upgrade.Status) string {
+	if s.Phase == upgrade.PhaseSetup {
+		return fmt.Sprintf(": %d outdated nodes, desired %d, max %d (%s)", s.Total, s.Desired, s.Max, s.Zones)
+	}
+	return ""
+}
+
+func nodeText(n upgrade.NodeStatus) string {
+	switch n.State {
+	case upgrade.NodeDraining:
+		return fmt.Sprintf("node %s draining %d pods (batch %d%s)", n.Name, n.Pods, n.Batch, zoneText(n.Zone))
+	case upgrade.NodeForcing:
+		return fmt.Sprintf("node %s out of time: deleting %d pods", n.Name, n.Pods)
+	case upgrade.NodeEmpty:
+		return fmt.Sprintf("node %s empty", n.Name)
+	case upgrade.NodeRemoving:
+		return fmt.Sprintf("node %s terminating", n.Name)
+	case upgrade.NodeQuarantined:
+		return fmt.Sprintf("node %s quarantined with %d pods", n.Name, n.Pods)
+	case upgrade.NodeDrained:
+		return fmt.Sprintf("node %s drained; it stays fenced until somebody replaces it", n.Name)
+	default:
+		return ""
+	}
+}
+
+func zoneText(zone string) string {
+	if zone == "" {
+		return ""
+	}
+	return ", zone " + zone
+}
+
+// blockedChanges tells of each blocked pod once, and once more when its obstacle is another.
+func blockedChanges(before, now Moment) []Event {
+	was := map[string]string{}
+	for _, b := range before.Blocked {
+		was[b.Node+"/"+b.Pod.String()] = string(b.Kind)
+	}
+	var events []Event
+	for _, b := range now.Blocked {
+		if kind, known := was[b.Node+"/"+b.Pod.String()]; !known || kind != string(b.Kind) {
+			events = append(events, Event{Type: "blocked", Node: b.Node, Text: fmt.Sprintf("node %s waits: %s", b.Node, b)})
+		}
+	}
+	return events
+}
+
+// Heartbeat says in one line what a quiet upgrade is doing and waiting for.
+func Heartbeat(now Moment) string {
+	s := &now.Status
+	text := fmt.Sprintf("phase %s, %d of %d replaced", s.Phase, s.Replaced, s.Total)
+	var busy []string
+	for _, n := range s.Nodes {
+		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained {
+			busy = append(busy, fmt.Sprintf("%s %s", n.Name, strings.ToLower(string(n.State))))
+		}
+	}
+	slices.Sort(busy)
+	const most = 4
+	if len(busy) > most {
+		busy = append(busy[:most], fmt.Sprintf("%d more", len(busy)-most))
+	}
+	if len(busy) > 0 {
+		text += "; " + strings.Join(busy, ", ")
+	}
+	if s.Waiting != "" {
+		text += "; waiting for " + s.Waiting
+	}
+	if len(now.Blocked) > 0 {
+		text += fmt.Sprintf("; %d pods blocked, first: %s: %s", len(now.Blocked), now.Blocked[0], now.Blocked[0].Remedy())
+	}
+	return text
+}

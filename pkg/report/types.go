@@ -1,0 +1,136 @@
+package report
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// APIVersion is the version of the documents this package describes. A field keeps its meaning within it.
+const APIVersion = "kubectl-nodeupgrade/v1alpha1"
+
+// NodeGroupList is the answer to "which groups are there".
+type NodeGroupList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []NodeGroup `json:"items"`
+}
+
+// NodeGroup is one group and how far it is from being current.
+type NodeGroup struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Provider          string `json:"provider"`
+	Kind              string `json:"groupKind"`
+	// Nodes and Outdated count nodes; Outdated is nil where nobody can say.
+	Nodes    int    `json:"nodes"`
+	Outdated *int   `json:"outdated,omitempty"`
+	Wanted   string `json:"wanted,omitempty"`
+	// Phase is that of an upgrade under way, or how the last one ended.
+	Phase string `json:"phase,omitempty"`
+	// Created is when the group's oldest node was.
+	Created time.Time `json:"oldestNode,omitzero"`
+	Refusal string    `json:"refusal,omitempty"`
+}
+
+// Plan is what an upgrade of one group would do.
+type Plan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Context           string           `json:"context,omitempty"`
+	Account           string           `json:"account,omitempty"`
+	Provider          string           `json:"provider"`
+	Kind              string           `json:"groupKind"`
+	From              upgrade.Revision `json:"pointed"`
+	To                upgrade.Revision `json:"wanted"`
+	Request           upgrade.Request  `json:"request"`
+	Sizes             upgrade.Sizes    `json:"sizes"`
+	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
+	Surge map[string]int `json:"surge,omitempty"`
+	Peak  int            `json:"peak,omitempty"`
+	// Quiesce are the processes that would be suspended meanwhile.
+	Quiesce  []string            `json:"suspends,omitempty"`
+	Nodes    []PlanNode          `json:"nodes"`
+	Current  int                 `json:"current"`
+	Findings []preflight.Finding `json:"findings,omitempty"`
+	// Resumes is the run that the upgrade would go on with.
+	Resumes string `json:"resumes,omitempty"`
+	// Probes are the server's answers to dryRun=All evictions, with --dry-run=server.
+	Probes []Probe `json:"probes,omitempty"`
+}
+
+// PlanNode is one outdated node, in order of start.
+type PlanNode struct {
+	Batch int    `json:"batch"`
+	Name  string `json:"name"`
+	Zone  string `json:"zone,omitempty"`
+	From  string `json:"from"`
+	To    string `json:"to"`
+	// Pods counts those that would be evicted, Staying those that go down with the node.
+	Pods    int `json:"pods"`
+	Staying int `json:"staying"`
+	// BlockedBy names what keeps the node from being drained.
+	BlockedBy []string `json:"blockedBy,omitempty"`
+	Why       string   `json:"why,omitempty"`
+}
+
+// Probe is one dryRun=All eviction and the server's answer to it.
+type Probe struct {
+	Pod    string `json:"pod"`
+	Budget string `json:"budget,omitempty"`
+	Answer string `json:"answer"`
+}
+
+// Structural reports whether a person has to do something before every node can be drained.
+func (p *Plan) Structural() bool {
+	for _, f := range p.Findings {
+		if f.Severity != preflight.Warn {
+			return true
+		}
+	}
+	return false
+}
+
+// UpgradeStatus is one group's upgrade as it stands.
+type UpgradeStatus struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Run               string            `json:"run,omitempty"`
+	Started           time.Time         `json:"started,omitzero"`
+	Result            upgrade.Result    `json:"result,omitempty"`
+	Message           string            `json:"message,omitempty"`
+	Target            upgrade.Revision  `json:"target,omitzero"`
+	Status            upgrade.Status    `json:"status"`
+	Blocked           []upgrade.Blocked `json:"blocked,omitempty"`
+	Suspended         []string          `json:"suspended,omitempty"`
+	// Holder holds the lease, if somebody does.
+	Holder string `json:"holder,omitempty"`
+}
+
+// NewMeta is the type and name of a document.
+func NewMeta(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
+	return metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}, metav1.ObjectMeta{Name: name}
+}
+
+// DeepCopyObject makes the type printable by cli-runtime; printers only read, so the copy is shallow.
+func (l *NodeGroupList) DeepCopyObject() runtime.Object { c := *l; return &c }
+
+// DeepCopyObject is as NodeGroupList's.
+func (p *Plan) DeepCopyObject() runtime.Object { c := *p; return &c }
+
+// DeepCopyObject is as NodeGroupList's.
+func (s *UpgradeStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
+
+// PlanList is the plans of several groups as one document.
+type PlanList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []Plan `json:"items"`
+}
+
+// DeepCopyObject is as NodeGroupList's.
+func (l *PlanList) DeepCopyObject() runtime.Object { c := *l; return &c }

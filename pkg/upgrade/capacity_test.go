@@ -1,0 +1,139 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone, serial) }
+
+// G17, E33: without capacity nothing is begun. What was refused is booked back, and asked for again later
+// as a new request.
+func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
+	for name, zonal := range map[string]bool{"in a zone": true, "for the group": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Request.Surge, s.Group.Zonal = 1, zonal
+			first := action[upgrade.AddCapacity](t, s.next())
+			s.answer(first, upgrade.OutcomeExhausted, "no capacity")
+
+			step := s.next()
+			wantActions(t, step)
+			if got := step.Record.Ledger.Contribution(); got != 0 || !step.Persist {
+				t.Errorf("contribution %d, persist %t, want 0, true", got, step.Persist)
+			}
+			if want := start.Add(30 * time.Second); !step.Wake.Equal(want) {
+				t.Errorf("wakes at %s, want %s", step.Wake, want)
+			}
+			s.pass(30 * time.Second)
+			if again := action[upgrade.AddCapacity](t, s.next()); again.Token == first.Token {
+				t.Errorf("the token %s is used again, under which the cloud has refused", again.Token)
+			}
+		})
+	}
+}
+
+// A launch whose answer was lost is repeated under its token, at once after a crash and later otherwise.
+func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Request.Surge = 1
+	first := action[upgrade.AddCapacity](t, s.next())
+	s.answer(first, upgrade.OutcomeUnclear, "timeout")
+	wantActions(t, s.next())
+	s.pass(30 * time.Second)
+	if again := action[upgrade.AddCapacity](t, s.next()); again != first {
+		t.Errorf("got %+v, want %+v", again, first)
+	}
+	s.crash()
+	if again := action[upgrade.AddCapacity](t, s.next()); again != first {
+		t.Errorf("after a crash: got %+v, want %+v", again, first)
+	}
+	if got := s.Record.Ledger.Contribution(); got != 1 {
+		t.Errorf("contribution %d, want 1", got)
+	}
+}
+
+// Where the group is raised as a whole, the maximum is the evidence that a request landed whose answer was lost.
+func TestRaisedMaxProvesALaunch(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Request.Surge, s.Group.Zonal = 1, false
+	first := action[upgrade.AddCapacity](t, s.next())
+	if first.Desired != 1 || first.Zone != "" {
+		t.Errorf("the launch is decided on a size of %d in zone %q, want 1 and none", first.Desired, first.Zone)
+	}
+	s.answer(first, upgrade.OutcomeUnclear, "timeout")
+	s.Group.Max++
+	s.Group.Desired++
+	s.crash()
+	step := s.next()
+	wantActions(t, step)
+	if open := len(step.Record.Ledger.Zones[""].Open); open != 0 {
+		t.Errorf("%d launches are still open", open)
+	}
+}
+
+// lowering is a group whose nodes are all replaced, with our raise of its maximum from 3 to 5 still there.
+func lowering(t *testing.T) *scene {
+	s := newScene(t, current("new-a-1"), current("new-b-1"), current("new-c-1"))
+	s.Group.Max = 5
+	s.Record = upgrade.Record{
+		Version: 1, Run: "r1", Request: s.Request, Phase: upgrade.PhaseScaleDown, Target: s.Group.Wanted, Started: start, PhaseBegan: start,
+		Ledger: upgrade.Ledger{Zonal: true, MaxFrom: 3, MaxTo: 5, Changed: start, Zones: map[string]upgrade.ZoneLedger{}},
+	}
+	return s
+}
+
+func TestLowerMax(t *testing.T) {
+	cases := map[string]struct {
+		change func(*scene)
+		want   []string
+	}{
+		"E60 back to what it was":         {func(*scene) {}, []string{"lower the group's max from 5 to 3"}},
+		"E61 somebody raised it":          {func(s *scene) { s.Group.Max = 9 }, nil},
+		"E61 somebody lowered it":         {func(s *scene) { s.Group.Max = 4 }, nil},
+		"we never raised it":              {func(s *scene) { s.Record.Ledger.MaxFrom, s.Record.Ledger.MaxTo = 0, 0 }, nil},
+		"E61 never below the group":       {func(s *scene) { s.Group.Desired = 4; s.pass(time.Minute) }, []string{"lower the group's max from 5 to 4"}},
+		"the group has grown into all":    {func(s *scene) { s.Group.Desired = 5; s.pass(time.Minute) }, nil},
+		"the size read may be an old one": {func(s *scene) { s.Group.Desired = 4 }, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := lowering(t)
+			c.change(s)
+			step := s.next()
+			wantActions(t, step, c.want...)
+			waits := name == "the size read may be an old one"
+			if done := step.Finished; done != (len(c.want) == 0 && !waits) {
+				t.Errorf("finished %t", done)
+			}
+		})
+	}
+}
+
+// E61: what is still owed when no outdated node is left stays, and is said.
+func TestOwedNodesAreNamed(t *testing.T) {
+	s := lowering(t)
+	s.Group.Max = 9
+	s.Record.Ledger.Zones["a"] = upgrade.ZoneLedger{Surge: 2, Launched: 3, Shrunk: 1}
+	step := s.next()
+	wantActions(t, step)
+	checkError(t, fmt.Errorf("%s", step.Record.Message), "the group keeps 2 more nodes than before")
+}
+
+// A request that a server forbids ends the upgrade, whatever it was; of several the same one is named each time.
+func TestForbiddenRequestsStop(t *testing.T) {
+	s := surged(t)
+	step := s.next()
+	for _, a := range step.Actions {
+		s.answer(a, upgrade.OutcomeFatal, "not allowed: "+a.String())
+	}
+	for range 20 {
+		step = upgrade.Next(s.World)
+		if want := "to add 1 nodes in zone a: not allowed: add 1 nodes in zone a"; step.Record.Stopping != upgrade.Failed || step.Record.Message != want {
+			t.Fatalf("stopping with %q: %q, want %q", step.Record.Stopping, step.Record.Message, want)
+		}
+	}
+}

@@ -1,0 +1,501 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// draining is a group of one outdated node, whose drain begins with the next step.
+func draining(t *testing.T, pods ...*corev1.Pod) *scene {
+	s := newScene(t, old("old-a-1", pods...), current("cur-a-1"))
+	s.do(s.next().Actions...) // the fence
+	return s
+}
+
+func TestDrainBegins(t *testing.T) {
+	s := draining(t, build.Pod("web-0"), build.Pod("agent", build.OwnedBy("DaemonSet", "agent")))
+	step := s.next()
+	wantActions(t, step, "start draining node old-a-1", "evict pod shop/web-0")
+	if got := step.Record.Nodes["old-a-1"]; !got.Deadline.Equal(start.Add(15*time.Minute)) || got.UID != "old-a-1" || !step.Persist {
+		t.Errorf("E41: record %+v, persist %t", got, step.Persist)
+	}
+	got := action[upgrade.Evict](t, step)
+	if got.UID != "web-0" || got.Node != "old-a-1" {
+		t.Errorf("I3: the eviction is of UID %q on node %q", got.UID, got.Node)
+	}
+	if n, _ := step.Status.Find("old-a-1"); n.Pods != 1 || n.Staying != 1 {
+		t.Errorf("%d pods to go and %d to stay, want 1 and 1", n.Pods, n.Staying)
+	}
+}
+
+// Evictions of pods that cost a budget nothing come first, so that the others find it open.
+func TestUnreadyPodsGoFirst(t *testing.T) {
+	s := draining(t, build.Pod("web-0"), build.Pod("web-1", build.Unready), build.Pod("web-2"))
+	var got []string
+	for _, a := range s.next().Actions {
+		if evict, ok := a.(upgrade.Evict); ok {
+			got = append(got, evict.Pod)
+		}
+	}
+	if strings.Join(got, " ") != "web-1 web-0 web-2" {
+		t.Errorf("evicted in the order %v", got)
+	}
+}
+
+func TestEvictionsKeepToTheBudget(t *testing.T) {
+	pods := func(n int) (pods []*corev1.Pod) {
+		for i := range n {
+			pods = append(pods, build.Pod("web-"+string(rune('a'+i))))
+		}
+		return pods
+	}
+	cases := map[string]struct {
+		pods   int
+		budget *policyv1.PodDisruptionBudget
+		evict  int
+		block  int
+	}{
+		"I5 as many as it allows":             {3, build.Budget("web", build.Counts(6, 6, 4)), 2, 1},
+		"none":                                {3, build.Budget("web", build.Counts(6, 4, 4)), 0, 3},
+		"3.2.6 four at once, the others soon": {8, build.Budget("web", build.Counts(9, 9, 1)), 4, 0},
+		"another's budget":                    {8, build.Budget("cart", build.Counts(6, 4, 4)), 8, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, pods(c.pods)...)
+			s.budgets(c.budget)
+			step := s.next()
+			if got := len(step.Actions) - 1; got != c.evict { // one action starts the drain
+				t.Errorf("%d evictions, want %d", got, c.evict)
+			}
+			if got := len(step.Blocked); got != c.block {
+				t.Errorf("%d blocked, want %d", got, c.block)
+			}
+		})
+	}
+}
+
+// What our own evictions have spent counts until the budget's status shows it.
+func TestSpentBudgetIsRemembered(t *testing.T) {
+	cases := map[string]struct {
+		outcome upgrade.Outcome // of the first eviction; none while it is in flight
+		later   time.Duration
+		shown   bool
+		want    []string
+	}{
+		"in flight":             {"", 0, false, nil},
+		"just accepted":         {upgrade.OutcomeDone, time.Second, false, nil},
+		"accepted, and shown":   {upgrade.OutcomeDone, time.Second, true, []string{"evict pod shop/web-1"}},
+		"accepted a while ago":  {upgrade.OutcomeDone, 2 * time.Second, false, []string{"evict pod shop/web-1"}},
+		"its answer was lost":   {upgrade.OutcomeUnclear, time.Second, false, nil},
+		"it was not accepted":   {upgrade.OutcomeLater, time.Second, false, []string{"evict pod shop/web-1"}},
+		"it was refused itself": {upgrade.OutcomeRefused, time.Second, false, []string{"evict pod shop/web-1"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, build.Pod("web-0"), build.Pod("web-1"))
+			s.budgets(build.Budget("web", build.Counts(3, 3, 2)))
+			step := s.next()
+			s.do(action[upgrade.StartDrain](t, step))
+			evict := action[upgrade.Evict](t, step)
+			s.begun(evict)
+			if c.outcome != "" {
+				s.answer(evict, c.outcome, "")
+			}
+			if c.outcome == upgrade.OutcomeDone {
+				s.end("old-a-1", evict.UID)
+			}
+			s.pass(c.later)
+			if c.shown {
+				s.Disrupted = map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "web-0"}: s.Now}
+			}
+			wantActions(t, s.next(), c.want...)
+		})
+	}
+}
+
+func TestEvictionIsAskedForAgain(t *testing.T) {
+	cases := map[string]struct {
+		outcome upgrade.Outcome
+		later   time.Duration
+		version string
+		want    bool
+	}{
+		"refused, the budget unchanged":          {upgrade.OutcomeRefused, 10 * time.Second, "1", false},
+		"refused, the budget changed":            {upgrade.OutcomeRefused, 10 * time.Second, "2", true},
+		"refused, and half a minute passed":      {upgrade.OutcomeRefused, 30 * time.Second, "1", true},
+		"L5 denied by a webhook a moment ago":    {upgrade.OutcomeLater, 10 * time.Second, "2", false},
+		"L5 denied by a webhook, and it is time": {upgrade.OutcomeLater, 30 * time.Second, "1", true},
+		"its answer was lost":                    {upgrade.OutcomeUnclear, 30 * time.Second, "1", true},
+		"accepted, its end not seen yet":         {upgrade.OutcomeDone, 29 * time.Second, "1", false},
+		"accepted, its end never seen":           {upgrade.OutcomeDone, 30 * time.Second, "1", true},
+		"3.2.1 no longer the pod decided on":     {upgrade.OutcomeMoved, 29 * time.Second, "2", false},
+		"3.2.1 still the pod decided on":         {upgrade.OutcomeMoved, 30 * time.Second, "1", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, build.Pod("web-0"))
+			s.budgets(build.Budget("web"))
+			step := s.next()
+			s.do(action[upgrade.StartDrain](t, step))
+			s.answer(action[upgrade.Evict](t, step), c.outcome, "somebody says no")
+			s.pass(c.later)
+			s.budgets(build.Budget("web", func(b *policyv1.PodDisruptionBudget) { b.ResourceVersion = c.version }))
+			step = s.next()
+			var want []string
+			if c.want {
+				want = []string{"evict pod shop/web-0"}
+			}
+			wantActions(t, step, want...)
+			if blocked := len(step.Blocked) == 1; blocked != (!c.want && c.outcome != upgrade.OutcomeDone && c.outcome != upgrade.OutcomeMoved) {
+				t.Errorf("blocked: %v", step.Blocked)
+			}
+		})
+	}
+}
+
+// E52: who refuses is named, with the budget when it is one.
+func TestDenialsAreNamed(t *testing.T) {
+	for outcome, want := range map[upgrade.Outcome]string{
+		upgrade.OutcomeRefused: "pod shop/web-0: PDB shop/web: somebody says no",
+		upgrade.OutcomeLater:   "pod shop/web-0: somebody says no",
+	} {
+		t.Run(string(outcome), func(t *testing.T) {
+			s := draining(t, build.Pod("web-0"))
+			s.budgets(build.Budget("web"))
+			s.answer(action[upgrade.Evict](t, s.next()), outcome, "somebody says no")
+			step := s.next()
+			wantBlocked(t, step, "old-a-1 web-0 denied")
+			if got := step.Blocked[0].String(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// E52: the failure names pod, budget, need, have, for how long, and what to do.
+func TestPodEvictionFailureSaysWhy(t *testing.T) {
+	cases := map[string]struct {
+		pods   []*corev1.Pod
+		budget *policyv1.PodDisruptionBudget
+		change func(*scene)
+		want   string
+	}{
+		"a spent budget": {
+			[]*corev1.Pod{build.Pod("web-0")}, build.Budget("web", build.Counts(4, 3, 3)), nil,
+			`draining node "old-a-1": not empty after 15m0s: pod shop/web-0: PDB shop/web allows no disruption (needs 3 healthy, has 3), for 15m0s: wait for its pods to become ready, raise its replicas or pass --on-timeout=force`,
+		},
+		"E51 two budgets": {
+			[]*corev1.Pod{build.Pod("web-0")}, build.Budget("all", build.Selecting(&metav1.LabelSelector{})),
+			func(s *scene) {
+				s.budgets(build.Budget("all", build.Selecting(&metav1.LabelSelector{})), build.Budget("web"))
+			},
+			`draining node "old-a-1": not empty after 15m0s: pod shop/web-0: PDB shop/all and shop/web cover the same pod, which the eviction API refuses, for 15m0s: delete one of the two budgets`,
+		},
+		"POD001 no controller": {
+			[]*corev1.Pod{build.Pod("bare", build.Bare)}, nil, nil,
+			`draining node "old-a-1": not empty after 15m0s: pod shop/bare: it has no controller that would bring it back, for 15m0s: delete it or pass --unmanaged-pods=evict`,
+		},
+		"POD007 its namespace": {
+			[]*corev1.Pod{build.Pod("web-0")}, nil, func(s *scene) { s.EndingNamespaces = map[string]bool{"shop": true} },
+			`draining node "old-a-1": not empty after 15m0s: pod shop/web-0: its namespace is being deleted, for 15m0s: see which finalizers keep the namespace`,
+		},
+		"POD006 terminating": {
+			[]*corev1.Pod{build.Pod("web-0", build.Ending(start.Add(time.Minute)))}, nil, nil,
+			`draining node "old-a-1": not empty after 15m0s: still terminating: shop/web-0: see their finalizers and grace periods`,
+		},
+		"the first three of five": {
+			[]*corev1.Pod{build.Pod("a"), build.Pod("b"), build.Pod("c"), build.Pod("d"), build.Pod("e")}, build.Budget("web", build.Counts(3, 1, 2)), nil,
+			"and 2 more: repair its unready pods",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, c.pods...)
+			if c.budget != nil {
+				s.budgets(c.budget)
+			}
+			if c.change != nil {
+				c.change(s)
+			}
+			s.rest()
+			s.pass(15*time.Minute - time.Second)
+			if step := s.next(); step.Record.Stopping != "" || !step.Wake.Equal(s.Now.Add(time.Second)) {
+				t.Errorf("a second early it is stopping with %q, and wakes at %s", step.Record.Stopping, step.Wake)
+			}
+			s.pass(time.Second)
+			s.next()
+			step := s.next()
+			if !step.Finished || step.Record.Result != upgrade.PodEvictionFailure || !strings.Contains(step.Record.Message, c.want) {
+				t.Errorf("finished %t with %q: %q\nwant %q", step.Finished, step.Record.Result, step.Record.Message, c.want)
+			}
+			wantState(t, step, "old-a-1", upgrade.NodeDraining)
+		})
+	}
+}
+
+// E43: what is left is deleted, by UID, but not a moment before the limit.
+func TestForceOnlyAfterTheLimit(t *testing.T) {
+	s := draining(t, build.Pod("web-0"), build.Pod("bare", build.Bare))
+	s.Request.OnTimeout, s.Record.Request.OnTimeout = upgrade.Force, upgrade.Force
+	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
+	s.rest()
+	s.pass(15*time.Minute - time.Second)
+	wantActions(t, s.next())
+	s.pass(time.Second)
+	step := s.next()
+	wantActions(t, step)
+	if !step.Persist || step.Record.Nodes["old-a-1"].State != upgrade.NodeForcing {
+		t.Errorf("persist %t, state %q: a force is written ahead", step.Persist, step.Record.Nodes["old-a-1"].State)
+	}
+	step = s.next()
+	wantActions(t, step, "delete pod shop/bare", "delete pod shop/web-0")
+	for _, a := range step.Actions {
+		if got := a.(upgrade.Delete); string(got.UID) != got.Pod || got.Node != "old-a-1" {
+			t.Errorf("the deletion is of UID %q on %q", got.UID, got.Node)
+		}
+	}
+	s.do(step.Actions...)
+	s.pass(30 * time.Second) // the pods' own grace
+	wantActions(t, s.next())
+	s.pass(31 * time.Second)
+	step = s.next()
+	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
+	if got := step.Record.Nodes["old-a-1"].Reason; !strings.Contains(got, "PDB shop/web") || !strings.Contains(got, "shop/bare") {
+		t.Errorf("I2: the pods that it is terminated with are not named: %q", got)
+	}
+}
+
+func TestSkipQuarantinesAndGoesOn(t *testing.T) {
+	s := newScene(t, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2"))
+	s.Request.OnTimeout = upgrade.Skip
+	s.do(s.next().Actions...)
+	s.rest()
+	s.pass(15 * time.Minute)
+	step := s.next()
+	wantState(t, step, "old-a-1", upgrade.NodeQuarantined)
+	wantActions(t, step, "start draining node old-a-2")
+	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable {
+		t.Error("a quarantined node takes pods")
+	}
+	s.do(step.Actions...)
+	s.pass(time.Minute)
+	s.rest()
+	s.remove("old-a-2")
+	if step = s.rest(); step.Record.Result != upgrade.LeftBehind {
+		t.Errorf("result %q, want %q", step.Record.Result, upgrade.LeftBehind)
+	}
+	if !strings.Contains(step.Record.Nodes["old-a-1"].Reason, "pod shop/bare: it has no controller") {
+		t.Errorf("reason %q", step.Record.Nodes["old-a-1"].Reason)
+	}
+}
+
+// E51: a pod that comes back to the fenced node is evicted once more, and not a third time.
+func TestReturningPodsAreBlocked(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	for i := range 3 {
+		step := s.next()
+		if i < 2 {
+			s.do(step.Actions...)
+			s.pass(time.Minute)
+			s.empty("old-a-1")
+			s.at("old-a-1").Pods = []*corev1.Pod{build.Pod("web-"+string(rune('1'+i)), build.On("old-a-1"), build.Created(s.Now))}
+			continue
+		}
+		wantActions(t, step)
+		wantBlocked(t, step, "old-a-1 web-2 returns")
+	}
+}
+
+// A pod of another controller is nobody's return.
+func TestNewPodsOfOthersAreEvicted(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	s.do(s.next().Actions...)
+	s.pass(time.Minute)
+	s.at("old-a-1").Pods = []*corev1.Pod{
+		build.Pod("web-1", build.On("old-a-1"), build.Created(s.Now)), build.Pod("cart-1", build.App("cart"), build.On("old-a-1"), build.Created(s.Now)),
+	}
+	wantActions(t, s.next(), "evict pod shop/web-1", "evict pod shop/cart-1")
+}
+
+// L15: a node that was empty is drained again when a pod comes, and its wait begins anew.
+func TestEmptyNodeMayFillAgain(t *testing.T) {
+	s := draining(t)
+	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	s.pass(50 * time.Second)
+	s.at("old-a-1").Pods = []*corev1.Pod{build.Pod("web-0", build.On("old-a-1"))}
+	step := s.next()
+	wantActions(t, step, "evict pod shop/web-0")
+	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	s.do(step.Actions...)
+	s.empty("old-a-1")
+	s.pass(10 * time.Second)
+	wantActions(t, s.next())
+	s.pass(time.Minute)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// Two nodes share a budget. The one that was started first has it; the other's time stands still until then.
+func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
+	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
+	s.Request.MaxUnavailable, s.Request.Window = 2, 2
+	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // both can move when they are started …
+	s.do(s.next().Actions...)
+	step := s.next()
+	s.do(action2(step, "start draining")...)
+	s.budgets(build.Budget("web", build.Counts(4, 3, 3))) // … and then neither
+	s.next()
+	for range 20 {
+		s.pass(30 * time.Second)
+		s.next()
+	}
+	if got := s.Notes.Yielded["old-a-2"]; got != 10*time.Minute {
+		t.Errorf("the second node has %s put by, want 10m0s", got)
+	}
+	if got := s.Notes.Yielded["old-a-1"]; got != 0 {
+		t.Errorf("the first node has %s put by: none of ours is before it", got)
+	}
+	s.pass(5 * time.Minute)
+	if step := s.next(); step.Record.Stopping != upgrade.PodEvictionFailure || !strings.Contains(step.Record.Message, "old-a-1") {
+		t.Errorf("stopping with %q %q: the first node's time is over", step.Record.Stopping, step.Record.Message)
+	}
+}
+
+// action2 are the actions of a step whose text begins so.
+func action2(step upgrade.Step, text string) (found []upgrade.Action) {
+	for _, a := range step.Actions {
+		if strings.HasPrefix(a.String(), text) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// What a node waited for before a crash is not known after it; its limit is then the one on record.
+func TestCrashAddsNoTime(t *testing.T) {
+	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
+	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, upgrade.Skip
+	s.budgets(build.Budget("web", build.Counts(4, 4, 2)))
+	s.do(s.next().Actions...)
+	s.do(action2(s.next(), "start draining")...)
+	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))
+	s.pass(time.Minute)
+	s.crash()
+	s.next()
+	if got := s.Notes.Yielded["old-a-2"]; got != 0 {
+		t.Errorf("I8: the crash has put %s by", got)
+	}
+	s.pass(14 * time.Minute)
+	s.crash()
+	step := s.next()
+	wantState(t, step, "old-a-1", upgrade.NodeQuarantined)
+	wantState(t, step, "old-a-2", upgrade.NodeQuarantined)
+}
+
+// E44, E45: an empty node is left to load balancers for the time of the settle.
+func TestSettle(t *testing.T) {
+	s := draining(t)
+	step := s.rest()
+	wantState(t, step, "old-a-1", upgrade.NodeEmpty)
+	if want := start.Add(time.Minute); step.Wake.After(want) {
+		t.Errorf("wakes at %s, after %s", step.Wake, want)
+	}
+	s.pass(time.Minute - time.Second)
+	wantActions(t, s.next())
+	s.pass(time.Second)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// The machine does not go before the start of its drain is to be seen on the node.
+func TestNodeSaysThatItDrains(t *testing.T) {
+	s := draining(t)
+	s.Record.Request.Settle = duration(0)
+	wantActions(t, s.next(), "start draining node old-a-1")
+	s.pass(10 * time.Minute)
+	step := s.next()
+	wantActions(t, step, "start draining node old-a-1")
+	s.do(step.Actions...)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// L14: volumes that are still attached are waited for, but not longer than kube-controller-manager does.
+func TestAttachedVolumesAreWaitedFor(t *testing.T) {
+	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
+	cases := map[string]struct {
+		staying []*corev1.Pod
+		detach  time.Duration
+		want    time.Duration
+	}{
+		"detached in time":             {nil, 2 * time.Minute, 2 * time.Minute},
+		"detached before the settle":   {nil, 30 * time.Second, time.Minute},
+		"never detached":               {nil, time.Hour, 6 * time.Minute},
+		"of a pod that stays: no wait": {[]*corev1.Pod{build.Pod("agent", build.OwnedBy("DaemonSet", "agent"), claim)}, time.Hour, time.Minute},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, c.staying...)
+			s.mark("old-a-1", func(n *corev1.Node) { n.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "vol-1"}} })
+			s.rest()
+			for waited := 10 * time.Second; ; waited += 10 * time.Second {
+				s.pass(10 * time.Second)
+				if waited == c.detach {
+					s.mark("old-a-1", func(n *corev1.Node) { n.Status.VolumesAttached = nil })
+				}
+				if step := s.next(); len(step.Actions) > 0 {
+					if waited != c.want {
+						t.Errorf("terminated after %s, want %s", waited, c.want)
+					}
+					return
+				}
+				if waited > time.Hour {
+					t.Fatal("never terminated")
+				}
+			}
+		})
+	}
+}
+
+// L21: a node that is silent for five minutes cannot confirm that its pods ended.
+func TestLostNodeIsNotWaitedFor(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	s.mark("old-a-1", build.NotReady(start))
+	s.do(s.next().Actions...)
+	s.pass(5*time.Minute - time.Second)
+	wantState(t, s.next(), "old-a-1", upgrade.NodeDraining)
+	s.pass(time.Second)
+	wantState(t, s.next(), "old-a-1", upgrade.NodeEmpty)
+}
+
+// Since when a pod is blocked outlives the steps between, and begins anew when it was free.
+func TestBlockedSince(t *testing.T) {
+	closed, open := build.Budget("web", build.Counts(4, 3, 3)), build.Budget("web", build.Counts(4, 4, 3))
+	s := draining(t, build.Pod("web-0"))
+	s.budgets(closed)
+	since := func(step upgrade.Step) time.Duration {
+		t.Helper()
+		wantBlocked(t, step, "old-a-1 web-0 "+string(drain.BudgetSpent))
+		return s.Now.Sub(step.Blocked[0].Since)
+	}
+	s.next()
+	s.pass(2 * time.Minute)
+	if got := since(s.next()); got != 2*time.Minute {
+		t.Errorf("blocked for %s, want 2m0s", got)
+	}
+	s.budgets(open)
+	s.next()
+	s.budgets(closed)
+	s.pass(time.Minute)
+	if got := since(s.next()); got != 0 {
+		t.Errorf("blocked for %s, want 0s", got)
+	}
+}

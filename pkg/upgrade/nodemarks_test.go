@@ -1,0 +1,184 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"pgregory.net/rapid"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+func TestMarkFenced(t *testing.T) {
+	for _, provider := range []string{"aws", "gke", "manual"} {
+		t.Run(provider, func(t *testing.T) {
+			node := build.Node("old-a-1", "a", build.Tainted("dedicated"))
+			fence(t, node, "r1", provider)
+			if !node.Spec.Unschedulable || !upgrade.HasFenceTaint(node, provider) {
+				t.Error("E30: the node is not both cordoned and tainted")
+			}
+			if len(node.Spec.Taints) != 2 || node.Spec.Taints[0].Key != "dedicated" {
+				t.Errorf("S1: the taints are %v, which loses what was there", node.Spec.Taints)
+			}
+			if node.Annotations[upgrade.AnnotationRun] != "r1" {
+				t.Errorf("the run is %q", node.Annotations[upgrade.AnnotationRun])
+			}
+		})
+	}
+}
+
+func TestTaintOfEKS(t *testing.T) {
+	want := corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
+	if got := upgrade.Taint("aws"); got != want {
+		t.Errorf("E30: got %v, want %v", got, want)
+	}
+}
+
+func TestMarkDraining(t *testing.T) {
+	node := build.Node("old-a-1", "a")
+	node.Labels = nil
+	upgrade.MarkDraining(node, start.Add(time.Second/2).In(time.FixedZone("elsewhere", 3600)))
+	if got, want := node.Annotations[upgrade.AnnotationDeadline], "2026-01-01T00:00:00Z"; got != want {
+		t.Errorf("the deadline reads %q, want %q", got, want)
+	}
+	if node.Labels[corev1.LabelNodeExcludeBalancers] != "true" {
+		t.Error("E46: load balancers still send to the node")
+	}
+}
+
+// Whatever a node carried before, it carries again when it is unfenced: taints, cordon, labels and
+// annotations (invariants S1 and I4), were it fenced by one run or by two, drained or not.
+func TestMarksAreUndoneExactly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		provider := rapid.SampledFrom([]string{"aws", "gke", "manual"}).Draw(t, "provider")
+		node := drawNode(t, provider)
+		before := node.DeepCopy()
+		for _, run := range []string{"r1", "r1", "r2"}[:rapid.IntRange(1, 3).Draw(t, "fences")] {
+			if err := upgrade.MarkFenced(node, run, provider); err != nil {
+				t.Fatal(err)
+			}
+			if rapid.Bool().Draw(t, "drained") {
+				upgrade.MarkDraining(node, start)
+			}
+		}
+		if err := upgrade.MarkUnfenced(node, provider); err != nil {
+			t.Fatal(err)
+		}
+		if !equality.Semantic.DeepEqual(node, before) {
+			t.Errorf("the node was %+v\nand is %+v", before, node)
+		}
+	})
+}
+
+// drawNode makes a node with all that a fence and a drain change already there, or not.
+func drawNode(t *rapid.T, provider string) *corev1.Node {
+	fence := upgrade.Taint(provider)
+	taints := []corev1.Taint{
+		{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule},
+		{Key: fence.Key, Effect: corev1.TaintEffectNoExecute},
+		fence,
+		{Key: fence.Key, Value: "by somebody", Effect: fence.Effect},
+	}
+	node := build.Node("old-a-1", "a")
+	// As the API server demands, no two with one key and one effect.
+	identity := func(taint corev1.Taint) string { return taint.Key + string(taint.Effect) }
+	node.Spec.Taints = rapid.SliceOfNDistinct(rapid.SampledFrom(taints), 0, 3, identity).Draw(t, "taints")
+	node.Spec.Unschedulable = rapid.Bool().Draw(t, "cordoned")
+	if rapid.Bool().Draw(t, "unlabelled") {
+		node.Labels = nil
+	} else if value := rapid.SampledFrom([]string{"absent", "", "true", "false"}).Draw(t, "excluded"); value != "absent" {
+		node.Labels[corev1.LabelNodeExcludeBalancers] = value
+	}
+	if rapid.Bool().Draw(t, "annotated") {
+		node.Annotations = map[string]string{"example.com/owner": "me"}
+	}
+	return node
+}
+
+func TestMarkUnfenced(t *testing.T) {
+	cases := map[string]struct {
+		after func(*corev1.Node)
+		check func(*corev1.Node) string
+	}{
+		"somebody added a taint meanwhile": {build.Tainted("new"), func(n *corev1.Node) string {
+			if len(n.Spec.Taints) != 1 || n.Spec.Taints[0].Key != "new" {
+				return "S1: that taint is lost"
+			}
+			return ""
+		}},
+		"somebody took all labels away": {func(n *corev1.Node) { n.Labels = nil }, func(n *corev1.Node) string {
+			if n.Labels[corev1.LabelNodeExcludeBalancers] != "mine" {
+				return "I4: the label that was there before is not back"
+			}
+			return ""
+		}},
+		"somebody made it schedulable": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, func(n *corev1.Node) string {
+			if upgrade.HasFenceTaint(n, "aws") || len(n.Annotations) > 0 {
+				return "the rest of the fence is still there"
+			}
+			return ""
+		}},
+		"somebody took the annotation away, as told": {func(n *corev1.Node) { delete(n.Annotations, upgrade.AnnotationPrev) }, func(n *corev1.Node) string {
+			if upgrade.HasFenceTaint(n, "aws") || n.Spec.Unschedulable || len(n.Annotations) > 0 {
+				return "the fence is still there"
+			}
+			return ""
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := build.Node("old-a-1", "a")
+			node.Labels[corev1.LabelNodeExcludeBalancers] = "mine"
+			fence(t, node, "r1", "aws")
+			c.after(node)
+			if err := upgrade.MarkUnfenced(node, "aws"); err != nil {
+				t.Fatal(err)
+			}
+			if fault := c.check(node); fault != "" {
+				t.Errorf("%s: %+v", fault, node)
+			}
+		})
+	}
+}
+
+// A node that was never fenced by us is left as it is, cordoned or not.
+func TestMarkUnfencedLeavesOthersAlone(t *testing.T) {
+	node := build.Node("old-a-1", "a", build.Tainted("eks.amazonaws.com/nodegroup"))
+	node.Spec.Unschedulable = true
+	before := node.DeepCopy()
+	if err := upgrade.MarkUnfenced(node, "aws"); err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(node, before) {
+		t.Errorf("I4: the node was %+v\nand is %+v", before, node)
+	}
+}
+
+func TestUnreadableMarksChangeNothing(t *testing.T) {
+	cases := map[string]func(*corev1.Node) error{
+		"fence":   func(n *corev1.Node) error { return upgrade.MarkFenced(n, "r2", "aws") },
+		"unfence": func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, "aws") },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := build.Node("old-a-1", "a")
+			fence(t, node, "r1", "aws")
+			node.Annotations[upgrade.AnnotationPrev] = "{"
+			before := node.DeepCopy()
+			checkError(t, change(node), `annotation kubectl-nodeupgrade/prev of node "old-a-1"`)
+			if !equality.Semantic.DeepEqual(node, before) {
+				t.Errorf("the node was %+v\nand is %+v", before, node)
+			}
+		})
+	}
+}
+
+func fence(t *testing.T, node *corev1.Node, run, provider string) {
+	t.Helper()
+	if err := upgrade.MarkFenced(node, run, provider); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,145 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func TestParseQuantity(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want upgrade.Quantity
+		err  string
+	}{
+		"a number":               {"2", upgrade.Quantity{N: 2}, ""},
+		"none (GKE G10)":         {"0", upgrade.Quantity{}, ""},
+		"over what EKS allows":   {"101", upgrade.Quantity{N: 101}, ""}, // as a surge it may be
+		"a percentage":           {"10%", upgrade.Quantity{N: 10, Percent: true}, ""},
+		"E07 the least":          {"1%", upgrade.Quantity{N: 1, Percent: true}, ""},
+		"E07 the most":           {"100%", upgrade.Quantity{N: 100, Percent: true}, ""},
+		"per zone (GKE G10)":     {"2/zone", upgrade.Quantity{N: 2, PerZone: true}, ""},
+		"E07 no percent":         {"0%", upgrade.Quantity{}, "from 1% to 100%"},
+		"E07 more than all":      {"101%", upgrade.Quantity{}, "from 1% to 100%"},
+		"a fraction":             {"1.5", upgrade.Quantity{}, "write 2, 10% or 2/zone"},
+		"a sign":                 {"-1", upgrade.Quantity{}, "not a number of nodes"},
+		"a plus":                 {"+1", upgrade.Quantity{}, "not a number of nodes"},
+		"nothing":                {"", upgrade.Quantity{}, "not a number of nodes"},
+		"only a percent sign":    {"%", upgrade.Quantity{}, "not a number of nodes"},
+		"only a zone":            {"/zone", upgrade.Quantity{}, "not a number of nodes"},
+		"space":                  {" 2", upgrade.Quantity{}, "not a number of nodes"},
+		"percent per zone":       {"10%/zone", upgrade.Quantity{}, "not a number of nodes"},
+		"per zone in percent":    {"2/zone%", upgrade.Quantity{}, "not a number of nodes"},
+		"more than a count":      {"4294967296", upgrade.Quantity{}, "not a number of nodes"},
+		"a number in other text": {"2 nodes", upgrade.Quantity{}, "not a number of nodes"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := upgrade.ParseQuantity(c.text)
+			checkError(t, err, c.err)
+			if got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			if err == nil && got.String() != c.text {
+				t.Errorf("it writes itself as %q, not as %q", got, c.text)
+			}
+		})
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	cases := map[string]struct {
+		text  string
+		nodes int
+		want  int
+		err   string
+	}{
+		"E05 one":                          {"1", 9, 1, ""},
+		"E06 the most":                     {"100", 9, 100, ""},
+		"E06 too many":                     {"101", 500, 0, "over the limit of 100"},
+		"E08 a third of ten":               {"33%", 10, 3, ""},
+		"E08 is rounded down":              {"50%", 5, 2, ""},
+		"E08 is one at least":              {"10%", 3, 1, ""},
+		"E08 of no nodes":                  {"10%", 0, 1, ""},
+		"E07 all of them":                  {"100%", 7, 7, ""},
+		"E07 a percentage is at most 100":  {"50%", 1000, 100, ""},
+		"a zone has no say in unavailable": {"1/zone", 9, 0, "whole group"},
+		"GKE none":                         {"0", 9, 0, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := quantity(t, c.text).Unavailable(c.nodes)
+			checkError(t, err, c.err)
+			if got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAdded(t *testing.T) {
+	cases := map[string]struct {
+		text         string
+		nodes, zones int
+		want         int
+	}{
+		"a number":              {"4", 10, 3, 4},
+		"GKE G10 per zone":      {"1/zone", 10, 3, 3},
+		"a percentage":          {"20%", 10, 3, 2},
+		"a percentage is up":    {"10%", 11, 3, 2},
+		"a percentage of none":  {"10%", 0, 3, 0},
+		"per zone without zone": {"2/zone", 10, 0, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := quantity(t, c.text).Added(c.nodes, c.zones); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func FuzzParseQuantity(f *testing.F) {
+	for _, text := range []string{"1", "100", "101", "1%", "100%", "0%", "2/zone", "1.5", "-1", "", "%", "/zone", "007", "99999999999"} {
+		f.Add(text, 7)
+	}
+	f.Fuzz(func(t *testing.T, text string, nodes int) {
+		q, err := upgrade.ParseQuantity(text)
+		if err != nil {
+			return
+		}
+		again, err := upgrade.ParseQuantity(q.String())
+		if err != nil || again != q {
+			t.Errorf("%q reads as %+v, which writes itself as %q and reads again as %+v, %v", text, q, q, again, err)
+		}
+		nodes = max(0, nodes%10_000)
+		n, err := q.Unavailable(nodes)
+		if q.Percent && (err != nil || n < 1 || n > upgrade.MaxParallel) {
+			t.Errorf("%q of %d nodes is %d unavailable, %v", text, nodes, n, err)
+		}
+		if err == nil && (n < 0 || n > upgrade.MaxParallel) {
+			t.Errorf("%q of %d nodes is %d unavailable", text, nodes, n)
+		}
+	})
+}
+
+func quantity(t *testing.T, text string) upgrade.Quantity {
+	t.Helper()
+	q, err := upgrade.ParseQuantity(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// checkError wants an error that contains the text, or none if the text is empty.
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("unexpected error: %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("got error %v, want one that contains %q", err, want)
+	}
+}

@@ -1,0 +1,282 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+func TestNothingToDo(t *testing.T) {
+	cases := map[string]struct {
+		member upgrade.Member
+		stop   bool
+		want   upgrade.Result
+	}{
+		"E31 nothing is outdated":   {current("cur-a-1"), false, upgrade.Succeeded},
+		"stopped before it began":   {old("old-a-1"), true, upgrade.Interrupted},
+		"stopped with nothing left": {current("cur-a-1"), true, upgrade.Interrupted},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, c.member)
+			s.Stop = c.stop
+			step := s.next()
+			wantActions(t, step)
+			if !step.Finished || step.Persist || step.Record.Result != c.want {
+				t.Errorf("finished %t, persist %t, result %q; want true, false, %q", step.Finished, step.Persist, step.Record.Result, c.want)
+			}
+		})
+	}
+}
+
+func TestSetupPointsTheGroupFirst(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Pointed = upgrade.Revision{ID: "1", Name: "workers:1"}
+	s.Group.Quiesce = []string{"AZRebalance"}
+
+	step := s.next()
+	wantActions(t, step, "set the group's revision to workers:2")
+	if !step.Persist || step.Record.Previous.ID != "1" || step.Record.Target.ID != "2" {
+		t.Errorf("E02: persist %t, previous %q, target %q", step.Persist, step.Record.Previous.ID, step.Record.Target.ID)
+	}
+	s.begun(step.Actions[0])
+	wantActions(t, s.next())
+
+	s.answer(step.Actions[0], upgrade.OutcomeDone, "")
+	s.Group.Pointed = s.Group.Wanted
+	wantActions(t, s.next(), "suspend AZRebalance")
+}
+
+func TestQuiesceRecordsOnlyWhatWasOurs(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance", "AlarmNotification"}, []string{"AlarmNotification", "Launch"}
+
+	step := s.next()
+	wantActions(t, step, "suspend AZRebalance")
+	if got := strings.Join(step.Record.Suspended, " "); got != "AZRebalance" || !step.Persist {
+		t.Errorf("recorded %q as suspended by us, persist %t", got, step.Persist)
+	}
+	s.do(step.Actions...)
+	s.until(upgrade.PhaseUpgrade)
+
+	s.Members = nil // whatever became of the node
+	step = s.next()
+	wantActions(t, step, "resume AZRebalance")
+	s.do(step.Actions...)
+	if step = s.next(); step.Record.Result != upgrade.Succeeded || strings.Join(s.Group.Suspended, " ") != "AlarmNotification Launch" {
+		t.Errorf("result %q, suspended %v", step.Record.Result, s.Group.Suspended)
+	}
+}
+
+func TestMaxIsRaisedOnlyWhenNeeded(t *testing.T) {
+	cases := map[string]struct {
+		room int
+		want []string
+	}{
+		"E21 no room":    {0, []string{"raise the group's max from 2 to 4"}},
+		"too little":     {1, []string{"raise the group's max from 3 to 4"}},
+		"enough":         {2, []string{"add 1 nodes in zone a", "add 1 nodes in zone b"}},
+		"more than that": {9, []string{"add 1 nodes in zone a", "add 1 nodes in zone b"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"), old("old-b-1"))
+			s.Request.Surge, s.Group.Max = 2, s.Group.Desired+c.room
+			wantActions(t, s.next(), c.want...)
+		})
+	}
+}
+
+// E24–E27: no outdated node is fenced, let alone drained, before all of the surge takes pods.
+func TestSurgeMustBeUsable(t *testing.T) {
+	cases := map[string]func(*scene){
+		"not launched":              func(s *scene) { s.remove("new-a-1") },
+		"E25 a zone has none":       func(s *scene) { s.at("new-b-1").Instance.Zone = "a" },
+		"E26 its node is not there": func(s *scene) { *s.at("new-a-1") = booting(*s.at("new-a-1")) },
+		"E26 not in service":        func(s *scene) { s.at("new-a-1").Instance.State = upgrade.InstancePending },
+		"E26 not Ready":             func(s *scene) { s.mark("new-a-1", build.NotReady(start)) },
+		"E26 no condition yet":      func(s *scene) { s.mark("new-a-1", func(n *corev1.Node) { n.Status.Conditions = nil }) },
+		"E27 a label is missing":    func(s *scene) { s.mark("new-a-1", func(n *corev1.Node) { delete(n.Labels, "image") }) },
+		"E27 a label is another's":  func(s *scene) { s.mark("new-a-1", func(n *corev1.Node) { n.Labels["image"] = "ami-1" }) },
+		"a cloud has not seen it":   func(s *scene) { s.mark("new-a-1", build.Tainted("node.cloudprovider.kubernetes.io/uninitialized")) },
+		"a readiness rule":          func(s *scene) { s.mark("new-a-1", build.Tainted("readiness.k8s.io/network")) },
+		"its network":               func(s *scene) { s.mark("new-a-1", build.Tainted("node.cilium.io/agent-not-ready")) },
+		"a storage driver":          func(s *scene) { s.mark("new-a-1", build.Tainted("ebs.csi.aws.com/agent-not-ready")) },
+		"one more that is not":      func(s *scene) { s.add(booting(current("new-c-9"))) },
+	}
+	for name, spoil := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := surged(t)
+			s.do(s.next().Actions...)
+			s.add(current("new-a-1"))
+			s.add(current("new-b-1"))
+			spoil(s)
+			step := s.next()
+			wantActions(t, step)
+			if step.Status.Waiting == "" || !step.Cloud {
+				t.Errorf("waiting for %q, cloud %t", step.Status.Waiting, step.Cloud)
+			}
+		})
+	}
+	t.Run("a launch without an answer", func(t *testing.T) {
+		s := surged(t)
+		for _, a := range s.next().Actions {
+			s.begun(a)
+		}
+		s.add(current("new-a-1"))
+		s.add(current("new-b-1"))
+		wantActions(t, s.next())
+	})
+	t.Run("usable", func(t *testing.T) {
+		s := surged(t)
+		s.do(s.next().Actions...)
+		s.add(current("new-a-1"))
+		s.add(current("new-b-1"))
+		wantActions(t, s.next(), "fence node old-a-1", "fence node old-b-1")
+	})
+}
+
+// surged is a group whose two outdated nodes get one new node each.
+func surged(t *testing.T) *scene {
+	s := newScene(t, old("old-a-1"), old("old-b-1"))
+	s.Request.Surge = 2
+	return s
+}
+
+// A node that was booting when the upgrade began is not part of its surge, though it joins later.
+func TestNodesFromBeforeAreNotSurge(t *testing.T) {
+	s := newScene(t, old("old-a-1"), booting(current("cur-a-1")))
+	s.Request.Surge = 1
+	s.do(s.next().Actions...)
+	*s.at("i-cur-a-1") = current("cur-a-1")
+	step := s.next()
+	wantActions(t, step)
+	if step.Status.New != 0 {
+		t.Errorf("%d new nodes, want none", step.Status.New)
+	}
+}
+
+func TestNodeCreationFailure(t *testing.T) {
+	cases := map[string]struct {
+		spoil func(*scene)
+		want  string
+	}{
+		"E33 capacity": {func(s *scene) {
+			s.Group.LaunchFailure = upgrade.LaunchFailure{At: start.Add(time.Minute), Message: "InsufficientInstanceCapacity in zone a"}
+		}, "InsufficientInstanceCapacity in zone a: allow more instance types or zones, or ask for a higher quota"},
+		"E33 a failure from before is none of ours": {func(s *scene) {
+			s.Group.LaunchFailure = upgrade.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
+		}, "see the group's scaling activities"},
+		"E33 user data":           {func(s *scene) { s.add(booting(current("new-a-1"))) }, "instance i-new-a-1 has not joined the cluster: see its user data"},
+		"E33 labels missing":      {func(s *scene) { s.add(unlabelled(current("new-a-1"))) }, "node new-a-1 is Ready but lacks the labels of a current node"},
+		"E33 not healthy":         {func(s *scene) { s.add(unready(current("new-a-1"))) }, "node new-a-1 is not Ready: see kubectl describe node new-a-1"},
+		"E33 nothing is known":    {func(*scene) {}, "see the group's scaling activities"},
+		"E34 the first of two":    {func(s *scene) { s.add(current("new-a-1")); s.add(unready(current("new-b-1"))) }, "node new-b-1 is not Ready"},
+		"E33 refused at the door": {func(s *scene) { s.refuse("b", "no spot capacity in b") }, "no spot capacity in b: allow more instance types"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := surged(t)
+			s.do(s.next().Actions...)
+			c.spoil(s)
+			s.pass(20*time.Minute - time.Second)
+			if step := s.next(); step.Record.Stopping != "" {
+				t.Fatalf("it fails a second early: %s", step.Record.Message)
+			}
+			s.pass(time.Second)
+			step := s.next()
+			if step.Record.Stopping != upgrade.NodeCreationFailure || !step.Persist {
+				t.Errorf("stopping with %q, persist %t", step.Record.Stopping, step.Persist)
+			}
+			head := "after 20m0s "
+			if !strings.HasPrefix(step.Record.Message, head) || !strings.HasSuffix(step.Record.Message, c.want) && !strings.Contains(step.Record.Message, c.want) {
+				t.Errorf("message %q, want %q … %q", step.Record.Message, head, c.want)
+			}
+			wantUntouched(t, step)
+		})
+	}
+}
+
+func unready(m upgrade.Member) upgrade.Member { build.NotReady(start)(m.Node); return m }
+
+func unlabelled(m upgrade.Member) upgrade.Member { delete(m.Node.Labels, "image"); return m }
+
+// refuse has the cloud refuse the launches in a zone for want of capacity.
+func (s *scene) refuse(zone, detail string) {
+	s.Record = s.Record.Reopened()
+	for _, l := range s.Record.Ledger.Zones[zone].Open {
+		s.answer(upgrade.AddCapacity{Zone: zone, N: l.N, Token: token(zone, l.Serial)}, upgrade.OutcomeExhausted, detail)
+	}
+}
+
+// wantUntouched holds a step to leave all outdated nodes alone.
+func wantUntouched(t *testing.T, step upgrade.Step) {
+	t.Helper()
+	for _, a := range step.Actions {
+		if strings.Contains(a.String(), "old-") {
+			t.Errorf("%s, though the surge is not there", a)
+		}
+	}
+}
+
+// What a failed scale up has added is given back, but for a node that pods moved to, and the maximum follows.
+func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
+	s := surged(t)
+	s.Group.Max = s.Group.Desired
+	s.do(s.next().Actions...) // the maximum
+	s.do(s.next().Actions...) // two launches
+	s.add(booting(current("new-a-1")))
+	s.add(current("new-b-1", build.Pod("web-0")))
+	s.pass(20 * time.Minute)
+	s.next()
+
+	step := s.next()
+	wantActions(t, step, "terminate instance i-new-a-1 and shrink the group by one")
+	if !step.Persist {
+		t.Error("a termination is not written ahead")
+	}
+	s.do(step.Actions...)
+	wantActions(t, s.next())
+	s.remove("i-new-a-1")
+	s.pass(time.Minute)
+	step = s.next()
+	wantActions(t, step, "lower the group's max from 4 to 3")
+	s.do(step.Actions...)
+	step = s.next()
+	if !step.Finished || step.Record.Result != upgrade.NodeCreationFailure || step.Record.Ledger.Contribution() != 1 {
+		t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
+	}
+	if len(step.Record.Nodes) != 0 || step.Record.Replaced != 0 {
+		t.Errorf("nodes %v, replaced %d: what was given back is no replaced node", step.Record.Nodes, step.Record.Replaced)
+	}
+}
+
+// The same command after a failure waits for the new nodes again, for as long as the first time.
+func TestScaleUpIsTriedAgain(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.pass(20 * time.Minute)
+	s.rest()
+	if s.Record.Result != upgrade.NodeCreationFailure {
+		t.Fatalf("result %q", s.Record.Result)
+	}
+	s.pass(time.Hour)
+	s.crash()
+	s.Record = s.Record.Reopened()
+	if step := s.rest(); step.Finished || step.Record.Stopping != "" {
+		t.Fatalf("it fails at once: %s", step.Record.Message)
+	}
+	s.pass(20*time.Minute - time.Second)
+	if step := s.next(); step.Record.Stopping != "" {
+		t.Fatalf("it fails early: %s", step.Record.Message)
+	}
+	s.pass(time.Second)
+	if step := s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+		t.Error("it waits for ever")
+	}
+}

@@ -1,0 +1,298 @@
+package upgrade_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// scene is a World that a test moves by hand, for what the simulated cluster does not show: answers
+// that are lost, readings that are older than what was done.
+type scene struct {
+	upgrade.World
+	t *testing.T
+}
+
+// newScene is a group of an Auto Scaling group's kind before its upgrade, with room for ten more nodes.
+// One node may be unavailable, and no surge is asked for.
+func newScene(t *testing.T, members ...upgrade.Member) *scene {
+	slices.SortFunc(members, func(a, b upgrade.Member) int { return strings.Compare(a.Name(), b.Name()) })
+	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	return &scene{t: t, World: upgrade.World{
+		Now: start,
+		Request: upgrade.Request{
+			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+		},
+		Group: upgrade.Group{
+			Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Sized: true, Zonal: true, Observed: start,
+			Desired: len(members), Max: len(members) + 10, Zones: []string{"a", "b", "c"}, WantedLabels: map[string]string{"image": "ami-2"},
+		},
+		Members: members,
+		Open:    map[string]upgrade.Attempt{},
+	}}
+}
+
+// old is an outdated node in service; its zone is the middle of its name, old-a-1.
+func old(name string, pods ...*corev1.Pod) upgrade.Member { return member(name, true, pods) }
+
+// current is a node in service of the revision wanted.
+func current(name string, pods ...*corev1.Pod) upgrade.Member { return member(name, false, pods) }
+
+func member(name string, outdated bool, pods []*corev1.Pod) upgrade.Member {
+	zone := strings.Split(name, "-")[1]
+	for _, pod := range pods {
+		pod.Spec.NodeName = name
+	}
+	m := upgrade.Member{
+		Node: build.Node(name, zone), Outdated: outdated, Pods: pods,
+		Instance: upgrade.Instance{ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: outdated},
+	}
+	if !outdated {
+		m.Node.Labels["image"] = "ami-2"
+	}
+	return m
+}
+
+// booting is the instance of a member before its node is there.
+func booting(m upgrade.Member) upgrade.Member {
+	m.Node, m.Instance.State = nil, upgrade.InstancePending
+	return m
+}
+
+// next takes a step, and keeps of it what outlives it: the record as it is stored, and the notes.
+func (s *scene) next() upgrade.Step {
+	s.t.Helper()
+	step := upgrade.Next(s.World)
+	s.Record, s.Notes = stored(s.t, step.Record), step.Notes
+	return step
+}
+
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// stored is the record as it comes back from the cluster.
+func stored(t fataler, record upgrade.Record) upgrade.Record {
+	t.Helper()
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back upgrade.Record
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	return back
+}
+
+// crash forgets what only a process knows.
+func (s *scene) crash() { s.Notes, s.Open = upgrade.Notes{}, map[string]upgrade.Attempt{} }
+
+// pass lets time go by, and the group be read anew.
+func (s *scene) pass(d time.Duration) {
+	s.Now = s.Now.Add(d)
+	s.Group.Observed = s.Now
+}
+
+// at finds a member by name.
+func (s *scene) at(name string) *upgrade.Member {
+	s.t.Helper()
+	for i := range s.Members {
+		if s.Members[i].Name() == name {
+			return &s.Members[i]
+		}
+	}
+	s.t.Fatalf("no member %q", name)
+	return nil
+}
+
+func (s *scene) add(m upgrade.Member) {
+	i, _ := slices.BinarySearchFunc(s.Members, m.Name(), func(m upgrade.Member, name string) int { return strings.Compare(m.Name(), name) })
+	s.Members = slices.Insert(s.Members, i, m)
+}
+
+func (s *scene) remove(name string) {
+	s.Members = slices.DeleteFunc(s.Members, func(m upgrade.Member) bool { return m.Name() == name })
+}
+
+// empty takes all pods from a node.
+func (s *scene) empty(name string) { s.at(name).Pods = nil }
+
+// budgets are the cluster's.
+func (s *scene) budgets(pdbs ...*policyv1.PodDisruptionBudget) { s.Budgets = drain.NewBudgets(pdbs) }
+
+// begun puts an action into flight.
+func (s *scene) begun(action upgrade.Action) {
+	tries := s.Open[action.Key()].Tries
+	s.Open[action.Key()] = upgrade.Attempt{Action: action, Begun: s.Now, InFlight: true, Tries: tries + 1}
+}
+
+// answer ends an action with what the server said. After anything but success it rests for half a minute.
+func (s *scene) answer(action upgrade.Action, outcome upgrade.Outcome, detail string) {
+	s.begun(action)
+	attempt := s.Open[action.Key()]
+	attempt.InFlight, attempt.Ended, attempt.Outcome, attempt.Detail = false, s.Now, outcome, detail
+	if outcome != upgrade.OutcomeDone && outcome != upgrade.OutcomeMoved {
+		attempt.NotBefore = s.Now.Add(30 * time.Second)
+	}
+	s.Open[action.Key()] = attempt
+}
+
+// do has actions succeed and be seen at once. New nodes are for the test to add.
+func (s *scene) do(actions ...upgrade.Action) {
+	s.t.Helper()
+	for _, action := range actions {
+		s.effect(action)
+		s.answer(action, upgrade.OutcomeDone, "")
+	}
+}
+
+func (s *scene) effect(action upgrade.Action) {
+	s.t.Helper()
+	switch a := action.(type) {
+	case upgrade.Fence:
+		s.mark(a.Node, func(n *corev1.Node) { fence(s.t, n, s.Record.Run, s.Group.Provider) })
+	case upgrade.Unfence:
+		s.mark(a.Node, func(n *corev1.Node) {
+			if err := upgrade.MarkUnfenced(n, s.Group.Provider); err != nil {
+				s.t.Fatal(err)
+			}
+		})
+	case upgrade.StartDrain:
+		s.mark(a.Node, func(n *corev1.Node) { upgrade.MarkDraining(n, a.Deadline) })
+	case upgrade.Evict:
+		s.end(a.Node, a.UID)
+	case upgrade.Delete:
+		s.end(a.Node, a.UID)
+	case upgrade.RaiseMax:
+		s.Group.Max = a.Max
+	case upgrade.LowerMax:
+		s.Group.Max = a.Max
+	case upgrade.Quiesce:
+		s.Group.Suspended = append(slices.Clone(s.Group.Suspended), a.Processes...)
+	case upgrade.Resume:
+		s.Group.Suspended = slices.DeleteFunc(slices.Clone(s.Group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
+	case upgrade.AddCapacity:
+		s.Group.Desired += a.N
+	case upgrade.Terminate:
+		s.terminate(a)
+	}
+}
+
+func (s *scene) mark(name string, change func(*corev1.Node)) {
+	m := s.at(name)
+	m.Node = m.Node.DeepCopy()
+	change(m.Node)
+	m.Node.ResourceVersion += "+"
+}
+
+func (s *scene) end(node string, uid types.UID) {
+	for _, pod := range s.at(node).Pods {
+		if pod.UID == uid {
+			pod.DeletionTimestamp = &metav1.Time{Time: s.Now.Add(30 * time.Second)}
+		}
+	}
+}
+
+func (s *scene) terminate(a upgrade.Terminate) {
+	for i := range s.Members {
+		if s.Members[i].Instance.ID == a.Instance {
+			s.Members[i].Instance.State = upgrade.InstanceLeaving
+		}
+	}
+	if a.Shrink {
+		s.Group.Desired--
+	}
+}
+
+// until takes steps, and has what they ask for succeed, up to the one that enters the phase; what that
+// one asks for is left to the test.
+func (s *scene) until(phase upgrade.Phase) upgrade.Step {
+	s.t.Helper()
+	for range 20 {
+		step := s.next()
+		if step.Record.Phase == phase {
+			return step
+		}
+		s.do(step.Actions...)
+	}
+	s.t.Fatalf("phase %q is not reached; it is %q, waiting for %q", phase, s.Record.Phase, upgrade.Next(s.World).Status.Waiting)
+	return upgrade.Step{}
+}
+
+// rest takes steps, and has what they ask for succeed, until one asks for nothing.
+func (s *scene) rest() upgrade.Step {
+	s.t.Helper()
+	for range 20 {
+		step := s.next()
+		if len(step.Actions) == 0 && (step.Finished || step.Wake.After(s.Now)) {
+			return step
+		}
+		s.do(step.Actions...)
+	}
+	s.t.Fatal("no rest within 20 steps")
+	return upgrade.Step{}
+}
+
+// wantActions holds a step to exactly these actions, in any order.
+func wantActions(t *testing.T, step upgrade.Step, want ...string) {
+	t.Helper()
+	got := make([]string, 0, len(step.Actions))
+	for _, action := range step.Actions {
+		got = append(got, action.String())
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("actions:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// action finds the one action of a kind in a step.
+func action[A upgrade.Action](t *testing.T, step upgrade.Step) A {
+	t.Helper()
+	var found []A
+	for _, a := range step.Actions {
+		if a, ok := a.(A); ok {
+			found = append(found, a)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d actions of the kind %T in %v, want one", len(found), *new(A), step.Actions)
+	}
+	return found[0]
+}
+
+func wantState(t *testing.T, step upgrade.Step, node string, want upgrade.NodeState) {
+	t.Helper()
+	got, _ := step.Status.Find(node)
+	if got.State != want {
+		t.Errorf("node %s is %q, want %q", node, got.State, want)
+	}
+}
+
+// wantBlocked holds a step to the obstacles, written "node pod kind".
+func wantBlocked(t *testing.T, step upgrade.Step, want ...string) {
+	t.Helper()
+	var got []string
+	for _, b := range step.Blocked {
+		got = append(got, fmt.Sprintf("%s %s %s", b.Node, b.Pod.Name, b.Kind))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("blocked: %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,144 @@
+package upgrade
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
+const maxSurgeWindow = 20
+
+// Settings are a user's wishes, each of which may be left open: nil, or empty.
+type Settings struct {
+	// Like is "eks" or "gke"; empty for what fits the provider.
+	Like           string
+	Strategy       Strategy
+	To             string
+	Current        map[string]string
+	MaxUnavailable *Quantity
+	MaxSurge       *Quantity
+	DrainTimeout   *time.Duration
+	Settle         *time.Duration
+	BootTimeout    time.Duration
+	OnTimeout      OnTimeout
+
+	BatchBarrier, EvictUnmanaged, KeepMax, KeepFence, WaitReplacement bool
+}
+
+// defaults are the numbers of one model.
+type defaults struct {
+	maxUnavailable Quantity
+	drainTimeout   time.Duration
+	settle         time.Duration
+	onTimeout      OnTimeout
+}
+
+func defaultsOf(like string) (defaults, error) {
+	switch like {
+	case "eks": // EKS E05, E41, E42, E44
+		return defaults{maxUnavailable: Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}, nil
+	case "gke": // GKE G10, G15
+		return defaults{maxUnavailable: Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}, nil
+	default:
+		return defaults{}, fmt.Errorf("--like=%s is neither eks nor gke", like)
+	}
+}
+
+// Resolve fills in what was left open, from the model and the group as it is: size is its number of
+// nodes, outdated how many of them are to be replaced. It errs on wishes that contradict each other or
+// leave no node that could ever be drained.
+func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
+	like := s.Like
+	if like == "" {
+		like = likeOf(group.Provider)
+	}
+	model, err := defaultsOf(like)
+	if err != nil {
+		return Request{}, err
+	}
+	req := Request{
+		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
+		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged,
+		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
+		DrainTimeout: Duration{valueOr(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOr(s.Settle, model.settle)},
+		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
+	}
+	if err := req.check(); err != nil {
+		return Request{}, err
+	}
+	if req.MaxUnavailable, err = valueOr(s.MaxUnavailable, model.maxUnavailable).Unavailable(size); err != nil {
+		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
+	}
+	if req.Surge, err = s.surge(group, like, req.MaxUnavailable, size, outdated); err != nil {
+		return Request{}, err
+	}
+	req.Window = req.MaxUnavailable
+	if like == "gke" || req.Window == 0 {
+		req.Window = min(req.Surge+req.MaxUnavailable, maxSurgeWindow)
+	}
+	if req.Window == 0 && outdated > 0 {
+		return Request{}, errors.New("--max-unavailable=0 without surge leaves no node that could be drained: raise --max-unavailable or --max-surge")
+	}
+	return req, nil
+}
+
+func likeOf(provider string) string {
+	if provider == "gke" {
+		return "gke"
+	}
+	return "eks"
+}
+
+// surge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 × zones,
+// maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are outdated,
+// and none without a cloud.
+func (s Settings) surge(group *Group, like string, unavailable, size, outdated int) (int, error) {
+	surge := max(2*len(group.Zones), unavailable)
+	switch {
+	case s.MaxSurge != nil:
+		surge = s.MaxSurge.Added(size, len(group.Zones))
+	case like == "gke":
+		surge = len(group.Zones)
+	}
+	surge = min(surge, outdated)
+	if !group.Sized {
+		if s.MaxSurge != nil && s.MaxSurge.N > 0 {
+			return 0, fmt.Errorf("--max-surge=%s: provider %s cannot add nodes: leave it out", s.MaxSurge, group.Provider)
+		}
+		return 0, nil
+	}
+	if !s.KeepMax || surge == 0 {
+		return surge, nil
+	}
+	room := max(0, group.Max-group.Desired)
+	if room == 0 {
+		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: raise its max, pass --max-surge=0 or leave --keep-max out", group.Name, group.Max)
+	}
+	return min(surge, room), nil
+}
+
+// check refuses values that no group could make sense of.
+func (r *Request) check() error {
+	switch {
+	case r.Strategy != Surge:
+		return fmt.Errorf("--strategy=%s is not known: use %s", r.Strategy, Surge)
+	case r.OnTimeout != Fail && r.OnTimeout != Force && r.OnTimeout != Skip:
+		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", r.OnTimeout)
+	case r.DrainTimeout.Duration <= 0:
+		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", r.DrainTimeout)
+	case r.BootTimeout.Duration <= 0:
+		return fmt.Errorf("--boot-timeout=%s leaves no time to boot: use a positive duration", r.BootTimeout)
+	case r.Settle.Duration < 0:
+		return fmt.Errorf("--settle=%s is negative: use 0 or more", r.Settle)
+	}
+	return nil
+}
+
+func valueOr[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}

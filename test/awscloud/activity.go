@@ -1,0 +1,74 @@
+package awscloud
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// activityTime is how the cause of a scaling activity writes a time.
+const activityTime = "2006-01-02T15:04:05Z"
+
+// at writes one sentence of a cause.
+func sentence(now time.Time, format string, args ...any) string {
+	return "At " + now.UTC().Format(activityTime) + " " + fmt.Sprintf(format, args...)
+}
+
+// begin records a scaling activity of the group and returns its id.
+func (r *region) begin(g *group, now time.Time, description, cause string) string {
+	id := r.uuid()
+	g.activities = append(slices.Clip(g.activities), at.Activity{
+		ActivityId:           aws.String(id),
+		AutoScalingGroupName: aws.String(g.name),
+		AutoScalingGroupARN:  aws.String(g.arn),
+		Description:          aws.String(description),
+		Cause:                aws.String(cause),
+		Details:              aws.String("{}"),
+		StartTime:            aws.Time(now),
+		StatusCode:           at.ScalingActivityStatusCodeInProgress,
+		Progress:             aws.Int32(50),
+	})
+	return id
+}
+
+// end closes an activity: Successful, or Failed with a message.
+func (g *group) end(id string, now time.Time, failure string) {
+	i := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == id })
+	if i < 0 {
+		return
+	}
+	g.activities = slices.Clone(g.activities) // snapshots share the old one
+	a := &g.activities[i]
+	a.EndTime, a.Progress, a.StatusCode = aws.Time(now), aws.Int32(100), at.ScalingActivityStatusCodeSuccessful
+	if failure != "" {
+		a.StatusCode, a.StatusMessage = at.ScalingActivityStatusCodeFailed, aws.String(failure)
+	}
+}
+
+// failLaunch records a launch that came to nothing.
+func (r *region) failLaunch(g *group, now time.Time, why string) {
+	why += " Launching EC2 instance failed."
+	id := r.begin(g, now, "Launching a new EC2 instance.  Status Reason: "+why, g.takeCause())
+	g.end(id, now, why)
+}
+
+// orderedActivities lists activities as DescribeScalingActivities does: those in progress first, then the newest.
+func orderedActivities(all []at.Activity) []at.Activity {
+	out := slices.Clone(all)
+	slices.Reverse(out)
+	slices.SortStableFunc(out, func(a, b at.Activity) int {
+		return cmp.Compare(finished(a), finished(b))
+	})
+	return out
+}
+
+func finished(a at.Activity) int {
+	if a.StatusCode == at.ScalingActivityStatusCodeInProgress {
+		return 0
+	}
+	return 1
+}

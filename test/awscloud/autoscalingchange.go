@@ -1,0 +1,279 @@
+package awscloud
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// groupToChange finds a group that the caller may change.
+func (r *region) groupToChange(name *string) (*group, error) {
+	g, err := r.group(name)
+	if err != nil {
+		return nil, err
+	}
+	if g.spec.Operator != "" {
+		// That only the operator may change the group is in the API reference; the code is a guess.
+		return nil, &apiError{
+			Code: "AccessDenied", Status: http.StatusForbidden,
+			Message: fmt.Sprintf("AutoScalingGroup %s is managed by %s", g.name, g.spec.Operator),
+		}
+	}
+	return g, nil
+}
+
+// checkSizes refuses sizes that contradict each other.
+func checkSizes(minimum, maximum, desired int) error {
+	if maximum < minimum {
+		return invalid("Max bound, %d, must be greater than or equal to min bound, %d", maximum, minimum)
+	}
+	if desired < minimum || desired > maximum {
+		return invalid("Desired capacity:%d must be between the specified min size:%d and max size:%d", desired, minimum, maximum)
+	}
+	return nil
+}
+
+// checkLaunch refuses anything but exactly one valid way to launch.
+func (r *region) checkLaunch(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
+	if (t != nil && m != nil) || (t != nil || m != nil) == (config != "") {
+		return invalid("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
+	}
+	specs := []*at.LaunchTemplateSpecification{t}
+	if m != nil {
+		if m.LaunchTemplate == nil || m.LaunchTemplate.LaunchTemplateSpecification == nil {
+			return invalid("You must use a valid fully-formed launch template. A launch template is required in the mixed instances policy.")
+		}
+		specs = []*at.LaunchTemplateSpecification{m.LaunchTemplate.LaunchTemplateSpecification}
+		for _, o := range m.LaunchTemplate.Overrides {
+			specs = append(specs, o.LaunchTemplateSpecification)
+		}
+	}
+	for _, s := range specs {
+		if s == nil {
+			continue
+		}
+		if _, _, err := r.templateVersion(*s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// updateGroup carries out UpdateAutoScalingGroup. Without DesiredCapacity a new MinSize above it or MaxSize below it
+// moves the desired capacity without a word.
+func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) (*as.UpdateAutoScalingGroupOutput, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if name := unmodelled(*in); name != "" {
+		return nil, notModelled("%s of UpdateAutoScalingGroup", name)
+	}
+	smallest, largest := override(g.min, in.MinSize), override(g.max, in.MaxSize)
+	desired := max(smallest, min(largest, g.desired))
+	if in.DesiredCapacity != nil {
+		desired = int(*in.DesiredCapacity)
+	}
+	if smallest < 0 {
+		return nil, invalid("Invalid min size %d", smallest)
+	}
+	if err := checkSizes(smallest, largest, desired); err != nil {
+		return nil, err
+	}
+	if in.LaunchTemplate != nil || in.MixedInstancesPolicy != nil {
+		if err := r.checkLaunch(in.LaunchTemplate, in.MixedInstancesPolicy, ""); err != nil {
+			return nil, err
+		}
+		g.template, g.mixed, g.config = in.LaunchTemplate, in.MixedInstancesPolicy, ""
+	}
+	g.min, g.max = smallest, largest
+	g.setDesired(desired, now, fmt.Sprintf("a user request update of AutoScalingGroup constraints to min: %d, max: %d, desired: %d", smallest, largest, desired))
+	return &as.UpdateAutoScalingGroupOutput{}, nil
+}
+
+func override(n int, with *int32) int {
+	if with != nil {
+		return int(*with)
+	}
+	return n
+}
+
+// unmodelled names a member that was sent and that updateGroup would ignore.
+func unmodelled(in as.UpdateAutoScalingGroupInput) string {
+	v := reflect.ValueOf(in)
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		switch f.Name {
+		case "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "LaunchTemplate", "MixedInstancesPolicy":
+			continue
+		}
+		if f.IsExported() && !v.Field(i).IsZero() {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+func (r *region) setDesiredCapacity(in *as.SetDesiredCapacityInput, now time.Time) (*as.SetDesiredCapacityOutput, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if in.DesiredCapacity == nil {
+		return nil, required("desiredCapacity")
+	}
+	busy := slices.IndexFunc(g.activities, func(a at.Activity) bool { return finished(a) == 0 })
+	if aws.ToBool(in.HonorCooldown) && busy >= 0 {
+		return nil, refuse("ScalingActivityInProgress", "Scaling activity %s is in progress and blocks this action", *g.activities[busy].ActivityId)
+	}
+	return &as.SetDesiredCapacityOutput{}, r.setDesired(g.name, int(*in.DesiredCapacity), now)
+}
+
+func required(member string) *apiError {
+	return invalid("1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
+}
+
+// namedProcesses are those of a request: all of them when it names none.
+func namedProcesses(names []string) ([]string, error) {
+	for _, p := range names {
+		if !contains(processes(), p) {
+			return nil, invalid("%s is not a valid scaling process", p)
+		}
+	}
+	if len(names) == 0 {
+		return processes(), nil
+	}
+	return names, nil
+}
+
+func (r *region) suspendProcesses(in *as.SuspendProcessesInput, now time.Time) (*as.SuspendProcessesOutput, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	names, err := namedProcesses(in.ScalingProcesses)
+	if err != nil {
+		return nil, err
+	}
+	g.suspend(names, now)
+	return &as.SuspendProcessesOutput{}, nil
+}
+
+func (r *region) resumeProcesses(in *as.ResumeProcessesInput, _ time.Time) (*as.ResumeProcessesOutput, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	names, err := namedProcesses(in.ScalingProcesses)
+	if err != nil {
+		return nil, err
+	}
+	g.resume(names)
+	return &as.ResumeProcessesOutput{}, nil
+}
+
+func (r *region) setInstanceProtection(in *as.SetInstanceProtectionInput, _ time.Time) (*as.SetInstanceProtectionOutput, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.InstanceIds) == 0 || len(in.InstanceIds) > 50 || in.ProtectedFromScaleIn == nil {
+		return nil, invalid("1 validation error detected: 'instanceIds' takes 1 to 50 ids, with 'protectedFromScaleIn'")
+	}
+	for _, id := range in.InstanceIds {
+		switch i, ok := r.instances[id]; {
+		case !ok || i.group != g.name || i.left:
+			return nil, invalid("The instance %s is not part of Auto Scaling group %s.", id, g.name)
+		case i.state != at.LifecycleStateInService:
+			return nil, invalid("The instance %s is not in InService or EnteringStandby or Standby.", id)
+		}
+	}
+	for _, id := range in.InstanceIds {
+		i := r.instances[id]
+		i.protected = *in.ProtectedFromScaleIn
+		r.instances[id] = i
+	}
+	return &as.SetInstanceProtectionOutput{}, nil
+}
+
+// terminateInstance carries out TerminateInstanceInAutoScalingGroup, for one instance or for up to 100 of one group.
+// Neither scale-in protection nor a suspended Terminate process stands in its way.
+func (r *region) terminateInstance(in *as.TerminateInstanceInAutoScalingGroupInput, now time.Time) (*as.TerminateInstanceInAutoScalingGroupOutput, error) {
+	ids := in.InstanceIds
+	switch {
+	case in.ShouldDecrementDesiredCapacity == nil:
+		return nil, required("shouldDecrementDesiredCapacity")
+	case (in.InstanceId == nil) == (len(ids) == 0):
+		return nil, invalid("Valid requests must contain either InstanceId or InstanceIds.")
+	case len(ids) > 100:
+		return nil, invalid("The number of instance ids that may be passed in is limited to 100")
+	case len(ids) > 0 && in.AutoScalingGroupName == nil:
+		return nil, invalid("AutoScalingGroupName is required when using InstanceIds.")
+	case in.InstanceId != nil:
+		ids = []string{*in.InstanceId}
+	}
+	g, err := r.groupOf(ids, in.AutoScalingGroupName)
+	if err != nil {
+		return nil, err
+	}
+	activities, err := r.terminateAll(g, ids, *in.ShouldDecrementDesiredCapacity, now)
+	if err != nil {
+		return nil, err
+	}
+	if in.InstanceId != nil {
+		return &as.TerminateInstanceInAutoScalingGroupOutput{Activity: &activities[0]}, nil
+	}
+	return &as.TerminateInstanceInAutoScalingGroupOutput{Activities: activities}, nil
+}
+
+// groupOf finds the one group that holds all the instances.
+func (r *region) groupOf(ids []string, name *string) (*group, error) {
+	var g *group
+	for _, id := range ids {
+		i, ok := r.instances[id]
+		if !ok || i.left || name != nil && *name != i.group {
+			return nil, invalid("Instance Id not found - No managed instance found for instance ID: %s", id)
+		}
+		var err error
+		if g, err = r.groupToChange(&i.group); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// terminateAll takes instances out of their group on request.
+func (r *region) terminateAll(g *group, ids []string, decrement bool, now time.Time) ([]at.Activity, error) {
+	less := 0
+	for _, id := range ids {
+		less += r.instances[id].weight
+	}
+	if decrement && g.desired-less < g.min {
+		return nil, invalid("Currently, desiredSize equals minSize (%d). Terminating instance without replacement will violate group's min size constraint. Either set shouldDecrementDesiredCapacity flag to false or lower group's min size.", g.min)
+	}
+	var out []at.Activity
+	for _, id := range ids {
+		i := r.instances[id]
+		cause := sentence(now, "instance %s was taken out of service in response to a user request", id)
+		if decrement {
+			cause += fmt.Sprintf(", shrinking the capacity from %d to %d", g.desired, g.desired-i.weight)
+			g.desired -= i.weight
+		}
+		out = append(out, r.terminateAgain(g, i, now, cause+"."))
+	}
+	return out, nil
+}
+
+// terminateAgain terminates an instance; one that is terminating already keeps its activity and its pace.
+func (r *region) terminateAgain(g *group, i instance, now time.Time, cause string) at.Activity {
+	if n := slices.IndexFunc(g.activities, func(a at.Activity) bool { return *a.ActivityId == i.activity }); !live(i) && n >= 0 {
+		return g.activities[n]
+	}
+	return r.terminate(g, i, now, cause)
+}

@@ -1,0 +1,188 @@
+package awscloud
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// group finds the group that a request names.
+func (r *region) group(name *string) (*group, error) {
+	g, ok := r.groups[aws.ToString(name)]
+	if !ok {
+		return nil, noGroup(aws.ToString(name))
+	}
+	return g, nil
+}
+
+// describe is the group without its instances, as the API shows it.
+func (g *group) describe() at.AutoScalingGroup {
+	out := at.AutoScalingGroup{
+		AutoScalingGroupName:             aws.String(g.name),
+		AutoScalingGroupARN:              aws.String(g.arn),
+		MinSize:                          aws.Int32(int32(g.min)),
+		MaxSize:                          aws.Int32(int32(g.max)),
+		DesiredCapacity:                  aws.Int32(int32(g.desired)),
+		DefaultCooldown:                  aws.Int32(300),
+		AvailabilityZones:                g.spec.Zones,
+		CreatedTime:                      aws.Time(g.created),
+		HealthCheckType:                  aws.String("EC2"),
+		HealthCheckGracePeriod:           aws.Int32(0),
+		Instances:                        []at.Instance{},
+		LaunchTemplate:                   g.template,
+		MixedInstancesPolicy:             g.mixed,
+		LoadBalancerNames:                []string{},
+		TargetGroupARNs:                  append([]string{}, g.spec.TargetGroupARNs...),
+		TerminationPolicies:              []string{"Default"},
+		NewInstancesProtectedFromScaleIn: aws.Bool(g.spec.ProtectNew),
+		WarmPoolConfiguration:            g.spec.WarmPool,
+		CapacityRebalance:                aws.Bool(false),
+		SuspendedProcesses:               []at.SuspendedProcess{},
+		Tags:                             []at.TagDescription{},
+	}
+	var subnets []string
+	for _, z := range g.spec.Zones {
+		out.AvailabilityZoneIds = append(out.AvailabilityZoneIds, zoneID(z))
+		subnets = append(subnets, subnet(z))
+	}
+	out.VPCZoneIdentifier = aws.String(strings.Join(subnets, ","))
+	if g.config != "" {
+		out.LaunchConfigurationName = aws.String(g.config)
+	}
+	if g.spec.Operator != "" {
+		out.Operator = &at.Operator{Principal: aws.String(g.spec.Operator)}
+	}
+	for _, p := range sortedKeys(g.suspended) {
+		out.SuspendedProcesses = append(out.SuspendedProcesses, at.SuspendedProcess{
+			ProcessName:      aws.String(p),
+			SuspensionReason: aws.String("User suspended at " + g.suspended[p].UTC().Format(activityTime)),
+		})
+	}
+	for _, k := range sortedKeys(g.spec.Tags) {
+		out.Tags = append(out.Tags, at.TagDescription{
+			Key: aws.String(k), Value: aws.String(g.spec.Tags[k]), PropagateAtLaunch: aws.Bool(true),
+			ResourceId: aws.String(g.name), ResourceType: aws.String("auto-scaling-group"),
+		})
+	}
+	return out
+}
+
+// groupInstances shows instances as DescribeAutoScalingGroups does.
+func groupInstances(members []instance) []at.Instance {
+	out := []at.Instance{}
+	for _, i := range members {
+		d := i.details()
+		out = append(out, at.Instance{
+			InstanceId:              d.InstanceId,
+			InstanceType:            d.InstanceType,
+			AvailabilityZone:        d.AvailabilityZone,
+			AvailabilityZoneId:      d.AvailabilityZoneId,
+			LifecycleState:          i.state,
+			HealthStatus:            aws.String(health(i)),
+			ProtectedFromScaleIn:    d.ProtectedFromScaleIn,
+			LaunchTemplate:          d.LaunchTemplate,
+			LaunchConfigurationName: d.LaunchConfigurationName,
+			ImageId:                 d.ImageId,
+			WeightedCapacity:        d.WeightedCapacity,
+		})
+	}
+	return out
+}
+
+// details shows an instance as DescribeAutoScalingInstances does, which writes the health status in capitals.
+func (i instance) details() at.AutoScalingInstanceDetails {
+	d := at.AutoScalingInstanceDetails{
+		AutoScalingGroupName: aws.String(i.group),
+		InstanceId:           aws.String(i.id),
+		InstanceType:         aws.String(i.spec.kind),
+		AvailabilityZone:     aws.String(i.zone),
+		AvailabilityZoneId:   aws.String(zoneID(i.zone)),
+		LifecycleState:       aws.String(string(i.state)),
+		HealthStatus:         aws.String(strings.ToUpper(health(i))),
+		ProtectedFromScaleIn: aws.Bool(i.protected),
+	}
+	if i.spec.config != "" {
+		d.LaunchConfigurationName = aws.String(i.spec.config)
+	} else {
+		d.LaunchTemplate = &i.spec.template
+	}
+	if i.spec.imageOverride {
+		d.ImageId = aws.String(i.spec.image)
+	}
+	if i.spec.weight != "" {
+		d.WeightedCapacity = aws.String(i.spec.weight)
+	}
+	return d
+}
+
+func contains(list []string, s string) bool { return slices.Contains(list, s) }
+
+// groupFilters compiles the filters of DescribeAutoScalingGroups: every filter must match, by one of its values.
+func groupFilters(filters []at.Filter) (func(group) bool, error) {
+	for _, f := range filters {
+		name := aws.ToString(f.Name)
+		if name != "tag-key" && name != "tag-value" && !strings.HasPrefix(name, "tag:") {
+			return nil, invalid("Filter type %s is not correct. Allowed Filter types are: tag-key, tag-value, tag:<key>", name)
+		}
+	}
+	return func(g group) bool {
+		return !slices.ContainsFunc(filters, func(f at.Filter) bool { return !tagFilter(g.spec.Tags, *f.Name, f.Values) })
+	}, nil
+}
+
+// tagFilter says whether tags pass one filter.
+func tagFilter(tags map[string]string, name string, values []string) bool {
+	for k, v := range tags {
+		switch key, exact := strings.CutPrefix(name, "tag:"); {
+		case exact && key == k && contains(values, v),
+			name == "tag-key" && contains(values, k),
+			name == "tag-value" && contains(values, v):
+			return true
+		}
+	}
+	return false
+}
+
+// activityFilters compiles the ids and filters of DescribeScalingActivities.
+func activityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
+	tests := []func(at.Activity) bool{func(a at.Activity) bool {
+		return len(in.ActivityIds) == 0 || contains(in.ActivityIds, *a.ActivityId)
+	}}
+	for _, f := range in.Filters {
+		t, err := activityFilter(aws.ToString(f.Name), f.Values, in.AutoScalingGroupName != nil)
+		if err != nil {
+			return nil, err
+		}
+		tests = append(tests, t)
+	}
+	return func(a at.Activity) bool {
+		return !slices.ContainsFunc(tests, func(t func(at.Activity) bool) bool { return !t(a) })
+	}, nil
+}
+
+func activityFilter(name string, values []string, named bool) (func(at.Activity) bool, error) {
+	switch name {
+	case "Status":
+		if !named {
+			return nil, invalid("The Status filter can only be used in combination with AutoScalingGroupName")
+		}
+		return func(a at.Activity) bool { return contains(values, string(a.StatusCode)) }, nil
+	case "StartTimeLowerBound", "StartTimeUpperBound":
+		if len(values) != 1 {
+			return nil, invalid("Filter %s takes one value", name)
+		}
+		bound, err := time.Parse(time.RFC3339, values[0])
+		if err != nil {
+			return nil, invalid("Filter %s: %s is not an ISO 8601 timestamp", name, values[0])
+		}
+		if name == "StartTimeLowerBound" {
+			return func(a at.Activity) bool { return !a.StartTime.Before(bound) }, nil
+		}
+		return func(a at.Activity) bool { return !a.StartTime.After(bound) }, nil
+	}
+	return nil, invalid("Filter type %s is not correct. Allowed Filter types are: StartTimeLowerBound, StartTimeUpperBound, Status", name)
+}

@@ -1,0 +1,184 @@
+package awscloud
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// Cloud is a running stand-in. Its methods may be called from any goroutine.
+type Cloud struct {
+	opts   Options
+	url    string
+	server *http.Server
+	home   *region
+	hosts  *hostQueue
+	faults *faultPlan
+	log    *requestLog
+	ctx    context.Context // until Stop; requests in progress outlive their clients, as in AWS
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// Start starts a stand-in with no resources on a free port of the loopback interface. Stop ends it.
+func Start(o Options) (*Cloud, error) {
+	o = o.withDefaults()
+	if len(o.Region) < 4 {
+		return nil, fmt.Errorf("starting the AWS stand-in: region %q: name one as AWS does, us-east-1", o.Region)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("starting the AWS stand-in: %w", err)
+	}
+	hosts := newHostQueue(o.Nodes, 10*o.Tick)
+	c := &Cloud{
+		opts:   o,
+		url:    "http://" + listener.Addr().String(),
+		home:   newRegion(o, hosts, time.Now()),
+		hosts:  hosts,
+		faults: &faultPlan{},
+		log:    &requestLog{out: o.Log},
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.server = &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second}
+	c.done.Go(func() { _ = c.server.Serve(listener) }) // returns when Stop closes the server
+	c.done.Go(func() { c.hosts.run(c.ctx) })
+	c.done.Go(c.keepTime)
+	return c, nil
+}
+
+// keepTime looks after the groups until the stand-in stops.
+func (c *Cloud) keepTime() {
+	t := time.NewTicker(c.opts.Tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-c.ctx.Done():
+			return
+		case <-t.C:
+			c.home.tick()
+		}
+	}
+}
+
+// Stop lets requests in progress end, closes all connections and returns when nothing of the stand-in runs any more.
+func (c *Cloud) Stop() {
+	c.cancel()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if c.server.Shutdown(ctx) != nil {
+		_ = c.server.Close() // a client keeps a connection busy; it is closed either way
+	}
+	c.done.Wait()
+}
+
+// URL is the endpoint of every service.
+func (c *Cloud) URL() string { return c.url }
+
+// Env is the environment, as KEY=VALUE, that makes a program which uses an AWS SDK or the AWS CLI talk to the stand-in
+// and to nothing else.
+func (c *Cloud) Env() []string {
+	return []string{
+		"AWS_ENDPOINT_URL=" + c.url,
+		"AWS_REGION=" + c.opts.Region,
+		"AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+		"AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+		"AWS_SESSION_TOKEN=",
+		"AWS_PROFILE=",
+		"AWS_CONFIG_FILE=/dev/null",
+		"AWS_SHARED_CREDENTIALS_FILE=/dev/null",
+		"AWS_EC2_METADATA_DISABLED=true",
+	}
+}
+
+// GroupStatus is a group as it truly is now, whatever the describe calls say.
+type GroupStatus struct {
+	Name              string
+	Min, Max, Desired int
+	Zones             map[string]int // instances that count towards the capacity: Pending and InService
+	Instances         []InstanceStatus
+	Suspended         []string
+}
+
+// InstanceStatus is an instance that has not left its group.
+type InstanceStatus struct {
+	ID, Node, Zone  string
+	State           at.LifecycleState
+	Type, Image     string
+	TemplateVersion string // empty with a launch configuration
+	Protected       bool
+	Unhealthy       bool
+	Stopped         bool // the machine and its kubelet have stopped
+}
+
+// Group describes a group. It fails when there is none of that name.
+func (c *Cloud) Group(name string) (GroupStatus, error) {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	return c.home.status(name)
+}
+
+func (r *region) status(name string) (GroupStatus, error) {
+	g, ok := r.groups[name]
+	if !ok {
+		return GroupStatus{}, fmt.Errorf("describing group %q: there is none: add it with AddGroup", name)
+	}
+	members := r.members(name)
+	s := GroupStatus{
+		Name: name, Min: g.min, Max: g.max, Desired: g.desired,
+		Zones:     sizeOf(g, members, 0).Zones,
+		Suspended: sortedKeys(g.suspended),
+	}
+	for _, i := range members {
+		version := ""
+		if i.spec.template.Version != nil {
+			version = *i.spec.template.Version
+		}
+		s.Instances = append(s.Instances, InstanceStatus{
+			ID: i.id, Node: i.node, Zone: i.zone, State: i.state, Type: i.spec.kind, Image: i.spec.image,
+			TemplateVersion: version, Protected: i.protected, Unhealthy: i.unhealthy, Stopped: stopped(i),
+		})
+	}
+	return s, nil
+}
+
+// Timeline lists the sizes a group has had, oldest first; nothing for an unknown group.
+func (c *Cloud) Timeline(name string) []Size {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	return slices.Clone(c.home.timelines[name])
+}
+
+// Wait returns when ok says yes of the group, which it asks after every change. It fails when ctx ends first or the
+// group is unknown.
+func (c *Cloud) Wait(ctx context.Context, name string, ok func(GroupStatus) bool) error {
+	for {
+		c.home.mu.Lock()
+		s, err := c.home.status(name)
+		changed := c.home.changed
+		c.home.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if ok(s) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for group %q, last seen as %+v: %w", name, s, ctx.Err())
+		case <-changed:
+		}
+	}
+}
+
+// Requests lists every request so far, in the order in which they were answered.
+func (c *Cloud) Requests() []Request { return c.log.all() }
+
+// HostErrors lists the calls of the NodeHost that failed for good.
+func (c *Cloud) HostErrors() []error { return c.hosts.errors() }

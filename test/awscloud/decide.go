@@ -1,0 +1,98 @@
+package awscloud
+
+import (
+	"cmp"
+	"slices"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// live says whether an instance counts towards its group's capacity: Pending and InService do, Terminating does not.
+func live(i instance) bool {
+	return !i.left && (i.state == at.LifecycleStatePending || i.state == at.LifecycleStateInService)
+}
+
+// units adds up the capacity of instances: one each, or their weights in a weighted group.
+func units(members []instance) int {
+	n := 0
+	for _, i := range members {
+		n += i.weight
+	}
+	return n
+}
+
+// load counts the instances in each zone.
+func load(members []instance) map[string]int {
+	n := map[string]int{}
+	for _, i := range members {
+		n[i.zone]++
+	}
+	return n
+}
+
+// launchZone picks where the next instance goes: the zone with the fewest instances, the earlier zone on a tie.
+// It says no when every zone is blocked. (Auto Scaling user guide, "Auto Scaling group Availability Zone
+// distribution", balanced best effort.)
+func launchZone(zones []string, load map[string]int, blocked map[string]bool) (string, bool) {
+	best := ""
+	for _, z := range zones {
+		if !blocked[z] && (best == "" || load[z] < load[best]) {
+			best = z
+		}
+	}
+	return best, best != ""
+}
+
+// victim picks what a shrinking group terminates, by the default termination policy: in the zones that have the most
+// instances and one that is not protected, the instance with a launch configuration, then the one with the oldest
+// launch template version, then the longest running, which stands in for the nearest billing hour. It says no when
+// every instance is protected. (Auto Scaling user guide, "Configure termination policies".)
+func victim(members []instance) (instance, bool) {
+	free := slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected })
+	if len(free) == 0 {
+		return instance{}, false
+	}
+	n := load(members)
+	return slices.MinFunc(free, func(a, b instance) int {
+		return cmp.Or(cmp.Compare(n[b.zone], n[a.zone]), cmp.Compare(a.spec.born, b.spec.born), cmp.Compare(a.number, b.number))
+	}), true
+}
+
+// surplus lists what a group terminates to come down to desired units. An instance launched by AZRebalance is extra
+// until it is in service: the group launches before it terminates.
+func surplus(members []instance, desired int) []instance {
+	var out []instance
+	members = slices.Clone(members)
+	have := units(members)
+	for _, i := range members {
+		if i.rebalance && i.state == at.LifecycleStatePending {
+			have -= i.weight
+		}
+	}
+	for {
+		v, ok := victim(members)
+		if !ok || have-v.weight < desired {
+			return out
+		}
+		out = append(out, v)
+		have -= v.weight
+		members = slices.DeleteFunc(members, func(i instance) bool { return i.id == v.id })
+	}
+}
+
+// rebalanceZones says from which zone to which AZRebalance moves an instance: from the fullest to the emptiest that
+// can take one, when they differ by more than one and the full zone has an instance that is not protected.
+func rebalanceZones(zones []string, members []instance, blocked map[string]bool) (from, to string, ok bool) {
+	n := load(members)
+	free := load(slices.DeleteFunc(slices.Clone(members), func(i instance) bool { return i.protected }))
+	to, ok = launchZone(zones, n, blocked)
+	for _, z := range zones {
+		if free[z] > 0 && (from == "" || n[z] > n[from]) {
+			from = z
+		}
+	}
+	return from, to, ok && from != "" && n[from]-n[to] > 1
+}
+
+// rebalanceCeiling is how many units a rebalancing group may reach: 10 percent above its maximum, at least one.
+func rebalanceCeiling(maximum int) int { return maximum + max(1, maximum/10) }

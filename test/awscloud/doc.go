@@ -1,0 +1,21 @@
+// Package awscloud is a stand-in for the parts of AWS that hold a node group: Auto Scaling groups, EC2 instances and
+// launch templates, EKS managed node groups, SSM parameters. It is an HTTP server on loopback that speaks the wire
+// protocols of aws-sdk-go-v2, so that an unmodified program reaches it through AWS_ENDPOINT_URL.
+//
+// It behaves rather than answers. A group keeps its desired capacity, launches in the zone with the fewest instances,
+// replaces what it loses, shrinks by the default termination policy and rebalances its zones without draining anything,
+// as the real one does. Instances boot and stop over time, and each is backed by a Kubernetes Node through [NodeHost].
+// What AWS refuses it refuses, with the same code and the same words; what it does not model it refuses too (code
+// NotModelled), rather than ignore it.
+//
+// Where the behaviour of AWS is not documented, the stand-in takes the answer that a careful client has to survive:
+//
+//   - LaunchInstances is refused above MaxSize, and while the Launch process is suspended;
+//   - TerminateInstanceInAutoScalingGroup with ShouldDecrementDesiredCapacity lowers the desired capacity again when it
+//     is repeated for an instance that is already terminating;
+//   - an instance that terminates stops counting at once, so that its replacement is launched beside it.
+//
+// How it is built: the state of a region is a handful of values under one lock; [age], [launchZone], [victim] and
+// [rebalanceZones] decide over values and know neither lock nor clock; a ticker applies them; the protocol files
+// (query.go, ec2.go, eks.go, ssm.go) turn requests into calls on the state and know no policy.
+package awscloud

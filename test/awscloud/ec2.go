@@ -1,0 +1,193 @@
+package awscloud
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ec2Operation is one action of EC2. Its protocol is the query protocol with names of its own and lists of <item>,
+// and the SDK's structs do not know those names: requests and answers are written by hand.
+type ec2Operation struct {
+	mutating bool
+	takes    []string // parameters, without numbers and what follows them
+	run      func(*region, ec2Form, time.Time) (ec2Answer, error)
+}
+
+func ec2Operations() map[string]ec2Operation {
+	common := []string{"DryRun", "Filter", "MaxResults", "NextToken", "IncludeManagedResources"}
+	reads := func(run func(*region, ec2Form, time.Time) (ec2Answer, error), takes ...string) ec2Operation {
+		return ec2Operation{takes: append(slices.Clone(common), takes...), run: run}
+	}
+	return map[string]ec2Operation{
+		"DescribeInstances":       reads((*region).describeInstances, "InstanceId"),
+		"DescribeImages":          reads((*region).describeImages, "ImageId", "Owner", "IncludeDeprecated", "IncludeDisabled"),
+		"DescribeLaunchTemplates": reads((*region).describeTemplates, "LaunchTemplateId", "LaunchTemplateName"),
+		"DescribeLaunchTemplateVersions": reads((*region).describeTemplateVersions,
+			"LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateVersion", "MinVersion", "MaxVersion", "ResolveAlias"),
+		"CreateLaunchTemplateVersion": {mutating: true, run: (*region).createTemplateVersion, takes: []string{
+			"DryRun", "LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateData", "ClientToken", "SourceVersion",
+			"VersionDescription", "ResolveAlias",
+		}},
+	}
+}
+
+type ec2Protocol struct{ operations map[string]ec2Operation }
+
+func (p ec2Protocol) parse(_ *http.Request, body []byte) (call, error) {
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		return call{}, refuse("MalformedQueryString", "The query string is malformed: %v", err)
+	}
+	form := ec2Form(flat(values))
+	c := call{operation: values.Get("Action"), params: form}
+	op, ok := p.operations[c.operation]
+	if !ok {
+		return c, refuse("InvalidAction", "The action %s is not valid for this web service.", c.operation)
+	}
+	dry := form["DryRun"] == "true"
+	c.mutating = op.mutating && !dry
+	for _, key := range sortedKeys(form) {
+		if head, _, _ := strings.Cut(key, "."); !slices.Contains(op.takes, head) {
+			return c, refuse("UnknownParameter", "The parameter %s is not recognized", key)
+		}
+	}
+	c.run = func(_ context.Context, r *region) (out any, err error) {
+		err = r.do(func(now time.Time) error {
+			out, err = op.run(r, form, now)
+			if err == nil && dry {
+				err = dryRun()
+			}
+			return err
+		})
+		return out, err
+	}
+	return c, nil
+}
+
+// dryRun is how EC2 says yes to a request with DryRun.
+func dryRun() *apiError {
+	return &apiError{Code: "DryRunOperation", Message: "Request would have succeeded, but DryRun flag is set.", Status: http.StatusPreconditionFailed}
+}
+
+// ec2Answer is an answer to any operation: one element, and a token when there is another page.
+type ec2Answer struct {
+	RequestID string `xml:"requestId"`
+	Content   any    // names its element itself
+	NextToken string `xml:"nextToken,omitempty"`
+}
+
+func (p ec2Protocol) result(op, requestID string, out any) (response, error) {
+	answer := out.(ec2Answer)
+	answer.RequestID = requestID
+	var b bytes.Buffer
+	root := xml.StartElement{Name: xml.Name{Space: "http://ec2.amazonaws.com/doc/2016-11-15/", Local: op + "Response"}}
+	if err := xml.NewEncoder(&b).EncodeElement(answer, root); err != nil {
+		return response{}, fmt.Errorf("encoding the answer to %s: %w", op, err)
+	}
+	return response{contentType: "text/xml;charset=UTF-8", body: b.Bytes()}, nil
+}
+
+func (p ec2Protocol) fault(e *apiError, requestID string) response {
+	body := fmt.Sprintf(`<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>%s</RequestID></Response>`,
+		escape(e.Code), escape(e.Message), requestID)
+	return response{contentType: "text/xml;charset=UTF-8", body: []byte(body)}
+}
+
+// ec2Form holds the parameters of a request: Name, Name.1, Filter.1.Value.2.
+type ec2Form map[string]string
+
+// list reads Name.1, Name.2 and so on.
+func (f ec2Form) list(name string) []string {
+	var out []string
+	for i := 1; ; i++ {
+		v, ok := f[name+"."+strconv.Itoa(i)]
+		if !ok {
+			return out
+		}
+		out = append(out, v)
+	}
+}
+
+// number reads an integer; 0 when it is absent.
+func (f ec2Form) number(name string) (int, error) {
+	text, ok := f[name]
+	if !ok {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, refuse("InvalidParameterValue", "Value (%s) for parameter %s is invalid.", text, name)
+	}
+	return n, nil
+}
+
+// ec2Filter is one filter: a name and the values of which one must match.
+type ec2Filter struct {
+	name   string
+	values []string
+}
+
+func (f ec2Form) filters() []ec2Filter {
+	var out []ec2Filter
+	for i := 1; ; i++ {
+		prefix := "Filter." + strconv.Itoa(i)
+		name, ok := f[prefix+".Name"]
+		if !ok {
+			return out
+		}
+		out = append(out, ec2Filter{name, f.list(prefix + ".Value")})
+	}
+}
+
+// pass says whether the attributes of a resource pass all filters; "tag:K" and "tag-key" look at its tags. A filter
+// on an attribute that the resource does not have is refused.
+func pass(filters []ec2Filter, attributes, tags map[string]string) (bool, error) {
+	for _, f := range filters {
+		if f.name == "tag-key" || strings.HasPrefix(f.name, "tag:") {
+			if !tagFilter(tags, f.name, f.values) {
+				return false, nil
+			}
+			continue
+		}
+		have, ok := attributes[f.name]
+		if !ok {
+			return false, refuse("InvalidParameterValue", "The filter '%s' is invalid", f.name)
+		}
+		if !contains(f.values, have) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// ec2Page cuts a page: MaxResults from least to most, or everything without it.
+func ec2Page[T any](all []T, form ec2Form, least, most int) ([]T, string, error) {
+	size, err := form.number("MaxResults")
+	switch {
+	case err != nil:
+		return nil, "", err
+	case form["MaxResults"] != "" && (size < least || size > most):
+		return nil, "", refuse("InvalidParameterValue", "Value ( %d ) for parameter maxResults is invalid. Expecting a value between %d and %d.", size, least, most)
+	case size == 0:
+		size = max(1, len(all))
+	}
+	from := 0
+	if token := form["NextToken"]; token != "" {
+		if _, err := fmt.Sscanf(token, "next-%d", &from); err != nil || from < 0 || from > len(all) {
+			return nil, "", refuse("InvalidNextToken", "The token '%s' is invalid", token)
+		}
+	}
+	to := min(len(all), from+size)
+	if to < len(all) {
+		return all[from:to], fmt.Sprintf("next-%d", to), nil
+	}
+	return all[from:to], "", nil
+}

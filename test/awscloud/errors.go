@@ -1,0 +1,31 @@
+package awscloud
+
+import (
+	"fmt"
+	"net/http"
+)
+
+// apiError is an answer of AWS that refuses a request: an error code, the words and the HTTP status.
+type apiError struct {
+	Code, Message string
+	Status        int
+}
+
+func (e *apiError) Error() string { return e.Code + ": " + e.Message }
+
+// refuse returns a client error with status 400.
+func refuse(code, format string, args ...any) *apiError {
+	return &apiError{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
+}
+
+// invalid returns the ValidationError that Auto Scaling answers to nearly everything it refuses.
+func invalid(format string, args ...any) *apiError { return refuse("ValidationError", format, args...) }
+
+// notModelled refuses what AWS would take and the stand-in does not understand. Status 501 is not retried by the SDK.
+func notModelled(format string, args ...any) *apiError {
+	return &apiError{
+		Code:    "NotModelled",
+		Message: "the stand-in does not model " + fmt.Sprintf(format, args...),
+		Status:  http.StatusNotImplemented,
+	}
+}

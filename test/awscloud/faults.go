@@ -1,0 +1,138 @@
+package awscloud
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// Fault makes the next calls of an operation fail.
+type Fault struct {
+	Service   string // autoscaling, ec2, eks, ssm, sts; empty: any
+	Operation string // empty: any
+	Times     int    // how many calls; 0 means one, a negative number until ClearFaults
+
+	Code    string // error code of the answer; empty: the connection is closed without one
+	Status  int    // HTTP status; 0: what AWS sends with the code
+	Message string // empty: what AWS says with the code
+
+	// AfterEffect carries the call out before it fails: what the client asked for happens, and it does not hear of it.
+	AfterEffect bool
+}
+
+func (f Fault) matches(service, operation string) bool {
+	return (f.Service == "" || f.Service == service) && (f.Operation == "" || f.Operation == operation)
+}
+
+// answer is what the client gets.
+func (f Fault) answer() *apiError {
+	status, message := usualFault(f.Code)
+	return &apiError{Code: f.Code, Message: cmp.Or(f.Message, message), Status: cmp.Or(f.Status, status)}
+}
+
+// usualFault gives the status and the words that AWS sends with a code.
+func usualFault(code string) (status int, message string) {
+	switch code {
+	case "Throttling", "ThrottlingException", "RateExceeded":
+		return http.StatusBadRequest, "Rate exceeded"
+	case "RequestLimitExceeded":
+		return http.StatusServiceUnavailable, "Request limit exceeded."
+	case "ServiceUnavailable", "Unavailable":
+		return http.StatusServiceUnavailable, "The service is unavailable. Please try again shortly."
+	case "InternalFailure", "InternalError":
+		return http.StatusInternalServerError, "An internal error has occurred."
+	case "ResourceContention":
+		return http.StatusInternalServerError, "You already have a pending update to an Amazon EC2 Auto Scaling resource."
+	case "ScalingActivityInProgress":
+		return http.StatusBadRequest, "Scaling activity 0ea5f0da-97c6-1d64-5127-43e061c16819 is in progress and blocks this action"
+	case "AccessDenied", "UnauthorizedOperation":
+		return http.StatusForbidden, "You are not authorized to perform this operation."
+	}
+	return http.StatusBadRequest, "The request failed."
+}
+
+// faultPlan holds the faults still to come, first come first served.
+type faultPlan struct {
+	mu      sync.Mutex // guards what follows
+	pending []Fault
+	problem CredentialProblem
+}
+
+// take returns the fault of a call, if it has one.
+func (p *faultPlan) take(service, operation string) (Fault, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.pending, func(f Fault) bool { return f.matches(service, operation) })
+	if i < 0 {
+		return Fault{}, false
+	}
+	f := p.pending[i]
+	switch {
+	case f.Times == 1 || f.Times == 0:
+		p.pending = slices.Delete(p.pending, i, i+1)
+	case f.Times > 1:
+		p.pending[i].Times--
+	}
+	return f, true
+}
+
+// Fault makes calls fail. Faults for the same operation take turns in the order in which they were added.
+func (c *Cloud) Fault(f Fault) {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	c.faults.pending = append(c.faults.pending, f)
+}
+
+// ClearFaults drops the faults that have not come up yet.
+func (c *Cloud) ClearFaults() {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	c.faults.pending = nil
+}
+
+// CredentialProblem is why AWS does not accept the credentials of a request.
+type CredentialProblem int
+
+// What may be wrong with credentials.
+const (
+	CredentialsFine    CredentialProblem = iota
+	CredentialsInvalid                   // the key is unknown
+	CredentialsExpired                   // the session has ended
+)
+
+// RejectCredentials makes every service refuse all credentials from now on, or take them again.
+func (c *Cloud) RejectCredentials(p CredentialProblem) {
+	c.faults.mu.Lock()
+	defer c.faults.mu.Unlock()
+	c.faults.problem = p
+}
+
+// rejection is how a service says that it does not accept the credentials: each has its own code. nil: it accepts.
+func (p *faultPlan) rejection(service string) *apiError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.problem == CredentialsFine {
+		return nil
+	}
+	expired := p.problem == CredentialsExpired
+	pick := func(code, expiredCode string, status int) *apiError {
+		if expired {
+			return &apiError{Code: expiredCode, Message: "The security token included in the request is expired", Status: status}
+		}
+		return &apiError{Code: code, Message: "The security token included in the request is invalid.", Status: status}
+	}
+	switch service {
+	case "ec2":
+		if expired {
+			return refuse("RequestExpired", "Request has expired.")
+		}
+		return &apiError{Code: "AuthFailure", Message: "AWS was not able to validate the provided access credentials", Status: http.StatusUnauthorized}
+	case "eks":
+		return pick("UnrecognizedClientException", "ExpiredTokenException", http.StatusForbidden)
+	case "ssm":
+		return pick("UnrecognizedClientException", "ExpiredTokenException", http.StatusBadRequest)
+	default:
+		return pick("InvalidClientTokenId", "ExpiredToken", http.StatusForbidden)
+	}
+}

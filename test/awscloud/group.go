@@ -1,0 +1,257 @@
+package awscloud
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// The processes of a group that can be suspended, and that the stand-in minds.
+const (
+	processLaunch           = "Launch"
+	processTerminate        = "Terminate"
+	processAZRebalance      = "AZRebalance"
+	processReplaceUnhealthy = "ReplaceUnhealthy"
+	processHealthCheck      = "HealthCheck"
+)
+
+// processes lists everything SuspendProcesses takes.
+func processes() []string {
+	return []string{
+		processLaunch, processTerminate, "AddToLoadBalancer", "AlarmNotification", processAZRebalance,
+		processHealthCheck, "InstanceRefresh", processReplaceUnhealthy, "ScheduledActions",
+	}
+}
+
+// group is one Auto Scaling group. Snapshots share its maps and slices: they are replaced, never written in place.
+type group struct {
+	spec      GroupSpec // as it was created; what can change since is below
+	name, arn string
+	created   time.Time
+
+	min, max, desired int
+	template          *at.LaunchTemplateSpecification
+	mixed             *at.MixedInstancesPolicy
+	config            string
+	suspended         map[string]time.Time // when
+	activities        []at.Activity
+
+	cause      string               // why the desired capacity last changed, until an activity tells it
+	blocked    map[string]time.Time // zones that failed to launch, until when
+	unbalanced time.Time            // since when the zones differ by more than one; zero: they do not
+}
+
+func (g *group) isSuspended(process string) bool { _, ok := g.suspended[process]; return ok }
+
+// suspend and resume set the processes aside and bring them back.
+func (g *group) suspend(names []string, now time.Time) {
+	g.suspended = maps.Clone(g.suspended)
+	for _, p := range names {
+		if !g.isSuspended(p) {
+			g.suspended[p] = now
+		}
+	}
+}
+
+func (g *group) resume(names []string) {
+	g.suspended = maps.Clone(g.suspended)
+	for _, p := range names {
+		delete(g.suspended, p)
+	}
+}
+
+// setDesired changes the desired capacity and remembers why.
+func (g *group) setDesired(n int, now time.Time, why string) {
+	if n != g.desired {
+		g.cause += sentence(now, "%s changing the desired capacity from %d to %d.  ", why, g.desired, n)
+		g.desired = n
+	}
+}
+
+func (g *group) takeCause() string {
+	c := g.cause
+	g.cause = ""
+	return c
+}
+
+// blockedZones lists the zones in which the group does not try to launch at present.
+func (g *group) blockedZones(now time.Time) map[string]bool {
+	out := map[string]bool{}
+	for z, until := range g.blocked {
+		out[z] = now.Before(until)
+	}
+	return out
+}
+
+// balance brings a group nearer to its desired capacity and its zones to balance.
+func (r *region) balance(g *group, now time.Time) {
+	r.replaceUnhealthy(g, now)
+	members := r.liveMembers(g.name)
+	if units(members) < g.desired && !g.isSuspended(processLaunch) {
+		r.launchMissing(g, members, now)
+	}
+	if !g.isSuspended(processTerminate) {
+		r.terminateSurplus(g, r.liveMembers(g.name), now)
+	}
+	r.rebalance(g, r.liveMembers(g.name), now)
+}
+
+// replaceUnhealthy takes out the instances whose machine has stopped. The group then launches what it misses.
+func (r *region) replaceUnhealthy(g *group, now time.Time) {
+	if g.isSuspended(processReplaceUnhealthy) || g.isSuspended(processHealthCheck) || g.isSuspended(processTerminate) {
+		return
+	}
+	for _, i := range r.liveMembers(g.name) {
+		if i.unhealthy {
+			r.terminate(g, i, now, sentence(now,
+				"an instance was taken out of service in response to an EC2 health check indicating it has been terminated or stopped."))
+		}
+	}
+}
+
+// launchMissing launches up to the desired capacity, each instance in the zone with the fewest. A zone that cannot
+// take one is left alone for a while, and the next zone is tried (balanced best effort).
+func (r *region) launchMissing(g *group, members []instance, now time.Time) {
+	n, have, blocked := load(members), units(members), g.blockedZones(now)
+	cause := sentence(now, "an instance was started in response to a difference between desired and actual capacity, increasing the capacity from %d to %d.", have, g.desired)
+	for have < g.desired {
+		zone, ok := launchZone(g.spec.Zones, n, blocked)
+		if !ok {
+			return
+		}
+		i, err := r.launch(g, zone, now, cause)
+		if err != nil {
+			r.blockZone(g, zone, now, err)
+			blocked[zone] = true
+			continue
+		}
+		n[zone]++
+		have += i.weight
+	}
+}
+
+// blockZone records a failed launch and keeps the group off the zone until it is time to try again.
+func (r *region) blockZone(g *group, zone string, now time.Time, err error) {
+	why := err.Error()
+	if e := (*apiError)(nil); errors.As(err, &e) {
+		why = e.Message
+	}
+	r.failLaunch(g, now, why)
+	g.blocked = maps.Clone(g.blocked)
+	g.blocked[zone] = now.Add(r.opts.CapacityRetry)
+}
+
+// terminateSurplus shrinks a group that has more than it desires, without any drain.
+func (r *region) terminateSurplus(g *group, members []instance, now time.Time) {
+	have := units(members)
+	for _, i := range surplus(members, g.desired) {
+		r.terminate(g, i, now, sentence(now,
+			"an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from %d to %d.  ", have, g.desired)+
+			sentence(now, "instance %s was selected for termination.", i.id))
+	}
+}
+
+// rebalance launches one instance in the emptiest zone when the zones have differed by more than one for a while.
+// The surplus that makes is terminated in the fullest zone once the new instance is in service.
+func (r *region) rebalance(g *group, members []instance, now time.Time) {
+	_, to, uneven := rebalanceZones(g.spec.Zones, members, g.blockedZones(now))
+	if !uneven || g.isSuspended(processAZRebalance) || g.isSuspended(processLaunch) {
+		g.unbalanced = time.Time{}
+		return
+	}
+	if g.unbalanced.IsZero() {
+		g.unbalanced = now
+	}
+	have := units(members)
+	settled := !slices.ContainsFunc(members, func(i instance) bool { return i.state == at.LifecycleStatePending })
+	if !settled || have < g.desired || have >= rebalanceCeiling(g.max) || now.Sub(g.unbalanced) < r.opts.Rebalance {
+		return
+	}
+	i, err := r.launch(g, to, now, sentence(now,
+		"instances were launched to balance instances in zones %s with other zones resulting in more than desired number of instances in the group.", to))
+	if err != nil {
+		r.blockZone(g, to, now, err)
+		return
+	}
+	i.rebalance = true
+	r.instances[i.id] = i
+}
+
+// launch starts one instance in a zone. It fails as EC2 would: no capacity, no such image, no such template.
+func (r *region) launch(g *group, zone string, now time.Time, cause string) (instance, error) {
+	spec, err := r.launchSpec(g)
+	if err != nil {
+		return instance{}, err
+	}
+	if n, limited := r.room[zone]; limited && n <= 0 {
+		return instance{}, noCapacity(spec.kind, zone)
+	} else if limited {
+		r.room[zone] = n - 1
+	}
+	i := r.newInstance(g, zone, spec, now)
+	i.activity = r.begin(g, now, "Launching a new EC2 instance: "+i.id, g.takeCause()+cause)
+	r.instances[i.id] = i
+	r.launched = append(r.launched, i.id)
+	return i, nil
+}
+
+// noCapacity is EC2's answer when a zone has run out of a type.
+func noCapacity(kind, zone string) *apiError {
+	return refuse("InsufficientInstanceCapacity",
+		"We currently do not have sufficient %s capacity in the Availability Zone you requested (%s). Our system will be working on provisioning additional capacity.", kind, zone)
+}
+
+// newInstance makes a pending instance that is not yet part of the region.
+func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Time) instance {
+	n := r.addresses[zone]
+	r.addresses[zone]++
+	id := r.newID("i")
+	return instance{
+		id:         id,
+		group:      g.name,
+		zone:       zone,
+		subnet:     subnet(zone),
+		number:     int(r.counter),
+		spec:       spec,
+		weight:     spec.capacity(),
+		address:    fmt.Sprintf("10.0.%d.%d", zoneIndex(zone)*32+n/250, 4+n%250),
+		node:       r.nodeName(zoneIndex(zone)*32+n/250, 4+n%250),
+		state:      at.LifecycleStatePending,
+		protected:  g.spec.ProtectNew,
+		power:      powerPending,
+		powerUntil: now.Add(r.opts.Boot),
+		launched:   now,
+	}
+}
+
+// nodeName is the private DNS name of an address: shorter in the oldest region.
+func (r *region) nodeName(third, fourth int) string {
+	domain := r.opts.Region + ".compute.internal"
+	if r.opts.Region == "us-east-1" {
+		domain = "ec2.internal"
+	}
+	return fmt.Sprintf("ip-10-0-%d-%d.%s", third, fourth, domain)
+}
+
+// terminate takes an instance out of its group and stops it.
+func (r *region) terminate(g *group, i instance, now time.Time, cause string) at.Activity {
+	after := takeOut(i, g.spec.TerminatingHook, r.opts, now)
+	after.activity = r.begin(g, now, "Terminating EC2 instance: "+i.id, g.takeCause()+cause)
+	r.replace(i, after, now)
+	return g.activities[len(g.activities)-1]
+}
+
+// allSpot and allOnDemand read the purchase options of a mixed instances policy; the default is all On-Demand.
+func allSpot(d *at.InstancesDistribution) bool {
+	return d != nil && aws.ToInt32(d.OnDemandBaseCapacity) == 0 &&
+		d.OnDemandPercentageAboveBaseCapacity != nil && *d.OnDemandPercentageAboveBaseCapacity == 0
+}
+
+func allOnDemand(d *at.InstancesDistribution) bool {
+	return d == nil || d.OnDemandPercentageAboveBaseCapacity == nil || *d.OnDemandPercentageAboveBaseCapacity == 100
+}

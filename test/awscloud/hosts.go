@@ -1,0 +1,127 @@
+package awscloud
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// hostAttempts is how often a call of a NodeHost is made before it is given up and reported.
+const hostAttempts = 5
+
+// nodeEffect is one call to make on a NodeHost.
+type nodeEffect int
+
+const (
+	bootNode nodeEffect = iota
+	stopKubelet
+	deleteNode
+)
+
+func (e nodeEffect) apply(ctx context.Context, h NodeHost, m Machine) error {
+	switch e {
+	case bootNode:
+		return h.Boot(ctx, m)
+	case stopKubelet:
+		return h.StopKubelet(ctx, m.Name)
+	default:
+		return h.DeleteNode(ctx, m.Name)
+	}
+}
+
+// hostQueue carries out node effects one by one, in order, outside the lock of the region.
+type hostQueue struct {
+	host  NodeHost
+	retry time.Duration // between two attempts
+	wake  chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	queue []nodeCall
+	errs  []error
+}
+
+type nodeCall struct {
+	effect  nodeEffect
+	machine Machine
+}
+
+func newHostQueue(host NodeHost, retry time.Duration) *hostQueue {
+	return &hostQueue{host: host, retry: retry, wake: make(chan struct{}, 1)}
+}
+
+// push queues calls; without a host there is nothing to do.
+func (q *hostQueue) push(m Machine, effects ...nodeEffect) {
+	if q.host == nil || len(effects) == 0 {
+		return
+	}
+	q.mu.Lock()
+	for _, e := range effects {
+		q.queue = append(q.queue, nodeCall{e, m})
+	}
+	q.mu.Unlock()
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run makes the queued calls until ctx ends.
+func (q *hostQueue) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.wake:
+		}
+		for call, ok := q.next(); ok; call, ok = q.next() {
+			if err := q.attempt(ctx, call); err != nil && ctx.Err() == nil {
+				q.mu.Lock()
+				q.errs = append(q.errs, fmt.Errorf("instance %s: %w", call.machine.InstanceID, err))
+				q.mu.Unlock()
+			}
+		}
+	}
+}
+
+func (q *hostQueue) next() (nodeCall, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) == 0 {
+		return nodeCall{}, false
+	}
+	call := q.queue[0]
+	q.queue = q.queue[1:]
+	return call, true
+}
+
+func (q *hostQueue) attempt(ctx context.Context, call nodeCall) (err error) {
+	for range hostAttempts {
+		if err = call.effect.apply(ctx, q.host, call.machine); err == nil {
+			return nil
+		}
+		if wait(ctx, q.retry) != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (q *hostQueue) errors() []error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.errs)
+}
+
+// wait returns after d, or with the context's error when that ends first.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,111 @@
+package awscloud
+
+import (
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// power is the state EC2 shows of an instance, beside the lifecycle state that its group shows.
+type power int
+
+const (
+	powerPending power = iota
+	powerRunning
+	powerShuttingDown
+	powerTerminated
+)
+
+// instance is one EC2 instance and its place in a group. Instances are values: a change replaces the whole.
+type instance struct {
+	id, group, zone, subnet string
+	number                  int // order of launch
+	spec                    launchSpec
+	weight                  int // capacity units
+	address, node           string
+
+	state     at.LifecycleState
+	hookUntil time.Time // end of Terminating:Wait
+	unhealthy bool
+	protected bool
+	rebalance bool // launched by AZRebalance, beyond the desired capacity
+	left      bool // no longer in the group
+	activity  string
+
+	power      power
+	powerUntil time.Time // when power moves on
+	launched   time.Time
+	stopped    time.Time // when the machine and its kubelet stopped
+	joined     bool      // its Node was created
+	nodeGone   bool      // its Node was deleted
+	forgotten  bool      // EC2 no longer describes it
+}
+
+// age returns the instance as time alone leaves it at now: booted, past its hook, stopped, gone. It takes one step at
+// a time; the next tick takes the next.
+func age(i instance, o Options, now time.Time) instance {
+	due := !now.Before(i.powerUntil)
+	switch {
+	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
+		i.state = at.LifecycleStateTerminatingProceed
+		i = shutDown(i, o, now)
+	case i.power == powerPending && due:
+		i.power, i.joined = powerRunning, true
+		if i.state == at.LifecycleStatePending {
+			i.state = at.LifecycleStateInService
+		}
+	case i.power == powerShuttingDown && due:
+		i.power, i.powerUntil = powerTerminated, now.Add(o.NodeGoneAfter)
+	case i.power == powerTerminated && !i.nodeGone && due:
+		i.nodeGone, i.powerUntil = true, now.Add(o.TerminatedVisible)
+	case i.power == powerTerminated && i.nodeGone && due:
+		i.forgotten = i.left
+	}
+	i.unhealthy = i.unhealthy || i.state == at.LifecycleStateInService && stopped(i) && !now.Before(i.stopped.Add(o.HealthCheck))
+	i.left = i.left || i.power == powerTerminated &&
+		(i.state == at.LifecycleStateTerminating || i.state == at.LifecycleStateTerminatingProceed)
+	return i
+}
+
+func stopped(i instance) bool { return i.power >= powerShuttingDown }
+
+// shutDown stops the machine, as EC2 TerminateInstances does; a machine that is stopped already stays as it is.
+func shutDown(i instance, o Options, now time.Time) instance {
+	if !stopped(i) {
+		i.power, i.stopped, i.powerUntil = powerShuttingDown, now, now.Add(o.Terminate)
+	}
+	return i
+}
+
+// takeOut starts the termination of an instance by its group: a hook keeps a running one in Terminating:Wait first.
+func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance {
+	if hook > 0 && !stopped(i) {
+		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(hook)
+		return i
+	}
+	i.state = at.LifecycleStateTerminating
+	return shutDown(i, o, now)
+}
+
+// nodeEffects lists what has to happen to an instance's Node when the instance changes from before to after.
+func nodeEffects(before, after instance) []nodeEffect {
+	var out []nodeEffect
+	if after.joined && !before.joined {
+		out = append(out, bootNode)
+	}
+	if after.joined && stopped(after) && !stopped(before) {
+		out = append(out, stopKubelet)
+	}
+	if after.joined && after.nodeGone && !before.nodeGone {
+		out = append(out, deleteNode)
+	}
+	return out
+}
+
+// health is the health status that the group shows.
+func health(i instance) string {
+	if i.unhealthy {
+		return "Unhealthy"
+	}
+	return "Healthy"
+}

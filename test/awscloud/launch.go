@@ -1,0 +1,206 @@
+package awscloud
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// launchCall is a LaunchInstances call by its client token.
+type launchCall struct {
+	in  as.LaunchInstancesInput
+	out *as.LaunchInstancesOutput // nil while the call is in progress
+}
+
+// launching makes the operation LaunchInstances, which takes its time outside the lock: a second call with its token
+// meets it in progress. It goes on when its client has gone away: the context is that of the stand-in.
+func launching() operation {
+	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
+		in := &as.LaunchInstancesInput{}
+		return func(ctx context.Context, r *region) (any, error) { return r.launchInstances(ctx, in) }, decodeQuery(form, in)
+	}}
+}
+
+// launchInstances carries out LaunchInstances. It takes the lock itself.
+func (r *region) launchInstances(ctx context.Context, in *as.LaunchInstancesInput) (out *as.LaunchInstancesOutput, err error) {
+	err = r.do(func(time.Time) error {
+		out, err = r.beginLaunch(in)
+		return err
+	})
+	if err != nil || out != nil {
+		return out, err
+	}
+	if r.opts.LaunchCall > 0 && wait(ctx, r.opts.LaunchCall) != nil {
+		return nil, &apiError{Code: "ServiceUnavailable", Message: "the stand-in has stopped", Status: http.StatusServiceUnavailable}
+	}
+	err = r.do(func(now time.Time) error {
+		out, err = r.finishLaunch(in, now)
+		return err
+	})
+	return out, err
+}
+
+// beginLaunch checks a call and notes its token. It returns an output when the call was made before.
+func (r *region) beginLaunch(in *as.LaunchInstancesInput) (*as.LaunchInstancesOutput, error) {
+	if err := checkToken(in.ClientToken); err != nil {
+		return nil, err
+	}
+	if before, ok := r.launches[*in.ClientToken]; ok {
+		switch {
+		case !reflect.DeepEqual(before.in, *in):
+			return nil, refuse("IdempotentParameterMismatch", "The client token %s was used before with other parameters", *in.ClientToken)
+		case before.out == nil:
+			return nil, refuse("IdempotentCallInProgress", "A call with the client token %s is in progress", *in.ClientToken)
+		}
+		return before.out, nil
+	}
+	if _, _, err := r.checkLaunchInstances(in); err != nil {
+		return nil, err
+	}
+	r.launches[*in.ClientToken] = &launchCall{in: *in}
+	return nil, nil
+}
+
+// clientToken is what the API reference allows.
+var clientToken = regexp.MustCompile(`^[A-Za-z0-9\-_/]{1,64}$`)
+
+func checkToken(token *string) error {
+	if !clientToken.MatchString(aws.ToString(token)) {
+		return invalid("1 validation error detected: Value '%s' at 'clientToken' failed to satisfy constraint: Member must satisfy regular expression pattern: %s", aws.ToString(token), clientToken)
+	}
+	return nil
+}
+
+// checkLaunchInstances refuses what the API refuses and returns the group and the zone to launch in.
+func (r *region) checkLaunchInstances(in *as.LaunchInstancesInput) (*group, string, error) {
+	g, err := r.groupToChange(in.AutoScalingGroupName)
+	if err != nil {
+		return nil, "", err
+	}
+	n := int(aws.ToInt32(in.RequestedCapacity))
+	mixed := g.mixed
+	switch {
+	case n < 1:
+		return nil, "", invalid("1 validation error detected: Value '%d' at 'requestedCapacity' failed to satisfy constraint: Member must have value greater than or equal to 1", n)
+	case n > 100:
+		return nil, "", invalid("LaunchInstances launches at most 100 instances")
+	case g.config != "":
+		return nil, "", invalid("LaunchInstances is not supported for Auto Scaling groups that use launch configurations")
+	case g.spec.WarmPool != nil:
+		return nil, "", invalid("LaunchInstances is not supported for Auto Scaling groups with a warm pool")
+	case mixed != nil && !allSpot(mixed.InstancesDistribution) && !allOnDemand(mixed.InstancesDistribution):
+		return nil, "", invalid("LaunchInstances supports mixed instances policies only with fully On-Demand or fully Spot purchase options")
+	case g.isSuspended(processLaunch):
+		return nil, "", invalid("LaunchInstances is not possible while the Launch process is suspended")
+	case g.desired+n > g.max:
+		return nil, "", invalid("The requested capacity %d would bring the desired capacity %d above max value %d for the AutoScalingGroup.", n, g.desired, g.max)
+	}
+	zone, err := requestedZone(g.spec.Zones, in)
+	return g, zone, err
+}
+
+// requestedZone finds the one zone that a request names by name, by id or by subnet.
+func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) {
+	if len(in.AvailabilityZones) > 1 || len(in.AvailabilityZoneIds) > 1 || len(in.SubnetIds) > 1 {
+		return "", invalid("LaunchInstances takes one Availability Zone or subnet")
+	}
+	if len(in.AvailabilityZones)+len(in.AvailabilityZoneIds) > 1 {
+		return "", invalid("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
+	}
+	fits := slices.DeleteFunc(slices.Clone(zones), func(z string) bool {
+		return len(in.AvailabilityZones) > 0 && in.AvailabilityZones[0] != z ||
+			len(in.AvailabilityZoneIds) > 0 && in.AvailabilityZoneIds[0] != zoneID(z) ||
+			len(in.SubnetIds) > 0 && in.SubnetIds[0] != subnet(z)
+	})
+	switch len(fits) {
+	case 0:
+		return "", invalid("The Availability Zone or subnet is not part of the Auto Scaling group")
+	case 1:
+		return fits[0], nil
+	}
+	return "", invalid("AvailabilityZones or SubnetIds must be specified for groups with multiple Availability Zones")
+}
+
+// finishLaunch launches what it can and remembers the answer under the token. A refusal is not remembered.
+func (r *region) finishLaunch(in *as.LaunchInstancesInput, now time.Time) (*as.LaunchInstancesOutput, error) {
+	g, zone, err := r.checkLaunchInstances(in)
+	if err != nil {
+		delete(r.launches, *in.ClientToken)
+		return nil, err
+	}
+	before, asked := g.desired, int(*in.RequestedCapacity)
+	out := &as.LaunchInstancesOutput{
+		AutoScalingGroupName: aws.String(g.name), ClientToken: in.ClientToken,
+		Instances: []at.InstanceCollection{}, Errors: []at.LaunchInstancesError{},
+	}
+	launched, failure := r.launchNow(g, zone, asked, now)
+	if len(launched) > 0 {
+		out.Instances = append(out.Instances, collection(launched))
+	}
+	if failure != nil {
+		out.Errors = append(out.Errors, launchError(failure, zone))
+	}
+	g.desired = before + units(launched)
+	if in.RetryStrategy == at.RetryStrategyRetryWithGroupConfiguration {
+		g.desired = before + asked
+	}
+	r.launches[*in.ClientToken].out = out
+	return out, nil
+}
+
+// launchNow launches instances for so many units in one zone and stops at the first failure.
+func (r *region) launchNow(g *group, zone string, asked int, now time.Time) (launched []instance, failure *apiError) {
+	for units(launched) < asked {
+		i, err := r.launch(g, zone, now, sentence(now, "a user request launched instances synchronously."))
+		if err != nil {
+			e, ok := err.(*apiError)
+			if !ok {
+				e = invalid("%v", err)
+			}
+			r.failLaunch(g, now, e.Message)
+			return launched, e
+		}
+		launched = append(launched, i)
+	}
+	return launched, nil
+}
+
+func collection(launched []instance) at.InstanceCollection {
+	first := launched[0]
+	c := at.InstanceCollection{
+		AvailabilityZone:   aws.String(first.zone),
+		AvailabilityZoneId: aws.String(zoneID(first.zone)),
+		InstanceType:       aws.String(first.spec.kind),
+		MarketType:         aws.String(marketType(first.spec.spot)),
+		SubnetId:           aws.String(first.subnet),
+	}
+	for _, i := range launched {
+		c.InstanceIds = append(c.InstanceIds, i.id)
+	}
+	return c
+}
+
+func marketType(spot bool) string {
+	if spot {
+		return "Spot"
+	}
+	return "OnDemand"
+}
+
+func launchError(e *apiError, zone string) at.LaunchInstancesError {
+	return at.LaunchInstancesError{
+		AvailabilityZone:   aws.String(zone),
+		AvailabilityZoneId: aws.String(zoneID(zone)),
+		SubnetId:           aws.String(subnet(zone)),
+		ErrorCode:          aws.String(e.Code),
+		ErrorMessage:       aws.String(e.Message),
+	}
+}

@@ -1,0 +1,45 @@
+package awscloud
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Request is one call that reached the stand-in.
+type Request struct {
+	Time      time.Time         `json:"time"`
+	Service   string            `json:"service"` // of the credential scope: autoscaling, ec2, eks, ssm, sts
+	Region    string            `json:"region"`
+	Operation string            `json:"operation"`
+	Mutating  bool              `json:"mutating"` // asked for a change; a DryRun does not
+	Params    map[string]string `json:"params,omitempty"`
+	Status    int               `json:"status"`         // HTTP status; 0 when the connection was closed without an answer
+	Code      string            `json:"code,omitempty"` // error code; empty on success
+	UserAgent string            `json:"userAgent,omitempty"`
+}
+
+// requestLog keeps every request, and writes each as a line of JSON when there is somewhere to write to.
+type requestLog struct {
+	out io.Writer
+
+	mu       sync.Mutex // guards requests and the writes to out
+	requests []Request
+}
+
+func (l *requestLog) add(r Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests = append(l.requests, r)
+	if l.out != nil {
+		_ = json.NewEncoder(l.out).Encode(r) // a log that cannot be written must not fail the call it is about
+	}
+}
+
+func (l *requestLog) all() []Request {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.requests)
+}

@@ -1,0 +1,228 @@
+package awscloud
+
+import (
+	"encoding/xml"
+	"fmt"
+	"math"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// queryTime is how the query protocol writes a timestamp.
+const queryTime = "2006-01-02T15:04:05.000Z"
+
+// decodeQuery fills in, a pointer to one of the SDK's Input structs, from the parameters of an AWS query request:
+// members are named by their Go fields, list elements Name.member.1, Name.member.2 and so on. It fails when a
+// parameter has no such member or a value that does not parse: nothing sent is dropped in silence.
+func decodeQuery(form url.Values, in any) error {
+	d := &queryDecoder{form: form, present: map[string]bool{}, used: map[string]bool{"Action": true, "Version": true}}
+	for key := range form {
+		for i, c := range key {
+			if c == '.' {
+				d.present[key[:i]] = true
+			}
+		}
+		d.present[key] = true
+	}
+	if err := d.fields("", reflect.ValueOf(in).Elem()); err != nil {
+		return err
+	}
+	for _, key := range sortedKeys(form) {
+		if !d.used[key] {
+			return fmt.Errorf("parameter %q is unknown", key)
+		}
+	}
+	return nil
+}
+
+type queryDecoder struct {
+	form    url.Values
+	present map[string]bool // every parameter and every dotted prefix of one
+	used    map[string]bool // parameters that found their member
+}
+
+func (d *queryDecoder) fields(prefix string, v reflect.Value) error {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		if path := prefix + memberName(f); f.IsExported() && d.present[path] {
+			if err := d.value(path, v.Field(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *queryDecoder) value(path string, v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return d.value(path, v.Elem())
+	case reflect.Slice:
+		return d.list(path, v)
+	case reflect.Struct:
+		if v.Type() != reflect.TypeFor[time.Time]() {
+			return d.fields(path+".", v)
+		}
+	}
+	text := d.form.Get(path)
+	d.used[path] = true
+	if err := setScalar(v, text); err != nil {
+		return fmt.Errorf("parameter %q: value %q: %w", path, text, err)
+	}
+	return nil
+}
+
+// list reads path.member.1, path.member.2 and so on; an empty list is sent as "path=".
+func (d *queryDecoder) list(path string, v reflect.Value) error {
+	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	for i := 1; ; i++ {
+		item := path + "." + elementName(v.Type().Elem()) + "." + strconv.Itoa(i)
+		if !d.present[item] {
+			d.used[path] = i == 1 && d.form.Get(path) == ""
+			return nil
+		}
+		e := reflect.New(v.Type().Elem()).Elem()
+		if err := d.value(item, e); err != nil {
+			return err
+		}
+		v.Set(reflect.Append(v, e))
+	}
+}
+
+// The one list whose model comes from EC2 goes by other names on the wire than all others: its field without the
+// plural, its elements "item".
+
+func elementName(element reflect.Type) string {
+	if element == reflect.TypeFor[at.PerformanceFactorReferenceRequest]() {
+		return "item"
+	}
+	return "member"
+}
+
+func memberName(f reflect.StructField) string {
+	if f.Type == reflect.TypeFor[[]at.PerformanceFactorReferenceRequest]() {
+		return "Reference"
+	}
+	return f.Name
+}
+
+func setScalar(v reflect.Value, text string) (err error) {
+	switch v.Kind() {
+	case reflect.String:
+		if text == "" && v.Type() != reflect.TypeFor[string]() {
+			return fmt.Errorf("must be one of the values of %s", v.Type().Name())
+		}
+		v.SetString(text)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("must be true or false")
+		}
+		v.SetBool(text == "true")
+	case reflect.Int32, reflect.Int64:
+		var n int64
+		n, err = strconv.ParseInt(text, 10, v.Type().Bits())
+		v.SetInt(n)
+	case reflect.Float64:
+		var f float64
+		if f, err = strconv.ParseFloat(text, 64); err == nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
+			err = strconv.ErrRange
+		}
+		v.SetFloat(f)
+	case reflect.Struct: // only time.Time comes here
+		var t time.Time
+		t, err = time.Parse(time.RFC3339, text)
+		v.Set(reflect.ValueOf(t))
+	default:
+		err = fmt.Errorf("is of a kind the stand-in cannot read, %s", v.Type())
+	}
+	return err
+}
+
+// encodeQuery writes out, a pointer to one of the SDK's Output structs, as the answer to op in the query protocol.
+// A nil pointer or slice is left out; an empty slice is an empty element.
+func encodeQuery(op, namespace, requestID string, out any) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<%[1]sResponse xmlns=%[2]q><%[1]sResult>`, op, namespace)
+	encodeFields(&b, reflect.ValueOf(out).Elem())
+	fmt.Fprintf(&b, `</%[1]sResult><ResponseMetadata><RequestId>%[2]s</RequestId></ResponseMetadata></%[1]sResponse>`, op, requestID)
+	return []byte(b.String())
+}
+
+func encodeFields(b *strings.Builder, v reflect.Value) {
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && f.Name != "ResultMetadata" {
+			encodeValue(b, memberName(f), v.Field(i))
+		}
+	}
+}
+
+func encodeValue(b *strings.Builder, name string, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			encodeValue(b, name, v.Elem())
+		}
+		return
+	case reflect.Slice:
+		if v.IsNil() {
+			return
+		}
+	case reflect.String:
+		// An enum that is not set; a string that is not set is a nil pointer.
+		if v.Len() == 0 && v.Type() != reflect.TypeFor[string]() {
+			return
+		}
+	}
+	b.WriteString("<" + name + ">")
+	encodeContent(b, v)
+	b.WriteString("</" + name + ">")
+}
+
+func encodeContent(b *strings.Builder, v reflect.Value) {
+	if t, ok := v.Interface().(time.Time); ok {
+		b.WriteString(t.UTC().Format(queryTime))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			encodeValue(b, elementName(v.Type().Elem()), v.Index(i))
+		}
+	case reflect.Struct:
+		encodeFields(b, v)
+	default:
+		_ = xml.EscapeText(b, []byte(fmt.Sprint(v.Interface()))) // a strings.Builder takes every write
+	}
+}
+
+// queryFault writes an error in the query protocol. AWS says Receiver where the fault is its own.
+func queryFault(e *apiError, namespace, requestID string) []byte {
+	origin := "Sender"
+	if e.Status >= 500 {
+		origin = "Receiver"
+	}
+	return []byte(fmt.Sprintf(`<ErrorResponse xmlns=%q><Error><Type>%s</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>%s</RequestId></ErrorResponse>`,
+		namespace, origin, escape(e.Code), escape(e.Message), requestID))
+}
+
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes every write
+	return b.String()
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,83 @@
+package awscloud
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// operation is one action of a service that speaks the query protocol.
+type operation struct {
+	mutating bool
+	decode   func(url.Values) (handler, error)
+}
+
+// reading makes an operation of a method that only reads, under the region's lock.
+func reading[In, Out any](f func(*region, *In) (*Out, error)) operation {
+	return operation{decode: func(form url.Values) (handler, error) {
+		in := new(In)
+		return func(_ context.Context, r *region) (any, error) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return f(r, in)
+		}, decodeQuery(form, in)
+	}}
+}
+
+// changing makes an operation of a method that changes the region.
+func changing[In, Out any](f func(*region, *In, time.Time) (*Out, error)) operation {
+	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
+		in := new(In)
+		return func(_ context.Context, r *region) (any, error) {
+			var out *Out
+			err := r.do(func(now time.Time) (err error) {
+				out, err = f(r, in, now)
+				return err
+			})
+			return out, err
+		}, decodeQuery(form, in)
+	}}
+}
+
+// queryProtocol is AWS query: parameters in a form, answers in XML.
+type queryProtocol struct {
+	namespace  string
+	operations map[string]operation
+}
+
+func (p queryProtocol) parse(_ *http.Request, body []byte) (call, error) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil {
+		return call{}, refuse("MalformedQueryString", "The query string is malformed: %v", err)
+	}
+	c := call{operation: form.Get("Action"), params: flat(form)}
+	op, ok := p.operations[c.operation]
+	if !ok {
+		return c, refuse("InvalidAction", "Could not find operation %s for version %s", c.operation, form.Get("Version"))
+	}
+	c.mutating = op.mutating
+	if c.run, err = op.decode(form); err != nil {
+		return c, invalid("%v", err)
+	}
+	return c, nil
+}
+
+func (p queryProtocol) result(op, requestID string, out any) (response, error) {
+	return response{contentType: "text/xml", body: encodeQuery(op, p.namespace, requestID, out)}, nil
+}
+
+func (p queryProtocol) fault(e *apiError, requestID string) response {
+	return response{contentType: "text/xml", body: queryFault(e, p.namespace, requestID)}
+}
+
+// flat is a form with one value a key, without what every request has.
+func flat(form url.Values) map[string]string {
+	out := map[string]string{}
+	for k := range form {
+		if k != "Action" && k != "Version" {
+			out[k] = form.Get(k)
+		}
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+package awscloud
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// region is everything one region holds. Its methods want the lock held, unless they say otherwise.
+type region struct {
+	opts  Options
+	hosts *hostQueue
+	start time.Time
+
+	mu         sync.Mutex // guards what follows
+	groups     map[string]*group
+	instances  map[string]instance
+	launched   []string             // instance ids in order of launch
+	templates  map[string]*template // by id
+	configs    map[string]at.LaunchConfiguration
+	images     map[string]image
+	parameters map[string]parameter
+	clusters   map[string]ekstypes.Cluster
+	nodegroups map[string]map[string]ekstypes.Nodegroup // by cluster and name
+	room       map[string]int                           // launches a zone still has room for; absent: no limit
+	launches   map[string]*launchCall                   // by client token
+	versions   map[string]versionCall                   // by client token
+	addresses  map[string]int                           // given out, by zone
+	counter    uint64
+	past       []view
+	timelines  map[string][]Size
+	changed    chan struct{} // closed and replaced after every change
+}
+
+func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
+	return &region{
+		opts:       o,
+		hosts:      hosts,
+		start:      now,
+		groups:     map[string]*group{},
+		instances:  map[string]instance{},
+		templates:  map[string]*template{},
+		configs:    map[string]at.LaunchConfiguration{},
+		images:     map[string]image{},
+		parameters: map[string]parameter{},
+		clusters:   map[string]ekstypes.Cluster{},
+		nodegroups: map[string]map[string]ekstypes.Nodegroup{},
+		room:       map[string]int{},
+		launches:   map[string]*launchCall{},
+		versions:   map[string]versionCall{},
+		addresses:  map[string]int{},
+		timelines:  map[string][]Size{},
+		changed:    make(chan struct{}),
+	}
+}
+
+// do runs f under the lock and settles what it changed.
+func (r *region) do(f func(now time.Time) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	err := f(now)
+	r.settle(now)
+	return err
+}
+
+// tick lets time pass: instances age, groups look after their size.
+func (r *region) tick() {
+	_ = r.do(func(now time.Time) error {
+		for _, id := range slices.Clone(r.launched) {
+			before := r.instances[id]
+			r.replace(before, age(before, r.opts, now), now)
+		}
+		for _, name := range sortedKeys(r.groups) {
+			r.balance(r.groups[name], now)
+		}
+		return nil
+	})
+}
+
+// settle takes note of the state after a change: timelines, the snapshot for lagging reads, those who wait.
+func (r *region) settle(now time.Time) {
+	for name, g := range r.groups {
+		r.timelines[name] = record(r.timelines[name], sizeOf(g, r.members(name), now.Sub(r.start)))
+	}
+	if r.opts.DescribeLag > 0 {
+		r.past = append(prune(r.past, now.Add(-r.opts.DescribeLag)), r.view(now))
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// replace puts the instance in its new state, with all that follows from the change.
+func (r *region) replace(before, after instance, now time.Time) {
+	if g := r.groups[after.group]; g != nil {
+		if before.state == at.LifecycleStatePending && after.state == at.LifecycleStateInService || after.left && !before.left {
+			g.end(after.activity, now, "")
+		}
+	}
+	r.instances[after.id] = after
+	if after.forgotten {
+		delete(r.instances, after.id)
+		r.launched = slices.DeleteFunc(r.launched, func(id string) bool { return id == after.id })
+	}
+	r.hosts.push(r.machine(after), nodeEffects(before, after)...)
+}
+
+// members lists the instances of a group that have not left it, in order of launch.
+func (r *region) members(group string) []instance {
+	var out []instance
+	for _, id := range r.launched {
+		if i := r.instances[id]; i.group == group && !i.left {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// liveMembers lists the instances that count towards the group's capacity.
+func (r *region) liveMembers(group string) []instance {
+	return slices.DeleteFunc(r.members(group), func(i instance) bool { return !live(i) })
+}
+
+// machine is what the instance tells the cluster when it boots.
+func (r *region) machine(i instance) Machine {
+	img := r.images[i.spec.image]
+	return Machine{
+		Name:           i.node,
+		InstanceID:     i.id,
+		ProviderID:     "aws:///" + i.zone + "/" + i.id,
+		Zone:           i.zone,
+		Region:         r.opts.Region,
+		InstanceType:   i.spec.kind,
+		Image:          i.spec.image,
+		Arch:           img.arch,
+		Address:        i.address,
+		KubeletVersion: img.kubelet,
+		Labels:         i.spec.labels,
+		ReadyAfter:     r.opts.NodeReady,
+	}
+}
+
+// next returns 64 bits that look random and are the same in every run (splitmix64).
+func (r *region) next() uint64 {
+	r.counter++
+	return mix(r.counter)
+}
+
+func mix(n uint64) uint64 {
+	n *= 0x9e3779b97f4a7c15
+	n = (n ^ n>>30) * 0xbf58476d1ce4e5b9
+	n = (n ^ n>>27) * 0x94d049bb133111eb
+	return n ^ n>>31
+}
+
+// newID makes an EC2 resource id: the prefix and 17 hexadecimal digits.
+func (r *region) newID(prefix string) string { return fmt.Sprintf("%s-0%016x", prefix, r.next()) }
+
+func (r *region) uuid() string {
+	a, b := r.next(), r.next()
+	return fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&0xffffffffffff)
+}
+
+// subnet is the one subnet of a zone, and zoneID the name by which all accounts know it: use1-az1.
+func subnet(zone string) string {
+	n := uint64(0)
+	for _, c := range zone {
+		n = mix(n + uint64(c))
+	}
+	return fmt.Sprintf("subnet-0%016x", n)
+}
+
+// zoneIndex counts zones from 0 by their letter.
+func zoneIndex(zone string) int { return int(zone[len(zone)-1] - 'a') }
+
+// zoneID follows the scheme of the regions: us-east-1a is use1-az1.
+func zoneID(zone string) string {
+	parts := strings.Split(zone, "-")
+	id := parts[0]
+	for _, p := range parts[1:] {
+		id += p[:1]
+	}
+	return fmt.Sprintf("%s-az%d", id, zoneIndex(zone)+1)
+}

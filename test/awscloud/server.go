@@ -1,0 +1,180 @@
+package awscloud
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// maxBody bounds what a request may send; the largest real one, a launch template, is below 64 KiB.
+const maxBody = 1 << 20
+
+// call is a decoded request: what it asks for and how to carry it out.
+type call struct {
+	operation string
+	mutating  bool
+	params    map[string]string // as they came, for the log
+	run       handler
+}
+
+// handler carries a request out on a region. Its context is that of the stand-in: what a client asked for happens even
+// when the client has gone away.
+type handler func(context.Context, *region) (any, error)
+
+// protocol is one of AWS's wire protocols, for one service.
+type protocol interface {
+	// parse decodes a request. On an error the call still names the operation, as far as it is known.
+	parse(req *http.Request, body []byte) (call, error)
+	// result encodes what a call returned.
+	result(operation, requestID string, out any) (response, error)
+	// fault encodes an error.
+	fault(e *apiError, requestID string) response
+}
+
+// response is an encoded answer.
+type response struct {
+	contentType string
+	errorType   string // for the header that the JSON protocols name an error in
+	body        []byte
+}
+
+// services are the services by the name that signatures use.
+func services() map[string]protocol {
+	return map[string]protocol{
+		"autoscaling": queryProtocol{"http://autoscaling.amazonaws.com/doc/2011-01-01/", autoscalingOperations()},
+		"sts":         queryProtocol{"https://sts.amazonaws.com/doc/2011-06-15/", stsOperations()},
+		"ec2":         ec2Protocol{ec2Operations()},
+		"eks":         eksProtocol{},
+		"ssm":         ssmProtocol{},
+	}
+}
+
+// routes answers requests of all services: the signature's credential scope says which service and region a request
+// is for, as the host name does with the real ones.
+func (c *Cloud) routes() http.Handler {
+	protocols := services()
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		x := &exchange{cloud: c, w: w, id: c.requestID(), protocol: protocols["sts"]}
+		x.rec = Request{Time: time.Now(), UserAgent: req.UserAgent()}
+		service, place, ok := credentialScope(req.Header.Get("Authorization"))
+		if !ok {
+			x.refuse(&apiError{Code: "MissingAuthenticationToken", Message: "Request is missing Authentication Token", Status: http.StatusForbidden})
+			return
+		}
+		x.rec.Service, x.rec.Region = service, place
+		if p, ok := protocols[service]; ok {
+			x.protocol = p
+			x.serve(req)
+			return
+		}
+		x.refuse(notModelled("the service %q", service))
+	})
+}
+
+// exchange is one request on its way to its answer.
+type exchange struct {
+	cloud    *Cloud
+	w        http.ResponseWriter
+	protocol protocol
+	id       string // of the request, as AWS numbers them
+	rec      Request
+}
+
+// serve carries a request out, with the faults that are planned for it.
+func (x *exchange) serve(req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(x.w, req.Body, maxBody))
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client went away in the middle of its request
+	}
+	// smithy-go 1.28.8 closes a connection under an answer that arrives before it has finished sending (WriteTo of a
+	// closed request body returns io.EOF): no network is that fast, and no server should be.
+	_ = wait(x.cloud.ctx, x.cloud.opts.Latency)
+	todo, err := x.protocol.parse(req, body)
+	x.rec.Operation, x.rec.Mutating, x.rec.Params = todo.operation, todo.mutating, todo.params
+	if e := x.cloud.faults.rejection(x.rec.Service); e != nil {
+		x.refuse(e)
+		return
+	}
+	if err != nil {
+		x.finish(nil, err)
+		return
+	}
+	fault, faulty := x.cloud.faults.take(x.rec.Service, x.rec.Operation)
+	var out any
+	if !faulty || fault.AfterEffect {
+		out, err = todo.run(x.cloud.ctx, x.cloud.regionFor(x.rec.Region))
+	}
+	switch {
+	case faulty && fault.Code == "":
+		x.cloud.log.add(x.rec)
+		panic(http.ErrAbortHandler) // closes the connection without an answer
+	case faulty:
+		x.refuse(fault.answer())
+	default:
+		x.finish(out, err)
+	}
+}
+
+// finish answers with what the call returned.
+func (x *exchange) finish(out any, err error) {
+	var res response
+	if err == nil {
+		res, err = x.protocol.result(x.rec.Operation, x.id, out)
+	}
+	if err == nil {
+		x.answer(http.StatusOK, "", res)
+		return
+	}
+	e := (*apiError)(nil)
+	if !errors.As(err, &e) {
+		e = &apiError{Code: "InternalFailure", Message: err.Error(), Status: http.StatusInternalServerError}
+	}
+	x.refuse(e)
+}
+
+func (x *exchange) refuse(e *apiError) { x.answer(e.Status, e.Code, x.protocol.fault(e, x.id)) }
+
+func (x *exchange) answer(status int, code string, res response) {
+	x.rec.Status, x.rec.Code = status, code
+	x.cloud.log.add(x.rec)
+	x.w.Header().Set("Content-Type", res.contentType)
+	x.w.Header().Set("X-Amzn-Requestid", x.id)
+	if res.errorType != "" {
+		x.w.Header().Set("X-Amzn-Errortype", res.errorType)
+	}
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(res.body) // a client that has gone away needs no answer
+}
+
+func (c *Cloud) requestID() string {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	return c.home.uuid()
+}
+
+// regionFor returns the region that holds everything, or an empty one for any other name.
+func (c *Cloud) regionFor(name string) *region {
+	if name == c.opts.Region {
+		return c.home
+	}
+	return newRegion(c.opts, newHostQueue(nil, 0), time.Now())
+}
+
+// credentialScope reads service and region from a signature of version 4:
+// "AWS4-HMAC-SHA256 Credential=AKID/20261121/us-east-1/autoscaling/aws4_request, …". The signature itself is not
+// checked.
+func credentialScope(authorization string) (service, region string, ok bool) {
+	rest, ok := strings.CutPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
+	if !ok {
+		return "", "", false
+	}
+	scope, _, _ := strings.Cut(rest, ",")
+	parts := strings.Split(strings.TrimSpace(scope), "/")
+	if len(parts) != 5 || parts[4] != "aws4_request" || parts[2] == "" {
+		return "", "", false
+	}
+	return parts[3], parts[2], true
+}

@@ -1,0 +1,216 @@
+package awscloud_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/smithy-go"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+const (
+	zoneA = "us-east-1a"
+	zoneB = "us-east-1b"
+	zoneC = "us-east-1c"
+)
+
+// recorder is a NodeHost that remembers what it was asked.
+type recorder struct {
+	mu       sync.Mutex
+	calls    []string
+	machines map[string]awscloud.Machine
+}
+
+func (h *recorder) note(verb, name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, verb+" "+name)
+}
+
+func (h *recorder) Boot(_ context.Context, m awscloud.Machine) error {
+	h.note("boot", m.Name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.machines == nil {
+		h.machines = map[string]awscloud.Machine{}
+	}
+	h.machines[m.Name] = m
+	return nil
+}
+
+func (h *recorder) StopKubelet(_ context.Context, name string) error {
+	h.note("stop", name)
+	return nil
+}
+
+func (h *recorder) DeleteNode(_ context.Context, name string) error {
+	h.note("delete", name)
+	return nil
+}
+
+// machine is what a Node was booted with; false when it was not.
+func (h *recorder) machine(name string) (awscloud.Machine, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m, ok := h.machines[name]
+	return m, ok
+}
+
+// of lists what happened to one Node.
+func (h *recorder) of(name string) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []string
+	for _, c := range h.calls {
+		var verb, who string
+		if _, err := fmt.Sscan(c, &verb, &who); err == nil && who == name {
+			out = append(out, verb)
+		}
+	}
+	return out
+}
+
+// fast are times that let a test finish soon and still see every state.
+func fast() awscloud.Options {
+	return awscloud.Options{
+		Boot: 60 * time.Millisecond, NodeReady: 10 * time.Millisecond, Terminate: 60 * time.Millisecond,
+		NodeGoneAfter: 30 * time.Millisecond, HealthCheck: 30 * time.Millisecond, Rebalance: 50 * time.Millisecond,
+		CapacityRetry: 100 * time.Millisecond, Tick: 5 * time.Millisecond,
+	}
+}
+
+// start starts a stand-in with two images and one template of two versions, an AMI each.
+func start(t *testing.T, o awscloud.Options) (c *awscloud.Cloud, template string) {
+	t.Helper()
+	c, err := awscloud.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		c.Stop()
+		for _, err := range c.HostErrors() {
+			t.Error(err)
+		}
+	})
+	c.AddImage("ami-old", "v1.32.1", "x86_64")
+	c.AddImage("ami-new", "v1.33.2", "x86_64")
+	return c, c.AddTemplate("workers", version("ami-old"), version("ami-new"))
+}
+
+func version(image string) awscloud.TemplateVersion {
+	return awscloud.TemplateVersion{
+		Image: image, InstanceType: "m5.large",
+		UserData: awscloud.NodeadmConfig("shop", "pool=workers", "eks.amazonaws.com/nodegroup-image="+image),
+	}
+}
+
+// addGroup adds group "g" over three zones with old instances; AZRebalance is suspended, change lets a test differ.
+func addGroup(t *testing.T, c *awscloud.Cloud, template string, counts []int, change func(*awscloud.GroupSpec)) {
+	t.Helper()
+	spec := awscloud.GroupSpec{
+		Name: "g", Zones: []string{zoneA, zoneB, zoneC}, Counts: counts, Min: 0, Max: 20,
+		Template: awscloud.TemplateRef{ID: template, Version: "2"}, InitialVersion: 1,
+		Tags:      map[string]string{"kubernetes.io/cluster/shop": "owned"},
+		Suspended: []string{"AZRebalance"},
+	}
+	if change != nil {
+		change(&spec)
+	}
+	if err := c.AddGroup(spec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plainBodies hides the WriteTo of request bodies: in smithy-go 1.28.8 it makes net/http close the connection when the
+// answer arrives before the request has been sent to its end.
+type plainBodies struct{ http.Client }
+
+func (p *plainBodies) Do(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body = struct{ io.ReadCloser }{req.Body}
+	}
+	return p.Client.Do(req)
+}
+
+func config(c *awscloud.Cloud) aws.Config {
+	return aws.Config{
+		HTTPClient: &plainBodies{},
+		Region:     "us-east-1", BaseEndpoint: aws.String(c.URL()), RetryMaxAttempts: 1,
+		Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
+	}
+}
+
+func scaling(c *awscloud.Cloud) *as.Client { return as.NewFromConfig(config(c)) }
+
+func compute(c *awscloud.Cloud) *ec2.Client { return ec2.NewFromConfig(config(c)) }
+
+// must returns the value of a call that succeeds.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// wantCode checks that err is an error of the API with that code, and returns its message.
+func wantCode(t *testing.T, err error, code string) string {
+	t.Helper()
+	var e smithy.APIError
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want an API error with code %s", err, code)
+	}
+	if e.ErrorCode() != code {
+		t.Fatalf("got %v, want code %s", err, code)
+	}
+	return e.ErrorMessage()
+}
+
+// status is the group now.
+func status(t *testing.T, c *awscloud.Cloud) awscloud.GroupStatus {
+	t.Helper()
+	return must(c.Group("g"))(t)
+}
+
+// await waits until the group "g" is as wanted.
+func await(t *testing.T, c *awscloud.Cloud, what string, ok func(awscloud.GroupStatus) bool) awscloud.GroupStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.Wait(ctx, "g", ok); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return status(t, c)
+}
+
+// inService says that the group consists of n instances in service and nothing else.
+func inService(n int) func(awscloud.GroupStatus) bool {
+	return func(s awscloud.GroupStatus) bool {
+		return len(s.Instances) == n && !slices.ContainsFunc(s.Instances, func(i awscloud.InstanceStatus) bool {
+			return i.State != at.LifecycleStateInService
+		})
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}

@@ -1,0 +1,237 @@
+package awscloud
+
+import (
+	"cmp"
+	"encoding/base64"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// image is a registered AMI.
+type image struct {
+	id, kubelet, arch string
+	created           time.Time
+}
+
+// template is an EC2 launch template. Its versions are numbered from 1 and never change.
+type template struct {
+	id, name       string
+	created        time.Time
+	defaultVersion int
+	versions       []templateVersion
+}
+
+type templateVersion struct {
+	number      int
+	born        int // order of creation among all versions of all templates
+	created     time.Time
+	description string
+	data        templateData
+}
+
+// templateData is the launch template data that the stand-in models.
+type templateData struct {
+	image, kind, userData, keyName string // user data is base64, as it is sent
+	securityGroups                 []string
+	tags                           []tagSet
+}
+
+type tagSet struct {
+	resource string
+	tags     []tag
+}
+
+type tag struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
+// over returns the data with what d says laid over base (CreateLaunchTemplateVersion with SourceVersion).
+func (d templateData) over(base templateData) templateData {
+	out := templateData{
+		image:    cmp.Or(d.image, base.image),
+		kind:     cmp.Or(d.kind, base.kind),
+		userData: cmp.Or(d.userData, base.userData),
+		keyName:  cmp.Or(d.keyName, base.keyName),
+
+		securityGroups: base.securityGroups,
+		tags:           base.tags,
+	}
+	if d.securityGroups != nil {
+		out.securityGroups = d.securityGroups
+	}
+	if d.tags != nil {
+		out.tags = d.tags
+	}
+	return out
+}
+
+// version finds a version by the words of the API: a number, $Latest, $Default, or nothing, which means $Default.
+func (t *template) version(text string) (templateVersion, bool) {
+	n := 0
+	switch text {
+	case "$Latest":
+		n = len(t.versions)
+	case "$Default", "":
+		n = t.defaultVersion
+	default:
+		n, _ = strconv.Atoi(text) // what is not a number is no version either
+	}
+	if n < 1 || n > len(t.versions) {
+		return templateVersion{}, false
+	}
+	return t.versions[n-1], true
+}
+
+// addVersion appends a version.
+func (t *template) addVersion(d templateData, description string, born int, now time.Time) templateVersion {
+	v := templateVersion{number: len(t.versions) + 1, born: born, created: now, description: description, data: d}
+	t.versions = append(t.versions, v)
+	return v
+}
+
+// findTemplate finds a template by id or by name.
+func (r *region) findTemplate(id, name string) (*template, bool) {
+	if t, ok := r.templates[id]; ok || id != "" {
+		return t, ok
+	}
+	for _, t := range r.templates {
+		if t.name == name {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// ssmAlias marks an image id that is looked up in an SSM parameter at each launch.
+const ssmAlias = "resolve:ssm:"
+
+// resolveImage follows a resolve:ssm: alias.
+func (r *region) resolveImage(id string) (string, error) {
+	name, alias := strings.CutPrefix(id, ssmAlias)
+	if !alias {
+		return id, nil
+	}
+	p, ok := r.parameters[name]
+	if !ok {
+		return "", refuse("InvalidParameterValue", "Unable to resolve alias %s: the parameter does not exist.", id)
+	}
+	return p.value, nil
+}
+
+// launchSpec is what a group launches: its template, configuration or policy, resolved.
+type launchSpec struct {
+	template      at.LaunchTemplateSpecification // id, name and number; empty with a launch configuration
+	config        string
+	born          int // age of the template version; a launch configuration is older than any
+	image         string
+	imageOverride bool // the image is not the template's: the group says so in Instance.ImageId
+	kind          string
+	weight        string // of a weighted group; empty otherwise
+	spot          bool
+	labels        map[string]string
+}
+
+// capacity is how many units an instance of the spec counts for.
+func (s launchSpec) capacity() int {
+	if n, err := strconv.Atoi(s.weight); err == nil {
+		return n
+	}
+	return 1
+}
+
+// launchSpec resolves what the group launches now. It fails as the launch would: with the message that the scaling
+// activity shows.
+func (r *region) launchSpec(g *group) (launchSpec, error) {
+	if g.config != "" {
+		c := r.configs[g.config]
+		s := launchSpec{config: g.config, image: aws.ToString(c.ImageId), kind: aws.ToString(c.InstanceType)}
+		return r.finishSpec(s, aws.ToString(c.UserData))
+	}
+	if g.mixed == nil {
+		return r.templateSpec(*g.template, launchSpec{})
+	}
+	base := *g.mixed.LaunchTemplate.LaunchTemplateSpecification
+	s := launchSpec{spot: allSpot(g.mixed.InstancesDistribution)}
+	// The first override has the highest priority, and the stand-in has every type to give.
+	for _, o := range g.mixed.LaunchTemplate.Overrides[:min(1, len(g.mixed.LaunchTemplate.Overrides))] {
+		if o.LaunchTemplateSpecification != nil {
+			base = *o.LaunchTemplateSpecification
+		}
+		s.kind, s.weight = aws.ToString(o.InstanceType), aws.ToString(o.WeightedCapacity)
+		s.image, s.imageOverride = aws.ToString(o.ImageId), o.ImageId != nil
+	}
+	return r.templateSpec(base, s)
+}
+
+// templateSpec completes s from the template that ref names.
+func (r *region) templateSpec(ref at.LaunchTemplateSpecification, s launchSpec) (launchSpec, error) {
+	t, v, err := r.templateVersion(ref)
+	if err != nil {
+		return launchSpec{}, err
+	}
+	s.template = at.LaunchTemplateSpecification{
+		LaunchTemplateId:   aws.String(t.id),
+		LaunchTemplateName: aws.String(t.name),
+		Version:            aws.String(strconv.Itoa(v.number)),
+	}
+	s.born = v.born
+	s.kind = cmp.Or(s.kind, v.data.kind)
+	s.image = cmp.Or(s.image, v.data.image)
+	return r.finishSpec(s, v.data.userData)
+}
+
+func (r *region) finishSpec(s launchSpec, userData string) (launchSpec, error) {
+	id, err := r.resolveImage(s.image)
+	if err != nil {
+		return launchSpec{}, err
+	}
+	if _, ok := r.images[id]; !ok {
+		return launchSpec{}, refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
+	}
+	s.image, s.labels = id, nodeLabels(userData)
+	return s, nil
+}
+
+// templateVersion finds what a launch template specification names.
+func (r *region) templateVersion(ref at.LaunchTemplateSpecification) (*template, templateVersion, error) {
+	id, name := aws.ToString(ref.LaunchTemplateId), aws.ToString(ref.LaunchTemplateName)
+	if (id == "") == (name == "") {
+		return nil, templateVersion{}, invalid("Valid requests must contain either LaunchTemplateId or LaunchTemplateName")
+	}
+	t, ok := r.findTemplate(id, name)
+	if !ok {
+		return nil, templateVersion{}, invalid("You must use a valid fully-formed launch template. %s", noTemplate(id, name).Message)
+	}
+	v, ok := t.version(aws.ToString(ref.Version))
+	if !ok {
+		return nil, templateVersion{}, invalid("You must use a valid fully-formed launch template. %s", noVersion(t, aws.ToString(ref.Version)).Message)
+	}
+	return t, v, nil
+}
+
+// labelFlag finds the labels that a kubelet is started with: in the kubelet flags of a nodeadm NodeConfig and in the
+// arguments of the older bootstrap script alike.
+var labelFlag = regexp.MustCompile(`--node-labels=([^\s"'\\]+)`)
+
+// nodeLabels reads the labels that base64 user data gives the node; there are none in what does not decode.
+func nodeLabels(userData string) map[string]string {
+	text, err := base64.StdEncoding.DecodeString(userData)
+	if err != nil {
+		return nil
+	}
+	labels := map[string]string{}
+	for _, m := range labelFlag.FindAllStringSubmatch(string(text), -1) {
+		for _, pair := range strings.Split(m[1], ",") {
+			if k, v, ok := strings.Cut(pair, "="); ok {
+				labels[k] = v
+			}
+		}
+	}
+	return labels
+}

@@ -1,0 +1,104 @@
+package awscloud
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// Size is how large a group was from a moment on.
+type Size struct {
+	At                time.Duration // since the start
+	Min, Max, Desired int
+	Zones             map[string]int // instances that count towards the capacity: Pending and InService
+	InService         int
+	Terminating       int // in any of the states on the way out
+}
+
+// sizeOf measures a group.
+func sizeOf(g *group, members []instance, since time.Duration) Size {
+	s := Size{At: since, Min: g.min, Max: g.max, Desired: g.desired, Zones: map[string]int{}}
+	for _, z := range g.spec.Zones {
+		s.Zones[z] = 0
+	}
+	for _, i := range members {
+		switch {
+		case live(i):
+			s.Zones[i.zone]++
+		default:
+			s.Terminating++
+		}
+		if i.state == at.LifecycleStateInService {
+			s.InService++
+		}
+	}
+	return s
+}
+
+// record appends a size that differs from the last in more than its time.
+func record(line []Size, s Size) []Size {
+	if n := len(line); n > 0 {
+		last := line[n-1]
+		if last.Min == s.Min && last.Max == s.Max && last.Desired == s.Desired &&
+			last.InService == s.InService && last.Terminating == s.Terminating && maps.Equal(last.Zones, s.Zones) {
+			return line
+		}
+	}
+	return append(line, s)
+}
+
+// view is what a reader sees of groups and instances: the present, or the past when reads lag.
+type view struct {
+	at        time.Time
+	groups    []group    // by name
+	instances []instance // by launch
+}
+
+func (r *region) view(now time.Time) view {
+	v := view{at: now}
+	for _, name := range sortedKeys(r.groups) {
+		v.groups = append(v.groups, *r.groups[name])
+	}
+	for _, id := range r.launched {
+		v.instances = append(v.instances, r.instances[id])
+	}
+	return v
+}
+
+// observed is the view a describe call answers from: as old as Options.DescribeLag.
+func (r *region) observed() view {
+	now := time.Now()
+	if r.opts.DescribeLag == 0 || len(r.past) == 0 {
+		return r.view(now)
+	}
+	return prune(r.past, now.Add(-r.opts.DescribeLag))[0]
+}
+
+// prune drops the views that a later one had replaced by then; the first that is left is the state at that time.
+func prune(past []view, then time.Time) []view {
+	n := slices.IndexFunc(past, func(v view) bool { return v.at.After(then) })
+	switch {
+	case n < 0:
+		n = len(past)
+	case n == 0:
+		n = 1
+	}
+	return past[max(0, n-1):]
+}
+
+// find returns a group of the view.
+func (v view) find(name string) (group, bool) {
+	for _, g := range v.groups {
+		if g.name == name {
+			return g, true
+		}
+	}
+	return group{}, false
+}
+
+// members lists the instances that the view shows in a group.
+func (v view) members(name string) []instance {
+	return slices.DeleteFunc(slices.Clone(v.instances), func(i instance) bool { return i.group != name || i.left })
+}

@@ -1,0 +1,166 @@
+// Package build makes the Kubernetes objects that tests decide on. Each is valid
+// and unremarkable unless told otherwise, so that a test names only what its case
+// is about:
+//
+//	build.Pod("web-0", build.On("node-1"), build.Unready)
+//	build.Budget("web", build.Counts(3, 3, 2))
+package build
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Namespace is where all pods and budgets are unless In says otherwise.
+const Namespace = "shop"
+
+// Pod is a running, ready pod of the ReplicaSet "web", labelled app=web; its UID is its name.
+func Pod(name string, with ...func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: types.UID(name), ResourceVersion: "1"},
+		Status: corev1.PodStatus{
+			Phase:      corev1.PodRunning,
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	App("web")(pod)
+	for _, change := range with {
+		change(pod)
+	}
+	return pod
+}
+
+// App labels the pod app=name and gives it to the ReplicaSet of that name.
+func App(name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"app": name}
+		OwnedBy("ReplicaSet", name)(pod)
+	}
+}
+
+// OwnedBy gives the pod a controller; the controller's UID is kind/name.
+func OwnedBy(kind, name string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		yes := true
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(kind + "/" + name), Controller: &yes}}
+	}
+}
+
+// Bare takes the pod's controller away.
+func Bare(pod *corev1.Pod) { pod.OwnerReferences = nil }
+
+// On binds the pod to a node.
+func On(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeName = node }
+}
+
+// In puts the pod into another namespace.
+func In(namespace string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Namespace = namespace }
+}
+
+// Unready makes the pod run without being ready.
+func Unready(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+// Phase puts the pod into a phase; in every phase but Running it is not ready.
+func Phase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.Phase = phase
+		if phase != corev1.PodRunning {
+			Unready(pod)
+		}
+	}
+}
+
+// Created says when the pod was made.
+func Created(at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.Time{Time: at} }
+}
+
+// Ending has the pod deleted, with a grace period that ends at the time.
+func Ending(at time.Time) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: at} }
+}
+
+// Tolerating adds a toleration.
+func Tolerating(toleration corev1.Toleration) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration) }
+}
+
+// Volume gives the pod one volume.
+func Volume(source corev1.VolumeSource) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "data", VolumeSource: source})
+	}
+}
+
+// Node is a Ready node of a zone; its UID is its name.
+func Node(name, zone string, with ...func(*corev1.Node)) *corev1.Node {
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), ResourceVersion: "1", Labels: map[string]string{corev1.LabelTopologyZone: zone},
+		},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	for _, change := range with {
+		change(node)
+	}
+	return node
+}
+
+// NotReady has the node's kubelet silent since a time.
+func NotReady(since time.Time) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Status.Conditions[0].Status = corev1.ConditionUnknown
+		node.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: since}
+	}
+}
+
+// Tainted adds a NoSchedule taint.
+func Tainted(key string) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+// Budget is a PodDisruptionBudget over the pods labelled app=name: of 3 pods all are healthy and 2 are needed.
+func Budget(name string, with ...func(*policyv1.PodDisruptionBudget)) *policyv1.PodDisruptionBudget {
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, Generation: 1, ResourceVersion: "1"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
+	}
+	Counts(3, 3, 2)(budget)
+	for _, change := range with {
+		change(budget)
+	}
+	return budget
+}
+
+// Counts sets the status that the disruption controller would write for so many pods.
+func Counts(expected, healthy, desired int32) func(*policyv1.PodDisruptionBudget) {
+	return func(budget *policyv1.PodDisruptionBudget) {
+		allowed := max(0, healthy-desired)
+		if expected <= 0 {
+			allowed = 0
+		}
+		budget.Status = policyv1.PodDisruptionBudgetStatus{
+			ObservedGeneration: budget.Generation, ExpectedPods: expected, CurrentHealthy: healthy, DesiredHealthy: desired,
+			DisruptionsAllowed: allowed,
+		}
+	}
+}
+
+// Selecting replaces the budget's selector; nil selects nothing.
+func Selecting(selector *metav1.LabelSelector) func(*policyv1.PodDisruptionBudget) {
+	return func(budget *policyv1.PodDisruptionBudget) { budget.Spec.Selector = selector }
+}
+
+// AlwaysAllow lets unready pods be evicted whatever the budget says.
+func AlwaysAllow(budget *policyv1.PodDisruptionBudget) {
+	policy := policyv1.AlwaysAllow
+	budget.Spec.UnhealthyPodEvictionPolicy = &policy
+}

@@ -1,0 +1,83 @@
+package controlplane
+
+import (
+	"testing"
+)
+
+func TestEventOf(t *testing.T) {
+	for name, test := range map[string]struct {
+		line                       string
+		mutating, eviction, dryRun bool
+	}{
+		"a read": {line: `{"verb":"list","requestURI":"/api/v1/pods?limit=500"}`},
+		"an eviction": {
+			line: `{"verb":"create","requestURI":"/api/v1/namespaces/a/pods/b/eviction",
+				"objectRef":{"resource":"pods","subresource":"eviction"},"requestObject":{"deleteOptions":{}}}`,
+			mutating: true, eviction: true,
+		},
+		"an eviction that says in its body that it is a dry run": {
+			line: `{"verb":"create","objectRef":{"resource":"pods","subresource":"eviction"},
+				"requestObject":{"deleteOptions":{"dryRun":["All"]}}}`,
+			mutating: true, eviction: true, dryRun: true,
+		},
+		"a deletion that says in its body that it is a dry run": {
+			line:     `{"verb":"delete","objectRef":{"resource":"pods"},"requestObject":{"dryRun":["All"]}}`,
+			mutating: true, dryRun: true,
+		},
+		"a patch that says in its query that it is a dry run": {
+			line:     `{"verb":"patch","requestURI":"/api/v1/nodes/n?dryRun=All&fieldManager=x","requestObject":[{"op":"add"}]}`,
+			mutating: true, dryRun: true,
+		},
+		"a patch whose body is a list": {
+			line:     `{"verb":"patch","requestURI":"/api/v1/nodes/n","requestObject":[{"op":"add"}]}`,
+			mutating: true,
+		},
+		"the creation of a pod": {
+			line:     `{"verb":"create","objectRef":{"resource":"pods"}}`,
+			mutating: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events, err := decodeAudit([]byte(oneLine(test.line)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := events[0]
+			if e.Mutating() != test.mutating || e.Eviction() != test.eviction || e.DryRun() != test.dryRun {
+				t.Errorf("got mutating %t, eviction %t, dry run %t, want %t, %t, %t",
+					e.Mutating(), e.Eviction(), e.DryRun(), test.mutating, test.eviction, test.dryRun)
+			}
+		})
+	}
+}
+
+// oneLine is the event as a finished one on one line.
+func oneLine(event string) string {
+	out := []byte(`{"stage":"ResponseComplete",`)
+	for _, b := range []byte(event[1:]) {
+		if b != '\n' && b != '\t' {
+			out = append(out, b)
+		}
+	}
+	return string(append(out, '\n'))
+}
+
+func TestDecodeAuditLeavesOut(t *testing.T) {
+	for name, line := range map[string]string{
+		"requests not yet answered": `{"stage":"ResponseStarted","verb":"watch"}`,
+		"marks":                     `{"stage":"ResponseComplete","verb":"get","userAgent":"audit-marker/1"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			events, err := decodeAudit([]byte(line + "\n"))
+			if err != nil || len(events) != 0 {
+				t.Errorf("got %v, %v, want nothing", events, err)
+			}
+		})
+	}
+}
+
+func TestDecodeAuditRefusesHalfALine(t *testing.T) {
+	if _, err := decodeAudit([]byte(`{"stage":"Resp`)); err == nil {
+		t.Error("half a line was taken for an event")
+	}
+}

@@ -1,0 +1,106 @@
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+)
+
+// authority signs the certificates of one cluster, so that a client of one cluster never talks to another by mistake.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
+}
+
+// keyPair is a certificate and its private key, in PEM.
+type keyPair struct {
+	cert, key []byte
+}
+
+func newAuthority() (*authority, error) {
+	key, err := newKey()
+	if err != nil {
+		return nil, err
+	}
+	template := certificate(pkix.Name{CommonName: "kubectl-nodeupgrade test CA"})
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("signing the certificate authority: %w", err)
+	}
+	return &authority{cert: cert, key: key, pem: encodePEM("CERTIFICATE", der)}, nil
+}
+
+// server issues the API server's serving certificate.
+func (a *authority) server() (keyPair, error) {
+	template := certificate(pkix.Name{CommonName: "kube-apiserver"})
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	template.DNSNames = []string{"localhost"}
+	return a.issue(template)
+}
+
+// client issues a certificate that the API server takes for user, a member of groups.
+func (a *authority) client(user string, groups ...string) (keyPair, error) {
+	template := certificate(pkix.Name{CommonName: user, Organization: groups})
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return a.issue(template)
+}
+
+func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
+	key, err := newKey()
+	if err != nil {
+		return keyPair{}, err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("signing the certificate of %q: %w", template.Subject.CommonName, err)
+	}
+	keyPEM, err := encodeKey(key)
+	return keyPair{cert: encodePEM("CERTIFICATE", der), key: keyPEM}, err
+}
+
+// certificate is a template that is valid from an hour ago, for clocks that disagree, to a week from now.
+func certificate(subject pkix.Name) *x509.Certificate {
+	now := time.Now()
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      subject,
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(7 * 24 * time.Hour),
+	}
+}
+
+func newKey() (*ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generating a private key: %w", err)
+	}
+	return key, nil
+}
+
+func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a private key: %w", err)
+	}
+	return encodePEM("EC PRIVATE KEY", der), nil
+}
+
+func encodePEM(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}

@@ -1,0 +1,335 @@
+package controlplane
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+//go:embed stages.yaml
+var stages string
+
+//go:embed audit-policy.yaml
+var auditPolicy string
+
+const (
+	startTimeout = 2 * time.Minute
+	pollInterval = 20 * time.Millisecond
+	portAttempts = 5
+)
+
+// Options of a cluster. The zero value is good for most tests.
+type Options struct {
+	// Log is told the progress of building and starting. Nil: nobody is.
+	Log io.Writer
+	// Dir holds the cluster's data, logs and kubeconfigs, and must be empty; [Cluster.Stop] keeps it. "": a temporary
+	// folder, which Stop removes.
+	Dir string
+	// AuditPolicy is the API server's audit policy, in YAML. "": the one in audit-policy.yaml.
+	AuditPolicy string
+	// NodeMonitorGrace is how long a node's kubelet may be silent before the node is NotReady, at least 2 s; default
+	// 10 s. Leases are renewed five times as often: raise it for hundreds of nodes.
+	NodeMonitorGrace time.Duration
+	// ControllerQPS and ControllerBurst limit the requests a second of the controller manager and of the scheduler;
+	// defaults 500 and 1000. Kubernetes' own, 20 and 30, are what is measured when many pods move at once.
+	ControllerQPS, ControllerBurst int
+	// ReplicaSetSyncs is how many ReplicaSets the controller manager reconciles at a time; default 20.
+	ReplicaSetSyncs int
+	// KWOKParallelism is how many pods, and how many nodes, change their state at a time; default 16.
+	KWOKParallelism int
+	// ports chooses the API server's port. Nil: a free one.
+	ports func() (int, error)
+}
+
+// withDefaults fills what is zero.
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = io.Discard
+	}
+	o.AuditPolicy = orDefault(o.AuditPolicy, auditPolicy)
+	o.NodeMonitorGrace = orDefault(o.NodeMonitorGrace, 10*time.Second)
+	o.ControllerQPS = orDefault(o.ControllerQPS, 500)
+	o.ControllerBurst = orDefault(o.ControllerBurst, 1000)
+	o.ReplicaSetSyncs = orDefault(o.ReplicaSetSyncs, 20)
+	o.KWOKParallelism = orDefault(o.KWOKParallelism, 16)
+	if o.ports == nil {
+		o.ports = freePort
+	}
+	return o
+}
+
+func orDefault[T comparable](value, otherwise T) T {
+	var zero T
+	if value == zero {
+		return otherwise
+	}
+	return value
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	options   Options
+	binaries  Binaries
+	authority *authority
+	dir       string
+	port      int
+	admin     *rest.Config
+	client    kubernetes.Interface
+	nodes     atomic.Int32 // added so far
+	stop      sync.Once
+	processes []*process
+}
+
+// Start builds the programs unless that is done, and starts a control plane on a free port of the loopback interface. It
+// returns when pods can be created in the namespace "default". ctx limits the start alone: the cluster runs until
+// [Cluster.Stop], or until this process ends (on Linux; elsewhere a killed process leaves it behind).
+//
+// Errors: those of [Build], a component that ended, with the end of its log, or ctx ended or two minutes went by before
+// the control plane was ready.
+func Start(ctx context.Context, options Options) (*Cluster, error) {
+	options = options.withDefaults()
+	if options.NodeMonitorGrace < 2*time.Second {
+		return nil, fmt.Errorf("starting the control plane: the node monitor's grace is %s: it must be 2s or more", options.NodeMonitorGrace)
+	}
+	bin, err := Build(ctx, options.Log)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready after %s", startTimeout))
+	defer cancel()
+
+	start := time.Now()
+	c := &Cluster{options: options, binaries: bin}
+	if err := c.start(ctx); err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("starting the control plane: %w", err)
+	}
+	fmt.Fprintf(options.Log, "control plane: ready in %s at %s, in %s\n",
+		time.Since(start).Round(time.Millisecond), c.admin.Host, c.dir)
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	etcd, err := c.run("etcd", etcdArgs())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := whileRunning(ctx, etcd)
+	defer cancel()
+	if err := c.startAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.startClients(ctx)
+}
+
+// prepare writes the files that do not depend on the API server's port.
+func (c *Cluster) prepare() (err error) {
+	if c.dir, err = clusterDir(c.options.Dir); err != nil {
+		return err
+	}
+	if c.authority, err = newAuthority(); err != nil {
+		return err
+	}
+	serving, err := c.authority.server()
+	if err != nil {
+		return err
+	}
+	accountKey, err := newKey()
+	if err != nil {
+		return err
+	}
+	accountPEM, err := encodeKey(accountKey)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{
+		caFile:          c.authority.pem,
+		servingCertFile: serving.cert,
+		servingKeyFile:  serving.key,
+		accountKeyFile:  accountPEM,
+		policyFile:      []byte(c.options.AuditPolicy),
+		kwokFile:        []byte(kwokConfig(c.options, c.binaries.Version)),
+	} {
+		if err := os.WriteFile(filepath.Join(c.dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("writing the configuration: %w", err)
+		}
+	}
+	return nil
+}
+
+// clusterDir makes the cluster's folder, and sees to it that it is empty and its path absolute.
+func clusterDir(dir string) (string, error) {
+	if dir == "" {
+		dir, err := os.MkdirTemp("", "controlplane-")
+		if err != nil {
+			return "", fmt.Errorf("creating the cluster's folder: %w", err)
+		}
+		return dir, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("finding the cluster's folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("creating the cluster's folder: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", fmt.Errorf("reading the cluster's folder: %w", err)
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("using %s for a cluster: it is not empty: choose another folder", dir)
+	}
+	return dir, nil
+}
+
+func (c *Cluster) run(name string, args []string) (*process, error) {
+	p, err := startProcess(c.dir, c.binaries.path(name), args)
+	if err == nil {
+		c.processes = append(c.processes, p)
+	}
+	return p, err
+}
+
+// startAPIServer starts the API server on a free port and waits until it is ready. It cannot be handed an open socket, so
+// somebody else may take the port before it does: then it tries another.
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	admin, err := c.authority.client(adminUser, adminGroup)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := c.tryAPIServer(ctx, admin)
+		if err == nil || attempt == portAttempts || !portTaken(err) {
+			return err
+		}
+		c.processes = c.processes[:len(c.processes)-1] // it has ended
+	}
+}
+
+func (c *Cluster) tryAPIServer(ctx context.Context, admin keyPair) (err error) {
+	if c.port, err = c.options.ports(); err != nil {
+		return fmt.Errorf("looking for a free port: %w", err)
+	}
+	c.admin = c.restConfigFor(admin)
+	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	server, err := c.run("kube-apiserver", apiServerArgs(c.port))
+	if err != nil {
+		return err
+	}
+	return c.waitReady(ctx, server)
+}
+
+func (c *Cluster) waitReady(ctx context.Context, server *process) error {
+	ctx, cancel := whileRunning(ctx, server)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error {
+		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// portTaken recognises the end of an API server that found its port in use.
+func portTaken(err error) bool {
+	return strings.Contains(err.Error(), "address already in use")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// startClients starts the components that are clients of the API server and waits until pods can be created.
+func (c *Cluster) startClients(ctx context.Context) error {
+	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil {
+		return err
+	}
+	var clients []*process
+	for _, component := range []struct {
+		name, user string
+		args       []string
+	}{
+		{"kube-controller-manager", controllerManagerUser, controllerManagerArgs(c.options)},
+		{"kube-scheduler", schedulerUser, schedulerArgs(c.options)},
+		{"kwok", kwokUser, kwokArgs(c.options)},
+	} {
+		if _, err := c.KubeconfigFor(component.user, adminGroup); err != nil {
+			return err
+		}
+		p, err := c.run(component.name, component.args)
+		if err != nil {
+			return err
+		}
+		clients = append(clients, p)
+	}
+	ctx, cancel := whileRunning(ctx, clients...)
+	defer cancel()
+	return poll(ctx, func(ctx context.Context) error {
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+}
+
+// poll asks until ready returns nil. When ctx ends, it returns the reason, after what ready said last.
+func poll(ctx context.Context, ready func(context.Context) error) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		last = ready(ctx)
+		return last == nil, nil
+	})
+	if err == nil {
+		return nil
+	}
+	if last == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: %w", last, context.Cause(ctx))
+}
+
+// Stop kills the cluster's processes, waits for their end and, unless [Options] named it, removes the cluster's folder.
+// Calling it again does nothing.
+func (c *Cluster) Stop() {
+	c.stop.Do(func() {
+		kill(c.processes)
+		if c.options.Dir == "" && c.dir != "" {
+			// A file left over in the temporary folder is no reason to fail a test.
+			_ = os.RemoveAll(c.dir)
+		}
+	})
+}
+
+// Kubeconfig is the path of an administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, adminFile) }
+
+// Kubectl is the path of a kubectl of the control plane's version.
+func (c *Cluster) Kubectl() string { return c.binaries.Kubectl() }
+
+// AuditLog is the path of the API server's audit log, one JSON object a line; see [Cluster.AuditEvents].
+func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, auditFile) }
+
+// RESTConfig is an administrator's access to the API server, the caller's own to change.
+func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.admin) }
+
+// Client is an administrator's client, one for all callers.
+func (c *Cluster) Client() kubernetes.Interface { return c.client }

@@ -1,0 +1,53 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// A kubelet must have several chances to renew its lease before its node is NotReady.
+func TestLeasesFitTheGrace(t *testing.T) {
+	for name, test := range map[string]struct {
+		grace time.Duration
+		want  int
+	}{
+		"kubernetes' own":      {50 * time.Second, 40},
+		"default":              {10 * time.Second, 8},
+		"shortest":             {2 * time.Second, 1},
+		"no shorter than 1 s":  {time.Second, 1},
+		"not a multiple of 5s": {9 * time.Second, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := leaseSeconds(test.grace); got != test.want {
+				t.Errorf("got %d s, want %d s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestKWOKConfigIsFilledIn(t *testing.T) {
+	got := kwokConfig(Options{KWOKParallelism: 7}, "v1.99.0")
+	if !strings.Contains(got, "podPlayStageParallelism: 7\n") {
+		t.Error("the parallelism is not in it")
+	}
+	if !strings.Contains(got, `"v1.99.0"`) || strings.Contains(got, "KUBELET_VERSION}") || strings.Contains(got, `"KUBELET_VERSION"`) {
+		t.Error("the kubelets' version is not filled in")
+	}
+	// Otherwise the first stage would be taken for more options.
+	if options, rest, _ := strings.Cut(got, "\n---\n"); strings.Contains(options, "Stage\n") || !strings.Contains(rest, "kind: Stage") {
+		t.Error("options and stages are not documents of their own")
+	}
+}
+
+// Every annotation of the package's documentation is read by a stage, under that name.
+func TestStagesKnowTheAnnotations(t *testing.T) {
+	for _, annotation := range []string{
+		AnnotationReadyAfter, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
+		AnnotationCrashLoop, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,
+	} {
+		if !strings.Contains(stages, annotation) {
+			t.Errorf("no stage reads %s", annotation)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lockFile takes the advisory lock of the file at path, which it creates, and returns the function that gives it back.
+// The kernel gives back the lock of a process that dies. It returns an error when ctx ends before the lock is free.
+func lockFile(ctx context.Context, path string, log io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the build lock: %w", err)
+	}
+	// flock in its waiting form cannot be interrupted, so it is tried now and then.
+	retry := time.NewTicker(100 * time.Millisecond)
+	defer retry.Stop()
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if !waiting {
+			fmt.Fprintln(log, "control plane: waiting for another process to build it")
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("waiting for the build lock %s: %w", path, context.Cause(ctx))
+		case <-retry.C:
+		}
+	}
+}

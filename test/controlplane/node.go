@@ -1,0 +1,151 @@
+package controlplane
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// NodeSpec describes a node to add.
+type NodeSpec struct {
+	Name       string
+	Zone       string // default "us-east-1a"; the region is the zone without its letter
+	ProviderID string
+	// Labels are added to those every node has: hostname, zone, region, instance type, operating system, architecture.
+	Labels      map[string]string
+	Annotations map[string]string
+	Taints      []corev1.Taint
+	// CPU, Memory and Pods are quantities, both capacity and allocatable; defaults "4", "16Gi", "110".
+	CPU, Memory, Pods string
+	// KubeletVersion is "v" and a version; default the control plane's.
+	KubeletVersion string
+	// BootAfter is how long after this call the node is Ready; see [AnnotationBootAfter].
+	BootAfter time.Duration
+}
+
+// AddNode registers a node and returns at once; [Cluster.WaitForNode] waits until it is Ready. It returns an error when a
+// quantity is malformed or the API server refuses the node.
+func (c *Cluster) AddNode(ctx context.Context, spec NodeSpec) error {
+	node, err := spec.node(int(c.nodes.Add(1)), time.Now())
+	if err != nil {
+		return fmt.Errorf("adding node %q: %w", spec.Name, err)
+	}
+	if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("adding node %q: %w", spec.Name, err)
+	}
+	return nil
+}
+
+// node is the object for the spec. The number, from 1 on, makes its address: 10.0.x.y.
+func (s NodeSpec) node(number int, now time.Time) (*corev1.Node, error) {
+	capacity, err := s.capacity()
+	if err != nil {
+		return nil, err
+	}
+	zone := orDefault(s.Zone, "us-east-1a")
+	labels := map[string]string{
+		corev1.LabelHostname:           s.Name,
+		corev1.LabelTopologyZone:       zone,
+		corev1.LabelTopologyRegion:     strings.TrimSuffix(zone[:len(zone)-1], "-"),
+		corev1.LabelInstanceTypeStable: "m5.xlarge",
+		corev1.LabelOSStable:           "linux",
+		corev1.LabelArchStable:         "amd64",
+	}
+	maps.Copy(labels, s.Labels)
+	annotations := map[string]string{}
+	maps.Copy(annotations, s.Annotations)
+	if s.BootAfter > 0 {
+		// A moment, so that whoever labels or taints the node meanwhile does not start its boot again.
+		annotations[AnnotationBootAfter] = now.Add(s.BootAfter).Format(time.RFC3339Nano)
+	}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: labels, Annotations: annotations},
+		Spec:       corev1.NodeSpec{ProviderID: s.ProviderID, Taints: s.Taints},
+		Status: corev1.NodeStatus{
+			Capacity: capacity, Allocatable: capacity,
+			NodeInfo: corev1.NodeSystemInfo{KubeletVersion: s.KubeletVersion},
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", number>>8, number&0xff)},
+				{Type: corev1.NodeHostName, Address: s.Name},
+			},
+		},
+	}, nil
+}
+
+func (s NodeSpec) capacity() (corev1.ResourceList, error) {
+	list := corev1.ResourceList{}
+	for name, text := range map[corev1.ResourceName]string{
+		corev1.ResourceCPU:    orDefault(s.CPU, "4"),
+		corev1.ResourceMemory: orDefault(s.Memory, "16Gi"),
+		corev1.ResourcePods:   orDefault(s.Pods, "110"),
+	} {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading its %s %q: %w", name, text, err)
+		}
+		list[name] = quantity
+	}
+	return list, nil
+}
+
+// StopKubelet makes a node's kubelet fall silent: its lease is not renewed, its pods stay as they are, and the node turns
+// NotReady when [Options].NodeMonitorGrace is over. It returns an error when the API server refuses the change.
+func (c *Cluster) StopKubelet(ctx context.Context, name string) error {
+	return c.setKubelet(ctx, name, "stopped")
+}
+
+// StartKubelet undoes [Cluster.StopKubelet]: the node turns Ready again, after its boot time if that is a duration.
+func (c *Cluster) StartKubelet(ctx context.Context, name string) error {
+	return c.setKubelet(ctx, name, nil)
+}
+
+// setKubelet writes, or with nil removes, both the annotation and the label that stands for it.
+func (c *Cluster) setKubelet(ctx context.Context, name string, value any) error {
+	mark := map[string]any{AnnotationKubelet: value}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": mark, "labels": mark}})
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("marking the kubelet of node %q: %w", name, err)
+	}
+	return nil
+}
+
+// WaitForNode waits until the node exists and its Ready condition has the status wanted, where "" stands for a node
+// without that condition, and returns the node. It returns an error when ctx ends first.
+func (c *Cluster) WaitForNode(ctx context.Context, name string, ready corev1.ConditionStatus) (*corev1.Node, error) {
+	var last corev1.ConditionStatus
+	list := cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
+		fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	event, err := watchtools.UntilWithSync(ctx, list, &corev1.Node{}, nil, func(e watch.Event) (bool, error) {
+		last = readyStatus(e.Object.(*corev1.Node))
+		return e.Type != watch.Deleted && last == ready, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for node %q to be Ready=%s, last seen Ready=%s: %w", name, ready, last, err)
+	}
+	return event.Object.(*corev1.Node), nil
+}
+
+func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}

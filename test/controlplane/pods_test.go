@@ -1,0 +1,223 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
+	s.node(t, "a")
+	start := time.Now()
+	s.deployment(t, 2, map[string]string{AnnotationReadyAfter: "1500ms"})
+	if took := time.Since(start); took < 1500*time.Millisecond {
+		t.Errorf("ready %s after the Deployment's creation, want 1.5 s or more", took)
+	}
+}
+
+func testPodLooksAsAKubeletMakesIt(t *testing.T, s *space) {
+	node := s.node(t, "a")
+	s.pod(t, "full", nil, func(p *corev1.Pod) {
+		always := corev1.ContainerRestartPolicyAlways
+		p.Spec.InitContainers = []corev1.Container{
+			{Name: "init", Image: "example.com/init:1"},
+			{Name: "sidecar", Image: "example.com/sidecar:1", RestartPolicy: &always},
+		}
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "second", Image: "example.com/second:1"})
+	})
+	status := s.waitForPod(t, "full", "to be Ready", isReady).Status
+	want := []string{
+		"Running",
+		"ContainersReady=True", "Initialized=True", "PodReadyToStartContainers=True", "PodScheduled=True", "Ready=True",
+		"init: ready, ended with 0", "sidecar: ready, running", "main: ready, running", "second: ready, running",
+	}
+	if got := statusWords(status); !slices.Equal(got, want) {
+		t.Errorf("the pod is\n%q, want\n%q", got, want)
+	}
+	if status.StartTime == nil || status.PodIP == "" || len(status.PodIPs) != 1 {
+		t.Errorf("start %v, address %q, %v: want both", status.StartTime, status.PodIP, status.PodIPs)
+	}
+	if want := s.waitForNode(t, node, corev1.ConditionTrue).Status.Addresses[0].Address; status.HostIP != want {
+		t.Errorf("host address is %q, want the node's, %q", status.HostIP, want)
+	}
+}
+
+// statusWords is the phase, the conditions in the order of their names, and the containers.
+func statusWords(status corev1.PodStatus) []string {
+	var conditions, containers []string
+	for _, c := range status.Conditions {
+		conditions = append(conditions, fmt.Sprintf("%s=%s", c.Type, c.Status))
+	}
+	slices.Sort(conditions)
+	for _, c := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
+		containers = append(containers, c.Name+": "+containerWords(c))
+	}
+	return slices.Concat([]string{string(status.Phase)}, conditions, containers)
+}
+
+func containerWords(c corev1.ContainerStatus) string {
+	words := "not ready"
+	if c.Ready {
+		words = "ready"
+	}
+	switch {
+	case c.State.Running != nil && !c.State.Running.StartedAt.IsZero():
+		return words + ", running"
+	case c.State.Terminated != nil:
+		return fmt.Sprintf("%s, ended with %d", words, c.State.Terminated.ExitCode)
+	case c.State.Waiting != nil:
+		return words + ", waiting: " + c.State.Waiting.Reason
+	default:
+		return words
+	}
+}
+
+// A pod that starts at the same time and is Ready shows that the other's time has come and gone.
+func testPodNeverReady(t *testing.T, s *space) {
+	s.node(t, "a")
+	s.pod(t, "never", map[string]string{AnnotationNeverReady: "true"})
+	s.waitForPod(t, "never", "to run", isRunning)
+	s.pod(t, "other", map[string]string{AnnotationReadyAfter: "1s"})
+	pods := s.waitForPods(t, "the other pod to be Ready", func(pods map[string]*corev1.Pod) bool {
+		return pods["other"] != nil && isReady(pods["other"])
+	})
+	if never := pods["never"]; !isRunning(never) || isReady(never) || never.Status.ContainerStatuses[0].Ready {
+		t.Errorf("the pod is %s", describe(pods))
+	}
+}
+
+func testPodInCrashLoop(t *testing.T, s *space) {
+	s.node(t, "a")
+	s.pod(t, "crash", map[string]string{AnnotationCrashLoop: "true"})
+	pod := s.waitForPod(t, "crash", "to run", isRunning)
+	container := pod.Status.ContainerStatuses[0]
+	if got, want := containerWords(container), "not ready, waiting: CrashLoopBackOff"; got != want || container.RestartCount == 0 {
+		t.Errorf("the container is %s, after %d restarts, want %s, after some", got, container.RestartCount, want)
+	}
+	if isReady(pod) {
+		t.Error("the pod is Ready")
+	}
+}
+
+func testPodWithReadinessGate(t *testing.T, s *space) {
+	s.node(t, "a")
+	const gate = "example.com/registered"
+	s.pod(t, "gated", nil, func(p *corev1.Pod) {
+		p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: gate}}
+	})
+	pod := s.waitForPod(t, "gated", "to have ready containers", func(p *corev1.Pod) bool {
+		return condition(p, corev1.ContainersReady) == corev1.ConditionTrue
+	})
+	if isReady(pod) {
+		t.Error("the pod is Ready before its gate is open")
+	}
+	s.patchPod(t, "gated", `{"status":{"conditions":[{"type":"`+gate+`","status":"True"}]}}`, "status")
+	s.waitForPod(t, "gated", "to be Ready", isReady)
+}
+
+func testPodCompletes(t *testing.T, s *space) {
+	s.node(t, "a")
+	template := s.template(map[string]string{AnnotationCompletesAfter: "500ms"})
+	template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	jobs := s.Client().BatchV1().Jobs(s.name)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "job"}, Spec: batchv1.JobSpec{Template: template}}
+	if _, err := jobs.Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.waitForPods(t, "a completed pod", func(pods map[string]*corev1.Pod) bool {
+		return len(pods) == 1 && first(pods).Status.Phase == corev1.PodSucceeded
+	})
+	s.eventually(t, "the Job to be complete", func(ctx context.Context) error {
+		job, err := jobs.Get(ctx, "job", metav1.GetOptions{})
+		if err == nil && job.Status.Succeeded != 1 {
+			err = fmt.Errorf("its status is %+v", job.Status)
+		}
+		return err
+	})
+}
+
+// The other pod, deleted later and gone, shows that the first has had its time.
+func testPodNeverGone(t *testing.T, s *space) {
+	s.node(t, "a")
+	never := s.pod(t, "never", map[string]string{AnnotationNeverGone: "true"})
+	other := s.pod(t, "other", nil)
+	s.waitForPods(t, "both pods to run", func(pods map[string]*corev1.Pod) bool {
+		return len(pods) == 2 && isRunning(pods["never"]) && isRunning(pods["other"])
+	})
+	s.delete(t, "never", 1)
+	s.delete(t, "other", 1)
+	pods := s.waitForDeletion(t, other)
+	if pods["never"] == nil || pods["never"].DeletionTimestamp == nil || !isRunning(pods["never"]) {
+		t.Errorf("pods are %s: want it Running and deleted", describe(pods))
+	}
+	s.delete(t, "never", 0)
+	s.waitForDeletion(t, never)
+}
+
+// A change of the pod on its way out does not put off its end.
+func testPodGoneAtItsMoment(t *testing.T, s *space) {
+	s.node(t, "a")
+	moment := time.Now().Add(3 * time.Second)
+	pod := s.pod(t, "late", map[string]string{AnnotationGoneAfter: moment.Format(time.RFC3339Nano)})
+	s.waitForPod(t, "late", "to be Ready", isReady)
+	s.delete(t, "late", 30)
+	s.patchPod(t, "late", `{"metadata":{"labels":{"example.com/late":"true"}}}`)
+	s.waitForDeletion(t, pod)
+	if now := time.Now(); now.Before(moment) {
+		t.Errorf("the pod was gone %s before its moment", moment.Sub(now))
+	}
+}
+
+func testPodWithFinalizer(t *testing.T, s *space) {
+	s.node(t, "a")
+	pod := s.pod(t, "held", nil, func(p *corev1.Pod) { p.Finalizers = []string{"example.com/hold"} })
+	s.waitForPod(t, "held", "to be Ready", isReady)
+	s.delete(t, "held", 30)
+	s.waitForPod(t, "held", "to have ended, and to be there still", func(p *corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodFailed && p.Status.ContainerStatuses[0].State.Terminated != nil &&
+			*p.DeletionGracePeriodSeconds == 0
+	})
+	s.patchPod(t, "held", `{"metadata":{"finalizers":null}}`)
+	s.waitForDeletion(t, pod)
+}
+
+// The pod has its predecessor's name: nothing that was meant for the one may reach the other.
+func testStatefulSetPodComesBack(t *testing.T, s *space) {
+	s.node(t, "a")
+	template := s.template(map[string]string{AnnotationGoneAfter: "100ms"})
+	_, err := s.Client().AppsV1().StatefulSets(s.name).Create(t.Context(), &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := s.waitForPod(t, "db-0", "to be Ready", isReady)
+	const restarts = 5
+	for range restarts {
+		if err := evict(t.Context(), s.Client(), old, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		old = s.waitForPod(t, "db-0", "to be another and Ready", func(p *corev1.Pod) bool {
+			return p.UID != old.UID && isReady(p)
+		})
+	}
+	var deletions []string
+	for _, e := range s.auditEvents(t) {
+		if e.ObjectRef.Namespace == s.name && e.ObjectRef.Resource == "pods" && e.Verb == "delete" {
+			deletions = append(deletions, e.User.Username)
+		}
+	}
+	if want := slices.Repeat([]string{kwokUser}, restarts); !slices.Equal(deletions, want) {
+		t.Errorf("pods were deleted by %q, want %q", deletions, want)
+	}
+}

@@ -1,0 +1,76 @@
+package controlplane
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// parentDir, in the environment, makes this test binary the parent in TestProcessDiesWithItsParent.
+const parentDir = "CONTROLPLANE_TEST_PARENT_DIR"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(parentDir); dir != "" {
+		os.Exit(beParent(dir))
+	}
+	os.Exit(m.Run())
+}
+
+// beParent starts a process, prints its number and waits for an end that does not come before its own.
+func beParent(dir string) (exitCode int) {
+	p, err := startProcess(dir, "/bin/sleep", []string{"1000"})
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println(p.pid)
+	<-p.done
+	return 1
+}
+
+func TestProcessDiesWithItsParent(t *testing.T) {
+	parent := exec.Command(os.Args[0])
+	parent.Env = append(os.Environ(), parentDir+"="+t.TempDir())
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := strings.TrimSpace(line)
+	if !running(child) {
+		t.Fatalf("child %q is not running", child)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait() // the error is the kill
+	deadline := time.After(30 * time.Second)
+	for running(child) {
+		select {
+		case <-deadline:
+			t.Fatal("the child outlived its parent by 30 s")
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// running says whether a process is neither gone nor a zombie that nobody has collected.
+func running(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return false
+	}
+	// "42 (sleep) S 1 …": the state follows the name, which may hold anything but a later parenthesis.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}

@@ -1,0 +1,37 @@
+package controlplane
+
+import (
+	"testing"
+)
+
+const failedLogLines = 40
+
+// ForTest starts a cluster that lives as long as the test, and skips the test under -short. When the test fails, it logs
+// the ends of the components' logs. Building counts towards the test's timeout: before the first run, build with
+// "go run ./test/controlplane/cmd/cluster -build-only".
+func ForTest(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("skipping: -short starts no control plane")
+	}
+	if options.Log == nil {
+		options.Log = t.Output()
+	}
+	c, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.logTails(t)
+		}
+		c.Stop()
+	})
+	return c
+}
+
+func (c *Cluster) logTails(t testing.TB) {
+	for _, p := range c.processes {
+		t.Logf("the end of %s:\n%s", p.log, tail(p.log, failedLogLines))
+	}
+}

@@ -1,0 +1,99 @@
+// Command demo shows the main job from beginning to end: a real control plane, an Auto Scaling group whose
+// nodes are outdated, workloads under budgets, and the plugin behind a real kubectl. It checks what
+// became of everything and exits with 1 if anything is not as it should be.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+const group = "workers"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	fmt.Println("Starting a control plane and a cloud on this machine (the first time builds them: some minutes).")
+	s, err := stage.New(ctx, stage.Options{Log: os.Stderr, Cloud: awscloud.Options{Boot: 3 * time.Second, NodeReady: 2 * time.Second, Terminate: 2 * time.Second}})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := furnish(ctx, s); err != nil {
+		return err
+	}
+	before, err := photograph(ctx, s)
+	if err != nil {
+		return err
+	}
+	budgets, err := s.WatchBudgets(ctx)
+	if err != nil {
+		return err
+	}
+	for _, args := range []string{
+		"nodeupgrade",
+		"nodeupgrade workers --dry-run",
+		"nodeupgrade workers --yes --settle 5s", // shorter than EKS's 60 s, for the sake of the onlooker
+		"nodeupgrade",
+	} {
+		if err := show(ctx, s, args); err != nil {
+			return err
+		}
+	}
+	broken, seen := budgets.Broken()
+	return before.compare(ctx, s, broken, seen)
+}
+
+// furnish makes a group of 12 nodes in three zones, none like the other, and workloads that fill it.
+func furnish(ctx context.Context, s *stage.Stage) error {
+	err := s.AddGroup(stage.Group{
+		Name: group, Zones: []string{"us-east-1a", "us-east-1b", "us-east-1c"}, Counts: []int{7, 3, 2}, Max: 12,
+		Suspended: []string{"AZRebalance"}, // or the group would put its zones in balance at once
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range []stage.Workload{
+		{Name: "web", Replicas: 12, Ready: time.Second, Gone: time.Second, MaxUnavailable: "2"},
+		{Name: "cart", Replicas: 6, Ready: time.Second, Gone: time.Second, MinAvailable: "5"},
+		{Name: "search", Replicas: 8, Ready: 2 * time.Second, Gone: time.Second, MaxUnavailable: "25%"},
+		{Name: "mailer", Replicas: 1, Ready: time.Second, Gone: time.Second},
+		{Name: "db", Kind: "StatefulSet", Replicas: 3, Ready: 2 * time.Second, Gone: 2 * time.Second, MaxUnavailable: "1"},
+		{Name: "agent", Kind: "DaemonSet", Ready: time.Second, Gone: time.Second},
+	} {
+		if err := s.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return s.Settle(ctx)
+}
+
+// show runs kubectl as a user would, on this terminal.
+func show(ctx context.Context, s *stage.Stage, args string) error {
+	fmt.Printf("\n$ kubectl %s\n", args)
+	code, err := s.Start(ctx, os.Stdout, os.Stderr, nil, strings.Fields(args)...).Wait()
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return errors.New("kubectl " + args + " failed")
+	}
+	return nil
+}

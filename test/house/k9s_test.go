@@ -1,0 +1,172 @@
+package house
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// k9sFile is the plugins.yaml of k9s v0.51 (its internal/config/json/schemas/plugins.json),
+// less "inputs": k9s before v0.51 passes their variables on unreplaced.
+type k9sFile struct {
+	Plugins map[string]k9sPlugin `json:"plugins"`
+}
+
+type k9sPlugin struct {
+	ShortCut        string   `json:"shortCut"`
+	Description     string   `json:"description"`
+	Scopes          []string `json:"scopes"`
+	Command         string   `json:"command"`
+	Args            []string `json:"args"`
+	Confirm         bool     `json:"confirm"`
+	Background      bool     `json:"background"`
+	Dangerous       bool     `json:"dangerous"`
+	Override        bool     `json:"override"`
+	OverwriteOutput bool     `json:"overwriteOutput"`
+}
+
+// taken lists the keys bound in the node view: k9s v0.51's own, and those of
+// v0.32 that sorted by ROLE, CPU and MEM. k9s drops a plugin on one of them.
+func taken() []string {
+	return []string{
+		"c", "d", "e", "q", "r", "s", "u", "y",
+		"Ctrl-A", "Ctrl-C", "Ctrl-D", "Ctrl-E", "Ctrl-G", "Ctrl-R", "Ctrl-S", "Ctrl-W", "Ctrl-Z",
+		"Shift-A", "Shift-C", "Shift-J", "Shift-M", "Shift-N", "Shift-O", "Shift-R", "Shift-S",
+	}
+}
+
+// k9sFaults lists what k9s, or the person who presses the key, would refuse.
+func k9sFaults(text []byte) []string {
+	var file k9sFile
+	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+		return []string{err.Error()}
+	}
+	if len(file.Plugins) == 0 {
+		return []string{"plugins.yaml holds no plugin"}
+	}
+	var faults []string
+	keys := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(file.Plugins)) {
+		plugin := file.Plugins[name]
+		if other, ok := keys[plugin.ShortCut]; ok {
+			faults = append(faults, fmt.Sprintf("%s: key %s is that of %s", name, plugin.ShortCut, other))
+		}
+		keys[plugin.ShortCut] = name
+		for _, fault := range pluginFaults(plugin) {
+			faults = append(faults, name+": "+fault)
+		}
+	}
+	return faults
+}
+
+func pluginFaults(p k9sPlugin) []string {
+	key := regexp.MustCompile(`^([a-z]|Shift-[A-Z]|Ctrl-[A-Z]|F[0-9]+)$`)
+	return failed(
+		check{p.ShortCut != "", "shortCut is missing"},
+		check{p.ShortCut == "" || key.MatchString(p.ShortCut), "k9s knows no key " + p.ShortCut},
+		check{!slices.Contains(taken(), p.ShortCut), "key " + p.ShortCut + " is taken in the node view"},
+		check{!p.Override, "override takes a key away from k9s"},
+		check{p.Description != "", "description is missing"},
+		check{slices.Equal(p.Scopes, []string{"nodes"}), "scopes is not the node view"},
+		check{p.Command != "", "command is missing"},
+		check{follows(p.Args, "--node", "$NAME"), "the selected node is not passed with --node"},
+		check{follows(p.Args, "--context", "$CONTEXT"), "k9s's context is not passed with --context"},
+		check{p.Dangerous || readOnly(p.Args), "it changes the cluster, and is not marked dangerous"},
+		check{!splices(p.Args), "a variable is spliced into a script: pass it as an argument"},
+	)
+}
+
+// check is a rule that was looked at: whether it holds, and what to say if not.
+type check struct {
+	holds bool
+	fault string
+}
+
+func failed(checks ...check) []string {
+	var faults []string
+	for _, c := range checks {
+		if !c.holds {
+			faults = append(faults, c.fault)
+		}
+	}
+	return faults
+}
+
+// follows reports whether the value comes right after the flag.
+func follows(args []string, flag, value string) bool {
+	i := slices.Index(args, flag)
+	return i >= 0 && i+1 < len(args) && args[i+1] == value
+}
+
+// readOnly reports whether the command shows a plan or a status and no more.
+func readOnly(args []string) bool {
+	return slices.Contains(args, "--dry-run") || follows(args, "nodeupgrade", "status")
+}
+
+// splices reports whether k9s would replace a variable inside a script. The
+// pattern is that of its Env.Substitute: even $1 counts, and $@ and $? do not.
+func splices(args []string) bool {
+	variable := regexp.MustCompile(`\$!?[\w-]|\$\{`)
+	for i, arg := range args {
+		if i > 0 && args[i-1] == "-c" && variable.MatchString(arg) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestK9sPlugins(t *testing.T) {
+	report(t, k9sFaults([]byte(read(t, "plugins.yaml"))))
+}
+
+func TestK9sRule(t *testing.T) {
+	const good = `plugins:
+  run:
+    shortCut: Shift-U
+    description: Upgrade
+    scopes: [nodes]
+    command: sh
+    dangerous: true
+    args: [-c, '"$@"; echo $?', x, kubectl, nodeupgrade, --node, $NAME, --context, $CONTEXT]
+`
+	cases := map[string]struct{ old, new, want string }{
+		"good":                           {"", "", ""},
+		"a key with another name":        {"shortCut:", "shortcut-key:", `unknown field "shortcut-key"`},
+		"inputs":                         {"command: sh", "command: sh\n    inputs: []", `unknown field`},
+		"another top level":              {"plugins:", "plugin:", `unknown field "plugin"`},
+		"no plugin":                      {good, "plugins: {}", "no plugin"},
+		"no shortcut":                    {"shortCut: Shift-U\n    ", "", "shortCut is missing"},
+		"no description":                 {"description: Upgrade\n    ", "", "description is missing"},
+		"no command":                     {"command: sh\n    ", "", "command is missing"},
+		"no scope":                       {"scopes: [nodes]\n    ", "", "not the node view"},
+		"another scope":                  {"[nodes]", "[all]", "not the node view"},
+		"a key k9s does not know":        {"Shift-U", "shift-u", "knows no key shift-u"},
+		"the key that uncordons":         {"Shift-U", "u", "key u is taken"},
+		"the key that sorts by name":     {"Shift-U", "Shift-N", "key Shift-N is taken"},
+		"a key taken away":               {"dangerous: true", "dangerous: true\n    override: true", "takes a key away"},
+		"no context":                     {", --context, $CONTEXT", "", "not passed with --context"},
+		"another context":                {"$CONTEXT", "$CLUSTER", "not passed with --context"},
+		"no node":                        {"--node, $NAME, ", "", "not passed with --node"},
+		"a name spliced into the script": {`echo $?`, `echo $NAME`, "spliced into a script"},
+		"in braces":                      {`echo $?`, `echo ${NAME}`, "spliced into a script"},
+		"a positional argument":          {`"$@"`, `"$1"`, "spliced into a script"},
+		"a change that looks harmless":   {"dangerous: true", "dangerous: false", "not marked dangerous"},
+		"a plan is harmless":             {"dangerous: true\n    args: [-c, '\"$@\"; echo $?', x,", "args: [--dry-run,", ""},
+		"so is a status":                 {"dangerous: true\n    args: [-c, '\"$@\"; echo $?', x, kubectl, nodeupgrade,", "args: [nodeupgrade, status,", ""},
+		"two plugins on one key":         {good, good + strings.Replace(strings.TrimPrefix(good, "plugins:\n"), "run", "too", 1), "key Shift-U is that of run"},
+		"two plugins on a key each":      {good, good + strings.NewReplacer("run", "too", "Shift-U", "Shift-T").Replace(strings.TrimPrefix(good, "plugins:\n")), ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(good, c.old) {
+				t.Fatalf("the case replaces %q, which is not there", c.old)
+			}
+			want(t, k9sFaults([]byte(strings.Replace(good, c.old, c.new, 1))), c.want)
+		})
+	}
+}

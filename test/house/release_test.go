@@ -1,0 +1,157 @@
+package house
+
+import (
+	"fmt"
+	"go/ast"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// goreleaser is the part of .goreleaser.yaml that krew.yaml relies on.
+type goreleaser struct {
+	Builds []struct {
+		Goos    []string `json:"goos"`
+		Goarch  []string `json:"goarch"`
+		Ldflags []string `json:"ldflags"`
+	} `json:"builds"`
+	Archives []struct {
+		Name  string   `json:"name_template"`
+		Files []string `json:"files"`
+	} `json:"archives"`
+}
+
+// releaseFaults lists what keeps krew from installing the archives of a release.
+func releaseFaults(config, krew string) []string {
+	var release goreleaser
+	if err := yaml.Unmarshal([]byte(config), &release); err != nil {
+		return []string{err.Error()}
+	}
+	var m manifest
+	if err := yaml.Unmarshal([]byte(krew), &m); err != nil {
+		return []string{err.Error()}
+	}
+	if len(release.Builds) != 1 || len(release.Archives) != 1 {
+		return []string{"a release has one build and one archive a platform"}
+	}
+	build, archive := release.Builds[0], release.Archives[0]
+	return failed(
+		check{slices.Equal(platforms(build.Goos, build.Goarch), offered(m)), "a release builds other platforms than krew.yaml offers"},
+		check{archive.Name == "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}", "a release names archives otherwise than krew.yaml"},
+		check{slices.Contains(archive.Files, "LICENSE"), "krew refuses an archive without a licence"},
+		check{slices.Contains(archive.Files, "kubectl_complete-nodeupgrade"), "the archive lacks the completion script"},
+		check{slices.Contains(archive.Files, "plugins.yaml"), "the archive lacks the k9s plugins"},
+	)
+}
+
+func platforms(goos, goarch []string) []string {
+	var all []string
+	for _, system := range goos {
+		for _, arch := range goarch {
+			all = append(all, system+"/"+arch)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func offered(m manifest) []string {
+	var all []string
+	for _, p := range m.Spec.Platforms {
+		all = append(all, p.name())
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestReleaseMatchesKrewManifest(t *testing.T) {
+	report(t, releaseFaults(read(t, ".goreleaser.yaml"), read(t, "krew.yaml")))
+}
+
+func TestReleaseRule(t *testing.T) {
+	const config = `builds: [{goos: [linux], goarch: [amd64, arm64]}]
+archives:
+- name_template: "{{ .ProjectName }}_{{ .Tag }}_{{ .Os }}_{{ .Arch }}"
+  files: [LICENSE, plugins.yaml, kubectl_complete-nodeupgrade]
+`
+	const krew = `spec:
+  platforms:
+  - selector: {matchLabels: {os: linux, arch: arm64}}
+  - selector: {matchLabels: {os: linux, arch: amd64}}
+`
+	cases := map[string]struct{ old, new, want string }{
+		"good":                 {"", "", ""},
+		"a platform more":      {"[linux]", "[linux, darwin]", "other platforms"},
+		"a platform less":      {"amd64, ", "", "other platforms"},
+		"another archive name": {".Tag", ".Version", "names archives otherwise"},
+		"no licence":           {"LICENSE, ", "", "without a licence"},
+		"no completion":        {", kubectl_complete-nodeupgrade", "", "lacks the completion script"},
+		"no k9s plugins":       {"plugins.yaml, ", "", "lacks the k9s plugins"},
+		"no build":             {"builds", "build", "one build"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if !strings.Contains(config, c.old) {
+				t.Fatalf("the case replaces %q, which is not there", c.old)
+			}
+			want(t, releaseFaults(strings.Replace(config, c.old, c.new, 1), krew), c.want)
+		})
+	}
+}
+
+// stampFaults lists the files whose -X flag sets no variable of pkg/plugin: the
+// linker ignores a name that does not exist, and the version would stay empty.
+func stampFaults(builds map[string]string, plugin []source) []string {
+	stamp := regexp.MustCompile(`-X \S+/pkg/plugin\.(\w+)=`)
+	var faults []string
+	for name, text := range builds {
+		m := stamp.FindStringSubmatch(text)
+		switch {
+		case m == nil:
+			faults = append(faults, name+" stamps no version into pkg/plugin")
+		case !declares(plugin, m[1]):
+			faults = append(faults, fmt.Sprintf("%s stamps %s, and pkg/plugin declares no such variable", name, m[1]))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// declares reports whether one of the files declares a package variable.
+func declares(srcs []source, name string) bool {
+	return slices.ContainsFunc(srcs, func(src source) bool {
+		return slices.ContainsFunc(src.file.Decls, func(decl ast.Decl) bool {
+			gen, ok := decl.(*ast.GenDecl)
+			return ok && slices.ContainsFunc(gen.Specs, func(spec ast.Spec) bool {
+				value, ok := spec.(*ast.ValueSpec)
+				return ok && gen.Tok.String() == "var" && value.Names[0].Name == name
+			})
+		})
+	})
+}
+
+func TestVersionIsStamped(t *testing.T) {
+	plugin := slices.DeleteFunc(sources(t), func(src source) bool { return src.dir() != "pkg/plugin" })
+	report(t, stampFaults(map[string]string{
+		"Makefile":         strings.ReplaceAll(read(t, "Makefile"), "$(MODULE)", module),
+		".goreleaser.yaml": read(t, ".goreleaser.yaml"),
+	}, plugin))
+}
+
+func TestStampRule(t *testing.T) {
+	cases := map[string]struct{ flag, code, want string }{
+		"declared":     {"-X m/pkg/plugin.version=v1", "var version string", ""},
+		"not declared": {"-X m/pkg/plugin.version=v1", "var release string", "declares no such variable"},
+		"a constant":   {"-X m/pkg/plugin.version=v1", `const version = ""`, "declares no such variable"},
+		"no stamp":     {"-s -w", "var version string", "stamps no version"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			src := mustParse(t, "pkg/plugin/version.go", "package plugin\n\n"+c.code)
+			want(t, stampFaults(map[string]string{"Makefile": c.flag}, []source{src}), c.want)
+		})
+	}
+}

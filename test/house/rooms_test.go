@@ -1,0 +1,128 @@
+package house
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is a row of the table of rooms: what the packages of a folder may import
+// beside the standard library. A folder of this module stands for itself, or
+// with "/..." for its tree; a library for everything below it.
+type room struct {
+	own  []string
+	libs []string
+}
+
+// rooms is keyed by folder; a package belongs to the longest folder above it.
+func rooms() map[string]room {
+	// klog for the type that k8s.io/api's functions ask for; see onlyNames.
+	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
+	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
+	decisions := []string{"pkg/drain/...", "pkg/upgrade/...", "pkg/preflight/..."}
+	cloud := []string{"pkg/cloud", "pkg/upgrade/..."}
+
+	return map[string]room{
+		"cmd/kubectl-nodeupgrade": {own: []string{"pkg/plugin"}},
+
+		"pkg/drain":     {libs: scheduling},
+		"pkg/upgrade":   {libs: values, own: []string{"pkg/drain/..."}},
+		"pkg/preflight": {libs: values, own: decisions},
+		"pkg/simulate":  {libs: scheduling, own: decisions},
+		"pkg/report": {
+			libs: append(slices.Clone(values), "github.com/olekukonko/tablewriter"),
+			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
+		},
+
+		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
+		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync"), own: decisions},
+
+		"pkg/cloud":        {libs: values, own: cloud},
+		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws"), own: cloud},
+		"pkg/cloud/gke":    {libs: append(slices.Clone(values), "google.golang.org", "cloud.google.com/go"), own: cloud},
+		"pkg/cloud/manual": {libs: values, own: cloud},
+
+		"pkg/plugin": {libs: []string{""}, own: []string{"pkg/..."}},
+		"test":       {libs: []string{""}, own: []string{"pkg/...", "test/..."}},
+	}
+}
+
+// roomOf returns the folder of the room that a package's folder belongs to, or
+// "" if the table has none.
+func roomOf(dir string, table map[string]room) string {
+	best := ""
+	for folder := range table {
+		if under(dir, folder) && len(folder) > len(best) {
+			best = folder
+		}
+	}
+	return best
+}
+
+// mayImport reports whether the room in the given folder may import a path.
+func (r room) mayImport(folder, imported string) bool {
+	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+		return under(own, folder) || slices.ContainsFunc(r.own, func(allowed string) bool {
+			tree, whole := strings.CutSuffix(allowed, "/...")
+			return own == allowed || whole && under(own, tree)
+		})
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	standard := !strings.Contains(first, ".")
+	return standard || slices.ContainsFunc(r.libs, func(lib string) bool {
+		return lib == "" || under(imported, lib)
+	})
+}
+
+// roomFaults lists the imports of a file that its room does not allow.
+func roomFaults(src source, table map[string]room) []string {
+	folder := roomOf(src.dir(), table)
+	if folder == "" {
+		return []string{src.fault(src.file.Package, "%s is in no room: give it a row in the table first", src.dir())}
+	}
+	var faults []string
+	for imported, pos := range src.imports() {
+		if !table[folder].mayImport(folder, imported) {
+			faults = append(faults, src.fault(pos, "%s may not import %s", folder, imported))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+func TestRoomsImportOnlyWhatTheyMay(t *testing.T) {
+	for _, src := range sources(t) {
+		if !src.isTest() {
+			report(t, roomFaults(src, rooms()))
+		}
+	}
+}
+
+func TestRoomRule(t *testing.T) {
+	cases := map[string]struct{ dir, imported, want string }{
+		"standard library":                     {"pkg/upgrade", "slices", ""},
+		"a library the room has":               {"pkg/upgrade", "k8s.io/api/core/v1", ""},
+		"a library whose name only starts so":  {"pkg/upgrade", "k8s.io/apiserver/pkg/server", "may not import"},
+		"a library of another room":            {"pkg/upgrade", "k8s.io/component-helpers/scheduling/corev1", "may not import"},
+		"a room below":                         {"pkg/upgrade", module + "/pkg/drain", ""},
+		"a room above":                         {"pkg/drain", module + "/pkg/upgrade", "pkg/drain may not import"},
+		"a package inside the room":            {"pkg/drain", module + "/pkg/drain/internal/budget", ""},
+		"a folder inside the room is the room": {"pkg/drain/internal/budget", module + "/pkg/upgrade", "pkg/drain may not import"},
+		"the runner knows the interface":       {"pkg/runner", module + "/pkg/cloud", ""},
+		"the runner knows no cloud":            {"pkg/runner", module + "/pkg/cloud/aws", "pkg/runner may not import"},
+		"one cloud's SDK stays in its room":    {"pkg/cloud/manual", "github.com/aws/aws-sdk-go-v2/aws", "may not import"},
+		"that cloud has it":                    {"pkg/cloud/aws", "github.com/aws/aws-sdk-go-v2/aws", ""},
+		"main knows the commands only":         {"cmd/kubectl-nodeupgrade", module + "/pkg/cluster", "may not import"},
+		"the commands know everything":         {"pkg/plugin", "github.com/spf13/cobra", ""},
+		"the product knows no test":            {"pkg/plugin", module + "/test/awscloud", "may not import"},
+		"tests know everything":                {"test/awscloud", module + "/pkg/cloud/aws", ""},
+		"a folder without a room":              {"pkg/extra", "slices", "in no room"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			src := mustParse(t, c.dir+"/x.go", fmt.Sprintf("package x\n\nimport _ %q\n", c.imported))
+			want(t, roomFaults(src, rooms()), c.want)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package house
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// read returns a file's text; its path is relative to the top of the repository.
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// completionFaults lists what keeps kubectl from completing through the script.
+func completionFaults(text string, mode os.FileMode) []string {
+	call := regexp.MustCompile(`(?m)^exec kubectl-nodeupgrade __complete "\$@"$`)
+	return failed(
+		check{strings.HasPrefix(text, "#!/usr/bin/env sh\n"), "it does not start with #!/usr/bin/env sh"},
+		check{call.MatchString(text), "it does not hand its arguments to kubectl-nodeupgrade __complete"},
+		check{mode&0o111 == 0o111, "it is not executable"},
+	)
+}
+
+func TestCompletionScript(t *testing.T) {
+	const name = "kubectl_complete-nodeupgrade"
+	info, err := os.Stat(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, completionFaults(read(t, name), info.Mode()))
+}
+
+func TestCompletionRule(t *testing.T) {
+	const shebang, call = "#!/usr/bin/env sh\n", "exec kubectl-nodeupgrade __complete \"$@\"\n"
+	cases := map[string]struct {
+		text string
+		mode os.FileMode
+		want string
+	}{
+		"good":               {shebang + call, 0o755, ""},
+		"no interpreter":     {call, 0o755, "#!/usr/bin/env sh"},
+		"another command":    {shebang + "exec kubectl-nodeupgrade completion\n", 0o755, "__complete"},
+		"words lost":         {shebang + "exec kubectl-nodeupgrade __complete $@\n", 0o755, "__complete"},
+		"executable by none": {shebang + call, 0o644, "not executable"},
+		"executable by one":  {shebang + call, 0o744, "not executable"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, completionFaults(c.text, c.mode), c.want) })
+	}
+}
+
+// targets maps a Makefile's targets to what "make help" says of them.
+func targets(makefile string) map[string]string {
+	target := regexp.MustCompile(`(?m)^([a-z-]+):(?:[^=\n]*?## (\S.*))?`)
+	found := map[string]string{}
+	for _, m := range target.FindAllStringSubmatch(makefile, -1) {
+		found[m[1]] = m[2]
+	}
+	return found
+}
+
+// targetFaults lists the promised targets that are missing or not explained.
+func targetFaults(makefile string, promised []string) []string {
+	found := targets(makefile)
+	var faults []string
+	for _, name := range promised {
+		help, ok := found[name]
+		faults = append(faults, failed(
+			check{ok, "make " + name + ": no such target"},
+			check{!ok || help != "", "make " + name + ": make help does not explain it"},
+		)...)
+	}
+	return faults
+}
+
+// promised lists the targets that a text tells its reader to run.
+func promised(text string) []string {
+	var names []string
+	for _, m := range regexp.MustCompile("(?m)(?:`|^ *|^exec |\")make ([a-z][a-z -]*)").FindAllStringSubmatch(text, -1) {
+		names = append(names, strings.Fields(m[1])...)
+	}
+	return names
+}
+
+func TestMakeTargets(t *testing.T) {
+	names := []string{
+		"build", "test", "verify", "demo", "cluster", "bench", "tools", "controlplane",
+		"fuzz", "update-golden", "install", "clean", "help",
+	}
+	for _, name := range []string{".ci/run", "CONTRIBUTING.md", "README.md"} {
+		if _, err := os.Stat(filepath.Join(root(t), name)); err == nil {
+			names = append(names, promised(read(t, name))...)
+		}
+	}
+	slices.Sort(names)
+	report(t, targetFaults(read(t, "Makefile"), slices.Compact(names)))
+}
+
+func TestTargetRule(t *testing.T) {
+	const makefile = "X := test\ntest: build ## Run every test\n\tgo test ./...\nbuild:\n\tgo build\n"
+	cases := map[string]struct{ name, want string }{
+		"explained":     {"test", ""},
+		"not explained": {"build", "make help does not explain"},
+		"missing":       {"demo", "make demo: no such target"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, targetFaults(makefile, []string{c.name}), c.want) })
+	}
+}
+
+func TestPromisedTargets(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want []string
+	}{
+		"in a sentence":       {"Run `make verify` first.", []string{"verify"}},
+		"in a code block":     {"x\n    make test\n", []string{"test"}},
+		"two at once":         {"exec make verify test\n", []string{"verify", "test"}},
+		"with a setting":      {"`make cluster NODES=9`", []string{"cluster"}},
+		"the word in a text":  {"and make sure", nil},
+		"nothing of the kind": {"x", nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := promised(c.text); !slices.Equal(got, c.want) {
+				t.Errorf("promised(%q) = %q, want %q", c.text, got, c.want)
+			}
+		})
+	}
+}
+
+// moduleFaults lists what makes "go install …@version" refuse a module.
+func moduleFaults(gomod string) []string {
+	replace := regexp.MustCompile(`(?m)^(replace|exclude)\b`)
+	return failed(check{!replace.MatchString(gomod), "go.mod replaces or excludes a module: go install refuses it"})
+}
+
+func TestModuleCanBeInstalled(t *testing.T) {
+	report(t, moduleFaults(read(t, "go.mod")))
+}
+
+func TestModuleRule(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"plain":          {"module a\n\ngo 1.26\n", ""},
+		"a replace line": {"module a\n\nreplace b => c v1.0.0\n", "go install refuses"},
+		"a block":        {"module a\n\nreplace (\n\tb => ../b\n)\n", "go install refuses"},
+		"in a comment":   {"module a // replace nothing\n", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, moduleFaults(c.text), c.want) })
+	}
+}

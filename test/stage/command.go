@@ -1,0 +1,76 @@
+package stage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+)
+
+// Result is how a command ended.
+type Result struct {
+	Stdout, Stderr string
+	Code           int
+}
+
+// Env is the environment of a user of the stage: the plugin and kubectl come first on the path, the
+// kubeconfig is the administrator's and the credentials are the cloud's.
+func (s *Stage) Env() []string {
+	env := append(os.Environ(), s.Cloud.Env()...)
+	return append(env,
+		"PATH="+s.Dir+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"KUBECONFIG="+s.Cluster.Kubeconfig(), "HOME="+s.Dir, "NO_COLOR=1",
+	)
+}
+
+// Kubectl runs kubectl with the arguments to its end. An error is a command that could not be run; how it
+// ended is in the Result.
+func (s *Stage) Kubectl(ctx context.Context, args ...string) (Result, error) {
+	var out, errOut bytes.Buffer
+	code, err := s.Start(ctx, &out, &errOut, nil, args...).Wait()
+	return Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}, err
+}
+
+// Process is a kubectl that runs.
+type Process struct {
+	cmd *exec.Cmd
+	err error
+}
+
+// Start starts kubectl; extra is added to the environment.
+func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string, args ...string) *Process {
+	cmd := exec.CommandContext(ctx, s.Dir+"/kubectl", args...)
+	cmd.Env = append(s.Env(), extra...)
+	cmd.Stdout, cmd.Stderr = out, errOut
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	if err := cmd.Start(); err != nil {
+		return &Process{err: fmt.Errorf("starting kubectl %s: %w", strings.Join(args, " "), err)}
+	}
+	return &Process{cmd: cmd}
+}
+
+// Interrupt sends what Ctrl-C does.
+func (p *Process) Interrupt() error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.cmd.Process.Signal(os.Interrupt)
+}
+
+// Wait waits for the end and returns the exit code.
+func (p *Process) Wait() (int, error) {
+	if p.err != nil {
+		return -1, p.err
+	}
+	err := p.cmd.Wait()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		return -1, err
+	}
+	return p.cmd.ProcessState.ExitCode(), nil
+}

@@ -1,0 +1,131 @@
+package stage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+)
+
+// Evictions is what the audit log says of the plugin's evictions; dry runs are left out.
+type Evictions struct {
+	// Accepted counts, by pod UID, evictions that the API server carried out.
+	Accepted map[types.UID]int
+	// Calls counts all of them, Refused those answered 429.
+	Calls, Refused int
+}
+
+// Ours reports whether the request is the plugin's.
+func Ours(e controlplane.Event) bool {
+	return strings.HasPrefix(e.UserAgent, "kubectl-nodeupgrade") || strings.Contains(e.UserAgent, " "+cluster.FieldManager)
+}
+
+// Evictions reads the audit log.
+func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
+	events, err := s.Cluster.AuditEvents(ctx)
+	if err != nil {
+		return Evictions{}, err
+	}
+	found := Evictions{Accepted: map[types.UID]int{}}
+	for _, event := range events {
+		if !event.Eviction() || event.DryRun() || event.Component() {
+			continue
+		}
+		var body policyv1.Eviction
+		if err := json.Unmarshal(event.RequestObject, &body); err != nil {
+			return Evictions{}, fmt.Errorf("reading eviction %s in the audit log: %w", event.AuditID, err)
+		}
+		found.Calls++
+		switch event.ResponseStatus.Code {
+		case http.StatusTooManyRequests:
+			found.Refused++
+		case http.StatusCreated:
+			if body.DeleteOptions == nil || body.DeleteOptions.Preconditions == nil || body.DeleteOptions.Preconditions.UID == nil {
+				return Evictions{}, fmt.Errorf("eviction of pod %s names no UID", event.ObjectRef.Name)
+			}
+			found.Accepted[*body.DeleteOptions.Preconditions.UID]++
+		}
+	}
+	return found, nil
+}
+
+// Mutations lists the plugin's requests to the API server that could change something, dry runs left out, as "verb resource name".
+func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
+	events, err := s.Cluster.AuditEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, event := range events {
+		if Ours(event) && event.Mutating() && !event.DryRun() {
+			found = append(found, strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource+" "+event.ObjectRef.Subresource+" "+event.ObjectRef.Name))
+		}
+	}
+	return found, nil
+}
+
+// CloudMutations lists the requests to the cloud that asked for a change.
+func (s *Stage) CloudMutations() []string {
+	var found []string
+	for _, request := range s.Cloud.Requests() {
+		if request.Mutating {
+			found = append(found, request.Service+":"+request.Operation)
+		}
+	}
+	return found
+}
+
+// BudgetWatch follows every budget and remembers each moment at which one was broken.
+type BudgetWatch struct {
+	mu     sync.Mutex
+	broken []string
+	seen   int
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// WatchBudgets starts to follow the budgets as they are now.
+func (s *Stage) WatchBudgets(ctx context.Context) (*BudgetWatch, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	watcher, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching the budgets: %w", err)
+	}
+	w := &BudgetWatch{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		defer watcher.Stop()
+		for event := range watcher.ResultChan() {
+			if budget, ok := event.Object.(*policyv1.PodDisruptionBudget); ok {
+				w.note(budget)
+			}
+		}
+	}()
+	return w, nil
+}
+
+func (w *BudgetWatch) note(b *policyv1.PodDisruptionBudget) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen++
+	if b.Status.CurrentHealthy < b.Status.DesiredHealthy {
+		w.broken = append(w.broken, fmt.Sprintf("%s: %d healthy, %d needed", b.Name, b.Status.CurrentHealthy, b.Status.DesiredHealthy))
+	}
+}
+
+// Broken ends the watch and lists the moments at which a budget had fewer healthy pods than it needs, and how many moments were seen.
+func (w *BudgetWatch) Broken() (broken []string, seen int) {
+	w.cancel()
+	<-w.ended
+	return w.broken, w.seen
+}

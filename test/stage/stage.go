@@ -1,0 +1,126 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+)
+
+// Stage is a cluster with a cloud behind it, and the plugin in front.
+type Stage struct {
+	Cluster *controlplane.Cluster
+	Cloud   *awscloud.Cloud
+	// Dir holds the plugin and the logs.
+	Dir string
+}
+
+// Options of a stage. The zero value is good for tests.
+type Options struct {
+	// Log is told what is being built and started; nil for nobody.
+	Log io.Writer
+	// Cloud are the stand-in's times; Nodes is filled in.
+	Cloud awscloud.Options
+	// Cluster are the control plane's options.
+	Cluster controlplane.Options
+}
+
+// New builds what has to be built and starts it. The stage runs until Close.
+func New(ctx context.Context, o Options) (*Stage, error) {
+	dir, err := os.MkdirTemp("", "nodeupgrade-stage-")
+	if err != nil {
+		return nil, fmt.Errorf("making the stage's folder: %w", err)
+	}
+	s := &Stage{Dir: dir}
+	if err := s.start(ctx, o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Stage) start(ctx context.Context, o Options) error {
+	if err := buildPlugin(ctx, filepath.Join(s.Dir, "kubectl-nodeupgrade")); err != nil {
+		return err
+	}
+	o.Cluster.Log = o.Log
+	var err error
+	if s.Cluster, err = controlplane.Start(ctx, o.Cluster); err != nil {
+		return fmt.Errorf("starting the control plane: %w", err)
+	}
+	if err := os.Symlink(s.Cluster.Kubectl(), filepath.Join(s.Dir, "kubectl")); err != nil {
+		return fmt.Errorf("putting kubectl on the stage's path: %w", err)
+	}
+	o.Cloud.Nodes = awscloud.KubeNodes(s.Cluster.Client())
+	if s.Cloud, err = awscloud.Start(o.Cloud); err != nil {
+		return fmt.Errorf("starting the cloud: %w", err)
+	}
+	return nil
+}
+
+// Close stops everything and removes the stage's folder.
+func (s *Stage) Close() {
+	if s.Cloud != nil {
+		s.Cloud.Stop()
+	}
+	if s.Cluster != nil {
+		s.Cluster.Stop()
+	}
+	os.RemoveAll(s.Dir)
+}
+
+// ForTest is New for as long as the test runs; it skips the test under -short.
+func ForTest(t testing.TB, o Options) *Stage {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs a control plane, which -short leaves out")
+	}
+	s, err := New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// build is the plugin, built once for the whole process and copied from then on.
+var build = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "nodeupgrade-build-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "kubectl-nodeupgrade")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/kubectl-nodeupgrade")
+	cmd.Dir = root()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	return os.ReadFile(path)
+})
+
+func buildPlugin(_ context.Context, path string) error {
+	binary, err := build()
+	if err != nil {
+		return fmt.Errorf("building the plugin: %w", err)
+	}
+	return os.WriteFile(path, binary, 0o755)
+}
+
+// root is the folder of the module.
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// StartupLimit is how long the cluster may take to settle before anything is measured.
+const StartupLimit = 2 * time.Minute

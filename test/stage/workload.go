@@ -1,0 +1,115 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+)
+
+// Workload is a Deployment, or another kind of workload, with the budget that guards it.
+type Workload struct {
+	Name     string
+	Kind     string // Deployment (default), StatefulSet, DaemonSet or Pod
+	Replicas int32
+	// Ready and Gone are how long its pods take to become ready and to end.
+	Ready, Gone time.Duration
+	// MaxUnavailable or MinAvailable, "1" or "50%", make a budget; both empty for none.
+	MaxUnavailable, MinAvailable string
+	Annotations                  map[string]string
+	NodeSelector                 map[string]string
+	Tolerations                  []corev1.Toleration
+	// CPU is what each pod requests, "100m" by default.
+	CPU string
+}
+
+// Namespace is where workloads live.
+const Namespace = "default"
+
+// Add creates the workload and its budget. It does not wait for its pods.
+func (s *Stage) Add(ctx context.Context, w Workload) error {
+	if err := s.addPods(ctx, w); err != nil {
+		return fmt.Errorf("creating workload %q: %w", w.Name, err)
+	}
+	if w.MaxUnavailable == "" && w.MinAvailable == "" {
+		return nil
+	}
+	pdb := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: w.Name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}},
+	}
+	if w.MaxUnavailable != "" {
+		value := intstr.Parse(w.MaxUnavailable)
+		pdb.Spec.MaxUnavailable = &value
+	} else {
+		value := intstr.Parse(w.MinAvailable)
+		pdb.Spec.MinAvailable = &value
+	}
+	if _, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the budget of workload %q: %w", w.Name, err)
+	}
+	return nil
+}
+
+func (s *Stage) addPods(ctx context.Context, w Workload) error {
+	client := s.Cluster.Client()
+	meta := metav1.ObjectMeta{Name: w.Name}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": w.Name}}
+	template := w.template()
+	var err error
+	switch w.Kind {
+	case "", "Deployment":
+		_, err = client.AppsV1().Deployments(Namespace).Create(ctx, &appsv1.Deployment{
+			ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: template},
+		}, metav1.CreateOptions{})
+	case "StatefulSet":
+		_, err = client.AppsV1().StatefulSets(Namespace).Create(ctx, &appsv1.StatefulSet{
+			ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
+				Replicas: &w.Replicas, Selector: selector, Template: template,
+				PodManagementPolicy: appsv1.ParallelPodManagement,
+			},
+		}, metav1.CreateOptions{})
+	case "DaemonSet":
+		_, err = client.AppsV1().DaemonSets(Namespace).Create(ctx, &appsv1.DaemonSet{
+			ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template},
+		}, metav1.CreateOptions{})
+	case "Pod":
+		_, err = client.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec,
+		}, metav1.CreateOptions{})
+	default:
+		err = fmt.Errorf("kind %q is not known", w.Kind)
+	}
+	return err
+}
+
+func (w Workload) template() corev1.PodTemplateSpec {
+	annotations := map[string]string{
+		controlplane.AnnotationReadyAfter: w.Ready.String(), controlplane.AnnotationGoneAfter: w.Gone.String(),
+	}
+	for key, value := range w.Annotations {
+		annotations[key] = value
+	}
+	cpu := w.CPU
+	if cpu == "" {
+		cpu = "100m"
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": w.Name}, Annotations: annotations},
+		Spec: corev1.PodSpec{
+			NodeSelector: w.NodeSelector, Tolerations: w.Tolerations,
+			Containers: []corev1.Container{{
+				Name: "app", Image: "registry.k8s.io/pause:3.10",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			}},
+		},
+	}
+}
