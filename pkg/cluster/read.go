@@ -12,13 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/pager"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // pageSize is how many objects one page of a list holds.
 const pageSize = 1000
 
 // Read takes a View in one paged list per kind, without a watch. It returns an error when a kind cannot be read.
-func Read(ctx context.Context, client kubernetes.Interface) (View, error) {
+func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
 	x := newIndex()
 	nodes, pods, budgets, namespaces := []*corev1.Node{}, []*corev1.Pod{}, []*policyv1.PodDisruptionBudget{}, []*corev1.Namespace{}
 	g, ctx := errgroup.WithContext(ctx)
@@ -43,7 +45,7 @@ func Read(ctx context.Context, client kubernetes.Interface) (View, error) {
 		}, &namespaces)
 	})
 	if err := g.Wait(); err != nil {
-		return View{}, err
+		return upgrade.View{}, err
 	}
 	for _, node := range nodes {
 		x.nodes[node.Name] = node

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,9 +20,6 @@ const (
 	keyRecord = "record"
 	keyGroup  = "group"
 )
-
-// ErrRecordChanged is a record that somebody else has written since it was read.
-var ErrRecordChanged = errors.New("the upgrade's record was changed by somebody else")
 
 // Store keeps one group's Record in a ConfigMap. It is not for use by several goroutines at once.
 type Store struct {
@@ -70,7 +66,7 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 	return record, nil
 }
 
-// Save writes the record. It returns ErrRecordChanged when it is not the one that was read or written
+// Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read or written
 // here last: then somebody else holds the upgrade.
 func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	text, err := json.Marshal(record)
@@ -113,7 +109,7 @@ func (s *Store) lostAnswer(ctx context.Context, text string) error {
 		return fmt.Errorf("reading the upgrade's record: %w", err)
 	}
 	if stored.Data[keyRecord] != text {
-		return ErrRecordChanged
+		return upgrade.ErrRecordChanged
 	}
 	s.last = stored
 	return nil

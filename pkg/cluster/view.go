@@ -9,21 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
-
-// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be changed.
-type View struct {
-	Nodes []*corev1.Node
-	// Pods are all pods bound to each node.
-	Pods map[string][]*corev1.Pod
-	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
-	Budgets drain.Budgets
-	PDBs    []*policyv1.PodDisruptionBudget
-	// Disrupted tells when each pod was last seen in a budget's status.disruptedPods.
-	Disrupted map[types.NamespacedName]time.Time
-	// EndingNamespaces are being deleted.
-	EndingNamespaces map[string]bool
-}
 
 // index is the View as it is built up from single objects. Its callers serialise access.
 type index struct {
@@ -95,8 +82,8 @@ func (x *index) putNamespace(ns *corev1.Namespace) {
 }
 
 // view copies the index's outline; lists that did not change since the last view are shared with it.
-func (x *index) view() View {
-	v := View{
+func (x *index) view() upgrade.View {
+	v := upgrade.View{
 		Nodes: make([]*corev1.Node, 0, len(x.nodes)), PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
 		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending),
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // Watcher keeps a View up to date through one watch per kind.
@@ -143,7 +145,7 @@ func signal(c chan<- struct{}) {
 }
 
 // View is the cluster as it is known now.
-func (w *Watcher) View() View {
+func (w *Watcher) View() upgrade.View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.index.view()

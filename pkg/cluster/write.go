@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
-
-// ErrMoved is an object that is gone, or is no longer the one that was decided on.
-var ErrMoved = errors.New("the object has changed since it was decided on")
 
 // FieldManager signs our writes.
 const FieldManager = "kubectl-nodeupgrade"
@@ -35,7 +31,7 @@ func NewWriter(client kubernetes.Interface, watcher *Watcher, run, provider stri
 	return &Writer{client: client, watcher: watcher, run: run, provider: provider}
 }
 
-// Do carries out one action of package upgrade that concerns the cluster. It returns ErrMoved without a
+// Do carries out one action of package upgrade that concerns the cluster. It returns upgrade.ErrMoved without a
 // request when the object is known to have changed, and the API server's error otherwise.
 func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 	switch a := action.(type) {
@@ -61,7 +57,7 @@ func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 // for two minutes (semantics 3.2.1), so the watch is asked first.
 func (w *Writer) evict(ctx context.Context, a upgrade.Evict) error {
 	if pod, ok := w.watcher.pod(a.UID); !ok || pod.Spec.NodeName != a.Node {
-		return ErrMoved
+		return upgrade.ErrMoved
 	}
 	return Evict(ctx, w.client, a, metav1.DeleteOptions{})
 }
@@ -83,7 +79,7 @@ func Evict(ctx context.Context, client kubernetes.Interface, a upgrade.Evict, op
 func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
 	old, ok := w.watcher.node(name)
 	if !ok || old.UID != uid || old.ResourceVersion != version {
-		return ErrMoved
+		return upgrade.ErrMoved
 	}
 	changed := old.DeepCopy()
 	if err := change(changed); err != nil {

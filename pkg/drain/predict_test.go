@@ -79,12 +79,12 @@ func TestPredict(t *testing.T) {
 	}
 	admitted, spending := expect{}, expect{spends: true}
 	cases := map[string]struct {
-		pod     []podChange
-		budget  []budgetChange // nil: no budget
-		second  bool
-		spent   int32
-		ending  bool // the namespace is being deleted
-		want    expect
+		pod    []podChange
+		budget []budgetChange // nil: no budget
+		second bool
+		spent  int32
+		ending bool // the namespace is being deleted
+		want   expect
 	}{
 		"no budget":                                         {want: admitted},
 		"a budget with room":                                {budget: []budgetChange{}, want: spending},
@@ -163,7 +163,7 @@ func TestStructural(t *testing.T) {
 		"PDB001 every pod":               {[]budgetChange{build.Counts(3, 3, 3)}, "needs every pod"},
 		"PDB004 no pods":                 {[]budgetChange{build.Counts(0, 0, 0)}, "counts no pods"},
 		"PDB008 no status yet":           {[]budgetChange{build.Counts(0, 0, 0), never}, ""},
-		"one pod, none needed":       {[]budgetChange{build.Counts(1, 1, 0)}, ""},
+		"one pod, none needed":           {[]budgetChange{build.Counts(1, 1, 0)}, ""},
 		"PDB009 a single replica needed": {[]budgetChange{build.Counts(1, 1, 1)}, "needs every pod"},
 	}
 	for name, c := range cases {

@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every node; what
@@ -64,10 +65,10 @@ func (o *options) contextName() string {
 }
 
 // read takes the View that lists and plans rest on.
-func (c *connection) read(ctx context.Context) (cluster.View, error) {
+func (c *connection) read(ctx context.Context) (upgrade.View, error) {
 	view, err := cluster.Read(ctx, c.client)
 	if err != nil {
-		return cluster.View{}, fmt.Errorf("reading the cluster: %w", err)
+		return upgrade.View{}, fmt.Errorf("reading the cluster: %w", err)
 	}
 	return view, nil
 }
@@ -92,7 +93,7 @@ func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.
 }
 
 func (o *options) manualProvider() cloud.Provider {
-	return manual.New(manual.Options{Selector: o.labels, SelectorText: o.selector, Current: o.settings.Current, ControlPlane: o.controlPlane})
+	return manual.New(manual.Options{Selector: o.labels, Current: o.settings.Current, ControlPlane: o.controlPlane})
 }
 
 func anyOnAWS(nodes []*corev1.Node) bool {

@@ -49,6 +49,7 @@ func newOptions(streams genericiooptions.IOStreams) *options {
 // addShared adds the flags that every command takes.
 func (o *options) addShared(flags *pflag.FlagSet) {
 	o.config.AddFlags(flags)
+	addVerbosity(flags, o.ErrOut)
 	o.output.addFlags(flags)
 	flags.StringVar(&o.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")

@@ -23,14 +23,14 @@ type prospect struct {
 	provider cloud.Provider
 	group    upgrade.Group
 	members  []upgrade.Member
-	view     cluster.View
+	view     upgrade.View
 	request  upgrade.Request
 	record   upgrade.Record
 	findings []preflight.Finding
 }
 
 // look observes a group and resolves the request against it. It changes nothing.
-func (o *options) look(ctx context.Context, conn *connection, provider cloud.Provider, view cluster.View, name string) (*prospect, error) {
+func (o *options) look(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, name string) (*prospect, error) {
 	p := &prospect{provider: provider, view: view}
 	var err error
 	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name, To: o.to}); err != nil {

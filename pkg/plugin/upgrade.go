@@ -66,7 +66,7 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 }
 
 // plans prints the plan of every group as one answer.
-func (o *options) plans(ctx context.Context, conn *connection, provider cloud.Provider, view cluster.View, names []string, account string) error {
+func (o *options) plans(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, names []string, account string) error {
 	list := &report.PlanList{}
 	list.TypeMeta, _ = report.NewMeta("PlanList", "")
 	var lines []string
@@ -116,7 +116,7 @@ func (o *options) printPlans(list *report.PlanList, names []string) error {
 }
 
 // upgradeGroup shows one group's plan, asks, and carries it out.
-func (o *options) upgradeGroup(ctx context.Context, conn *connection, provider cloud.Provider, view cluster.View, name, account string) error {
+func (o *options) upgradeGroup(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, name, account string) error {
 	p, err := o.look(ctx, conn, provider, view, name)
 	if err != nil {
 		return err

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/mod/semver"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -88,7 +88,12 @@ func Check(w *upgrade.World, facts Facts) []Finding {
 // checkVersion is VER001: a kubelet may not be newer than the API server (EKS E10).
 func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	target := w.Group.Wanted.Kubernetes
-	if target == "" || facts.ServerVersion == "" || semver.Compare(semver.MajorMinor(target), semver.MajorMinor(facts.ServerVersion)) <= 0 {
+	kubelet, err := version.ParseGeneric(target)
+	if err != nil {
+		return nil // nobody says
+	}
+	server, err := version.ParseGeneric(facts.ServerVersion)
+	if err != nil || !newer(kubelet, server) {
 		return nil
 	}
 	return []Finding{{
@@ -96,6 +101,14 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 		Message: fmt.Sprintf("the target runs kubelet %s, newer than the control plane's %s", target, facts.ServerVersion),
 		Remedy:  "upgrade the control plane first",
 	}}
+}
+
+// newer compares major and minor versions alone: a patch ahead is no skew.
+func newer(kubelet, server *version.Version) bool {
+	if kubelet.Major() != server.Major() {
+		return kubelet.Major() > server.Major()
+	}
+	return kubelet.Minor() > server.Minor()
 }
 
 // karpenterLabel is on nodes that Karpenter made.

@@ -50,7 +50,7 @@ func Changes(before, now Moment) []Event {
 func groupChanges(before, now *upgrade.Status) []Event {
 	var events []Event
 	if now.Phase != before.Phase {
-		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(now)})
+		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(before, now)})
 	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d (%s)", now.Desired, now.Max, now.Zones)})
@@ -58,14 +58,14 @@ func groupChanges(before, now *upgrade.Status) []Event {
 	if now.NewReady != before.NewReady && now.New > 0 {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
 	}
-	fenced := count(now, upgrade.NodeFenced)
-	if fenced > 0 && fenced != count(before, upgrade.NodeFenced) && fenced == now.Outdated {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d outdated nodes fenced", fenced)})
+	if fenced := unstarted(now, upgrade.NodeFenced); fenced > unstarted(before, upgrade.NodeFenced) && unstarted(now, upgrade.NodePending) == 0 {
+		events = append(events, Event{Type: "capacity", Text: plural(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
 }
 
-func count(s *upgrade.Status, state upgrade.NodeState) int {
+// unstarted counts the nodes in one of the states before the start.
+func unstarted(s *upgrade.Status, state upgrade.NodeState) int {
 	n := 0
 	for i := range s.Nodes {
 		if s.Nodes[i].State == state {
@@ -75,25 +75,37 @@ func count(s *upgrade.Status, state upgrade.NodeState) int {
 	return n
 }
 
-func phaseDetail(s *upgrade.Status) string {
-	if s.Phase == upgrade.PhaseSetup {
-		return fmt.Sprintf(": %d outdated nodes, desired %d, max %d (%s)", s.Total, s.Desired, s.Max, s.Zones)
+func phaseDetail(before, now *upgrade.Status) string {
+	if before.Phase != "" {
+		return ""
 	}
-	return ""
+	text := ": " + plural(now.Total-now.Replaced, "outdated node")
+	if now.Max > 0 {
+		text += fmt.Sprintf(", desired %d, max %d", now.Desired, now.Max)
+	}
+	return text + " (" + now.Zones + ")"
+}
+
+// plural is a count with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func nodeText(n upgrade.NodeStatus) string {
 	switch n.State {
 	case upgrade.NodeDraining:
-		return fmt.Sprintf("node %s draining %d pods (batch %d%s)", n.Name, n.Pods, n.Batch, zoneText(n.Zone))
+		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, plural(n.Pods, "pod"), n.Batch, zoneText(n.Zone))
 	case upgrade.NodeForcing:
-		return fmt.Sprintf("node %s out of time: deleting %d pods", n.Name, n.Pods)
+		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, plural(n.Pods, "pod"))
 	case upgrade.NodeEmpty:
 		return fmt.Sprintf("node %s empty", n.Name)
 	case upgrade.NodeRemoving:
 		return fmt.Sprintf("node %s terminating", n.Name)
 	case upgrade.NodeQuarantined:
-		return fmt.Sprintf("node %s quarantined with %d pods", n.Name, n.Pods)
+		return fmt.Sprintf("node %s quarantined with %s", n.Name, plural(n.Pods, "pod"))
 	case upgrade.NodeDrained:
 		return fmt.Sprintf("node %s drained; it stays fenced until somebody replaces it", n.Name)
 	default:
@@ -145,7 +157,7 @@ func Heartbeat(now Moment) string {
 		text += "; waiting for " + s.Waiting
 	}
 	if len(now.Blocked) > 0 {
-		text += fmt.Sprintf("; %d pods blocked, first: %s: %s", len(now.Blocked), now.Blocked[0], now.Blocked[0].Remedy())
+		text += fmt.Sprintf("; %s blocked, first: %s: %s", plural(len(now.Blocked), "pod"), now.Blocked[0], now.Blocked[0].Remedy())
 	}
 	return text
 }

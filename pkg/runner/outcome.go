@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -33,7 +32,7 @@ func Sort(err error) Answer {
 		return Answer{Outcome: upgrade.OutcomeDone}
 	case errors.As(err, &cloudErr):
 		return Answer{Outcome: cloudErr.Outcome, Detail: err.Error()}
-	case errors.Is(err, cluster.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case errors.Is(err, upgrade.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return Answer{Outcome: upgrade.OutcomeMoved, Detail: err.Error()}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Answer{Outcome: upgrade.OutcomeUnclear, Detail: err.Error()}

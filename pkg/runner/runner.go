@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -38,7 +37,7 @@ const (
 
 // Observer is the cluster as it is known now; *cluster.Watcher implements it.
 type Observer interface {
-	View() cluster.View
+	View() upgrade.View
 	Changed() <-chan struct{}
 	NodesChanged() <-chan struct{}
 }
@@ -180,7 +179,7 @@ func (s *run) save(ctx context.Context, record upgrade.Record) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, cluster.ErrRecordChanged):
+		case errors.Is(err, upgrade.ErrRecordChanged):
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		case Sort(err).Outcome == upgrade.OutcomeFatal:
 			return err

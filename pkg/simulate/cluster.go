@@ -100,7 +100,9 @@ func (c *Cluster) World(req upgrade.Request) upgrade.World {
 	members := upgrade.Join(g, nodes, c.outdated)
 	for i := range members {
 		if members[i].Node != nil {
-			members[i].Pods = slices.Collect(maps.Values(c.byNode[members[i].Node.Name]))
+			members[i].Pods = slices.SortedFunc(maps.Values(c.byNode[members[i].Node.Name]), func(a, b *corev1.Pod) int {
+				return strings.Compare(string(a.UID), string(b.UID))
+			})
 		}
 	}
 	return upgrade.World{
@@ -163,7 +165,9 @@ func (c *Cluster) act(action upgrade.Action) (upgrade.Outcome, string) {
 	case upgrade.Fence:
 		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkFenced(n, c.record.Run, c.group.Provider) })
 	case upgrade.Unfence:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.group.Provider) })
+		outcome, detail := c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.group.Provider) })
+		c.placeWaiting()
+		return outcome, detail
 	case upgrade.StartDrain:
 		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
 	case upgrade.DeleteNode:

@@ -352,7 +352,7 @@ func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2))) // both can move when they are started …
 	s.do(s.next().Actions...)
 	step := s.next()
-	s.do(action2(step, "start draining")...)
+	s.do(actionsOf(step, "start draining")...)
 	s.budgets(build.Budget("web", build.Counts(4, 3, 3))) // … and then neither
 	s.next()
 	for range 20 {
@@ -371,8 +371,8 @@ func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 	}
 }
 
-// action2 are the actions of a step whose text begins so.
-func action2(step upgrade.Step, text string) (found []upgrade.Action) {
+// actionsOf are the actions of a step whose text begins so.
+func actionsOf(step upgrade.Step, text string) (found []upgrade.Action) {
 	for _, a := range step.Actions {
 		if strings.HasPrefix(a.String(), text) {
 			found = append(found, a)
@@ -387,7 +387,7 @@ func TestCrashAddsNoTime(t *testing.T) {
 	s.Request.MaxUnavailable, s.Request.Window, s.Request.OnTimeout = 2, 2, upgrade.Skip
 	s.budgets(build.Budget("web", build.Counts(4, 4, 2)))
 	s.do(s.next().Actions...)
-	s.do(action2(s.next(), "start draining")...)
+	s.do(actionsOf(s.next(), "start draining")...)
 	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))
 	s.pass(time.Minute)
 	s.crash()

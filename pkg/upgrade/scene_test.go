@@ -80,13 +80,8 @@ func (s *scene) next() upgrade.Step {
 	return step
 }
 
-type fataler interface {
-	Helper()
-	Fatal(args ...any)
-}
-
 // stored is the record as it comes back from the cluster.
-func stored(t fataler, record upgrade.Record) upgrade.Record {
+func stored(t tester, record upgrade.Record) upgrade.Record {
 	t.Helper()
 	text, err := json.Marshal(record)
 	if err != nil {

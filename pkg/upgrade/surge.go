@@ -137,7 +137,6 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 
 // replace drives the nodes that were started and starts more, until no outdated node is left but the quarantined.
 func (t *turn) replace() bool {
-	t.quiesce()
 	fenced := t.fenceAll()
 	for _, name := range t.startedNames() {
 		if t.rec.Stopping == "" {
@@ -148,10 +147,14 @@ func (t *turn) replace() bool {
 		t.launch()
 	}
 	t.startMore(fenced)
-	if t.rec.Stopping != "" || len(t.count.pending) > 0 {
+	if t.rec.Stopping != "" {
 		return false
 	}
-	return t.rest(NodeDraining) && t.rest(NodeForcing) && t.rest(NodeEmpty) && t.rest(NodeRemoving)
+	done := len(t.count.pending) == 0 && t.rest(NodeDraining) && t.rest(NodeForcing) && t.rest(NodeEmpty) && t.rest(NodeRemoving)
+	if !done {
+		t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
+	}
+	return done
 }
 
 // rest reports whether no node is in the state.

@@ -61,7 +61,7 @@ func (r *region) describeGroups(in *as.DescribeAutoScalingGroupsInput) (*as.Desc
 	v := r.observed()
 	found := []group{}
 	for _, g := range v.groups {
-		if (len(in.AutoScalingGroupNames) == 0 || contains(in.AutoScalingGroupNames, g.name)) && match(g) {
+		if admits(in.AutoScalingGroupNames, g.name) && match(g) {
 			found = append(found, g)
 		}
 	}
@@ -86,7 +86,7 @@ func (r *region) describeGroupInstances(in *as.DescribeAutoScalingInstancesInput
 	}
 	all := []at.AutoScalingInstanceDetails{}
 	for _, i := range r.observed().instances {
-		if !i.left && (len(in.InstanceIds) == 0 || contains(in.InstanceIds, i.id)) {
+		if !i.left && admits(in.InstanceIds, i.id) {
 			all = append(all, i.details())
 		}
 	}
@@ -122,7 +122,7 @@ func (r *region) describeRefreshes(in *as.DescribeInstanceRefreshesInput) (*as.D
 	}
 	all := []at.InstanceRefresh{}
 	for _, f := range g.spec.Refreshes {
-		if f.AutoScalingGroupName = aws.String(g.name); len(in.InstanceRefreshIds) == 0 || contains(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
+		if f.AutoScalingGroupName = aws.String(g.name); admits(in.InstanceRefreshIds, aws.ToString(f.InstanceRefreshId)) {
 			all = append(all, f)
 		}
 	}
@@ -145,7 +145,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 	}
 	out := &as.DescribeLifecycleHooksOutput{LifecycleHooks: []at.LifecycleHook{}}
 	const name = "drain-before-terminate"
-	if g.spec.TerminatingHook > 0 && (len(in.LifecycleHookNames) == 0 || contains(in.LifecycleHookNames, name)) {
+	if g.spec.TerminatingHook > 0 && admits(in.LifecycleHookNames, name) {
 		seconds := int32((g.spec.TerminatingHook + time.Second - 1) / time.Second)
 		out.LifecycleHooks = append(out.LifecycleHooks, at.LifecycleHook{
 			AutoScalingGroupName: aws.String(g.name),
@@ -162,7 +162,7 @@ func (r *region) describeHooks(in *as.DescribeLifecycleHooksInput) (*as.Describe
 func (r *region) describeConfigurations(in *as.DescribeLaunchConfigurationsInput) (*as.DescribeLaunchConfigurationsOutput, error) {
 	all := []at.LaunchConfiguration{}
 	for _, name := range sortedKeys(r.configs) {
-		if len(in.LaunchConfigurationNames) == 0 || contains(in.LaunchConfigurationNames, name) {
+		if admits(in.LaunchConfigurationNames, name) {
 			all = append(all, r.configs[name])
 		}
 	}

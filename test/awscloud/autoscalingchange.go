@@ -41,28 +41,48 @@ func checkSizes(minimum, maximum, desired int) error {
 
 // checkLaunch refuses anything but exactly one valid way to launch.
 func (r *region) checkLaunch(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy, config string) error {
-	if (t != nil && m != nil) || (t != nil || m != nil) == (config != "") {
+	if !exactlyOne(t != nil, m != nil, config != "") {
 		return invalid("Valid requests must contain either launchTemplate, LaunchConfigurationName, InstanceId or MixedInstancesPolicy parameter.")
 	}
-	specs := []*at.LaunchTemplateSpecification{t}
-	if m != nil {
-		if m.LaunchTemplate == nil || m.LaunchTemplate.LaunchTemplateSpecification == nil {
-			return invalid("You must use a valid fully-formed launch template. A launch template is required in the mixed instances policy.")
-		}
-		specs = []*at.LaunchTemplateSpecification{m.LaunchTemplate.LaunchTemplateSpecification}
-		for _, o := range m.LaunchTemplate.Overrides {
-			specs = append(specs, o.LaunchTemplateSpecification)
-		}
+	if m != nil && (m.LaunchTemplate == nil || m.LaunchTemplate.LaunchTemplateSpecification == nil) {
+		return invalid("You must use a valid fully-formed launch template. A launch template is required in the mixed instances policy.")
 	}
-	for _, s := range specs {
-		if s == nil {
-			continue
-		}
-		if _, _, err := r.templateVersion(*s); err != nil {
+	if _, ok := r.configs[config]; config != "" && !ok {
+		return invalid("Launch configuration name not found - Launch configuration %s not found", config)
+	}
+	for _, s := range templatesUsed(t, m) {
+		if _, _, err := r.templateVersion(s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func exactlyOne(ways ...bool) bool {
+	n := 0
+	for _, w := range ways {
+		if w {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// templatesUsed lists every launch template version that a group may launch.
+func templatesUsed(t *at.LaunchTemplateSpecification, m *at.MixedInstancesPolicy) (out []at.LaunchTemplateSpecification) {
+	if t != nil {
+		out = append(out, *t)
+	}
+	if m == nil {
+		return out
+	}
+	out = append(out, *m.LaunchTemplate.LaunchTemplateSpecification)
+	for _, o := range m.LaunchTemplate.Overrides {
+		if o.LaunchTemplateSpecification != nil {
+			out = append(out, *o.LaunchTemplateSpecification)
+		}
+	}
+	return out
 }
 
 // updateGroup carries out UpdateAutoScalingGroup. Without DesiredCapacity a new MinSize above it or MaxSize below it
@@ -86,11 +106,11 @@ func (r *region) updateGroup(in *as.UpdateAutoScalingGroupInput, now time.Time) 
 	if err := checkSizes(smallest, largest, desired); err != nil {
 		return nil, err
 	}
-	if in.LaunchTemplate != nil || in.MixedInstancesPolicy != nil {
-		if err := r.checkLaunch(in.LaunchTemplate, in.MixedInstancesPolicy, ""); err != nil {
+	if config := aws.ToString(in.LaunchConfigurationName); in.LaunchTemplate != nil || in.MixedInstancesPolicy != nil || config != "" {
+		if err := r.checkLaunch(in.LaunchTemplate, in.MixedInstancesPolicy, config); err != nil {
 			return nil, err
 		}
-		g.template, g.mixed, g.config = in.LaunchTemplate, in.MixedInstancesPolicy, ""
+		g.template, g.mixed, g.config = in.LaunchTemplate, in.MixedInstancesPolicy, config
 	}
 	g.min, g.max = smallest, largest
 	g.setDesired(desired, now, fmt.Sprintf("a user request update of AutoScalingGroup constraints to min: %d, max: %d, desired: %d", smallest, largest, desired))
@@ -110,7 +130,8 @@ func unmodelled(in as.UpdateAutoScalingGroupInput) string {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		switch f.Name {
-		case "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "LaunchTemplate", "MixedInstancesPolicy":
+		case "AutoScalingGroupName", "MinSize", "MaxSize", "DesiredCapacity", "LaunchTemplate", "MixedInstancesPolicy",
+			"LaunchConfigurationName":
 			continue
 		}
 		if f.IsExported() && !v.Field(i).IsZero() {
@@ -142,7 +163,7 @@ func required(member string) *apiError {
 // namedProcesses are those of a request: all of them when it names none.
 func namedProcesses(names []string) ([]string, error) {
 	for _, p := range names {
-		if !contains(processes(), p) {
+		if !slices.Contains(processes(), p) {
 			return nil, invalid("%s is not a valid scaling process", p)
 		}
 	}

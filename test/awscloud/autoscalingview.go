@@ -119,7 +119,8 @@ func (i instance) details() at.AutoScalingInstanceDetails {
 	return d
 }
 
-func contains(list []string, s string) bool { return slices.Contains(list, s) }
+// admits says whether a list that may be left out holds s.
+func admits(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 // groupFilters compiles the filters of DescribeAutoScalingGroups: every filter must match, by one of its values.
 func groupFilters(filters []at.Filter) (func(group) bool, error) {
@@ -138,9 +139,9 @@ func groupFilters(filters []at.Filter) (func(group) bool, error) {
 func tagFilter(tags map[string]string, name string, values []string) bool {
 	for k, v := range tags {
 		switch key, exact := strings.CutPrefix(name, "tag:"); {
-		case exact && key == k && contains(values, v),
-			name == "tag-key" && contains(values, k),
-			name == "tag-value" && contains(values, v):
+		case exact && key == k && slices.Contains(values, v),
+			name == "tag-key" && slices.Contains(values, k),
+			name == "tag-value" && slices.Contains(values, v):
 			return true
 		}
 	}
@@ -150,7 +151,7 @@ func tagFilter(tags map[string]string, name string, values []string) bool {
 // activityFilters compiles the ids and filters of DescribeScalingActivities.
 func activityFilters(in *as.DescribeScalingActivitiesInput) (func(at.Activity) bool, error) {
 	tests := []func(at.Activity) bool{func(a at.Activity) bool {
-		return len(in.ActivityIds) == 0 || contains(in.ActivityIds, *a.ActivityId)
+		return admits(in.ActivityIds, *a.ActivityId)
 	}}
 	for _, f := range in.Filters {
 		t, err := activityFilter(aws.ToString(f.Name), f.Values, in.AutoScalingGroupName != nil)
@@ -170,7 +171,7 @@ func activityFilter(name string, values []string, named bool) (func(at.Activity)
 		if !named {
 			return nil, invalid("The Status filter can only be used in combination with AutoScalingGroupName")
 		}
-		return func(a at.Activity) bool { return contains(values, string(a.StatusCode)) }, nil
+		return func(a at.Activity) bool { return slices.Contains(values, string(a.StatusCode)) }, nil
 	case "StartTimeLowerBound", "StartTimeUpperBound":
 		if len(values) != 1 {
 			return nil, invalid("Filter %s takes one value", name)

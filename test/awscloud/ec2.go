@@ -161,7 +161,7 @@ func pass(filters []ec2Filter, attributes, tags map[string]string) (bool, error)
 		if !ok {
 			return false, refuse("InvalidParameterValue", "The filter '%s' is invalid", f.name)
 		}
-		if !contains(f.values, have) {
+		if !slices.Contains(f.values, have) {
 			return false, nil
 		}
 	}

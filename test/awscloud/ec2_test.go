@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -90,44 +89,62 @@ func TestDescribeInstancesRefuses(t *testing.T) {
 	}
 }
 
-func TestTerminatedInstanceStaysVisibleForAWhile(t *testing.T) {
+// powerOf is the state EC2 shows of an instance.
+func powerOf(t *testing.T, c *awscloud.Cloud, id string) (et.InstanceStateName, error) {
+	out, err := compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	if err != nil {
+		return "", err
+	}
+	return instances(out)[0].State.Name, nil
+}
+
+func TestTerminatingInstanceIsShuttingDown(t *testing.T) {
 	o := fast()
-	o.TerminatedVisible = 150 * time.Millisecond
+	o.Terminate = time.Hour
 	c, template := start(t, o)
 	addGroup(t, c, template, []int{1}, nil)
-	id := status(t, c).Instances[0].ID
-	must(scaling(c).TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(true)}))(t)
-	state := func() (et.InstanceStateName, error) {
-		out, err := compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
-		if err != nil {
-			return "", err
-		}
-		return instances(out)[0].State.Name, nil
-	}
-	equal(t, "at once", must(state())(t), et.InstanceStateNameShuttingDown)
+	equal(t, "state", must(powerOf(t, c, terminateFirst(t, c)))(t), et.InstanceStateNameShuttingDown)
+}
+
+func TestTerminatedInstanceStaysVisible(t *testing.T) {
+	c, template := start(t, fast())
+	addGroup(t, c, template, []int{1}, nil)
+	id := terminateFirst(t, c)
 	await(t, c, "its end", inService(0))
-	equal(t, "out of the group", must(state())(t), et.InstanceStateNameTerminated)
-	await(t, c, "its oblivion", func(awscloud.GroupStatus) bool { _, err := state(); return err != nil })
-	_, err := state()
+	equal(t, "state", must(powerOf(t, c, id))(t), et.InstanceStateNameTerminated)
+}
+
+func TestTerminatedInstanceIsForgotten(t *testing.T) {
+	o := fast()
+	o.TerminatedVisible = 50 * time.Millisecond
+	c, template := start(t, o)
+	addGroup(t, c, template, []int{1}, nil)
+	id := terminateFirst(t, c)
+	await(t, c, "its oblivion", func(awscloud.GroupStatus) bool { _, err := powerOf(t, c, id); return err != nil })
+	_, err := powerOf(t, c, id)
 	wantCode(t, err, "InvalidInstanceID.NotFound")
 }
 
 func TestNewInstanceIsUnknownForAMoment(t *testing.T) {
-	o := fast()
-	o.NewInstanceHidden = 250 * time.Millisecond
-	c, template := start(t, o)
-	addGroup(t, c, template, []int{1}, nil)
-	before := time.Now()
-	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
-	in := &ec2.DescribeInstancesInput{InstanceIds: out.Instances[0].InstanceIds}
-	_, err := compute(c).DescribeInstances(t.Context(), in)
-	wantCode(t, err, "InvalidInstanceID.NotFound")
-	await(t, c, "EC2 to know it", func(awscloud.GroupStatus) bool {
-		_, err := compute(c).DescribeInstances(t.Context(), in)
-		return err == nil
-	})
-	if took := time.Since(before); took < o.NewInstanceHidden {
-		t.Errorf("known after %v, want %v", took, o.NewInstanceHidden)
+	for name, hidden := range map[string]time.Duration{"for a moment": 150 * time.Millisecond, "for good": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			o := fast()
+			o.NewInstanceHidden = hidden
+			c, template := start(t, o)
+			addGroup(t, c, template, []int{1}, nil)
+			before := time.Now()
+			out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
+			id := out.Instances[0].InstanceIds[0]
+			if hidden == time.Hour {
+				_, err := powerOf(t, c, id)
+				wantCode(t, err, "InvalidInstanceID.NotFound")
+				return
+			}
+			await(t, c, "EC2 to know it", func(awscloud.GroupStatus) bool { _, err := powerOf(t, c, id); return err == nil })
+			if took := time.Since(before); took < hidden {
+				t.Errorf("known after %v, want %v", took, hidden)
+			}
+		})
 	}
 }
 

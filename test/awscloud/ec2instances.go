@@ -3,6 +3,7 @@ package awscloud
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func (r *region) describeInstances(form ec2Form, now time.Time) (ec2Answer, erro
 	}
 	out := []ec2Reservation{}
 	for _, i := range visible {
-		if len(ids) > 0 && !contains(ids, i.InstanceID) {
+		if !admits(ids, i.InstanceID) {
 			continue
 		}
 		ok, err := pass(form.filters(), i.attributes(), i.tags())
@@ -188,7 +189,7 @@ func (r *region) describeImages(form ec2Form, _ time.Time) (ec2Answer, error) {
 	out := []ec2Image{}
 	for _, id := range sortedKeys(r.images) {
 		i := describeImage(r.images[id])
-		if len(ids) > 0 && !contains(ids, id) || len(owners) > 0 && !contains(owners, i.OwnerID) && !contains(owners, i.OwnerAlias) {
+		if !admits(ids, id) || !admits(owners, i.OwnerID) && !slices.Contains(owners, i.OwnerAlias) {
 			continue
 		}
 		ok, err := pass(form.filters(), map[string]string{

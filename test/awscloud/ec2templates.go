@@ -84,7 +84,7 @@ func (r *region) describeTemplates(form ec2Form, _ time.Time) (ec2Answer, error)
 	out := []ec2Template{}
 	for _, id := range sortedKeys(r.templates) {
 		t := r.templates[id]
-		if len(ids)+len(names) > 0 && !contains(ids, t.id) && !contains(names, t.name) {
+		if len(ids)+len(names) > 0 && !slices.Contains(ids, t.id) && !slices.Contains(names, t.name) {
 			continue
 		}
 		ok, err := pass(form.filters(), map[string]string{"launch-template-name": t.name}, nil)

@@ -1,6 +1,7 @@
 package awscloud
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 )
@@ -9,6 +10,14 @@ import (
 type apiError struct {
 	Code, Message string
 	Status        int
+}
+
+// asAPIError is err as the API shows it: what is none of its own errors is an InternalFailure.
+func asAPIError(err error) *apiError {
+	if e := (*apiError)(nil); errors.As(err, &e) {
+		return e
+	}
+	return &apiError{Code: "InternalFailure", Message: err.Error(), Status: http.StatusInternalServerError}
 }
 
 func (e *apiError) Error() string { return e.Code + ": " + e.Message }

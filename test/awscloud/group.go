@@ -1,7 +1,6 @@
 package awscloud
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -137,11 +136,7 @@ func (r *region) launchMissing(g *group, members []instance, now time.Time) {
 
 // blockZone records a failed launch and keeps the group off the zone until it is time to try again.
 func (r *region) blockZone(g *group, zone string, now time.Time, err error) {
-	why := err.Error()
-	if e := (*apiError)(nil); errors.As(err, &e) {
-		why = e.Message
-	}
-	r.failLaunch(g, now, why)
+	r.failLaunch(g, now, asAPIError(err).Message)
 	g.blocked = maps.Clone(g.blocked)
 	g.blocked[zone] = now.Add(r.opts.CapacityRetry)
 }

@@ -159,28 +159,39 @@ func TestTerminateRepeatedShrinksAgain(t *testing.T) {
 }
 
 func TestTerminatingHookHoldsTheInstance(t *testing.T) {
-	host := &recorder{}
+	c, template := start(t, fast())
+	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })
+	terminateFirst(t, c)
+	settle(t, c)
+	if i := status(t, c).Instances[0]; i.State != at.LifecycleStateTerminatingWait || i.Stopped {
+		t.Errorf("got %+v, want it running in Terminating:Wait", i)
+	}
+	hooks := must(scaling(c).DescribeLifecycleHooks(t.Context(), &as.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String("g")}))(t)
+	equal(t, "transition", *hooks.LifecycleHooks[0].LifecycleTransition, "autoscaling:EC2_INSTANCE_TERMINATING")
+	equal(t, "heartbeat", *hooks.LifecycleHooks[0].HeartbeatTimeout, 3600)
+}
+
+func TestTerminatingHookEnds(t *testing.T) {
 	o := fast()
-	o.Nodes = host
 	c, template := start(t, o)
 	const hook = 200 * time.Millisecond
 	addGroup(t, c, template, []int{1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = hook })
-	old := status(t, c).Instances[0]
 	before := time.Now()
-	must(scaling(c).TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
-		InstanceId: aws.String(old.ID), ShouldDecrementDesiredCapacity: aws.Bool(true),
-	}))(t)
-	s := status(t, c)
-	if s.Instances[0].State != at.LifecycleStateTerminatingWait || s.Instances[0].Stopped {
-		t.Errorf("got %+v, want it running in Terminating:Wait", s.Instances[0])
-	}
+	terminateFirst(t, c)
 	await(t, c, "the end of the hook", inService(0))
 	if took := time.Since(before); took < hook+o.Terminate {
 		t.Errorf("gone after %v, want at least %v", took, hook+o.Terminate)
 	}
-	hooks := must(scaling(c).DescribeLifecycleHooks(t.Context(), &as.DescribeLifecycleHooksInput{AutoScalingGroupName: aws.String("g")}))(t)
-	equal(t, "transition", *hooks.LifecycleHooks[0].LifecycleTransition, "autoscaling:EC2_INSTANCE_TERMINATING")
-	equal(t, "heartbeat", *hooks.LifecycleHooks[0].HeartbeatTimeout, 1)
+}
+
+// terminateFirst terminates the group's first instance and shrinks the group.
+func terminateFirst(t *testing.T, c *awscloud.Cloud) (id string) {
+	t.Helper()
+	id = status(t, c).Instances[0].ID
+	must(scaling(c).TerminateInstanceInAutoScalingGroup(t.Context(), &as.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: aws.String(id), ShouldDecrementDesiredCapacity: aws.Bool(true),
+	}))(t)
+	return id
 }
 
 func TestUpdateGroupSizes(t *testing.T) {
@@ -420,9 +431,6 @@ func TestKilledInstanceIsReplaced(t *testing.T) {
 	if err := c.KillInstance(victim.ID); err != nil {
 		t.Fatal(err)
 	}
-	if i := status(t, c).Instances[0]; i.State != at.LifecycleStateInService || !i.Stopped {
-		t.Errorf("got %+v, want a stopped machine that the group has not noticed", i)
-	}
 	s := await(t, c, "the replacement", func(s awscloud.GroupStatus) bool { return inService(2)(s) && len(ofVersion(s, "2")) == 1 })
 	equal(t, "zone of the replacement", ofVersion(s, "2")[0].Zone, zoneA)
 	equal(t, "desired", s.Desired, 2)
@@ -430,6 +438,20 @@ func TestKilledInstanceIsReplaced(t *testing.T) {
 	equal(t, "what the node went through", host.of(victim.Node), []string{"boot", "stop", "delete"})
 	if err := c.KillInstance(victim.ID); err == nil {
 		t.Error("an instance was killed twice")
+	}
+}
+
+func TestKilledInstanceIsNotNoticedAtOnce(t *testing.T) {
+	o := fast()
+	o.HealthCheck = time.Hour
+	c, template := start(t, o)
+	addGroup(t, c, template, []int{1}, nil)
+	if err := c.KillInstance(status(t, c).Instances[0].ID); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, c)
+	if i := status(t, c).Instances[0]; i.State != at.LifecycleStateInService || !i.Stopped || i.Unhealthy {
+		t.Errorf("got %+v, want a stopped machine that the group has not noticed", i)
 	}
 }
 
@@ -479,6 +501,16 @@ func TestLaunchConfigurationGroup(t *testing.T) {
 	out := must(scaling(c).DescribeAutoScalingInstances(t.Context(), &as.DescribeAutoScalingInstancesInput{}))(t)
 	if i := out.AutoScalingInstances[0]; aws.ToString(i.LaunchConfigurationName) != "lc-1" || i.LaunchTemplate != nil {
 		t.Errorf("got %+v, want an instance of lc-1 without a template", i)
+	}
+	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String("g"), LaunchTemplate: &at.LaunchTemplateSpecification{LaunchTemplateName: aws.String("workers")},
+	}))(t)
+	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String("g"), LaunchConfigurationName: aws.String("lc-1"),
+	}))(t)
+	groups := must(scaling(c).DescribeAutoScalingGroups(t.Context(), &as.DescribeAutoScalingGroupsInput{}))(t)
+	if g := groups.AutoScalingGroups[0]; aws.ToString(g.LaunchConfigurationName) != "lc-1" || g.LaunchTemplate != nil {
+		t.Errorf("got %+v, want the group back at lc-1", g)
 	}
 	configs := must(scaling(c).DescribeLaunchConfigurations(t.Context(), &as.DescribeLaunchConfigurationsInput{LaunchConfigurationNames: []string{"lc-1", "lc-2"}}))(t)
 	if len(configs.LaunchConfigurations) != 1 || *configs.LaunchConfigurations[0].ImageId != "ami-old" {

@@ -44,26 +44,39 @@ type instance struct {
 // age returns the instance as time alone leaves it at now: booted, past its hook, stopped, gone. It takes one step at
 // a time; the next tick takes the next.
 func age(i instance, o Options, now time.Time) instance {
-	due := !now.Before(i.powerUntil)
 	switch {
 	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
 		i.state = at.LifecycleStateTerminatingProceed
 		i = shutDown(i, o, now)
-	case i.power == powerPending && due:
+	case !now.Before(i.powerUntil):
+		i = agePower(i, o, now)
+	}
+	if i.state == at.LifecycleStateInService && stopped(i) {
+		i.unhealthy = !now.Before(i.stopped.Add(o.HealthCheck))
+	}
+	if i.state == at.LifecycleStateTerminating || i.state == at.LifecycleStateTerminatingProceed {
+		i.left = i.power == powerTerminated
+	}
+	return i
+}
+
+// agePower moves the machine on when the time of its present state is up.
+func agePower(i instance, o Options, now time.Time) instance {
+	switch i.power {
+	case powerPending:
 		i.power, i.joined = powerRunning, true
 		if i.state == at.LifecycleStatePending {
 			i.state = at.LifecycleStateInService
 		}
-	case i.power == powerShuttingDown && due:
+	case powerShuttingDown:
 		i.power, i.powerUntil = powerTerminated, now.Add(o.NodeGoneAfter)
-	case i.power == powerTerminated && !i.nodeGone && due:
-		i.nodeGone, i.powerUntil = true, now.Add(o.TerminatedVisible)
-	case i.power == powerTerminated && i.nodeGone && due:
-		i.forgotten = i.left
+	case powerTerminated:
+		if i.nodeGone {
+			i.forgotten = i.left
+		} else {
+			i.nodeGone, i.powerUntil = true, now.Add(o.TerminatedVisible)
+		}
 	}
-	i.unhealthy = i.unhealthy || i.state == at.LifecycleStateInService && stopped(i) && !now.Before(i.stopped.Add(o.HealthCheck))
-	i.left = i.left || i.power == powerTerminated &&
-		(i.state == at.LifecycleStateTerminating || i.state == at.LifecycleStateTerminatingProceed)
 	return i
 }
 

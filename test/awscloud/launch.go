@@ -116,9 +116,7 @@ func requestedZone(zones []string, in *as.LaunchInstancesInput) (string, error) 
 		return "", invalid("You cannot specify both AvailabilityZones and AvailabilityZoneIds")
 	}
 	fits := slices.DeleteFunc(slices.Clone(zones), func(z string) bool {
-		return len(in.AvailabilityZones) > 0 && in.AvailabilityZones[0] != z ||
-			len(in.AvailabilityZoneIds) > 0 && in.AvailabilityZoneIds[0] != zoneID(z) ||
-			len(in.SubnetIds) > 0 && in.SubnetIds[0] != subnet(z)
+		return !admits(in.AvailabilityZones, z) || !admits(in.AvailabilityZoneIds, zoneID(z)) || !admits(in.SubnetIds, subnet(z))
 	})
 	switch len(fits) {
 	case 0:
@@ -161,10 +159,7 @@ func (r *region) launchNow(g *group, zone string, asked int, now time.Time) (lau
 	for units(launched) < asked {
 		i, err := r.launch(g, zone, now, sentence(now, "a user request launched instances synchronously."))
 		if err != nil {
-			e, ok := err.(*apiError)
-			if !ok {
-				e = invalid("%v", err)
-			}
+			e := asAPIError(err)
 			r.failLaunch(g, now, e.Message)
 			return launched, e
 		}

@@ -24,16 +24,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 )
 
-// plainBodies hides the WriteTo of request bodies; see Cloud's Latency for the reason.
-type plainBodies struct{ http.Client }
-
-func (p *plainBodies) Do(req *http.Request) (*http.Response, error) {
-	if req.Body != nil {
-		req.Body = struct{ io.ReadCloser }{req.Body}
-	}
-	return p.Client.Do(req)
-}
-
 // answering is a client configuration whose server answers everything with one body and keeps the last request's.
 func answering(t testing.TB, contentType string, body func(form url.Values) []byte) (aws.Config, *url.Values) {
 	t.Helper()
@@ -46,7 +36,7 @@ func answering(t testing.TB, contentType string, body func(form url.Values) []by
 	}))
 	t.Cleanup(srv.Close)
 	return aws.Config{
-		HTTPClient: &plainBodies{}, Region: "us-east-1", BaseEndpoint: aws.String(srv.URL), RetryMaxAttempts: 1,
+		HTTPClient: &PlainBodies{}, Region: "us-east-1", BaseEndpoint: aws.String(srv.URL), RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
 	}, sent
 }

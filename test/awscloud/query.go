@@ -1,7 +1,9 @@
 package awscloud
 
 import (
+	"cmp"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -113,7 +115,8 @@ func memberName(f reflect.StructField) string {
 	return f.Name
 }
 
-func setScalar(v reflect.Value, text string) (err error) {
+// setScalar parses text into v.
+func setScalar(v reflect.Value, text string) error {
 	switch v.Kind() {
 	case reflect.String:
 		if text == "" && v.Type() != reflect.TypeFor[string]() {
@@ -122,27 +125,32 @@ func setScalar(v reflect.Value, text string) (err error) {
 		v.SetString(text)
 	case reflect.Bool:
 		if text != "true" && text != "false" {
-			return fmt.Errorf("must be true or false")
+			return errors.New("must be true or false")
 		}
 		v.SetBool(text == "true")
 	case reflect.Int32, reflect.Int64:
-		var n int64
-		n, err = strconv.ParseInt(text, 10, v.Type().Bits())
+		n, err := strconv.ParseInt(text, 10, v.Type().Bits())
 		v.SetInt(n)
+		return err
 	case reflect.Float64:
-		var f float64
-		if f, err = strconv.ParseFloat(text, 64); err == nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			err = strconv.ErrRange
-		}
+		f, err := strconv.ParseFloat(text, 64)
 		v.SetFloat(f)
+		return cmp.Or(err, finite(f))
 	case reflect.Struct: // only time.Time comes here
-		var t time.Time
-		t, err = time.Parse(time.RFC3339, text)
+		t, err := time.Parse(time.RFC3339, text)
 		v.Set(reflect.ValueOf(t))
+		return err
 	default:
-		err = fmt.Errorf("is of a kind the stand-in cannot read, %s", v.Type())
+		return fmt.Errorf("is of a kind the stand-in cannot read, %s", v.Type())
 	}
-	return err
+	return nil
+}
+
+func finite(f float64) error {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return strconv.ErrRange
+	}
+	return nil
 }
 
 // encodeQuery writes out, a pointer to one of the SDK's Output structs, as the answer to op in the query protocol.

@@ -2,7 +2,6 @@ package awscloud
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -128,11 +127,7 @@ func (x *exchange) finish(out any, err error) {
 		x.answer(http.StatusOK, "", res)
 		return
 	}
-	e := (*apiError)(nil)
-	if !errors.As(err, &e) {
-		e = &apiError{Code: "InternalFailure", Message: err.Error(), Status: http.StatusInternalServerError}
-	}
-	x.refuse(e)
+	x.refuse(asAPIError(err))
 }
 
 func (x *exchange) refuse(e *apiError) { x.answer(e.Status, e.Code, x.protocol.fault(e, x.id)) }

@@ -212,9 +212,6 @@ func (r *region) checkGroup(g *group) error {
 	if _, ok := r.groups[g.name]; ok {
 		return refuse("AlreadyExists", "AutoScalingGroup by this name already exists - A group with the name %s already exists", g.name)
 	}
-	if _, ok := r.configs[g.config]; g.config != "" && !ok {
-		return invalid("Launch configuration name not found - Launch configuration %s not found", g.config)
-	}
 	if err := checkSizes(g.min, g.max, g.desired); err != nil {
 		return err
 	}

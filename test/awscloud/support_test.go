@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"reflect"
 	"slices"
 	"sync"
@@ -135,20 +133,9 @@ func addGroup(t *testing.T, c *awscloud.Cloud, template string, counts []int, ch
 	}
 }
 
-// plainBodies hides the WriteTo of request bodies: in smithy-go 1.28.8 it makes net/http close the connection when the
-// answer arrives before the request has been sent to its end.
-type plainBodies struct{ http.Client }
-
-func (p *plainBodies) Do(req *http.Request) (*http.Response, error) {
-	if req.Body != nil {
-		req.Body = struct{ io.ReadCloser }{req.Body}
-	}
-	return p.Client.Do(req)
-}
-
 func config(c *awscloud.Cloud) aws.Config {
 	return aws.Config{
-		HTTPClient: &plainBodies{},
+		HTTPClient: &awscloud.PlainBodies{},
 		Region:     "us-east-1", BaseEndpoint: aws.String(c.URL()), RetryMaxAttempts: 1,
 		Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
 	}

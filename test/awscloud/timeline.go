@@ -88,16 +88,6 @@ func prune(past []view, then time.Time) []view {
 	return past[max(0, n-1):]
 }
 
-// find returns a group of the view.
-func (v view) find(name string) (group, bool) {
-	for _, g := range v.groups {
-		if g.name == name {
-			return g, true
-		}
-	}
-	return group{}, false
-}
-
 // members lists the instances that the view shows in a group.
 func (v view) members(name string) []instance {
 	return slices.DeleteFunc(slices.Clone(v.instances), func(i instance) bool { return i.group != name || i.left })

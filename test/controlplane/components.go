@@ -97,8 +97,8 @@ func kwokArgs(o Options) []string {
 	}
 }
 
-// leaseSeconds is the duration of node leases, in seconds. KWOK renews a lease when a quarter of it is over, so that four
-// renewals fit into the grace period, as they do by default (40 s, 50 s).
+// leaseSeconds is the duration of node leases, in seconds. KWOK renews a lease when a quarter of it is over, so that a
+// node is NotReady when five renewals in a row are missing, as it is by default (40 s, 50 s).
 func leaseSeconds(grace time.Duration) int {
 	return max(1, int(grace*4/5/time.Second))
 }

@@ -1,8 +1,6 @@
 package controlplane
 
-import (
-	"testing"
-)
+import "testing"
 
 const failedLogLines = 40
 
@@ -31,6 +29,7 @@ func ForTest(t testing.TB, options Options) *Cluster {
 }
 
 func (c *Cluster) logTails(t testing.TB) {
+	t.Helper()
 	for _, p := range c.processes {
 		t.Logf("the end of %s:\n%s", p.log, tail(p.log, failedLogLines))
 	}

@@ -39,7 +39,7 @@ func rooms() map[string]room {
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync"), own: decisions},
 
 		"pkg/cloud":        {libs: values, own: cloud},
-		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws"), own: cloud},
+		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},
 		"pkg/cloud/gke":    {libs: append(slices.Clone(values), "google.golang.org", "cloud.google.com/go"), own: cloud},
 		"pkg/cloud/manual": {libs: values, own: cloud},
 

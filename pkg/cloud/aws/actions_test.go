@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -262,7 +263,7 @@ func TestTerminate(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, awscloud.Options{})
+			s := start(t, awscloud.Options{Terminate: time.Hour})
 			s.workers(func(g *awscloud.GroupSpec) { g.Min = c.min })
 			if c.fault != (awscloud.Fault{}) {
 				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"

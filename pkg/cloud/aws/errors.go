@@ -58,7 +58,7 @@ func sorted(err error) (outcome upgrade.Outcome, cause, remedy string) {
 	case errors.As(err, &no):
 		return upgrade.OutcomeFatal, no.Error(), ""
 	case noCredentials(err):
-		return upgrade.OutcomeFatal, "no AWS credentials are to be had (" + innermost(err) + ")", remedySignIn
+		return upgrade.OutcomeFatal, "no AWS credentials found (" + innermost(err) + ")", remedySignIn
 	case errors.As(err, &api):
 		return sortedAnswer(api, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

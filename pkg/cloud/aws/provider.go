@@ -50,8 +50,9 @@ type Options struct {
 const attempts = 8
 
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
-// service of AWS other than those the chain needs. Its errors, each one line with the
-// remedy: the configuration cannot be read, no region, no credentials.
+// service of AWS other than those the chain needs; the last link of the chain asks the EC2
+// metadata service and takes seconds where there is none, so give ctx a deadline. Its errors,
+// each one line with the remedy: the configuration cannot be read, no region, no credentials.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(o.Region),
@@ -71,7 +72,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("connecting to AWS: no credentials are to be had (%w): %s", err, remedySignIn)
+		return nil, fmt.Errorf("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
 	}
 	return &Provider{
 		region: cfg.Region, memory: newMemory(),

@@ -226,11 +226,30 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 	for _, code := range []string{"RateExceeded", "Throttling"} {
 		s := start(t, quick())
 		s.workers()
+		var log strings.Builder
+		p, err := aws.New(t.Context(), aws.Options{Log: &log})
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeAutoScalingGroups", Code: code})
-		if g := s.observe("workers", ""); len(g.Instances) != 3 {
-			t.Errorf("%s: got %d instances", code, len(g.Instances))
+		if g, err := p.Observe(t.Context(), cloud.Ref{Name: "workers"}); err != nil || len(g.Instances) != 3 {
+			t.Errorf("%s: got %d instances, %v", code, len(g.Instances), err)
+		}
+		if !strings.Contains(log.String(), "retrying request") {
+			t.Errorf("%s: the log says %q", code, log.String())
 		}
 	}
+}
+
+func TestManagedGroupsOfOneName(t *testing.T) {
+	s := start(t, quick())
+	for _, name := range []string{"eks-pool-0af", "eks-pool-0bf"} {
+		s.workers(func(g *awscloud.GroupSpec) {
+			g.Name, g.Tags, g.Template.Version = name, map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "of-" + name}, "2"
+		})
+	}
+	_, err := s.Observe(t.Context(), cloud.Ref{Name: "pool"})
+	s.wantOutcome(err, upgrade.OutcomeFatal, "2 managed node groups have that name", "name of the Auto Scaling group")
 }
 
 func TestManagedGroupGoesByEitherName(t *testing.T) {

@@ -96,7 +96,7 @@ func (p *Provider) group(ctx context.Context, name string, instances bool) (*at.
 		case 1:
 			return &out.AutoScalingGroups[0], nil
 		default:
-			return nil, fmt.Errorf("%s: %d managed node groups have that name: use the name of the Auto Scaling group", doing, len(out.AutoScalingGroups))
+			return nil, fatal("%s: %d managed node groups have that name: use the name of the Auto Scaling group", doing, len(out.AutoScalingGroups))
 		}
 	}
 	return nil, fmt.Errorf("%s: %w: check the name, and the region with AWS_REGION", doing, cloud.ErrNotFound)
@@ -106,6 +106,7 @@ func (p *Provider) group(ctx context.Context, name string, instances bool) (*at.
 // once, and for no more of them once a group is known that lists them.
 func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoScalingGroup, error) {
 	var groups []at.AutoScalingGroup
+	known := map[string]bool{}
 	for len(instances) > 0 {
 		batch := instances[:min(50, len(instances))]
 		instances = instances[len(batch):]
@@ -113,14 +114,17 @@ func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoS
 		if err != nil {
 			return nil, explain("reading the Auto Scaling groups of the nodes", err)
 		}
-		names := map[string]bool{}
+		var names []string
 		for _, i := range out.AutoScalingInstances {
-			names[sdk.ToString(i.AutoScalingGroupName)] = true
+			if name := sdk.ToString(i.AutoScalingGroupName); !known[name] {
+				known[name] = true
+				names = append(names, name)
+			}
 		}
 		if len(names) == 0 {
 			continue
 		}
-		found, err := p.describe(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: slices.Sorted(maps.Keys(names))})
+		found, err := p.describe(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
 		if err != nil {
 			return nil, err
 		}

@@ -1,13 +1,16 @@
-// Package manual is the provider for nodes without a cloud that this tool knows: groups are
-// read off labels, and whoever brings nodes up and takes them away does so by hand.
+// Package manual is the provider for clusters whose cloud this program does not drive, or
+// has no credentials for. Groups and what is outdated in them come from node labels alone;
+// machines are added and removed by somebody else.
 package manual
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,125 +19,178 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// groupLabels name a node's group, the first that is there winning.
-var groupLabels = [...]string{
-	"eks.amazonaws.com/nodegroup",
-	"alpha.eksctl.io/nodegroup-name",
-	"cloud.google.com/gke-nodepool",
-	"kubernetes.azure.com/agentpool",
-	"kops.k8s.io/instancegroup",
-	"node.kubernetes.io/instancegroup",
-	karpenterLabel,
-	"cluster.x-k8s.io/deployment-name",
-}
+const providerName = "manual"
 
-const karpenterLabel = "karpenter.sh/nodepool"
-
-// Options say which nodes are a group, and which of them are current.
+// Options configure a Provider.
 type Options struct {
-	// Selector makes the nodes it matches one group, whose name is SelectorText; nil takes groups from well-known labels.
-	Selector     labels.Selector
+	// Selector makes one group of all nodes it matches. Without one, or with one that matches
+	// everything, the nodes' own labels say which group they are in.
+	Selector labels.Selector
+	// SelectorText names that group: the selector as it was typed. Empty: as Selector writes it.
 	SelectorText string
-	// Current are labels that a current node carries, all of them.
+	// Current are the labels of a current node; a node that lacks one of them is outdated.
 	Current map[string]string
-	// ControlPlane lets control-plane nodes be part of a group.
+	// ControlPlane lets control-plane nodes belong to groups.
 	ControlPlane bool
 }
 
-// Provider implements cloud.Provider over labels alone.
+// Provider is cloud.Provider by node labels. It keeps no state and sends no requests.
 type Provider struct{ options Options }
 
-// New makes a Provider.
-func New(options Options) *Provider { return &Provider{options: options} }
+var _ cloud.Provider = (*Provider)(nil)
 
-// Name implements cloud.Provider.
-func (p *Provider) Name() string { return "manual" }
-
-// Account implements cloud.Provider: there is none.
-func (p *Provider) Account(context.Context) (string, error) { return "", nil }
-
-// Groups lists the groups by name.
-func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
-	byName := map[string]upgrade.Group{}
-	for _, node := range nodes {
-		if name := p.groupOf(node); name != "" {
-			byName[name] = p.group(name, byName[name], node)
-		}
-	}
-	groups := make([]upgrade.Group, 0, len(byName))
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		groups = append(groups, byName[name])
-	}
-	return groups, nil
-}
-
-// Observe implements cloud.Provider. Labels cannot be asked without nodes, so a group is whatever carries its name.
-func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
-	if ref.To != "" {
-		return upgrade.Group{}, fmt.Errorf("--to=%s: without a cloud nobody can make such nodes: say with --current which nodes are current", ref.To)
-	}
-	return p.group(ref.Name, upgrade.Group{}, nil), nil
-}
-
-func (p *Provider) group(name string, g upgrade.Group, node *corev1.Node) upgrade.Group {
-	current := labels.Set(p.options.Current).String()
-	revision := upgrade.Revision{ID: current, Name: current}
-	g.Name, g.Provider, g.Kind = name, p.Name(), "labelled nodes"
-	g.Wanted, g.Pointed, g.WantedLabels = revision, revision, p.options.Current
+// New makes a Provider. It keeps the options' map and does not change it.
+func New(o Options) *Provider {
 	switch {
-	case node != nil && node.Labels[karpenterLabel] != "":
-		g.Refusal = "Karpenter replaces these nodes itself: change the NodePool or its NodeClass and let it drift them"
-	case current == "" && g.Refusal == "":
-		g.Refusal = "which nodes are current is not known: pass --current KEY=VALUE"
+	case o.Selector == nil:
+	case o.Selector.Empty():
+		o.Selector = nil
+	default:
+		o.SelectorText = cmp.Or(o.SelectorText, o.Selector.String())
 	}
-	return g
+	return &Provider{options: o}
 }
 
-// groupOf is the name of the node's group, "" when it has none.
-func (p *Provider) groupOf(node *corev1.Node) string {
-	if !p.options.ControlPlane && controlPlane(node) {
-		return ""
+// groupLabel is a label whose value names the group of a node.
+type groupLabel struct {
+	key string
+	// owner replaces the nodes of its groups by itself, so that nobody else should (NG001); empty for most.
+	owner string
+}
+
+// groupLabels in the order in which they count; the first that a node has names its group.
+// Labels of owners come first: what they own stays theirs whatever else it carries.
+func groupLabels() []groupLabel {
+	return []groupLabel{
+		{key: "karpenter.sh/nodepool", owner: "Karpenter replaces these nodes by itself: change the NodePool or its NodeClass, and drift does the rest"},
+		{key: "cluster.x-k8s.io/deployment-name", owner: "Cluster API replaces these nodes by itself: change the MachineDeployment, which rolls them"},
+		{key: "eks.amazonaws.com/nodegroup"},
+		{key: "alpha.eksctl.io/nodegroup-name"},
+		{key: "cloud.google.com/gke-nodepool"},
+		{key: "kubernetes.azure.com/agentpool"},
+		{key: "kops.k8s.io/instancegroup"},
+		{key: "node.kubernetes.io/instancegroup"},
 	}
-	if p.options.Selector != nil {
-		if p.options.Selector.Matches(labels.Set(node.Labels)) {
-			return p.options.SelectorText
-		}
-		return ""
-	}
-	for _, key := range groupLabels {
-		if name := node.Labels[key]; name != "" {
-			return name
+}
+
+// groupOf names the group that the node's labels put it in, "" for none. Groups with an
+// owner are named KEY=VALUE, so that they cannot be taken for a group that may be driven.
+func groupOf(node *corev1.Node) string {
+	for _, l := range groupLabels() {
+		value := node.Labels[l.key]
+		switch {
+		case value == "":
+		case l.owner != "":
+			return l.key + "=" + value
+		default:
+			return value
 		}
 	}
 	return ""
 }
 
-func controlPlane(node *corev1.Node) bool {
-	for key := range node.Labels {
-		if role, ok := strings.CutPrefix(key, "node-role.kubernetes.io/"); ok && (role == "control-plane" || role == "master") {
-			return true
+// ownerOf says why the group of that name has an owner, and what to do there; "" when it has none.
+func ownerOf(group string) string {
+	for _, l := range groupLabels() {
+		if l.owner != "" && strings.HasPrefix(group, l.key+"=") {
+			return l.owner
 		}
 	}
-	return false
+	return ""
 }
 
-// Belongs implements cloud.Provider.
+// Name implements cloud.Provider.
+func (p *Provider) Name() string { return providerName }
+
+// Account implements cloud.Provider.
+func (p *Provider) Account(context.Context) (string, error) {
+	return "no cloud: node labels alone", nil
+}
+
+// Groups implements cloud.Provider. It never errs.
+func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+	names := map[string]bool{}
+	for _, node := range nodes {
+		if name := p.nameOf(node); name != "" {
+			names[name] = true
+		}
+	}
+	var groups []upgrade.Group
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		groups = append(groups, p.group(cloud.Ref{Name: name}))
+	}
+	return groups, nil
+}
+
+// Observe implements cloud.Provider. Only the nodes could tell whether a group has any, and
+// they are not here: it returns cloud.ErrNotFound for the empty name and, with a selector,
+// for any name but the selector's text.
+func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
+	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
+		return upgrade.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
+	}
+	return p.group(ref), nil
+}
+
+func (p *Provider) group(ref cloud.Ref) upgrade.Group {
+	current := labels.Set(p.options.Current).String() // sorted
+	revision := upgrade.Revision{ID: current, Name: current}
+	return upgrade.Group{
+		Name: ref.Name, Provider: providerName, Kind: "labelled nodes", Observed: time.Now(),
+		Wanted: revision, Pointed: revision, Refusal: p.refusal(ref),
+	}
+}
+
+func (p *Provider) refusal(ref cloud.Ref) string {
+	var target, unknown string
+	if ref.To != "" {
+		target = fmt.Sprintf("node labels name no revision to move to with --to=%s: pass --current KEY=VALUE instead", ref.To)
+	}
+	if len(p.options.Current) == 0 {
+		unknown = "which nodes are current is unknown: pass --current KEY=VALUE"
+	}
+	return cmp.Or(ownerOf(ref.Name), target, unknown)
+}
+
+// nameOf names the node's group, "" for none.
+func (p *Provider) nameOf(node *corev1.Node) string {
+	switch selector := p.options.Selector; {
+	case !p.options.ControlPlane && controlPlane(node):
+		return ""
+	case selector == nil:
+		return groupOf(node)
+	case selector.Matches(labels.Set(node.Labels)):
+		return p.options.SelectorText
+	default:
+		return ""
+	}
+}
+
+// controlPlane recognises control-plane nodes by their role, under its name of today and the one before Kubernetes 1.24.
+func controlPlane(node *corev1.Node) bool {
+	_, today := node.Labels["node-role.kubernetes.io/control-plane"]
+	_, before := node.Labels["node-role.kubernetes.io/master"]
+	return today || before
+}
+
+// Belongs implements cloud.Provider by the node's labels as they are now.
 func (p *Provider) Belongs(group *upgrade.Group, node *corev1.Node) bool {
-	return p.groupOf(node) == group.Name
+	name := p.nameOf(node)
+	return name != "" && name == group.Name
 }
 
-// Outdated reports whether the node lacks one of the labels of a current node. Where nobody said which those
-// are, no node is.
+// Outdated implements cloud.Provider: the node lacks a label of a current one. While nobody
+// says what those are, no node is called outdated; the group's Refusal says why.
 func (p *Provider) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
 	for key, value := range p.options.Current {
-		if node.Labels[key] != value {
+		if have, ok := node.Labels[key]; !ok || have != value {
 			return true
 		}
 	}
 	return false
 }
 
-// Do implements cloud.Provider: there is nothing to change anywhere.
+// Do implements cloud.Provider: there is no cloud to do anything.
 func (p *Provider) Do(_ context.Context, _ string, action upgrade.Action) error {
-	return cloud.Unsupported(p.Name(), action)
+	return cloud.Unsupported(providerName, action)
 }

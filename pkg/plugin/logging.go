@@ -1,0 +1,40 @@
+package plugin
+
+import (
+	"flag"
+	"io"
+
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// addVerbosity adds -v: what the Kubernetes libraries log goes to stderr from level 1 on, and nowhere
+// without it, since their lines are not about what the user asked for.
+func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
+	private := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(private)
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	level := private.Lookup("v")
+	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Level of the Kubernetes libraries' logs on stderr, 0 to 10")
+}
+
+// verbosity is klog's own level flag, which opens the log with its first level above 0.
+type verbosity struct {
+	flag.Value
+	errOut io.Writer
+}
+
+// Set implements pflag.Value.
+func (v *verbosity) Set(text string) error {
+	if err := v.Value.Set(text); err != nil {
+		return err
+	}
+	if text != "0" {
+		klog.SetOutput(v.errOut)
+	}
+	return nil
+}
+
+// Type implements pflag.Value.
+func (v *verbosity) Type() string { return "level" }

@@ -1,0 +1,133 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// TestAnyUpgrade upgrades random groups, with random workloads, faults, stops and crashes, and holds every
+// step to the invariants. A failing group prints itself.
+func TestAnyUpgrade(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDriver(t, drawSpec(t), upgrade.Request{})
+		d.req = drawRequest(t, d.world().Group)
+		rules := newInvariants(t, d)
+		d.watch = rules.check
+		d.faults = drawFaults(t)
+		for range rapid.IntRange(0, 3).Draw(t, "troubles") {
+			if trouble(t, d) {
+				rules.checkRest(d.world())
+				d.reopen()
+			}
+		}
+		// Each run that fails for want of time gives that time anew, so a node that nothing can move fails each time.
+		for range 3 {
+			d.run(time.Time{})
+			w := d.world()
+			rules.checkRest(w)
+			if !w.Record.Resumable() {
+				rules.checkEnd(w)
+				return
+			}
+			if w.Record.Result != upgrade.PodEvictionFailure || w.Record.Request.OnTimeout != upgrade.Fail {
+				t.Errorf("it ends with %q: %s", w.Record.Result, w.Record.Message)
+			}
+			d.reopen()
+		}
+	})
+}
+
+// trouble lets the upgrade run for a while and then stops it, or kills it in the middle of a step. It
+// reports whether the upgrade came to rest; a killed one is under way, for the next process to go on with.
+func trouble(t *rapid.T, d *driver) (rested bool) {
+	after := time.Duration(rapid.IntRange(0, 240).Draw(t, "after")) * 10 * time.Second
+	if d.run(d.cluster.Now().Add(after)) {
+		return true
+	}
+	if rapid.Bool().Draw(t, "kill") {
+		d.turn(rapid.IntRange(0, 3).Draw(t, "done"))
+		d.crash()
+		return false
+	}
+	d.stop = true
+	d.run(time.Time{})
+	return true
+}
+
+func drawSpec(t *rapid.T) simulate.Spec {
+	g := groupSketch{
+		outdated: map[string]int{}, current: map[string]int{}, provider: rapid.SampledFrom([]string{"aws", "gke"}).Draw(t, "provider"),
+		zonal: rapid.Bool().Draw(t, "zonal"),
+	}
+	for _, zone := range []string{"a", "b", "c"}[:rapid.IntRange(1, 3).Draw(t, "zones")] {
+		g.outdated[zone] = rapid.IntRange(0, 6).Draw(t, "outdated in "+zone)
+		g.current[zone] = rapid.IntRange(0, 4).Draw(t, "current in "+zone)
+	}
+	spec := g.spec()
+	spec.Group.Max += rapid.IntRange(0, 3).Draw(t, "room")
+	spec.Times.Boot = time.Duration(rapid.IntRange(1, 300).Draw(t, "boot")) * time.Second
+	gone := time.Duration(rapid.IntRange(0, 90).Draw(t, "gone")) * time.Second
+	spec.Times.Gone = func(*corev1.Pod) time.Duration { return gone }
+	if len(spec.Nodes) == 0 {
+		return spec
+	}
+	for i := range rapid.IntRange(0, 3).Draw(t, "workloads") {
+		kind := rapid.SampledFrom([]string{"ReplicaSet", "StatefulSet"}).Draw(t, "kind")
+		replicas := rapid.IntRange(1, 12).Draw(t, "replicas")
+		addWorkload(&spec, fmt.Sprintf("app%d", i), kind, replicas, rapid.IntRange(-1, 3).Draw(t, "allow"))
+	}
+	for i, node := range spec.Nodes {
+		if rapid.IntRange(0, 5).Draw(t, "daemon") > 0 {
+			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("agent-%d", i), build.OwnedBy("DaemonSet", "agent"), build.On(node.Name)))
+		}
+		if spec.Outdated(node) {
+			drawMarks(t, &spec, node)
+		}
+	}
+	return spec
+}
+
+// drawMarks puts on an outdated node what somebody else may have put there.
+func drawMarks(t *rapid.T, spec *simulate.Spec, node *corev1.Node) {
+	switch rapid.IntRange(0, 9).Draw(t, "marks") {
+	case 0:
+		node.Spec.Unschedulable = true
+	case 1:
+		build.Tainted("dedicated")(node)
+	case 2:
+		node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+	case 3:
+		spec.Pods = append(spec.Pods, build.Pod("bare-"+node.Name, build.Bare, build.On(node.Name)))
+	}
+}
+
+func drawRequest(t *rapid.T, group upgrade.Group) upgrade.Request {
+	unavailable := rapid.IntRange(1, 5).Draw(t, "max-unavailable")
+	return upgrade.Request{
+		Group: group.Name, Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: unavailable, Window: unavailable,
+		Surge: rapid.IntRange(0, 6).Draw(t, "surge"), BatchBarrier: rapid.Bool().Draw(t, "barrier"),
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+		OnTimeout:      rapid.SampledFrom([]upgrade.OnTimeout{upgrade.Fail, upgrade.Force, upgrade.Skip}).Draw(t, "on-timeout"),
+		EvictUnmanaged: rapid.Bool().Draw(t, "evict-unmanaged"),
+	}
+}
+
+// drawFaults are failures that a patient program outlives.
+func drawFaults(t *rapid.T) (faults []fault) {
+	for range rapid.IntRange(0, 3).Draw(t, "faults") {
+		faults = append(faults, fault{
+			key:     rapid.SampledFrom([]string{"add/", "terminate/", "fence/", "unfence/", "start-drain/", "quiesce", "resume", "raise-max/", "lower-max/", "delete/"}).Draw(t, "action"),
+			outcome: rapid.SampledFrom([]upgrade.Outcome{upgrade.OutcomeLater, upgrade.OutcomeUnclear}).Draw(t, "outcome"),
+			times:   rapid.IntRange(1, 3).Draw(t, "times"),
+		})
+	}
+	return faults
+}

@@ -1,0 +1,172 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// removing is a group whose only outdated node is to be terminated by the step returned; what comes of
+// that is left to the test. A zonal group is shrunk by it, another one replaces the node by itself.
+func removing(t *testing.T, zonal bool) (*scene, upgrade.Terminate) {
+	s := newScene(t, old("old-a-1"), current("cur-a-1"))
+	s.Request.Settle, s.Group.Zonal = duration(0), zonal
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	return s, action[upgrade.Terminate](t, s.next())
+}
+
+// A termination that shrinks the group is not repeated unless the instance is seen in service by a reading
+// that no lag can have made; one that does not shrink may be repeated at will.
+func TestTerminationIsRepeated(t *testing.T) {
+	cases := map[string]struct {
+		zonal   bool
+		outcome upgrade.Outcome // none: the process died before it was asked for
+		later   time.Duration
+		state   upgrade.InstanceState
+		want    bool
+	}{
+		"lost, a fresh reading":             {true, upgrade.OutcomeUnclear, 30 * time.Second, upgrade.InstanceInService, false},
+		"lost, a reading past any lag":      {true, upgrade.OutcomeUnclear, 31 * time.Second, upgrade.InstanceInService, true},
+		"lost, it is going":                 {true, upgrade.OutcomeUnclear, time.Hour, upgrade.InstanceLeaving, false},
+		"lost, nobody knows":                {true, upgrade.OutcomeUnclear, time.Hour, upgrade.InstanceUnknown, false},
+		"crashed, a fresh reading":          {true, "", 30 * time.Second, upgrade.InstanceInService, false},
+		"crashed, a reading past any lag":   {true, "", 31 * time.Second, upgrade.InstanceInService, true},
+		"throttled: it had no effect":       {true, upgrade.OutcomeLater, 30 * time.Second, upgrade.InstanceInService, true},
+		"throttled a moment ago":            {true, upgrade.OutcomeLater, 29 * time.Second, upgrade.InstanceInService, false},
+		"accepted, and in service for long": {true, upgrade.OutcomeDone, time.Hour, upgrade.InstanceInService, false},
+		"no shrink: lost":                   {false, upgrade.OutcomeUnclear, 30 * time.Second, upgrade.InstanceInService, true},
+		"no shrink: crashed":                {false, "", time.Second, upgrade.InstanceInService, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, terminate := removing(t, c.zonal)
+			if terminate.Shrink != c.zonal {
+				t.Fatalf("shrink %t, want %t", terminate.Shrink, c.zonal)
+			}
+			if c.outcome != "" {
+				s.answer(terminate, c.outcome, "")
+			} else {
+				s.crash()
+			}
+			s.next()
+			s.pass(c.later)
+			s.at("old-a-1").Instance.State = c.state
+			step := s.next()
+			var got []string
+			for _, a := range actionsOf(step, "terminate") {
+				got = append(got, a.String())
+			}
+			if (len(got) == 1) != c.want {
+				t.Errorf("repeated: %v, want %t", got, c.want)
+			}
+			if !step.Cloud {
+				t.Error("the cloud is not asked how it went")
+			}
+		})
+	}
+}
+
+// An accepted termination is not asked for again even when its answer is no longer remembered.
+func TestAcceptedTerminationIsRecorded(t *testing.T) {
+	s, terminate := removing(t, true)
+	s.answer(terminate, upgrade.OutcomeDone, "")
+	s.next()
+	delete(s.Open, terminate.Key())
+	s.pass(10 * time.Minute)
+	if step := s.next(); len(actionsOf(step, "terminate")) > 0 {
+		t.Errorf("asked for again: %v", step.Actions)
+	}
+}
+
+// When somebody else terminated the instance the group was not shrunk by us, and the ledger says so, be the
+// instance still listed or not.
+func TestMovedTerminationIsBookedBack(t *testing.T) {
+	for _, state := range []upgrade.InstanceState{upgrade.InstanceInService, upgrade.InstanceLeaving} {
+		t.Run(string(state), func(t *testing.T) {
+			s, terminate := removing(t, true)
+			if got := s.Record.Ledger.Contribution(); got != -1 {
+				t.Fatalf("contribution %d, want -1", got)
+			}
+			s.answer(terminate, upgrade.OutcomeMoved, "gone")
+			s.at("old-a-1").Instance.State = state
+			step := s.next()
+			if got := step.Record.Ledger.Contribution(); got != 0 || !step.Persist {
+				t.Errorf("contribution %d, persist %t, want 0, true", got, step.Persist)
+			}
+			wantActions(t, step) // no launch: the group replaces the node by itself
+			if step = s.next(); step.Persist {
+				t.Error("it is written again and again")
+			}
+			s.remove("old-a-1")
+			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 {
+				t.Errorf("result %q, replaced %d", step.Record.Result, step.Record.Replaced)
+			}
+		})
+	}
+}
+
+// A launch that gives back what a termination took does not overtake it.
+func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"))
+	s.Request.Settle, s.Request.Surge = duration(0), 1
+	s.Group.Max = 3
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	terminate := action[upgrade.Terminate](t, s.next())
+	s.begun(terminate)
+	if step := s.next(); len(actionsOf(step, "add")) > 0 {
+		t.Errorf("I9: %v while the group has its %d nodes and one more", step.Actions, s.Group.Max-1)
+	}
+	s.answer(terminate, upgrade.OutcomeUnclear, "timeout")
+	if step := s.next(); len(actionsOf(step, "add")) > 0 {
+		t.Errorf("I9: %v while nobody knows whether the termination landed", step.Actions)
+	}
+	s.effect(terminate)
+	action[upgrade.AddCapacity](t, s.next())
+}
+
+// 3.2.8: the Node object is deleted when it outlives its machine, and never before that is gone.
+func TestDeleteNode(t *testing.T) {
+	cases := map[string]struct {
+		change func(*scene)
+		later  time.Duration
+		want   []string
+	}{
+		"the machine is there":  {func(*scene) {}, time.Hour, nil},
+		"gone for long":         {func(s *scene) { s.at("old-a-1").Instance = upgrade.Instance{} }, time.Minute, []string{"delete the Node object old-a-1"}},
+		"gone a moment ago":     {func(s *scene) { s.at("old-a-1").Instance = upgrade.Instance{} }, 59 * time.Second, nil},
+		"gone, and Ready still": {func(s *scene) { *s.at("old-a-1") = manual("old-a-1", true) }, time.Hour, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, terminate := removing(t, false)
+			s.do(terminate)
+			s.mark("old-a-1", build.NotReady(start))
+			c.change(s)
+			s.next()
+			s.pass(c.later)
+			wantActions(t, s.next(), c.want...)
+		})
+	}
+}
+
+// A node whose machine goes down without us is not terminated, and counts as replaced when it is gone.
+func TestMachineGoesDownByItself(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	s.do(s.next().Actions...)
+	s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+	s.pass(20 * time.Minute)
+	step := s.next()
+	wantActions(t, step)
+	if step.Record.Stopping != "" {
+		t.Errorf("it is stopping with %q: %s", step.Record.Stopping, step.Record.Message)
+	}
+	s.remove("old-a-1")
+	if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
+		t.Errorf("result %q, replaced %d, contribution %d", step.Record.Result, step.Record.Replaced, step.Record.Ledger.Contribution())
+	}
+}

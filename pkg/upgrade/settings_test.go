@@ -1,0 +1,140 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func settings(change func(*upgrade.Settings)) upgrade.Settings {
+	s := upgrade.Settings{BootTimeout: 20 * time.Minute}
+	change(&s)
+	return s
+}
+
+func zones(n int) []string { return []string{"a", "b", "c", "d", "e"}[:n] }
+
+func TestResolveSurge(t *testing.T) {
+	number := func(n int) *upgrade.Quantity { return &upgrade.Quantity{N: n} }
+	cases := map[string]struct {
+		like           string
+		zones          int
+		unavailable    *upgrade.Quantity
+		surge          *upgrade.Quantity
+		size, outdated int
+		want           [3]int // max-unavailable, surge, window
+	}{
+		"E22 five zones, one unavailable":         {"eks", 5, nil, nil, 50, 50, [3]int{1, 10, 1}},
+		"E22 five zones, twenty unavailable":      {"eks", 5, number(20), nil, 50, 50, [3]int{20, 20, 20}},
+		"E22 five zones, ten unavailable":         {"eks", 5, number(10), nil, 50, 50, [3]int{10, 10, 10}},
+		"E22 one zone":                            {"eks", 1, nil, nil, 50, 50, [3]int{1, 2, 1}},
+		"E22 three zones, seven unavailable":      {"eks", 3, number(7), nil, 50, 50, [3]int{7, 7, 7}},
+		"E23 never more than are outdated":        {"eks", 5, nil, nil, 50, 4, [3]int{1, 4, 1}},
+		"E08 a percentage of the whole group":     {"eks", 3, &upgrade.Quantity{N: 10, Percent: true}, nil, 50, 9, [3]int{5, 6, 5}},
+		"a surge of one's own":                    {"eks", 3, nil, number(2), 50, 50, [3]int{1, 2, 1}},
+		"no surge":                                {"eks", 3, nil, number(0), 50, 50, [3]int{1, 0, 1}},
+		"none unavailable, with surge":            {"eks", 3, number(0), number(2), 50, 50, [3]int{0, 2, 2}},
+		"G10 one per zone":                        {"gke", 3, nil, nil, 50, 50, [3]int{0, 3, 3}},
+		"G12 parallel is surge and unavailable":   {"gke", 1, number(1), number(2), 5, 5, [3]int{1, 2, 3}},
+		"G12 at most twenty":                      {"gke", 3, number(15), number(15), 50, 50, [3]int{15, 15, 20}},
+		"nothing outdated needs neither":          {"gke", 3, nil, nil, 50, 0, [3]int{0, 0, 0}},
+		"a percentage as surge, of a small group": {"gke", 1, nil, &upgrade.Quantity{N: 10, Percent: true}, 5, 5, [3]int{0, 1, 1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			group := &upgrade.Group{Provider: "aws", Sized: true, Zones: zones(c.zones), Desired: c.size, Max: c.size}
+			req, err := settings(func(s *upgrade.Settings) {
+				s.Like, s.MaxUnavailable, s.MaxSurge = c.like, c.unavailable, c.surge
+			}).Resolve(group, c.size, c.outdated)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := [3]int{req.MaxUnavailable, req.Surge, req.Window}; got != c.want {
+				t.Errorf("max-unavailable, surge, window are %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestResolveDefaults(t *testing.T) {
+	cases := map[string]struct {
+		provider string
+		want     upgrade.Request
+	}{
+		"E41 E42 E44 as EKS": {"aws", upgrade.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: upgrade.Fail}},
+		"G10 G15 as GKE":     {"gke", upgrade.Request{Like: "gke", DrainTimeout: duration(time.Hour), OnTimeout: upgrade.Force}},
+		"manual as EKS":      {"manual", upgrade.Request{Like: "eks", DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), OnTimeout: upgrade.Fail}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			group := &upgrade.Group{Provider: c.provider, Sized: true, Zones: zones(3), Max: 9, Desired: 9}
+			got, err := settings(func(*upgrade.Settings) {}).Resolve(group, 9, 9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Like != c.want.Like || got.DrainTimeout != c.want.DrainTimeout || got.Settle != c.want.Settle || got.OnTimeout != c.want.OnTimeout || got.Strategy != upgrade.Surge {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	number := func(n int) *upgrade.Quantity { return &upgrade.Quantity{N: n} }
+	span := func(d time.Duration) *time.Duration { return &d }
+	cases := map[string]struct {
+		change func(*upgrade.Settings)
+		sized  bool
+		max    int
+		want   string
+	}{
+		"an unknown model":             {func(s *upgrade.Settings) { s.Like = "aks" }, true, 20, "--like=aks"},
+		"an unknown strategy":          {func(s *upgrade.Settings) { s.Strategy = "canary" }, true, 20, "--strategy=canary"},
+		"an unknown end":               {func(s *upgrade.Settings) { s.OnTimeout = "retry" }, true, 20, "--on-timeout=retry"},
+		"no time to drain":             {func(s *upgrade.Settings) { s.DrainTimeout = span(0) }, true, 20, "--drain-timeout=0s"},
+		"no time to boot":              {func(s *upgrade.Settings) { s.BootTimeout = 0 }, true, 20, "--boot-timeout=0s"},
+		"a negative settle":            {func(s *upgrade.Settings) { s.Settle = span(-time.Second) }, true, 20, "--settle=-1s"},
+		"E06 too many unavailable":     {func(s *upgrade.Settings) { s.MaxUnavailable = number(101) }, true, 20, "--max-unavailable"},
+		"G29 no surge, none available": {func(s *upgrade.Settings) { s.MaxUnavailable, s.MaxSurge = number(0), number(0) }, true, 20, "raise --max-unavailable or --max-surge"},
+		"a surge without a cloud":      {func(s *upgrade.Settings) { s.MaxSurge = number(1) }, false, 0, "--max-surge=1"},
+		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "--keep-max"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zones: zones(3), Desired: 9, Max: c.max}
+			_, err := settings(c.change).Resolve(group, 9, 9)
+			checkError(t, err, c.want)
+		})
+	}
+}
+
+func TestKeepMaxLimitsTheSurge(t *testing.T) {
+	group := &upgrade.Group{Provider: "aws", Sized: true, Zones: zones(3), Desired: 9, Max: 11}
+	req, err := settings(func(s *upgrade.Settings) { s.KeepMax = true }).Resolve(group, 9, 9)
+	if err != nil || req.Surge != 2 {
+		t.Errorf("surge %d, %v, want the 2 nodes of room", req.Surge, err)
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	mine := upgrade.Request{Run: "r1", Surge: 4, MaxUnavailable: 1, Settle: duration(time.Minute)}
+	cases := map[string]struct {
+		change func(*upgrade.Request)
+		want   string
+	}{
+		"none":                     {func(*upgrade.Request) {}, ""},
+		"what the size made of it": {func(r *upgrade.Request) { r.Run, r.Surge = "r2", 6 }, ""},
+		"one":                      {func(r *upgrade.Request) { r.MaxUnavailable = 3 }, "--max-unavailable 1, now 3"},
+		"two":                      {func(r *upgrade.Request) { r.MaxUnavailable, r.Settle = 3, duration(0) }, "--max-unavailable 1, now 3; --settle 1m0s, now 0s"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			other := mine
+			c.change(&other)
+			if got := mine.Differences(other); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

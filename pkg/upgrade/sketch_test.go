@@ -1,0 +1,218 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func duration(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+
+// tester is what a *testing.T and a *rapid.T have in common.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// groupSketch is a node group in a few words: how many outdated and current nodes each zone has.
+type groupSketch struct {
+	outdated, current map[string]int
+	provider          string
+	zonal             bool
+	max               int // 0: as many as there are
+}
+
+// spec is the cluster of the sketch. A node is Ready two minutes after its launch and gone half a minute
+// after its termination; a pod ends in 5 seconds and is ready in 10.
+func (g groupSketch) spec() simulate.Spec {
+	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	spec := simulate.Spec{
+		Now: start,
+		Group: upgrade.Group{
+			Name: "workers", Provider: g.provider, Sized: true, Zonal: g.zonal, Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"},
+		},
+		Outdated: func(n *corev1.Node) bool { return n.Labels["revision"] != "2" },
+		Times: simulate.Times{
+			Boot: 2 * time.Minute, Leave: 30 * time.Second, Ready: 10 * time.Second, Gone: func(*corev1.Pod) time.Duration { return 5 * time.Second },
+		},
+	}
+	for _, zone := range []string{"a", "b", "c"} {
+		if _, ok := g.outdated[zone]; ok {
+			spec.Group.Zones = append(spec.Group.Zones, zone)
+		}
+		for i := range g.outdated[zone] {
+			g.add(&spec, fmt.Sprintf("old-%s-%d", zone, i+1), "1")
+		}
+		for i := range g.current[zone] {
+			g.add(&spec, fmt.Sprintf("cur-%s-%d", zone, i+1), "2")
+		}
+	}
+	spec.Group.Desired = len(spec.Nodes)
+	spec.Group.Max = max(g.max, spec.Group.Desired)
+	if g.provider == "manual" {
+		spec.Group.Sized, spec.Group.Quiesce = false, nil
+	}
+	return spec
+}
+
+func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
+	zone := strings.Split(name, "-")[1]
+	node := build.Node(name, zone)
+	node.Labels["revision"] = revision
+	if g.provider != "manual" {
+		node.Spec.ProviderID = "sim:///" + zone + "/i-" + name
+		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{
+			ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: revision == "1",
+		})
+	}
+	spec.Nodes = append(spec.Nodes, node)
+}
+
+// addWorkload deals the pods of a workload out to the nodes in turn, under a budget that allows so many of
+// them to be missing; none if allow is negative.
+func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
+	for i := range replicas {
+		spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", name, i),
+			build.App(name), build.OwnedBy(kind, name), build.On(spec.Nodes[i%len(spec.Nodes)].Name)))
+	}
+	if allow >= 0 {
+		spec.Budgets = append(spec.Budgets, build.Budget(name, build.Counts(int32(replicas), int32(replicas), int32(replicas-allow))))
+	}
+}
+
+// fault is what goes wrong with the next few actions of a kind.
+type fault struct {
+	key     string // how the action's key begins
+	outcome upgrade.Outcome
+	detail  string
+	times   int
+}
+
+// driver carries an upgrade out in a simulated cluster, as Cluster.Run does, and lets things go wrong:
+// requests fail, the user stops, the process dies.
+type driver struct {
+	t       tester
+	cluster *simulate.Cluster
+	req     upgrade.Request
+	watch   func(upgrade.World, upgrade.Step)
+	faults  []fault
+	stop    bool
+
+	// record and notes are the process's; saved is what the cluster stores.
+	record, saved upgrade.Record
+	notes         upgrade.Notes
+	// failed are the answers that faults gave; forgotten counts the tries of each action that a dead process made.
+	failed    map[string]upgrade.Attempt
+	forgotten map[string]int
+}
+
+func newDriver(t tester, spec simulate.Spec, req upgrade.Request) *driver {
+	return &driver{
+		t: t, cluster: simulate.New(spec), req: req, watch: func(upgrade.World, upgrade.Step) {},
+		failed: map[string]upgrade.Attempt{}, forgotten: map[string]int{},
+	}
+}
+
+func (d *driver) world() upgrade.World {
+	w := d.cluster.World(d.req)
+	open := make(map[string]upgrade.Attempt, len(w.Open))
+	for key, attempt := range w.Open {
+		if attempt.Tries > d.forgotten[key] {
+			open[key] = attempt
+		}
+	}
+	for key, attempt := range d.failed {
+		open[key] = attempt
+	}
+	w.Open, w.Record, w.Notes, w.Stop = open, d.record, d.notes, d.stop
+	return w
+}
+
+// turn takes one step and does its first so many actions, all of them if limit is negative.
+func (d *driver) turn(limit int) upgrade.Step {
+	w := d.world()
+	step := upgrade.Next(w)
+	d.watch(w, step)
+	d.record, d.notes = step.Record, step.Notes
+	if step.Persist {
+		d.saved = stored(d.t, step.Record)
+		d.record = d.saved
+	}
+	actions := step.Actions
+	if limit >= 0 {
+		actions = actions[:min(limit, len(actions))]
+	}
+	d.cluster.Do(upgrade.Step{Record: step.Record, Actions: slices.DeleteFunc(slices.Clone(actions), d.fails)})
+	return step
+}
+
+// fails reports whether a fault keeps the action from the cluster. One whose answer is merely lost is done.
+func (d *driver) fails(a upgrade.Action) bool {
+	delete(d.failed, a.Key())
+	for i := range d.faults {
+		f := &d.faults[i]
+		if f.times == 0 || !strings.HasPrefix(a.Key(), f.key) {
+			continue
+		}
+		f.times--
+		now := d.cluster.Now()
+		d.failed[a.Key()] = upgrade.Attempt{
+			Action: a, Begun: now, Ended: now, Outcome: f.outcome, Detail: f.detail, Tries: 1, NotBefore: now.Add(30 * time.Second),
+		}
+		return f.outcome != upgrade.OutcomeUnclear
+	}
+	return false
+}
+
+// run takes steps until the upgrade is finished or the clock reaches the time, which may be zero for no limit.
+func (d *driver) run(until time.Time) (finished bool) {
+	d.t.Helper()
+	still := 0
+	for range 20_000 {
+		if !until.IsZero() && !d.cluster.Now().Before(until) {
+			return false
+		}
+		step := d.turn(-1)
+		switch {
+		case step.Finished:
+			return true
+		case len(step.Actions) > 0 || !step.Wake.After(d.cluster.Now()):
+			if still++; still > 500 {
+				d.t.Fatal("it acts without end, at last:", step.Actions, step.Status.Waiting)
+			}
+		default:
+			still = 0
+			wake := step.Wake
+			if !until.IsZero() && until.Before(wake) {
+				wake = until
+			}
+			d.cluster.Advance(wake)
+		}
+	}
+	d.t.Fatal("it does not end; it is", d.record.Phase, "at", d.cluster.Now().Sub(start))
+	return false
+}
+
+// crash has the process die: what it stored is all that is left of it.
+func (d *driver) crash() {
+	for key, attempt := range d.cluster.World(d.req).Open {
+		d.forgotten[key] = attempt.Tries
+	}
+	d.record, d.notes, d.failed, d.stop = d.saved, upgrade.Notes{}, map[string]upgrade.Attempt{}, false
+}
+
+// reopen is the same command again.
+func (d *driver) reopen() {
+	d.crash()
+	d.record = d.record.Reopened()
+}

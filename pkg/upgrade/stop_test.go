@@ -1,0 +1,259 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// interrupted holds a step to be the last of an upgrade that the user stopped.
+func interrupted(t *testing.T, step upgrade.Step) {
+	t.Helper()
+	wantActions(t, step)
+	if !step.Finished || !step.Persist || step.Record.Result != upgrade.Interrupted || step.Record.Ended.IsZero() {
+		t.Errorf("finished %t, persist %t, result %q, waiting for %q", step.Finished, step.Persist, step.Record.Result, step.Status.Waiting)
+	}
+}
+
+func TestStopInSetup(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Group.Pointed = upgrade.Revision{ID: "1"}
+	s.begun(s.next().Actions[0])
+	s.Stop = true
+	interrupted(t, s.next())
+}
+
+// Processes that we suspended run again, were the suspension only on its way when the user stopped.
+func TestStopResumesWhatWasSuspended(t *testing.T) {
+	cases := map[string]struct {
+		answered, seen bool
+	}{
+		"in flight":                {false, false},
+		"accepted, not to be seen": {true, false},
+		"accepted, and to be seen": {true, true},
+		"its answer was overtaken": {false, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance"}, []string{"Launch"}
+			quiesce := action[upgrade.Quiesce](t, s.next())
+			s.begun(quiesce)
+			if c.answered {
+				s.pass(time.Second)
+				s.answer(quiesce, upgrade.OutcomeDone, "")
+				s.Group.Observed = s.Now.Add(-time.Millisecond)
+			}
+			if c.seen {
+				s.Group.Observed = s.Now
+				s.effect(quiesce)
+			}
+			s.Stop = true
+			step := s.next()
+			if !c.answered || !c.seen {
+				wantActions(t, step)
+				if step.Finished || !step.Cloud {
+					t.Errorf("finished %t, cloud %t, with the suspension under way", step.Finished, step.Cloud)
+				}
+				s.pass(time.Second)
+				s.Group.Suspended = []string{"Launch"}
+				s.do(quiesce)
+				step = s.next()
+			}
+			wantActions(t, step, "resume AZRebalance")
+			s.do(step.Actions...)
+			interrupted(t, s.next())
+		})
+	}
+}
+
+func TestStopInScaleUp(t *testing.T) {
+	s := surged(t)
+	launches := s.next().Actions
+	s.do(launches[0])
+	s.begun(launches[1])
+	s.Stop = true
+	step := s.next()
+	interrupted(t, step)
+	if got := step.Record.Ledger.Contribution(); got != 2 {
+		t.Errorf("contribution %d, want 2: what was asked for is on record", got)
+	}
+	s.crash()
+	s.Stop, s.Record = false, s.Record.Reopened()
+	if again := action[upgrade.AddCapacity](t, s.next()); again != launches[1] {
+		t.Errorf("got %+v, want %+v", again, launches[1])
+	}
+}
+
+// Nodes that were never started take pods again, also those whose fence was still on its way.
+func TestStopUnfencesTheUnstarted(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"))
+	fences := s.next().Actions
+	s.do(fences[0])
+	s.begun(fences[1])                               // in flight
+	s.answer(fences[2], upgrade.OutcomeDone, "")     // accepted, not to be seen
+	s.answer(fences[3], upgrade.OutcomeLater, "503") // without effect
+	s.Stop = true
+	step := s.next()
+	wantActions(t, step, "unfence node old-a-1")
+	s.do(step.Actions...)
+	if step = s.next(); step.Finished {
+		t.Error("finished with two fences on their way")
+	}
+	s.do(fences[1])
+	s.effect(fences[2])
+	step = s.next()
+	wantActions(t, step, "unfence node old-a-2", "unfence node old-a-3")
+	s.do(step.Actions...)
+	interrupted(t, s.next())
+	for _, m := range s.Members {
+		if m.Node.Spec.Unschedulable || len(m.Node.Spec.Taints) > 0 || len(m.Node.Annotations) > 0 {
+			t.Errorf("node %s keeps %+v %v", m.Name(), m.Node.Spec, m.Node.Annotations)
+		}
+	}
+}
+
+// A fence whose answer was lost is given half a minute to show.
+func TestStopWaitsForALostFence(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.answer(s.next().Actions[0], upgrade.OutcomeUnclear, "timeout")
+	s.Stop = true
+	if step := s.next(); step.Finished {
+		t.Error("finished while the fence may still come")
+	}
+	s.pass(30 * time.Second)
+	interrupted(t, s.next())
+}
+
+func TestStopInUpgrade(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.Stop = true
+	step := s.next()
+	wantActions(t, step, "unfence node old-a-2")
+	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+	s.do(step.Actions...)
+	interrupted(t, s.next())
+	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable || node.Annotations[upgrade.AnnotationRun] != "r1" {
+		t.Error("the started node is not fenced any more")
+	}
+
+	s.crash()
+	s.Stop, s.Record = false, s.Record.Reopened()
+	step = s.next()
+	wantActions(t, step, "fence node old-a-2")
+	wantState(t, step, "old-a-1", upgrade.NodeDraining)
+}
+
+func TestStopKeepsTheFence(t *testing.T) {
+	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.Request.KeepFence = true
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	s.Stop = true
+	interrupted(t, s.next())
+}
+
+func TestStopInScaleDown(t *testing.T) {
+	s := lowering(t)
+	s.begun(s.next().Actions[0])
+	s.Stop = true
+	interrupted(t, s.next())
+}
+
+// A failure stops in the same way, and its reason outlives a Ctrl-C that comes meanwhile.
+func TestStopAfterAFailure(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.pass(15 * time.Minute)
+	s.next()
+	s.Stop = true
+	step := s.next()
+	wantActions(t, step, "unfence node old-a-2")
+	s.do(step.Actions...)
+	if step = s.next(); step.Record.Result != upgrade.PodEvictionFailure || step.Record.Message == "" {
+		t.Errorf("result %q: %q", step.Record.Result, step.Record.Message)
+	}
+}
+
+// 7.3: somebody who makes a fenced node schedulable wants it so. The upgrade stops, and does not begin
+// anything in the turn that sees it; the same command fences the node again, were it started or not.
+func TestUncordonedNodeStops(t *testing.T) {
+	uncordon := func(n *corev1.Node) { n.Spec.Unschedulable = false }
+	cases := map[string]struct {
+		node string
+		keep bool
+	}{
+		"a node not started":                       {"old-a-2", false},
+		"a node not started, though fences stay":   {"old-a-2", true},
+		"a node that is being drained":             {"old-a-1", false},
+		"a node being drained, though fences stay": {"old-a-1", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"), old("old-a-3"))
+			s.Request.KeepFence = c.keep
+			s.do(s.next().Actions...)
+			s.do(actionsOf(s.next(), "start draining")...)
+			s.mark(c.node, uncordon)
+			s.crash()
+			step := s.next()
+			wantActions(t, step)
+			if step.Record.Stopping != upgrade.Paused {
+				t.Fatalf("stopping with %q", step.Record.Stopping)
+			}
+			step = s.rest()
+			if !step.Finished || step.Record.Result != upgrade.Paused {
+				t.Fatalf("finished %t with %q", step.Finished, step.Record.Result)
+			}
+			node := s.at(c.node).Node
+			if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
+				t.Errorf("the node is %+v: it does not take pods", node.Spec)
+			}
+			s.crash()
+			s.Record = s.Record.Reopened()
+			step = s.next()
+			if len(actionsOf(step, "fence node "+c.node)) != 1 {
+				t.Errorf("the same command does not fence the node again: %v, %q", step.Actions, step.Record.Message)
+			}
+		})
+	}
+}
+
+// A taint that somebody took away is put back: the cordon is there still.
+func TestMissingTaintIsPutBack(t *testing.T) {
+	s := draining(t)
+	s.crash()
+	s.mark("old-a-1", func(n *corev1.Node) { n.Spec.Taints = nil })
+	wantActions(t, s.next(), "fence node old-a-1")
+}
+
+// A target that moves would make outdated what was just launched: a person decides.
+func TestMovedTargetStops(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.Group.Wanted = upgrade.Revision{ID: "3", Name: "workers:3"}
+	step := s.rest()
+	want := "the group's target moved from workers:2 to workers:3 during the upgrade: pass --replan to go on to workers:3"
+	if !step.Finished || step.Record.Result != upgrade.TargetMoved || step.Record.Message != want {
+		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
+	}
+}
+
+// A node whose marks cannot be read is left alone and named, and does not keep the upgrade from stopping.
+func TestUnreadableMarksAreGivenUp(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.Stop = true
+	unfence := action[upgrade.Unfence](t, s.next())
+	s.answer(unfence, upgrade.OutcomeFatal, "the annotation cannot be read")
+	step := s.next()
+	wantActions(t, step)
+	if !step.Finished {
+		t.Error("it tries for ever")
+	}
+}

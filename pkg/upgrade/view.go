@@ -1,0 +1,32 @@
+package upgrade
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be changed.
+type View struct {
+	Nodes []*corev1.Node
+	// Pods are all pods bound to each node.
+	Pods map[string][]*corev1.Pod
+	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
+	Budgets drain.Budgets
+	PDBs    []*policyv1.PodDisruptionBudget
+	// Disrupted tells when each pod was last seen in a budget's status.disruptedPods.
+	Disrupted map[types.NamespacedName]time.Time
+	// EndingNamespaces are being deleted.
+	EndingNamespaces map[string]bool
+}
+
+// ErrMoved is the error of an action whose object is gone, or is no longer the one that was decided on.
+var ErrMoved = errors.New("the object has changed since it was decided on")
+
+// ErrRecordChanged is the error of storing a record that somebody else has written since it was read.
+var ErrRecordChanged = errors.New("the upgrade's record was changed by somebody else")

@@ -1,0 +1,313 @@
+package upgrade_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// started are the nodes in a record, by name.
+func started(record upgrade.Record) string {
+	var names []string
+	for name := range record.Nodes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// windowed is a group in its upgrade phase, all its outdated nodes fenced, with so many unavailable allowed.
+func windowed(t *testing.T, unavailable int, members ...upgrade.Member) *scene {
+	s := newScene(t, members...)
+	s.Request.MaxUnavailable, s.Request.Window = unavailable, unavailable
+	s.do(s.next().Actions...)
+	return s
+}
+
+func TestWindow(t *testing.T) {
+	silent := func(m upgrade.Member) upgrade.Member { return unready(m) }
+	cases := map[string]struct {
+		unavailable int
+		others      []upgrade.Member
+		want        string
+	}{
+		"E40 one at a time":                           {1, nil, "old-a-1"},
+		"E40 as many as may be unavailable":           {3, nil, "old-a-1 old-a-2 old-a-3"},
+		"CAP003 unready nodes that are not ours":      {3, []upgrade.Member{silent(current("cur-a-1"))}, "old-a-1 old-a-2"},
+		"CAP003 but never to a halt":                  {2, []upgrade.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
+		"a current node that is going is not unready": {2, []upgrade.Member{leaving(silent(current("cur-a-1")))}, "old-a-1 old-a-2"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			members := append([]upgrade.Member{old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4")}, c.others...)
+			s := windowed(t, c.unavailable, members...)
+			if got := started(s.next().Record); got != c.want {
+				t.Errorf("started %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func leaving(m upgrade.Member) upgrade.Member {
+	m.Instance.State = upgrade.InstanceLeaving
+	return m
+}
+
+func TestOrderOfStart(t *testing.T) {
+	cases := map[string]struct {
+		members []upgrade.Member
+		want    string
+	}{
+		"an instance without a node goes first":      {[]upgrade.Member{old("old-a-1"), old("old-a-2"), booting(old("old-b-1"))}, "i-old-b-1"},
+		"then a node that is not Ready":              {[]upgrade.Member{old("old-a-1"), old("old-a-2"), unready(old("old-b-1"))}, "old-b-1"},
+		"then the zone with the most":                {[]upgrade.Member{old("old-a-1"), old("old-b-1"), old("old-b-2")}, "old-b-1"},
+		"then by name":                               {[]upgrade.Member{old("old-a-2"), old("old-a-1")}, "old-a-1"},
+		"an instance that is going is not started":   {[]upgrade.Member{leaving(booting(old("old-a-1"))), old("old-b-1")}, "old-b-1"},
+		"a node without instance has a zone as well": {[]upgrade.Member{{Node: build.Node("old-b-1", "b"), Outdated: true}, old("old-a-1"), old("old-b-2")}, "old-b-1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 1, c.members...)
+			if got := started(s.next().Record); got != c.want {
+				t.Errorf("started %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// An instance that never became a node has no pods to move: it is terminated at once, without a drain.
+func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
+	step := newScene(t, booting(old("old-a-1"))).next()
+	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
+	if !step.Persist || step.Record.Ledger.Contribution() != -1 {
+		t.Errorf("persist %t, contribution %d: a termination is written ahead", step.Persist, step.Record.Ledger.Contribution())
+	}
+}
+
+// Its node may join while it is being terminated; it stays the same machine.
+func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
+	s := newScene(t, booting(old("old-a-1")))
+	s.answer(action[upgrade.Terminate](t, s.next()), upgrade.OutcomeUnclear, "timeout")
+	*s.at("i-old-a-1") = old("old-a-1")
+	step := s.next()
+	wantActions(t, step)
+	if got := started(step.Record); got != "i-old-a-1" || step.Record.Replaced != 0 {
+		t.Errorf("started %q, replaced %d", got, step.Record.Replaced)
+	}
+	s.pass(31 * time.Second)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// Nodes that draw on one tight budget are not drained together, as long as others can be.
+func TestBudgetsSpreadTheWindow(t *testing.T) {
+	web := func(name string) *corev1.Pod { return build.Pod(name) }
+	cart := func(name string) *corev1.Pod { return build.Pod(name, build.App("cart")) }
+	cases := map[string]struct {
+		members []upgrade.Member
+		web     *policyv1.PodDisruptionBudget
+		want    string
+	}{
+		"15 the one that contends least": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", cart("cart-0"))},
+			build.Budget("web"), "old-a-1 old-a-3",
+		},
+		"15 none whose pods would all wait": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			build.Budget("web"), "old-a-1",
+		},
+		"one some of whose pods can move": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"), cart("cart-0"))},
+			build.Budget("web"), "old-a-1 old-a-2",
+		},
+		"one with nothing to move": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3")},
+			build.Budget("web"), "old-a-1 old-a-3",
+		},
+		"the budget has room for both": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			build.Budget("web", build.Counts(4, 4, 2)), "old-a-1 old-a-2",
+		},
+		"the first, though it can never move": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			build.Budget("web", build.Counts(2, 2, 2)), "old-a-1",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 2, c.members...)
+			s.budgets(c.web)
+			if got := started(s.next().Record); got != c.want {
+				t.Errorf("started %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A node that was terminated is missing until its replacement takes pods, and counts as unavailable that long.
+func TestMissingNodesCountAsUnavailable(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
+	s.Record.Request.Settle = duration(0)
+	s.do(s.next().Actions...)
+	step := s.next()
+	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
+
+	s.answer(step.Actions[0], upgrade.OutcomeDone, "") // accepted, but not to be seen yet
+	step = s.next()
+	launch := action[upgrade.AddCapacity](t, step)
+	if len(step.Actions) != 1 || launch.Zone != "a" || launch.N != 1 {
+		t.Errorf("actions %v, want one launch in zone a", step.Actions)
+	}
+	s.answer(launch, upgrade.OutcomeDone, "")
+	wantWaiting(t, s.next(), "the reading is older than both")
+
+	s.pass(10 * time.Second)
+	s.effect(step.Actions[0])
+	s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+	s.Group.Desired = 1 // the launch is not to be seen yet
+	wantWaiting(t, s.next(), "the reading shows the termination alone")
+
+	s.pass(time.Minute)
+	s.Group.Desired = 2
+	s.remove("old-a-1")
+	s.add(booting(current("new-a-1")))
+	wantWaiting(t, s.next(), "the new node boots")
+
+	s.remove("i-new-a-1")
+	s.add(current("new-a-1"))
+	wantActions(t, s.next(), "start draining node old-a-2")
+}
+
+func wantWaiting(t *testing.T, step upgrade.Step, when string) {
+	t.Helper()
+	wantActions(t, step)
+	if step.Status.Waiting != "a replacement to be ready" || !step.Cloud {
+		t.Errorf("%s: waiting for %q, cloud %t", when, step.Status.Waiting, step.Cloud)
+	}
+}
+
+// What is missing is charged to the surge first: with one node added, one may be missing at no cost.
+func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
+	s.Request.Surge, s.Request.Settle = 1, duration(0)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	s.do(s.next().Actions...) // terminate old-a-1
+	step := s.next()
+	wantActions(t, step, "add 1 nodes in zone a", "start draining node old-a-2")
+	s.do(step.Actions...)
+	s.do(s.next().Actions...) // terminate old-a-2
+	s.pass(time.Minute)
+	step = s.next()
+	if strings.Contains(started(step.Record), "old-a-3") {
+		t.Error("a third node is started with two missing and one added")
+	}
+}
+
+// A node that an autoscaler took away is not waited for: the group no longer asks for it.
+func TestNodesTakenByOthersAreNotWaitedFor(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), current("cur-a-1"))
+	s.Record.Request.Settle = duration(0)
+	for range 3 {
+		s.do(s.next().Actions...) // drain, terminate, launch
+	}
+	s.remove("old-a-1")
+	s.Group.Desired = 2 // the new one is taken before it ever came
+	s.pass(time.Minute)
+	wantActions(t, s.next(), "start draining node old-a-2")
+}
+
+// A replacement that never comes ends the upgrade; the old nodes that are left stay as they are.
+func TestReplacementNeverComes(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
+	s.Record.Request.Settle = duration(0)
+	s.pass(time.Hour) // the phase began long ago
+	for range 3 {
+		s.do(s.next().Actions...)
+	}
+	s.remove("old-a-1")
+	s.add(booting(current("new-a-1")))
+	s.pass(20*time.Minute - time.Second)
+	wantWaiting(t, s.next(), "a second early")
+	s.pass(time.Second)
+	step := s.next()
+	want := "after 20m0s 0 of 1 new nodes are ready: instance i-new-a-1 has not joined the cluster"
+	if step.Record.Stopping != upgrade.NodeCreationFailure || !strings.HasPrefix(step.Record.Message, want) {
+		t.Errorf("stopping with %q: %q, want %q", step.Record.Stopping, step.Record.Message, want)
+	}
+	step = s.next()
+	wantActions(t, step, "unfence node old-a-2")
+	s.do(step.Actions...)
+	s.rest()
+
+	s.crash()
+	s.Record = s.Record.Reopened()
+	s.rest()
+	s.pass(19 * time.Minute)
+	if step = s.next(); step.Record.Stopping != "" {
+		t.Errorf("the same command waits no time at all: %s", step.Record.Message)
+	}
+}
+
+// Without a cloud a drained node stays for whoever replaces it; the next waits for that, if asked to.
+func TestManualProviderWaitsForReplacement(t *testing.T) {
+	for name, wait := range map[string]bool{"waits": true, "goes on": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, manual("old-a-1", true), manual("old-a-2", true))
+			s.Group.Provider, s.Group.Sized, s.Group.Zonal = "manual", false, false
+			s.Request.WaitReplacement, s.Request.Settle = wait, duration(0)
+			s.do(s.next().Actions...)
+			s.do(s.next().Actions...)
+			step := s.next()
+			wantState(t, step, "old-a-1", upgrade.NodeDrained)
+			if begun := strings.Contains(started(step.Record), "old-a-2"); begun == wait {
+				t.Errorf("the second node is started: %t", begun)
+			}
+			s.pass(24 * time.Hour)
+			if step = s.next(); step.Record.Stopping != "" {
+				t.Errorf("a person is given %s and no more: %s", s.Record.Request.BootTimeout, step.Record.Message)
+			}
+			s.add(manual("new-a-1", false))
+			if step = s.next(); !strings.Contains(started(step.Record), "old-a-2") {
+				t.Error("the second node is not started when the first is replaced")
+			}
+		})
+	}
+}
+
+func manual(name string, outdated bool) upgrade.Member {
+	m := member(name, outdated, nil)
+	m.Instance = upgrade.Instance{}
+	return m
+}
+
+// A node that comes back new under its old name is another node.
+func TestNodeComesBackUnderItsName(t *testing.T) {
+	for name, outdated := range map[string]bool{"current": false, "outdated still": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, manual("old-a-1", true), manual("old-b-1", true))
+			s.Group.Provider, s.Group.Sized, s.Group.Zonal = "manual", false, false
+			s.Request.Settle = duration(0)
+			s.do(s.next().Actions...)
+			s.do(s.next().Actions...)
+			s.next()
+			again := manual("old-a-1", outdated)
+			again.Node.UID = "another"
+			*s.at("old-a-1") = again
+			step := s.next()
+			if got := step.Record.Nodes["old-a-1"].UID; got == "old-a-1" {
+				t.Error("the record is still the old node's")
+			}
+			if fenced := len(actionsOf(step, "fence node old-a-1")) == 1; fenced != outdated {
+				t.Errorf("fenced: %t", fenced)
+			}
+		})
+	}
+}
