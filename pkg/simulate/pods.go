@@ -47,7 +47,7 @@ func (c *Cluster) remove(pod *corev1.Pod) {
 		return
 	}
 	leaving := pod.DeepCopy()
-	leaving.DeletionTimestamp = &metav1.Time{Time: c.now}
+	leaving.DeletionTimestamp = &metav1.Time{Time: c.now.Add(c.grace(pod))}
 	leaving.ResourceVersion = c.touch()
 	c.pods[pod.UID], c.byNode[pod.Spec.NodeName][pod.UID] = leaving, leaving
 	c.recount(pod, -1)
@@ -61,6 +61,14 @@ func (c *Cluster) remove(pod *corev1.Pod) {
 			c.replace(pod)
 		}
 	})
+}
+
+// grace is the time until a deletion's timestamp, which is when the pod should be gone.
+func (c *Cluster) grace(pod *corev1.Pod) time.Duration {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return c.gone(pod)
 }
 
 func (c *Cluster) gone(pod *corev1.Pod) time.Duration {

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,7 +85,7 @@ func (t *turn) book(zone string, n int) {
 	if l := &t.rec.Ledger; !l.Zonal && l.MaxTo == 0 {
 		l.MaxFrom, l.MaxTo = t.w.Group.Max, t.w.Group.Max+n
 	}
-	t.rec.Ledger.Changed, t.persist = t.w.Now, true
+	t.persist = true
 }
 
 func (t *turn) addition(zone string, l Launch) AddCapacity {
@@ -126,6 +127,7 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
 		if landed {
 			z.Refusal = ""
+			t.changed(cmp.Or(attempt.Ended, t.w.Now))
 			return
 		}
 		z.Launched -= l.N
@@ -134,6 +136,13 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 	})
 	if !landed && !t.rec.Ledger.Zonal {
 		t.rec.Ledger.MaxFrom, t.rec.Ledger.MaxTo = 0, 0
+	}
+}
+
+// changed notes that the group's size was changed by us, so that readings from before are told from later ones.
+func (t *turn) changed(at time.Time) {
+	if at.After(t.rec.Ledger.Changed) {
+		t.rec.Ledger.Changed = at
 	}
 }
 

@@ -123,9 +123,11 @@ func (v *invariants) checkTermination(w upgrade.World, a upgrade.Terminate) {
 		if drain.Judge(pod, drain.Policy{}, false).Fate == drain.Stay {
 			continue
 		}
+		n := w.Record.Nodes[a.Node]
+		forced := n.State == upgrade.NodeForcing || (n.State == upgrade.NodeRemoving && n.Reason != "") // asked for again
 		if !m.Outdated {
 			v.t.Errorf("current node %s is removed with pod %s on it", a.Node, pod.Name)
-		} else if w.Record.Nodes[a.Node].State != upgrade.NodeForcing {
+		} else if !forced {
 			v.t.Errorf("I2: node %s is removed with pod %s on it", a.Node, pod.Name)
 		}
 	}
@@ -244,6 +246,9 @@ func (v *invariants) checkRest(w upgrade.World) {
 
 func zonesOf(w upgrade.World) map[string]int {
 	zones := map[string]int{}
+	for _, zone := range w.Group.Zones {
+		zones[zone] = 0
+	}
 	for _, m := range w.Members {
 		if m.Instance.State != upgrade.InstanceLeaving {
 			zones[m.Zone()]++

@@ -25,7 +25,7 @@ type Ledger struct {
 	MaxTo   int `json:"maxTo,omitempty"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
-	// Changed is when a node was last launched or terminated by us.
+	// Changed is when a launch of ours was last accepted, or a termination decided.
 	Changed time.Time `json:"changed,omitzero"`
 	// Known are the names of the current members that were there before us, sorted.
 	Known []string `json:"known,omitempty"`

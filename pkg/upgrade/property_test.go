@@ -23,7 +23,7 @@ func TestAnyUpgrade(t *testing.T) {
 		d.watch = rules.check
 		d.faults = drawFaults(t)
 		for range rapid.IntRange(0, 3).Draw(t, "troubles") {
-			if trouble(t, d) {
+			if trouble(t, d, rules) {
 				rules.checkRest(d.world())
 				d.reopen()
 			}
@@ -45,21 +45,30 @@ func TestAnyUpgrade(t *testing.T) {
 	})
 }
 
-// trouble lets the upgrade run for a while and then stops it, or kills it in the middle of a step. It
-// reports whether the upgrade came to rest; a killed one is under way, for the next process to go on with.
-func trouble(t *rapid.T, d *driver) (rested bool) {
+// trouble lets the upgrade run for a while; then the user stops it, it is killed in the middle of a step, or an
+// autoscaler adds a node. It reports whether the upgrade came to rest: otherwise it is under way still.
+func trouble(t *rapid.T, d *driver, rules *invariants) (rested bool) {
 	after := time.Duration(rapid.IntRange(0, 240).Draw(t, "after")) * 10 * time.Second
 	if d.run(d.cluster.Now().Add(after)) {
 		return true
 	}
-	if rapid.Bool().Draw(t, "kill") {
+	switch rapid.SampledFrom([]string{"stop", "kill", "grow"}).Draw(t, "trouble") {
+	case "stop":
+		d.stop = true
+		d.run(time.Time{})
+		return true
+	case "kill":
 		d.turn(rapid.IntRange(0, 3).Draw(t, "done"))
 		d.crash()
-		return false
+	case "grow":
+		zone := rapid.SampledFrom(d.world().Group.Zones).Draw(t, "zone")
+		before := d.world().Group.Desired
+		d.cluster.Do(upgrade.Step{Record: d.record, Actions: []upgrade.Action{upgrade.AddCapacity{Zone: zone, N: 1, Token: "autoscaler" + d.cluster.Now().String()}}})
+		grown := d.world().Group.Desired - before // the group may be at its maximum
+		rules.before.Desired += grown
+		rules.zones[zone] += grown
 	}
-	d.stop = true
-	d.run(time.Time{})
-	return true
+	return false
 }
 
 func drawSpec(t *rapid.T) simulate.Spec {
@@ -122,12 +131,17 @@ func drawRequest(t *rapid.T, group upgrade.Group) upgrade.Request {
 
 // drawFaults are failures that a patient program outlives.
 func drawFaults(t *rapid.T) (faults []fault) {
+	keys := []string{"add/", "terminate/", "fence/", "unfence/", "start-drain/", "evict/", "delete/", "quiesce", "resume", "raise-max/", "lower-max/"}
 	for range rapid.IntRange(0, 3).Draw(t, "faults") {
-		faults = append(faults, fault{
-			key:     rapid.SampledFrom([]string{"add/", "terminate/", "fence/", "unfence/", "start-drain/", "quiesce", "resume", "raise-max/", "lower-max/", "delete/"}).Draw(t, "action"),
-			outcome: rapid.SampledFrom([]upgrade.Outcome{upgrade.OutcomeLater, upgrade.OutcomeUnclear}).Draw(t, "outcome"),
+		f := fault{
+			key:     rapid.SampledFrom(keys).Draw(t, "action"),
+			outcome: rapid.SampledFrom([]upgrade.Outcome{upgrade.OutcomeLater, upgrade.OutcomeUnclear, upgrade.OutcomeExhausted}).Draw(t, "outcome"),
 			times:   rapid.IntRange(1, 3).Draw(t, "times"),
-		})
+		}
+		if f.outcome == upgrade.OutcomeExhausted && f.key != "add/" {
+			f.outcome = upgrade.OutcomeRefused
+		}
+		faults = append(faults, f)
 	}
 	return faults
 }

@@ -164,6 +164,9 @@ func (d *driver) fails(a upgrade.Action) bool {
 		if f.times == 0 || !strings.HasPrefix(a.Key(), f.key) {
 			continue
 		}
+		if _, done := d.cluster.World(d.req).Open[a.Key()]; done && f.outcome == upgrade.OutcomeExhausted {
+			continue // a token that was accepted once is never refused
+		}
 		f.times--
 		now := d.cluster.Now()
 		d.failed[a.Key()] = upgrade.Attempt{

@@ -151,10 +151,14 @@ func (t *turn) replace() bool {
 		return false
 	}
 	done := len(t.count.pending) == 0 && t.rest(NodeDraining) && t.rest(NodeForcing) && t.rest(NodeEmpty) && t.rest(NodeRemoving)
+	if done && (t.openLaunches() > 0 || t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) }) > 0) {
+		t.waitForReplacement()
+		done = false
+	}
 	if !done {
 		t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
 	}
-	return done
+	return done && t.rec.Stopping == ""
 }
 
 // rest reports whether no node is in the state.

@@ -125,26 +125,30 @@ func TestTerminatedInstanceIsForgotten(t *testing.T) {
 	wantCode(t, err, "InvalidInstanceID.NotFound")
 }
 
-func TestNewInstanceIsUnknownForAMoment(t *testing.T) {
-	for name, hidden := range map[string]time.Duration{"for a moment": 150 * time.Millisecond, "for good": time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			o := fast()
-			o.NewInstanceHidden = hidden
-			c, template := start(t, o)
-			addGroup(t, c, template, []int{1}, nil)
-			before := time.Now()
-			out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
-			id := out.Instances[0].InstanceIds[0]
-			if hidden == time.Hour {
-				_, err := powerOf(t, c, id)
-				wantCode(t, err, "InvalidInstanceID.NotFound")
-				return
-			}
-			await(t, c, "EC2 to know it", func(awscloud.GroupStatus) bool { _, err := powerOf(t, c, id); return err == nil })
-			if took := time.Since(before); took < hidden {
-				t.Errorf("known after %v, want %v", took, hidden)
-			}
-		})
+// launchHidden launches an instance that EC2 does not know for a while, and returns its id.
+func launchHidden(t *testing.T, hidden time.Duration) (c *awscloud.Cloud, id string) {
+	o := fast()
+	o.NewInstanceHidden = hidden
+	c, template := start(t, o)
+	addGroup(t, c, template, []int{1}, nil)
+	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
+	return c, out.Instances[0].InstanceIds[0]
+}
+
+func TestNewInstanceIsUnknown(t *testing.T) {
+	c, id := launchHidden(t, time.Hour)
+	_, err := powerOf(t, c, id)
+	wantCode(t, err, "InvalidInstanceID.NotFound")
+	equal(t, "instances without asking for it", len(instances(must(compute(c).DescribeInstances(t.Context(), &ec2.DescribeInstancesInput{}))(t))), 1)
+}
+
+func TestNewInstanceBecomesKnown(t *testing.T) {
+	const hidden = 150 * time.Millisecond
+	before := time.Now()
+	c, id := launchHidden(t, hidden)
+	await(t, c, "EC2 to know it", func(awscloud.GroupStatus) bool { _, err := powerOf(t, c, id); return err == nil })
+	if took := time.Since(before); took < hidden {
+		t.Errorf("known after %v, want %v", took, hidden)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Result is how a command ended.
@@ -48,6 +49,7 @@ func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string
 	cmd.Env = append(s.Env(), extra...)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 15 * time.Second
 	if err := cmd.Start(); err != nil {
 		return &Process{err: fmt.Errorf("starting kubectl %s: %w", strings.Join(args, " "), err)}
 	}
@@ -62,7 +64,7 @@ func (p *Process) Interrupt() error {
 	return p.cmd.Process.Signal(os.Interrupt)
 }
 
-// Wait waits for the end and returns the exit code.
+// Wait waits for the end and returns the exit code; as a shell does, 128 and the signal's number when a signal ended it.
 func (p *Process) Wait() (int, error) {
 	if p.err != nil {
 		return -1, p.err
@@ -71,6 +73,9 @@ func (p *Process) Wait() (int, error) {
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) {
 		return -1, err
+	}
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
 	}
 	return p.cmd.ProcessState.ExitCode(), nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// Evictions is what the audit log says of the plugin's evictions; dry runs are left out.
+// Evictions is what the audit log says of the plugin's evictions in the namespace; dry runs are left out.
 type Evictions struct {
 	// Accepted counts, by pod UID, evictions that the API server carried out.
 	Accepted map[types.UID]int
@@ -37,7 +37,7 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	}
 	found := Evictions{Accepted: map[types.UID]int{}}
 	for _, event := range events {
-		if !event.Eviction() || event.DryRun() || event.Component() {
+		if !event.Eviction() || event.DryRun() || event.Component() || event.ObjectRef.Namespace != s.Namespace {
 			continue
 		}
 		var body policyv1.Eviction
@@ -58,7 +58,8 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	return found, nil
 }
 
-// Mutations lists the plugin's requests to the API server that could change something, dry runs left out, as "verb resource name".
+// Mutations lists the plugin's requests to the API server that could change something, as "verb resource name". Dry runs are
+// left out, and questions about the user's own rights, which are created and not stored.
 func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 	events, err := s.Cluster.AuditEvents(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 	}
 	var found []string
 	for _, event := range events {
-		if Ours(event) && event.Mutating() && !event.DryRun() {
+		if Ours(event) && event.Mutating() && !event.DryRun() && event.ObjectRef.APIGroup != "authorization.k8s.io" {
 			found = append(found, strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource+" "+event.ObjectRef.Subresource+" "+event.ObjectRef.Name))
 		}
 	}
@@ -84,7 +85,7 @@ func (s *Stage) CloudMutations() []string {
 	return found
 }
 
-// BudgetWatch follows every budget and remembers each moment at which one was broken.
+// BudgetWatch follows budgets and remembers each moment at which one was broken.
 type BudgetWatch struct {
 	mu     sync.Mutex
 	broken []string
@@ -93,10 +94,10 @@ type BudgetWatch struct {
 	ended  chan struct{}
 }
 
-// WatchBudgets starts to follow the budgets as they are now.
+// WatchBudgets starts to follow the budgets of the namespace.
 func (s *Stage) WatchBudgets(ctx context.Context) (*BudgetWatch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	watcher, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets("").Watch(ctx, metav1.ListOptions{})
+	watcher, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watching the budgets: %w", err)

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
@@ -15,15 +16,19 @@ const (
 // Group describes an Auto Scaling group whose template has a newer version than its instances.
 type Group struct {
 	Name string
-	// Zones and Counts say where its nodes are; Outdated how many of each zone's are (all, when nil).
+	// Zones and Counts say where its nodes are.
 	Zones  []string
 	Counts []int
 	// Max is its maximum size; 0 for the number of its nodes.
 	Max int
 	// Suspended processes, from the start.
 	Suspended []string
+	// Version of the template that the group launches; "" for the newer one, "2".
+	Version string
 	// Current makes the instances current from the start.
 	Current bool
+	// More, unless nil, may change what the group is created from.
+	More func(*awscloud.GroupSpec)
 }
 
 // AddGroup creates a launch template of two versions and a group on the newer, with instances of the older.
@@ -43,11 +48,14 @@ func (s *Stage) AddGroup(g Group) error {
 	if g.Current {
 		initial = 2
 	}
-	err := s.Cloud.AddGroup(awscloud.GroupSpec{
+	spec := awscloud.GroupSpec{
 		Name: g.Name, Zones: g.Zones, Counts: g.Counts, Min: 1, Max: max(g.Max, size),
-		Template: awscloud.TemplateRef{ID: template, Version: "2"}, InitialVersion: initial, Suspended: g.Suspended,
-	})
-	if err != nil {
+		Template: awscloud.TemplateRef{ID: template, Version: cmp.Or(g.Version, "2")}, InitialVersion: initial, Suspended: g.Suspended,
+	}
+	if g.More != nil {
+		g.More(&spec)
+	}
+	if err := s.Cloud.AddGroup(spec); err != nil {
 		return fmt.Errorf("creating group %q: %w", g.Name, err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Settle waits until every pod is ready, every workload whole and every budget's status up to date.
+// Settle waits until every pod of the namespace is ready, every workload whole and every budget's status up to date.
 func (s *Stage) Settle(ctx context.Context) error {
 	var why string
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, StartupLimit, true, func(ctx context.Context) (bool, error) {
@@ -30,7 +30,7 @@ func (s *Stage) Settle(ctx context.Context) error {
 // unsettled says what is not as it should be, "" when everything is.
 func (s *Stage) unsettled(ctx context.Context) (string, error) {
 	client := s.Cluster.Client()
-	deployments, err := client.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	deployments, err := client.AppsV1().Deployments(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -40,7 +40,7 @@ func (s *Stage) unsettled(ctx context.Context) (string, error) {
 			return fmt.Sprintf("deployment %s has %d of %d pods ready", d.Name, d.Status.ReadyReplicas, *d.Spec.Replicas), nil
 		}
 	}
-	sets, err := client.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	sets, err := client.AppsV1().StatefulSets(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +53,7 @@ func (s *Stage) unsettled(ctx context.Context) (string, error) {
 }
 
 func (s *Stage) unsettledBudget(ctx context.Context) (string, error) {
-	budgets, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets("").List(ctx, metav1.ListOptions{})
+	budgets, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -63,7 +63,7 @@ func (s *Stage) unsettledBudget(ctx context.Context) (string, error) {
 			return fmt.Sprintf("budget %s sees %d of %d pods healthy", b.Name, b.Status.CurrentHealthy, b.Status.ExpectedPods), nil
 		}
 	}
-	pods, err := s.Cluster.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
@@ -22,6 +27,8 @@ type Stage struct {
 	Cloud   *awscloud.Cloud
 	// Dir holds the plugin and the logs.
 	Dir string
+	// Namespace is where workloads go, and all that the evidence is about.
+	Namespace string
 }
 
 // Options of a stage. The zero value is good for tests.
@@ -40,7 +47,7 @@ func New(ctx context.Context, o Options) (*Stage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the stage's folder: %w", err)
 	}
-	s := &Stage{Dir: dir}
+	s := &Stage{Dir: dir, Namespace: metav1.NamespaceDefault}
 	if err := s.start(ctx, o); err != nil {
 		s.Close()
 		return nil, err
@@ -76,6 +83,33 @@ func (s *Stage) Close() {
 		s.Cluster.Stop()
 	}
 	os.RemoveAll(s.Dir)
+}
+
+// In is the stage with another namespace, which it creates. It ends with the stage that it comes from.
+func (s *Stage) In(ctx context.Context, namespace string) (*Stage, error) {
+	client := s.Cluster.Client().CoreV1()
+	_, err := client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("creating namespace %q: %w", namespace, err)
+	}
+	// Pods are refused until the namespace has its service account.
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, StartupLimit, true, func(ctx context.Context) (bool, error) {
+		_, err := client.ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, ignore(apierrors.IsNotFound, err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the service account of namespace %q: %w", namespace, err)
+	}
+	other := *s
+	other.Namespace = namespace
+	return &other, nil
+}
+
+func ignore(expected func(error) bool, err error) error {
+	if expected(err) {
+		return nil
+	}
+	return err
 }
 
 // ForTest is New for as long as the test runs; it skips the test under -short.

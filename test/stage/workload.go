@@ -31,9 +31,6 @@ type Workload struct {
 	CPU string
 }
 
-// Namespace is where workloads live.
-const Namespace = "default"
-
 // Add creates the workload and its budget. It does not wait for its pods.
 func (s *Stage) Add(ctx context.Context, w Workload) error {
 	if err := s.addPods(ctx, w); err != nil {
@@ -53,7 +50,7 @@ func (s *Stage) Add(ctx context.Context, w Workload) error {
 		value := intstr.Parse(w.MinAvailable)
 		pdb.Spec.MinAvailable = &value
 	}
-	if _, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
+	if _, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the budget of workload %q: %w", w.Name, err)
 	}
 	return nil
@@ -67,22 +64,22 @@ func (s *Stage) addPods(ctx context.Context, w Workload) error {
 	var err error
 	switch w.Kind {
 	case "", "Deployment":
-		_, err = client.AppsV1().Deployments(Namespace).Create(ctx, &appsv1.Deployment{
+		_, err = client.AppsV1().Deployments(s.Namespace).Create(ctx, &appsv1.Deployment{
 			ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
 	case "StatefulSet":
-		_, err = client.AppsV1().StatefulSets(Namespace).Create(ctx, &appsv1.StatefulSet{
+		_, err = client.AppsV1().StatefulSets(s.Namespace).Create(ctx, &appsv1.StatefulSet{
 			ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
 				Replicas: &w.Replicas, Selector: selector, Template: template,
 				PodManagementPolicy: appsv1.ParallelPodManagement,
 			},
 		}, metav1.CreateOptions{})
 	case "DaemonSet":
-		_, err = client.AppsV1().DaemonSets(Namespace).Create(ctx, &appsv1.DaemonSet{
+		_, err = client.AppsV1().DaemonSets(s.Namespace).Create(ctx, &appsv1.DaemonSet{
 			ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
 	case "Pod":
-		_, err = client.CoreV1().Pods(Namespace).Create(ctx, &corev1.Pod{
+		_, err = client.CoreV1().Pods(s.Namespace).Create(ctx, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: w.Name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec,
 		}, metav1.CreateOptions{})
 	default:

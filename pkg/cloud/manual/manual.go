@@ -102,10 +102,8 @@ func ownerOf(group string) string {
 // Name implements cloud.Provider.
 func (p *Provider) Name() string { return providerName }
 
-// Account implements cloud.Provider.
-func (p *Provider) Account(context.Context) (string, error) {
-	return "no cloud: node labels alone", nil
-}
+// Account implements cloud.Provider: there is none.
+func (p *Provider) Account(context.Context) (string, error) { return "", nil }
 
 // Groups implements cloud.Provider. It never errs.
 func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
