@@ -33,7 +33,14 @@ type prospect struct {
 func (o *options) look(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, name string) (*prospect, error) {
 	p := &prospect{provider: provider, view: view}
 	var err error
-	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name, To: o.to}); err != nil {
+	if p.record, err = cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx); err != nil {
+		return nil, err
+	}
+	settings := o.settings
+	if settings.To == "" && p.record.Resumable() {
+		settings.To = p.record.Request.To // the same command need not repeat where it was going
+	}
+	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
 	p.members = membersOf(provider, &p.group, view.Nodes)
@@ -55,11 +62,8 @@ func (o *options) look(ctx context.Context, conn *connection, provider cloud.Pro
 	if !p.group.Sized {
 		size = len(p.members)
 	}
-	if p.request, err = o.settings.Resolve(&p.group, size, outdated); err != nil {
+	if p.request, err = settings.Resolve(&p.group, size, outdated); err != nil {
 		return nil, usage(err)
-	}
-	if p.record, err = cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx); err != nil {
-		return nil, err
 	}
 	if err := o.adopt(p); err != nil {
 		return nil, err
@@ -164,7 +168,9 @@ func (p *prospect) planNode(m *upgrade.Member, f simulate.NodeForecast) report.P
 	}
 	for _, finding := range p.findings {
 		if finding.Node == m.Name() && finding.Severity == preflight.Block {
-			n.BlockedBy = append(n.BlockedBy, finding.Object+": "+finding.Message)
+			if !slices.Contains(n.BlockedBy, finding.Blocker) {
+				n.BlockedBy = append(n.BlockedBy, finding.Blocker)
+			}
 		}
 	}
 	if len(n.BlockedBy) == 0 && f.Stuck != "" {

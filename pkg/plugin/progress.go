@@ -91,7 +91,7 @@ func (p *progress) close() {
 func (p *progress) step(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := report.Moment{Status: step.Status, Blocked: step.Blocked}
+	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked}
 	for _, event := range report.Changes(p.last, now) {
 		p.write(event)
 	}

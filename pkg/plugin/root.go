@@ -52,9 +52,12 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "kubectl-nodeupgrade [GROUP...]",
 		Short: "Replace the nodes of node groups with current ones",
 		Long:  long, Example: examples,
-		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodeupgrade"},
-		SilenceUsage:      true,
-		SilenceErrors:     true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl nodeupgrade"},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+
+		SuggestionsMinimumDistance: 2,
+
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {

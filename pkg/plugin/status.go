@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,7 @@ func (o *options) status(ctx context.Context, conn *connection) error {
 	}
 	step := upgrade.Next(world)
 	if record.Run != "" {
-		status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, record.Suspended
+		status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
 	} else {
 		status.Status.Outdated = step.Status.Outdated
 	}
@@ -117,4 +118,9 @@ func holderOf(ctx context.Context, conn *connection, namespace, group string) (s
 		return "", fmt.Errorf("reading the lease of group %q: %w", group, err)
 	}
 	return *lease.Spec.HolderIdentity, nil
+}
+
+// stillSuspended are the processes that we suspended and that nobody has resumed.
+func stillSuspended(ours, now []string) []string {
+	return slices.DeleteFunc(slices.Clone(ours), func(process string) bool { return !slices.Contains(now, process) })
 }

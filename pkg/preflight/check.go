@@ -35,7 +35,9 @@ type Finding struct {
 	// Node is the outdated node it concerns; empty for the group as a whole.
 	Node string `json:"node,omitempty"`
 	// Object is the pod, budget or workload, for people.
-	Object  string `json:"object,omitempty"`
+	Object string `json:"object,omitempty"`
+	// Blocker is what stands in the way, in the fewest words: "PDB shop/cart".
+	Blocker string `json:"blocker,omitempty"`
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 }
@@ -147,12 +149,20 @@ func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
 		}
 		if rule := ruleOf(obstacle.Kind); rule != "" {
 			found = append(found, Finding{
-				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Message: obstacle.String(), Remedy: obstacle.Remedy(),
+				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: blocker(object, obstacle),
+				Message: obstacle.String(), Remedy: obstacle.Remedy(),
 			})
 		}
 	}
 	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
 	return found
+}
+
+func blocker(object string, obstacle drain.Obstacle) string {
+	if obstacle.Budget.Name != "" {
+		return "PDB " + obstacle.Budget.String()
+	}
+	return fmt.Sprintf("%s (%s)", object, obstacle.Kind)
 }
 
 func ruleOf(kind drain.ObstacleKind) string {

@@ -169,14 +169,33 @@ func sizes(p *Plan) string {
 
 func planFoot(p *Plan) []string {
 	var lines []string
-	for _, f := range p.Findings {
-		lines = append(lines, mark(f.Severity)+f.String())
-	}
+	lines = append(lines, findings(p.Findings)...)
 	for _, probe := range p.Probes {
 		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, under(probe.Budget), probe.Answer))
 	}
 	if len(lines) > 0 {
 		lines = append([]string{""}, lines...)
+	}
+	return lines
+}
+
+// findings writes one line for all objects of which the same is to be said.
+func findings(all []preflight.Finding) []string {
+	var lines []string
+	more := map[string]int{}
+	for _, f := range all {
+		more[f.Rule+f.Message]++
+	}
+	for _, f := range all {
+		n := more[f.Rule+f.Message]
+		if n == 0 {
+			continue // said already
+		}
+		if n > 1 && f.Object != "" {
+			f.Object += fmt.Sprintf(" and %d more", n-1)
+		}
+		delete(more, f.Rule+f.Message)
+		lines = append(lines, mark(f.Severity)+f.String())
 	}
 	return lines
 }
@@ -238,11 +257,11 @@ func statusHead(s *UpgradeStatus, now time.Time) []string {
 	if st.Waiting != "" {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
-	for _, b := range s.Blocked {
-		lines = append(lines, fmt.Sprintf("Blocked     node %s: %s, for %s: %s", b.Node, b, age(b.Since, now), b.Remedy()))
+	for _, w := range Waits(s.Blocked, now) {
+		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.lasted(now), w))
 	}
 	if st.Owed > 0 {
-		lines = append(lines, fmt.Sprintf("Still ours  %d added nodes", st.Owed))
+		lines = append(lines, "Still ours  "+plural(st.Owed, "added node"))
 	}
 	if len(s.Suspended) > 0 {
 		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -20,6 +21,7 @@ type Event struct {
 
 // Moment is what one step showed.
 type Moment struct {
+	At      time.Time
 	Status  upgrade.Status
 	Blocked []upgrade.Blocked
 }
@@ -120,16 +122,18 @@ func zoneText(zone string) string {
 	return ", zone " + zone
 }
 
-// blockedChanges tells of each blocked pod once, and once more when its obstacle is another.
+// blockedChanges tells of each wait once, as soon as it is worth a line.
 func blockedChanges(before, now Moment) []Event {
-	was := map[string]string{}
-	for _, b := range before.Blocked {
-		was[b.Node+"/"+b.Pod.String()] = string(b.Kind)
+	told := map[string]bool{}
+	for _, w := range Waits(before.Blocked, before.At) {
+		if w.Lasting {
+			told[w.key] = true
+		}
 	}
 	var events []Event
-	for _, b := range now.Blocked {
-		if kind, known := was[b.Node+"/"+b.Pod.String()]; !known || kind != string(b.Kind) {
-			events = append(events, Event{Type: "blocked", Node: b.Node, Text: fmt.Sprintf("node %s waits: %s", b.Node, b)})
+	for _, w := range Waits(now.Blocked, now.At) {
+		if w.Lasting && !told[w.key] {
+			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits: %s", w.Node, w)})
 		}
 	}
 	return events
@@ -156,8 +160,8 @@ func Heartbeat(now Moment) string {
 	if s.Waiting != "" {
 		text += "; waiting for " + s.Waiting
 	}
-	if len(now.Blocked) > 0 {
-		text += fmt.Sprintf("; %s blocked, first: %s: %s", plural(len(now.Blocked), "pod"), now.Blocked[0], now.Blocked[0].Remedy())
+	if waits := Waits(now.Blocked, now.At); len(waits) > 0 {
+		text += fmt.Sprintf("; %s blocked, first: %s", plural(len(now.Blocked), "pod"), waits[0])
 	}
 	return text
 }

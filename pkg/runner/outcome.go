@@ -26,22 +26,30 @@ type Answer struct {
 // Sort says what an answer means for the action it answers. It is the only place that looks at
 // error codes (semantics 3.1 has the eviction API's, with their sources).
 func Sort(err error) Answer {
-	var cloudErr *cloud.Error
-	switch {
-	case err == nil:
+	if err == nil {
 		return Answer{Outcome: upgrade.OutcomeDone}
-	case errors.As(err, &cloudErr):
-		return Answer{Outcome: cloudErr.Outcome, Detail: err.Error()}
-	case errors.Is(err, upgrade.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return Answer{Outcome: upgrade.OutcomeMoved, Detail: err.Error()}
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return Answer{Outcome: upgrade.OutcomeUnclear, Detail: err.Error()}
 	}
-	answer := Answer{Outcome: sortStatus(err), Detail: err.Error()}
+	answer := Answer{Outcome: sortError(err), Detail: err.Error()}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		answer.After = time.Duration(seconds) * time.Second
 	}
 	return answer
+}
+
+func sortError(err error) upgrade.Outcome {
+	var cloudErr *cloud.Error
+	switch {
+	case errors.As(err, &cloudErr):
+		return cloudErr.Outcome
+	case fromAdmission(err): // before the codes, since it may use any of them
+		return upgrade.OutcomeLater
+	case errors.Is(err, upgrade.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return upgrade.OutcomeMoved
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return upgrade.OutcomeUnclear
+	default:
+		return sortStatus(err)
+	}
 }
 
 func sortStatus(err error) upgrade.Outcome {
@@ -49,7 +57,7 @@ func sortStatus(err error) upgrade.Outcome {
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return upgrade.OutcomeRefused
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err),
-		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), fromWebhook(err):
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return upgrade.OutcomeLater
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "DisruptedPods map too big"):
 		return upgrade.OutcomeLater
@@ -61,8 +69,11 @@ func sortStatus(err error) upgrade.Outcome {
 	}
 }
 
-// fromWebhook recognises the answer of an admission webhook, which may use any code: a denial is not a
-// missing permission, and some webhooks deny while they move the pod themselves (semantics WH002).
-func fromWebhook(err error) bool {
-	return strings.Contains(err.Error(), "admission webhook") || strings.Contains(err.Error(), "failed calling webhook")
+// fromAdmission recognises the answer of an admission webhook or policy: a denial is not a missing permission, and some
+// webhooks deny while they move the pod themselves (semantics WH002). The words are the API server's
+// (webhook/errors/statuserror.go, util/webhook/error.go, policy/validating/dispatcher.go).
+func fromAdmission(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "admission webhook") || strings.Contains(text, "failed calling webhook") ||
+		(strings.Contains(text, "ValidatingAdmissionPolicy") && strings.Contains(text, "denied request"))
 }

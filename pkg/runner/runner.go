@@ -90,8 +90,6 @@ type run struct {
 	asked   time.Time
 	soon    time.Time
 	stop    bool
-	// rest fires when an interrupted upgrade has had its time to come to rest.
-	rest <-chan time.Time
 }
 
 type result struct {
@@ -109,8 +107,8 @@ type poll struct {
 // begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an error means that
 // the loop itself could not go on.
 func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
+	work, cancel := r.working(ctx)
+	defer cancel(nil)
 	s := &run{
 		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
 		results: make(chan result, parallel), polls: make(chan poll, 1), slots: make(chan struct{}, parallel),
@@ -136,6 +134,28 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 			return s.Record, err
 		}
 	}
+}
+
+// working is the context of everything that is begun. It ends with ErrLost when the right to write is
+// lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
+func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	go func() {
+		var rest <-chan time.Time
+		for stopped := ctx.Done(); ; {
+			select {
+			case <-stopped:
+				stopped, rest = nil, time.After(stopLimit)
+			case <-rest:
+				cancel(ErrUnrested)
+			case <-r.Lost:
+				cancel(ErrLost)
+			case <-work.Done():
+				return
+			}
+		}
+	}()
+	return work, cancel
 }
 
 func (s *run) world() upgrade.World {
@@ -168,17 +188,16 @@ func (s *run) world() upgrade.World {
 
 // save stores the record before anything rests on it. It tries again while the API server cannot be
 // reached, since nothing may be done meanwhile anyway.
-func (s *run) save(ctx context.Context, record upgrade.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (s *run) save(work context.Context, record upgrade.Record) error {
+	saving, cancel := context.WithTimeoutCause(work, patience, fmt.Errorf("gave up after %s", patience))
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		if s.lost() {
-			return ErrLost
-		}
-		err := s.Store.Save(ctx, record)
+		err := s.trySave(saving, record)
 		switch {
 		case err == nil:
 			return nil
+		case errors.Is(err, ErrLost):
+			return err
 		case errors.Is(err, upgrade.ErrRecordChanged):
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		case Sort(err).Outcome == upgrade.OutcomeFatal:
@@ -186,10 +205,19 @@ func (s *run) save(ctx context.Context, record upgrade.Record) error {
 		}
 		select {
 		case <-time.After(pause):
-		case <-ctx.Done():
-			return fmt.Errorf("gave up after %s: %w", patience, err)
+		case <-saving.Done():
+			return fmt.Errorf("%w: %w", context.Cause(saving), err)
 		}
 	}
+}
+
+func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
+	if s.lost() {
+		return ErrLost
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	return s.Store.Save(ctx, record)
 }
 
 func (s *run) lost() bool {
@@ -249,10 +277,11 @@ func (s *run) settle(r result) {
 }
 
 // backoff is how long an action rests after an answer: nothing after success, long after a refusal
-// that an event will lift, and from half a second up, doubling, after everything else.
+// that an event will lift, and from half a second up, doubling, after everything else. An object that
+// has moved is no exception: until it is observed anew the same request would get the same answer.
 func backoff(answer Answer, tries int) time.Duration {
 	switch answer.Outcome {
-	case upgrade.OutcomeDone, upgrade.OutcomeMoved:
+	case upgrade.OutcomeDone:
 		return 0
 	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
 		return max(answer.After, probe+rand.N(probe))
@@ -264,8 +293,10 @@ func backoff(answer Answer, tries int) time.Duration {
 
 // wait returns when there is reason to look again.
 func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
-	wake := time.NewTimer(time.Until(step.Wake))
-	defer wake.Stop()
+	var wake <-chan time.Time // of a finished upgrade only answers are waited for
+	if !step.Finished {
+		wake = time.After(time.Until(step.Wake))
+	}
 	ask := time.NewTimer(time.Until(s.nextPoll(step)))
 	defer ask.Stop()
 	stopped := ctx.Done()
@@ -283,13 +314,11 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 		s.soon = time.Now().Add(cloudSoon)
 	case <-s.Cluster.Changed():
 		s.gather(work)
-	case <-wake.C:
+	case <-wake:
 	case <-stopped:
-		s.stop, s.rest = true, time.After(stopLimit)
-	case <-s.rest:
-		return ErrUnrested
-	case <-s.Lost:
-		return ErrLost
+		s.stop = true
+	case <-work.Done():
+		return context.Cause(work)
 	}
 	return nil
 }

@@ -44,6 +44,9 @@ func takeCensus(w *World, rec *Record) census {
 		if m.Instance.ID != "" {
 			c.byName[m.Instance.ID] = m // it may have been started before it had a node
 		}
+		if name, ok := rec.startedAs(m); ok {
+			c.byName[name] = m // or its node may be gone before it
+		}
 		if m.Instance.State == InstanceLeaving {
 			continue
 		}
@@ -99,17 +102,32 @@ func (c *census) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// started is the record of a member that was started: under its name or, when its node joined only
-// afterwards, under its instance. A new node under an old name is another.
+// started is the record of a member that was started: under its name, under its instance when its node joined
+// only afterwards, or under its node when that is gone already. A new node under an old name is another.
 func (r *Record) started(m *Member) (NodeRecord, bool) {
 	n, ok := r.Nodes[m.Name()]
 	if !ok && m.Instance.ID != "" {
 		n, ok = r.Nodes[m.Instance.ID]
 	}
+	if name, gone := r.startedAs(m); gone {
+		n, ok = r.Nodes[name], true
+	}
 	if ok && m.Node != nil && n.UID != "" && n.UID != m.Node.UID {
 		return NodeRecord{}, false
 	}
 	return n, ok
+}
+
+// startedAs is the name of the node under which a member that has no node any more was started.
+func (r *Record) startedAs(m *Member) (string, bool) {
+	if m.Node == nil {
+		for name, n := range r.Nodes {
+			if n.Instance == m.Instance.ID {
+				return name, true
+			}
+		}
+	}
+	return "", false
 }
 
 // knows reports whether the member was there before us, as a node or as an instance still without one.

@@ -139,8 +139,12 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.force(name, n, m, view)
 		return
 	}
+	begun := len(t.actions)
 	blocked := t.evictPods(name, view)
-	t.checkDeadline(name, n, blocked)
+	if t.outOfTime(name, blocked) {
+		t.actions = t.actions[:begun] // a node that is given up is not drained on
+		t.giveUp(name, n)
+	}
 }
 
 // ensureStarted writes the start of the drain on the node, once.
@@ -237,17 +241,19 @@ func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
 }
 
-// checkDeadline applies --on-timeout to a node that is not empty in its time. The time does not run
-// while the node waits only for budgets that other nodes of this run have spent.
-func (t *turn) checkDeadline(name string, n NodeRecord, blocked []Blocked) {
+// outOfTime reports whether a node's limit is over. The time does not run while the node waits only for
+// budgets that nodes of this run which were started before it have spent.
+func (t *turn) outOfTime(name string, blocked []Blocked) bool {
 	if t.yields(name, blocked) && !t.w.Notes.At.IsZero() {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
 	}
-	deadline := n.Deadline.Add(t.notes.Yielded[name])
-	if t.w.Now.Before(deadline) {
-		t.wakeAt(deadline)
-		return
-	}
+	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
+	t.wakeAt(deadline)
+	return !t.w.Now.Before(deadline)
+}
+
+// giveUp applies --on-timeout to a node that was not empty in its time.
+func (t *turn) giveUp(name string, n NodeRecord) {
 	reason := t.leftovers(name)
 	switch t.rec.Request.OnTimeout {
 	case Force:

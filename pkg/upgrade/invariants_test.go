@@ -223,6 +223,24 @@ func (v *invariants) checkEnd(w upgrade.World) {
 	}
 }
 
+// checkFailure holds an upgrade that gave up to the reasons there are: a node that cannot be drained, where
+// that is no reason to force or skip it, and new nodes that take longer to boot than they may.
+func (v *invariants) checkFailure(w upgrade.World, slow bool) {
+	record := w.Record
+	switch {
+	case record.Result == upgrade.PodEvictionFailure && record.Request.OnTimeout == upgrade.Fail:
+	case record.Result == upgrade.NodeCreationFailure && slow:
+	default:
+		v.t.Errorf("it ends with %q: %s", record.Result, record.Message)
+	}
+	if want := v.before.Desired + record.Ledger.Contribution(); w.Group.Desired != want {
+		v.t.Errorf("the group's desired size is %d, want %d", w.Group.Desired, want)
+	}
+	if record.Phase == upgrade.PhaseScaleUp && (w.Group.Desired != v.before.Desired || w.Group.Max != v.before.Max) {
+		v.t.Errorf("E33: the group is left at %d of %d, and was at %d of %d", w.Group.Desired, w.Group.Max, v.before.Desired, v.before.Max)
+	}
+}
+
 // checkRest holds what must be true of a group whose upgrade came to rest, at its goal or before: every node
 // that was not started is as it was.
 func (v *invariants) checkRest(w upgrade.World) {
@@ -265,5 +283,3 @@ func find(w upgrade.World, name string) upgrade.Member {
 	}
 	return upgrade.Member{}
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -108,6 +108,30 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 	}
 }
 
+// The Node object may be gone before its machine is; the record is still that machine's.
+func TestNodeGoesBeforeItsInstance(t *testing.T) {
+	for _, state := range []upgrade.InstanceState{upgrade.InstanceInService, upgrade.InstanceLeaving} {
+		t.Run(string(state), func(t *testing.T) {
+			s, terminate := removing(t, true)
+			s.answer(terminate, upgrade.OutcomeDone, "")
+			m := s.at("old-a-1")
+			m.Node, m.Pods, m.Instance.State = nil, nil, state
+			step := s.next()
+			if got := started(step.Record); got != "old-a-1" || step.Record.Replaced != 0 {
+				t.Errorf("started %q, replaced %d", got, step.Record.Replaced)
+			}
+			if got := actionsOf(step, "terminate"); len(got) > 0 {
+				t.Errorf("terminated twice: %v", got)
+			}
+			s.do(step.Actions...)
+			s.remove("i-old-a-1")
+			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
+				t.Errorf("result %q, replaced %d, contribution %d", step.Record.Result, step.Record.Replaced, step.Record.Ledger.Contribution())
+			}
+		})
+	}
+}
+
 // A launch that gives back what a termination took does not overtake it.
 func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))

@@ -2,7 +2,9 @@ package upgrade_test
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,7 +111,7 @@ func (s *scenario) begin(t *testing.T, c command) {
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
 	})
 	s.driver.faults = s.faults
-	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}}
+	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}}
 	rules := newInvariants(t, s.driver)
 	s.driver.watch = func(w upgrade.World, step upgrade.Step) {
 		rules.check(w, step)
@@ -149,7 +151,7 @@ type transcript struct {
 	sizes   string
 	phase   upgrade.Phase
 	states  map[string]upgrade.NodeState
-	failed  map[string]int
+	told    map[string]bool
 }
 
 func (tr *transcript) line(text string) {
@@ -177,22 +179,16 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 	tr.states = states
 }
 
-// answers writes down what a server answered that was not yes.
+// answers writes down what a server answered that was not yes, once.
 func (tr *transcript) answers(w upgrade.World) {
-	failed := map[string]int{}
-	for key, attempt := range w.Open {
-		if attempt.Outcome == upgrade.OutcomeDone {
-			continue
-		}
-		failed[key] = attempt.Ended.Nanosecond() + int(attempt.Ended.Unix())
-	}
-	for _, key := range sortedKeys(failed) {
-		if tr.failed[key] != failed[key] {
-			attempt := w.Open[key]
-			tr.line(strings.TrimSpace(fmt.Sprintf("%s: %s %s", attempt.Action, attempt.Outcome, attempt.Detail)))
+	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
+		attempt := w.Open[key]
+		text := fmt.Sprintf("%s: %s %s", attempt.Action, attempt.Outcome, attempt.Detail)
+		if attempt.Outcome != upgrade.OutcomeDone && !tr.told[text] {
+			tr.told[text] = true
+			tr.line(text)
 		}
 	}
-	tr.failed = failed
 }
 
 // marks writes down, at the end, what is still fenced of the nodes that are left, and what is still suspended.

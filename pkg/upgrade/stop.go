@@ -64,7 +64,7 @@ func (t *turn) fenceComing(node *corev1.Node) bool {
 func (t *turn) returnSurge() bool {
 	for _, m := range t.count.fresh {
 		zone := t.rec.Ledger.zone(m)
-		if _, returning := t.rec.Nodes[m.Name()]; returning || m.Instance.ID == "" || t.carriesPods(m) {
+		if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
 			continue
 		}
 		if t.rec.Ledger.Zones[zone].Contribution() <= 0 {

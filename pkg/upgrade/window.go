@@ -30,15 +30,15 @@ func (t *turn) room() bool {
 		t.waiting = "the batch to end"
 		return false
 	}
-	window := req.Window
-	if t.count.unready > 0 {
+	window, unavailable := req.Window, req.MaxUnavailable
+	if unready := t.count.unready; unready > 0 {
 		// Unready nodes that are not ours count as unavailable, but never bring the upgrade to a halt.
-		window = max(1, window-t.count.unready)
+		window, unavailable = max(1, window-unready), min(unavailable, max(1, unavailable-unready))
 	}
 	if busy >= window {
 		return false
 	}
-	if busy+1+t.deficit() > req.MaxUnavailable {
+	if busy+1+t.deficit() > unavailable {
 		t.waitForReplacement()
 		return false
 	}

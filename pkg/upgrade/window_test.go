@@ -42,6 +42,7 @@ func TestWindow(t *testing.T) {
 		"E40 as many as may be unavailable":           {3, nil, "old-a-1 old-a-2 old-a-3"},
 		"CAP003 unready nodes that are not ours":      {3, []upgrade.Member{silent(current("cur-a-1"))}, "old-a-1 old-a-2"},
 		"CAP003 but never to a halt":                  {2, []upgrade.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
+		"CAP003 more than may be unavailable":         {1, []upgrade.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
 		"a current node that is going is not unready": {2, []upgrade.Member{leaving(silent(current("cur-a-1")))}, "old-a-1 old-a-2"},
 	}
 	for name, c := range cases {

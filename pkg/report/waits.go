@@ -1,0 +1,66 @@
+package report
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// patience is how long pods may wait for a budget to open before it is worth a line: every drain waits a little.
+const patience = 3 * time.Second
+
+// Wait is what one node waits for: one budget that holds some of its pods, or one pod with a trouble of its own.
+type Wait struct {
+	Node, Cause, Remedy string
+	Pods                int
+	Since               time.Time
+	// Lasting is true for what a person has to end, and for what has lasted beyond patience.
+	Lasting bool
+	// key is the same for the same wait at another moment, though the numbers in its cause differ.
+	key string
+}
+
+// Waits gathers the blocked pods of each node by what they wait for, in order of the first of them.
+func Waits(blocked []upgrade.Blocked, now time.Time) []Wait {
+	var waits []Wait
+	at := map[string]int{}
+	for _, b := range blocked {
+		key := b.Node + "/" + string(b.Kind) + "/" + b.Budget.String()
+		if b.Budget.Name == "" {
+			key += b.Pod.String()
+		}
+		i, known := at[key]
+		if !known {
+			i = len(waits)
+			at[key] = i
+			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since})
+		}
+		w := &waits[i]
+		w.Pods++
+		if b.Since.Before(w.Since) {
+			w.Since = b.Since
+		}
+		w.Lasting = w.Lasting || b.Structural() || now.Sub(b.Since) >= patience
+	}
+	return waits
+}
+
+// String says the wait in one line, remedy included.
+func (w Wait) String() string {
+	text := w.Cause
+	if w.Pods > 1 {
+		text += fmt.Sprintf(" and %s more", plural(w.Pods-1, "pod"))
+	}
+	return text + ": " + w.Remedy
+}
+
+// lasted is how long it has lasted, in kubectl's short form.
+func (w Wait) lasted(now time.Time) string {
+	if d := now.Sub(w.Since); d >= time.Second {
+		return ", for " + duration.HumanDuration(d)
+	}
+	return ""
+}

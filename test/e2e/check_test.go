@@ -1,0 +1,171 @@
+package e2e
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// checkDone is what holds after every upgrade that reached its goal: all is current, and all else is as it was.
+func (s *scene) checkDone() {
+	s.t.Helper()
+	s.settle()
+	after := s.photograph()
+	s.checkSize(after)
+	for _, node := range s.nodes() {
+		if !s.current(&node, after.group) {
+			s.t.Errorf("node %s is not current", node.Name)
+		}
+		s.checkClean(&node)
+	}
+	if nodes := len(s.nodes()); nodes != s.before.group.Desired {
+		s.t.Errorf("%d nodes are left, want %d", nodes, s.before.group.Desired)
+	}
+	if !maps.Equal(after.ready, s.before.ready) {
+		s.t.Errorf("pods ready %v, before %v", after.ready, s.before.ready)
+	}
+	s.checkTimeline()
+	s.checkTerminations()
+	s.checkEvictions()
+	s.checkBudgets()
+}
+
+// checkSize compares what the cloud keeps of the group.
+func (s *scene) checkSize(after picture) {
+	s.t.Helper()
+	a, b := after.group, s.before.group
+	if a.Desired != b.Desired || a.Min != b.Min || a.Max != b.Max || !maps.Equal(a.Zones, b.Zones) {
+		s.t.Errorf("desired %d, min %d, max %d, zones %v; before %d, %d, %d, %v", a.Desired, a.Min, a.Max, a.Zones, b.Desired, b.Min, b.Max, b.Zones)
+	}
+	if !slices.Equal(a.Suspended, b.Suspended) {
+		s.t.Errorf("suspended %v, before %v", a.Suspended, b.Suspended)
+	}
+}
+
+// checkClean fails when anything of ours is on the node.
+func (s *scene) checkClean(node *corev1.Node) {
+	s.t.Helper()
+	if left := ours(node); len(left) > 0 {
+		s.t.Errorf("node %s still has %s of ours", node.Name, strings.Join(left, ", "))
+	}
+}
+
+// ours lists what this tool puts on nodes and is on this one.
+func ours(node *corev1.Node) []string {
+	var found []string
+	for _, provider := range []string{"aws", "manual"} {
+		if upgrade.HasFenceTaint(node, provider) {
+			found = append(found, "taint "+upgrade.Taint(provider).Key)
+		}
+	}
+	if node.Spec.Unschedulable {
+		found = append(found, "a cordon")
+	}
+	for key := range node.Annotations {
+		if strings.HasPrefix(key, upgrade.Domain) {
+			found = append(found, "annotation "+key)
+		}
+	}
+	for key := range node.Labels {
+		if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
+			found = append(found, "label "+key)
+		}
+	}
+	return found
+}
+
+// checkTimeline looks at every size the group has had: what we add is never more than the surge, and never more than
+// max-unavailable machines are missing.
+func (s *scene) checkTimeline() {
+	s.t.Helper()
+	sizes := s.Cloud.Timeline(s.group)
+	if len(sizes) < 2 {
+		s.t.Errorf("the group's size never changed: %v", sizes)
+	}
+	before := s.before.group.Desired
+	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
+	for _, z := range sizes[max(0, began):] {
+		if z.Desired > before+s.surge || z.Desired < before-s.unavailable || z.InService < before-s.unavailable {
+			s.t.Errorf("at %s desired %d with %d in service: before %d, surge %d, max-unavailable %d", z.At, z.Desired, z.InService, before, s.surge, s.unavailable)
+		}
+	}
+}
+
+// checkTerminations fails when an instance was terminated twice, or one that was current.
+func (s *scene) checkTerminations() {
+	s.t.Helper()
+	asked := s.terminated()
+	for id, times := range asked {
+		if times > 1 {
+			s.t.Errorf("instance %s was terminated %d times", id, times)
+		}
+	}
+	for _, i := range s.before.group.Instances {
+		if i.Image != "" && asked[i.ID] == 0 && s.outdatedImage(i) {
+			s.t.Errorf("outdated instance %s was not terminated", i.ID)
+		}
+	}
+}
+
+func (s *scene) outdatedImage(i awscloud.InstanceStatus) bool {
+	return !s.current(&corev1.Node{}, awscloud.GroupStatus{Instances: []awscloud.InstanceStatus{{Image: i.Image}}})
+}
+
+// terminated counts, by instance, the requests to terminate it that had an effect: answered well, or not answered at all.
+func (s *scene) terminated() map[string]int {
+	counts := map[string]int{}
+	for _, r := range s.Cloud.Requests() {
+		if r.Operation == "TerminateInstanceInAutoScalingGroup" && (r.Status == http.StatusOK || r.Status == 0) {
+			counts[r.Params["InstanceId"]]++
+		}
+	}
+	return counts
+}
+
+// checkEvictions wants each pod that had to move evicted exactly once, and no other.
+func (s *scene) checkEvictions() {
+	s.t.Helper()
+	found, err := s.Evictions(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for uid, name := range s.before.moves {
+		if times := found.Accepted[uid]; times != 1 {
+			s.t.Errorf("pod %s was evicted %d times, want once", name, times)
+		}
+	}
+	for uid, times := range found.Accepted {
+		if _, had := s.before.moves[uid]; !had {
+			s.t.Errorf("a pod that did not have to move, %s, was evicted %d times", uid, times)
+		}
+	}
+	s.t.Logf("%d evictions accepted, %d of %d calls refused", len(found.Accepted), found.Refused, found.Calls)
+}
+
+// checkBudgets wants no moment at which a budget was broken.
+func (s *scene) checkBudgets() {
+	s.t.Helper()
+	broken, seen := s.budgets.Broken()
+	if len(broken) > 0 || seen == 0 {
+		s.t.Errorf("in %d states of the budgets seen, broken: %v", seen, broken)
+	}
+}
+
+// inService counts the instances that are.
+func inService(g awscloud.GroupStatus) int {
+	n := 0
+	for _, i := range g.Instances {
+		if i.State == at.LifecycleStateInService {
+			n++
+		}
+	}
+	return n
+}

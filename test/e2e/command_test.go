@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// patience is how long anything may take that has to happen at some time.
+const patience = 90 * time.Second
+
+// event is one line of --progress=json.
+type event struct {
+	Time  time.Time `json:"time"`
+	Group string    `json:"group"`
+	report.Event
+}
+
+// progress is a command's stderr as it is written: events, and lines that are none.
+type progress struct {
+	mu     sync.Mutex // guards what follows
+	rest   []byte
+	events []event
+	lines  []string
+	news   chan struct{} // closed and replaced with each line, closed at the end
+}
+
+// Write implements io.Writer.
+func (p *progress) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, text...)
+	for {
+		line, rest, whole := bytes.Cut(p.rest, []byte("\n"))
+		if !whole {
+			return len(text), nil
+		}
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			p.events = append(p.events, e)
+		} else {
+			p.lines = append(p.lines, string(line))
+		}
+		p.rest = bytes.Clone(rest)
+		close(p.news)
+		p.news = make(chan struct{})
+	}
+}
+
+// find returns the first event from number from on that is wanted, and when there will be more.
+func (p *progress) find(from int, wanted func(event) bool) (found event, next int, ok bool, news <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := from; i < len(p.events); i++ {
+		if wanted(p.events[i]) {
+			return p.events[i], i + 1, true, p.news
+		}
+	}
+	return event{}, len(p.events), false, p.news
+}
+
+// errors are the lines that a person would read: neither events nor warnings of libraries.
+func (p *progress) plain() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.lines...)
+}
+
+// command is a kubectl under way.
+type command struct {
+	t       *testing.T
+	what    string
+	process *stage.Process
+	out     bytes.Buffer
+	log     *progress
+	seen    int
+	ended   chan struct{}
+	code    int
+	err     error
+}
+
+func start(t *testing.T, s *stage.Stage, args ...string) *command {
+	t.Helper()
+	c := &command{t: t, what: "kubectl " + strings.Join(args, " "), log: &progress{news: make(chan struct{})}, ended: make(chan struct{})}
+	c.process = s.Start(t.Context(), &c.out, c.log, nil, args...)
+	go func() {
+		defer close(c.ended)
+		c.code, c.err = c.process.Wait()
+	}()
+	t.Cleanup(func() { <-c.ended }) // its end is sure: the test's context ends first
+	return c
+}
+
+// until waits for the next event that is wanted; the command must not end before it.
+func (c *command) until(what string, wanted func(event) bool) event {
+	c.t.Helper()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		found, next, ok, news := c.log.find(c.seen, wanted)
+		c.seen = next
+		if ok {
+			return found
+		}
+		select {
+		case <-news:
+		case <-c.ended:
+			if _, _, ok, _ := c.log.find(c.seen, wanted); !ok {
+				c.t.Fatalf("%s ended with %d before %s\n%s", c.what, c.code, what, c.transcript())
+			}
+		case <-limit.C:
+			c.t.Fatalf("%s: no sign of %s within %s\n%s", c.what, what, patience, c.transcript())
+		}
+	}
+}
+
+// interrupt sends what Ctrl-C does.
+func (c *command) interrupt() {
+	c.t.Helper()
+	if err := c.process.Interrupt(); err != nil {
+		c.t.Fatalf("interrupting %s: %v", c.what, err)
+	}
+}
+
+// end waits for the end and fails the test unless the exit code is the one wanted.
+func (c *command) end(code int) {
+	c.t.Helper()
+	select {
+	case <-c.ended:
+	case <-time.After(patience):
+		c.t.Fatalf("%s has not ended within %s\n%s", c.what, patience, c.transcript())
+	}
+	if c.err != nil || c.code != code {
+		c.t.Fatalf("%s ended with %d (%v), want %d\n%s", c.what, c.code, c.err, code, c.transcript())
+	}
+}
+
+// complaint is the one line that starts with "error: "; the test fails when there is not exactly one.
+func (c *command) complaint() string {
+	c.t.Helper()
+	found := complaints(c.log.plain())
+	if len(found) != 1 {
+		c.t.Fatalf("%s wrote %d lines that start with \"error: \", want 1\n%s", c.what, len(found), c.transcript())
+	}
+	return found[0]
+}
+
+func complaints(lines []string) []string {
+	var found []string
+	for _, line := range lines {
+		if strings.HasPrefix(line, "error: ") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// transcript is what the command has written to stderr.
+func (c *command) transcript() string {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	var b strings.Builder
+	for _, e := range c.log.events {
+		b.WriteString(e.Time.Format("15:04:05.000") + " " + e.Type + ": " + e.Text + "\n")
+	}
+	for _, line := range c.log.lines {
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// run runs kubectl to its end.
+func run(t *testing.T, s *stage.Stage, args ...string) stage.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	result, err := s.Kubectl(ctx, args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v", strings.Join(args, " "), err)
+	}
+	return result
+}
+
+// phase wants the event that a phase has begun.
+func phase(name string) func(event) bool {
+	return func(e event) bool { return e.Type == "phase" && e.State == name }
+}
+
+// nodeState wants the event that any node has reached a state.
+func nodeState(state string) func(event) bool {
+	return func(e event) bool { return e.Type == "node" && e.State == state }
+}
+
+// kind wants an event of a type.
+func kind(name string) func(event) bool {
+	return func(e event) bool { return e.Type == name }
+}

@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// atOnce is how many scenes take place at the same time unless -parallel says otherwise: an upgrade mostly waits.
+const atOnce = "10"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err) // the testing package has always had it
+		}
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// quick makes machines and nodes that come and go in little time.
+func quick() stage.Options {
+	return stage.Options{
+		Cloud: awscloud.Options{Boot: time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond},
+		// Many scenes at once keep two cores busy, and a late heartbeat must not make a node NotReady.
+		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
+	}
+}
+
+// The zones of the stages; the last is kept for the scene that takes its capacity away.
+const (
+	zoneA = "us-east-1a"
+	zoneB = "us-east-1b"
+	zoneC = "us-east-1c"
+	zoneF = "us-east-1f"
+)
+
+// scene is one group with its workloads, and what they were like before anything was done.
+type scene struct {
+	*stage.Stage
+	t     *testing.T
+	group string
+	// surge and unavailable are how far the group's size may go beyond and below what it was.
+	surge, unavailable int
+
+	before  picture
+	budgets *stage.BudgetWatch
+}
+
+// picture is what there is at one moment.
+type picture struct {
+	group awscloud.GroupStatus
+	// marks are what people may have put on the nodes, by node UID.
+	marks map[types.UID]marks
+	// moves are the pods that have to leave an outdated node.
+	moves map[types.UID]string
+	// ready counts the pods of each workload, DaemonSets left out.
+	ready map[string]int
+}
+
+// marks are the parts of a node that people and this tool write.
+type marks struct {
+	taints              []corev1.Taint
+	cordoned            bool
+	labels, annotations map[string]string
+}
+
+func marksOf(node *corev1.Node) marks {
+	return marks{
+		taints: node.Spec.Taints, cordoned: node.Spec.Unschedulable,
+		labels: node.Labels, annotations: node.Annotations,
+	}
+}
+
+func (m marks) equal(other marks) bool {
+	return slices.Equal(m.taints, other.taints) && m.cordoned == other.cordoned &&
+		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
+}
+
+// open begins a scene around a group: its own namespace, and workloads that fill the group's nodes.
+func open(t *testing.T, shared *stage.Stage, group stage.Group, extra ...stage.Workload) *scene {
+	t.Helper()
+	s := openEmpty(t, shared, group)
+	s.furnish(extra...)
+	s.ready()
+	return s
+}
+
+// openEmpty begins a scene without workloads; ready is still to be called.
+func openEmpty(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
+	t.Helper()
+	own, err := shared.In(t.Context(), group.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(group.Zones) > 0 {
+		if err := own.AddGroup(group); err != nil {
+			t.Fatal(err)
+		}
+		awaitNodes(t, own, group)
+	}
+	return &scene{Stage: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
+}
+
+// awaitNodes waits until all nodes of a new group are Ready, or the first of them would get all the pods.
+func awaitNodes(t *testing.T, s *stage.Stage, group stage.Group) {
+	t.Helper()
+	status, err := s.Cloud.Group(group.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range status.Instances {
+		if _, err := s.Cluster.WaitForNode(t.Context(), i.Node, corev1.ConditionTrue); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// furnish adds a Deployment and a StatefulSet under budgets and a DaemonSet, all on the group's nodes, and what else is wanted.
+func (s *scene) furnish(extra ...stage.Workload) {
+	s.t.Helper()
+	const soon = 200 * time.Millisecond
+	workloads := append([]stage.Workload{
+		{Name: "web", Replicas: 4, MaxUnavailable: "1"},
+		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
+		{Name: "agent", Kind: "DaemonSet"},
+	}, extra...)
+	for _, w := range workloads {
+		w.Ready, w.Gone, w.NodeSelector = soon, soon, map[string]string{"pool": s.group}
+		if err := s.Add(s.t.Context(), w); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// ready waits until everything runs, takes the picture of before and starts to watch the budgets.
+func (s *scene) ready() {
+	s.t.Helper()
+	s.settle()
+	s.before = s.photograph()
+	var err error
+	// Not the test's context: the watch is read when the test has ended.
+	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(s.t.Context())); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { s.budgets.Broken() })
+}
+
+func (s *scene) settle() {
+	s.t.Helper()
+	if err := s.Settle(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) photograph() picture {
+	s.t.Helper()
+	p := picture{marks: map[types.UID]marks{}, moves: map[types.UID]string{}, ready: map[string]int{}}
+	p.group = s.cloudGroup()
+	outdated := map[string]bool{}
+	for _, node := range s.nodes() {
+		p.marks[node.UID] = marksOf(&node)
+		outdated[node.Name] = !s.current(&node, p.group)
+	}
+	for _, pod := range s.pods() {
+		if outdated[pod.Spec.NodeName] && drain.Judge(&pod, drain.Policy{}, false).Fate == drain.Go {
+			p.moves[pod.UID] = pod.Name
+		}
+		if drain.OwnerKind(&pod) != "DaemonSet" && drain.Ready(&pod) && pod.DeletionTimestamp == nil {
+			p.ready[pod.Labels["app"]]++
+		}
+	}
+	return p
+}
+
+// cloudGroup is the group as the cloud has it; its zero value without a cloud.
+func (s *scene) cloudGroup() awscloud.GroupStatus {
+	s.t.Helper()
+	group, err := s.Cloud.Group(s.group)
+	if err != nil && s.surge > 0 {
+		s.t.Fatal(err)
+	}
+	return group
+}
+
+// current tells by the instance's image or, without a cloud, by the node's label.
+func (s *scene) current(node *corev1.Node, group awscloud.GroupStatus) bool {
+	for _, i := range group.Instances {
+		if i.Node == node.Name {
+			return i.Image == stage.NewImage
+		}
+	}
+	return node.Labels["image"] == "v2"
+}
+
+// nodes are the group's.
+func (s *scene) nodes() []corev1.Node {
+	s.t.Helper()
+	list, err := s.Cluster.Client().CoreV1().Nodes().List(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+func (s *scene) pods() []corev1.Pod {
+	s.t.Helper()
+	list, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// args are an upgrade of the scene's group with short times.
+func (s *scene) args(flags ...string) []string {
+	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m"}, flags...)
+}
+
+// start starts the upgrade.
+func (s *scene) start(flags ...string) *command {
+	s.t.Helper()
+	return start(s.t, s.Stage, s.args(flags...)...)
+}
+
+// upgrade carries the upgrade out; it must end with the code.
+func (s *scene) upgrade(code int, flags ...string) *command {
+	s.t.Helper()
+	c := s.start(flags...)
+	c.end(code)
+	return c
+}

@@ -1,0 +1,244 @@
+package e2e
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// rebalance is the process that an upgrade suspends meanwhile.
+const rebalance = "AZRebalance"
+
+// TestUpgrade holds every scene in which the cloud does what it is asked for.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	scenes := map[string]func(*testing.T, *stage.Stage){
+		"three nodes in three zones":         threeNodes,
+		"one outdated node of four":          oneOfFour,
+		"a process that was not suspended":   ownSuspension,
+		"a group that cannot launch in zone": mixedInstances,
+		"to a template version":              toVersion,
+		"to an image":                        toImage,
+		"a node that cannot be drained: skip":  skipNode,
+		"a node that cannot be drained: fail":  failNode,
+		"a node that cannot be drained: force": forceNode,
+		"a zone without capacity":              noCapacity,
+	}
+	t.Run("scene", func(t *testing.T) {
+		for name, play := range scenes {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				play(t, shared)
+			})
+		}
+	})
+	checkRefusals(t, shared, slices.Sorted(maps.Keys(scenes)))
+}
+
+// checkRefusals is about all scenes of a stage together: of the evictions asked for, budgets may refuse one in fifty.
+func checkRefusals(t *testing.T, shared *stage.Stage, scenes []string) {
+	t.Helper()
+	everywhere := *shared
+	everywhere.Namespace = ""
+	found, err := everywhere.Evictions(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found.Calls == 0 || found.Refused*50 > found.Calls {
+		t.Errorf("%d of %d evictions were refused, in %d scenes", found.Refused, found.Calls, len(scenes))
+	}
+}
+
+func threeNodes(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "three", Zones: []string{zoneA, zoneB, zoneC}, Counts: []int{1, 1, 1}, Suspended: []string{rebalance}})
+	s.upgrade(0)
+	s.checkDone()
+	if changed := s.operations("SuspendProcesses", "ResumeProcesses"); len(changed) > 0 {
+		t.Errorf("a suspension that was there before was touched: %v", changed)
+	}
+}
+
+func oneOfFour(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "one", Zones: []string{zoneA, zoneB}, Counts: []int{1}, Max: 4, Suspended: []string{rebalance}})
+	if err := s.Cloud.SetDesired(s.group, 4); err != nil { // what it launches is current
+		t.Fatal(err)
+	}
+	s.waitForNodes(4)
+	s.furnish()
+	s.ready()
+	if len(s.before.moves) == 0 {
+		t.Fatal("no pod is on the outdated node")
+	}
+	s.surge = 1 // never more than are outdated
+	s.upgrade(0)
+	s.checkDone()
+}
+
+func ownSuspension(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "rebalanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.upgrade(0)
+	s.checkDone()
+	if changed := s.operations("SuspendProcesses", "ResumeProcesses"); !slices.Equal(changed, []string{"SuspendProcesses", "ResumeProcesses"}) {
+		t.Errorf("processes were changed by %v, want one suspension and one end of it", changed)
+	}
+}
+
+// mixedInstances has On-Demand and Spot instances, which rules LaunchInstances out: the group is raised as a whole.
+func mixedInstances(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{
+		Name: "mixed", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
+		More: func(spec *awscloud.GroupSpec) {
+			spec.Mixed = &at.MixedInstancesPolicy{
+				LaunchTemplate: &at.LaunchTemplate{
+					LaunchTemplateSpecification: &at.LaunchTemplateSpecification{LaunchTemplateId: aws.String(spec.Template.ID), Version: aws.String(spec.Template.Version)},
+				},
+				InstancesDistribution: &at.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(1), OnDemandPercentageAboveBaseCapacity: aws.Int32(50)},
+			}
+			spec.Template = awscloud.TemplateRef{}
+		},
+	})
+	s.upgrade(0)
+	s.checkDone()
+	if launched := s.operations("LaunchInstances"); len(launched) > 0 {
+		t.Errorf("%d launches named a zone, which this group refuses", len(launched))
+	}
+}
+
+func toVersion(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "version", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
+	s.upgrade(0, "--to=2")
+	s.checkDone()
+}
+
+func toImage(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "image", Zones: []string{zoneA}, Counts: []int{1}, Version: "1", Suspended: []string{rebalance}})
+	s.upgrade(0, "--to="+stage.NewImage)
+	s.checkDone()
+	if made := s.operationsOf("template", "CreateLaunchTemplateVersion"); made != 1 {
+		t.Errorf("%d template versions were made, want 1", made)
+	}
+}
+
+// stubborn is a workload that its budget never lets go of, on a node of its own choice.
+func stubborn() stage.Workload {
+	return stage.Workload{Name: "stubborn", Replicas: 1, MaxUnavailable: "0"}
+}
+
+func skipNode(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+	stuck := s.nodeOf("stubborn")
+	s.mark(stuck)
+	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=3s")
+	if text := c.out.String(); !strings.Contains(text, stuck) || !strings.Contains(text, "stubborn") {
+		t.Errorf("stdout names neither the node %s nor its pod:\n%s", stuck, text)
+	}
+	s.checkMarked(stuck)
+	after := s.photograph()
+	if after.ready["stubborn"] != 1 {
+		t.Errorf("workloads ready %v: the pod that may not be disrupted was", after.ready)
+	}
+	for _, node := range s.nodes() {
+		if node.Name != stuck && !s.current(&node, after.group) {
+			t.Errorf("node %s is not current", node.Name)
+		}
+	}
+	s.checkBudgets()
+}
+
+func failNode(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+	stuck := s.nodeOf("stubborn")
+	c := s.upgrade(1, "--drain-timeout=3s")
+	complaint := c.complaint()
+	for _, part := range []string{
+		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", "run the same command",
+	} {
+		if !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	for _, node := range s.nodes() {
+		if node.Name != stuck {
+			s.checkClean(&node)
+		}
+	}
+	s.unblock("stubborn")
+	s.upgrade(0, "--drain-timeout=3s")
+	s.checkDone()
+}
+
+func forceNode(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "force", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+	for uid, name := range s.before.moves {
+		if strings.HasPrefix(name, "stubborn-") {
+			delete(s.before.moves, uid) // it is deleted, and not evicted
+		}
+	}
+	s.upgrade(0, "--on-timeout=force", "--drain-timeout=3s")
+	if deleted := s.deletions(); len(deleted) != 1 || !strings.HasPrefix(deleted[0], "stubborn-") {
+		t.Errorf("deleted %v, want the one pod that its budget held", deleted)
+	}
+	s.budgets.Broken() // the force is meant to break one
+	s.budgets = s.watchNothing()
+	s.checkDone()
+}
+
+// noCapacity has a zone in which nothing can be launched.
+func noCapacity(t *testing.T, shared *stage.Stage) {
+	shared.Cloud.LimitCapacity(zoneF, 0)
+	s := open(t, shared, stage.Group{Name: "scarce", Zones: []string{zoneA, zoneF}, Counts: []int{1, 1}})
+	c := s.upgrade(1, "--boot-timeout=5s")
+	complaint := c.complaint()
+	for _, part := range []string{"NodeCreationFailure", "InsufficientInstanceCapacity", zoneF, "allow more instance types or zones", "run the same command"} {
+		if !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	s.settle()
+	after := s.photograph()
+	s.checkSize(after)
+	s.checkTimeline()
+	for uid, was := range s.before.marks {
+		if is, ok := after.marks[uid]; !ok || !is.equal(was) {
+			t.Errorf("node %s was touched: %v, before %v", uid, is, was)
+		}
+	}
+	if !maps.Equal(after.moves, s.before.moves) {
+		t.Errorf("pods on outdated nodes %v, before %v", after.moves, s.before.moves)
+	}
+}
+
+// mark puts on a node what a person may have put there.
+func (s *scene) mark(name string) {
+	s.t.Helper()
+	s.change(name, func(node *corev1.Node) {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "team", Value: "blue", Effect: corev1.TaintEffectNoSchedule})
+		node.Labels["rack"], node.Annotations["note"] = "r7", "ask ann"
+		node.Spec.Unschedulable = true
+	})
+}
+
+// checkMarked wants everything that mark put there.
+func (s *scene) checkMarked(name string) {
+	s.t.Helper()
+	for _, node := range s.nodes() {
+		if node.Name != name {
+			continue
+		}
+		tainted := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "team" && taint.Value == "blue" })
+		if !tainted || !node.Spec.Unschedulable || node.Labels["rack"] != "r7" || node.Annotations["note"] != "ask ann" {
+			s.t.Errorf("node %s lost what a person put there: %+v", name, marksOf(&node))
+		}
+		return
+	}
+	s.t.Errorf("node %s is gone", name)
+}

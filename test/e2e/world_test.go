@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// waitFor polls what has no watch of its own.
+func (s *scene) waitFor(what string, ok func() bool) {
+	s.t.Helper()
+	err := wait.PollUntilContextTimeout(s.t.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) { return ok(), nil })
+	if err != nil {
+		s.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// waitForNodes waits until the group has so many nodes, all Ready.
+func (s *scene) waitForNodes(n int) {
+	s.t.Helper()
+	s.waitFor("the nodes to be Ready", func() bool {
+		ready := 0
+		for _, node := range s.nodes() {
+			if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue }) {
+				ready++
+			}
+		}
+		return ready == n
+	})
+}
+
+// nodeOf is the node that the only pod of a workload is on.
+func (s *scene) nodeOf(app string) string {
+	s.t.Helper()
+	for _, pod := range s.pods() {
+		if pod.Labels["app"] == app {
+			return pod.Spec.NodeName
+		}
+	}
+	s.t.Fatalf("no pod of %s", app)
+	return ""
+}
+
+// change changes a node as a person does.
+func (s *scene) change(name string, change func(*corev1.Node)) {
+	s.t.Helper()
+	client := s.Cluster.Client().CoreV1().Nodes()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := client.Get(s.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(node)
+		_, err = client.Update(s.t.Context(), node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// unblock deletes a budget, as the one who reads the error may do.
+func (s *scene) unblock(budget string) {
+	s.t.Helper()
+	err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Delete(s.t.Context(), budget, metav1.DeleteOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// operations lists the requests to the cloud about the group with one of the names, in order.
+func (s *scene) operations(names ...string) []string {
+	var found []string
+	for _, r := range s.Cloud.Requests() {
+		if r.Params["AutoScalingGroupName"] == s.group && slices.Contains(names, r.Operation) {
+			found = append(found, r.Operation)
+		}
+	}
+	return found
+}
+
+// deletions lists the pods of the scene that the plugin deleted itself.
+func (s *scene) deletions() []string {
+	s.t.Helper()
+	events, err := s.Cluster.AuditEvents(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var found []string
+	for _, e := range events {
+		if stage.Ours(e) && e.Verb == "delete" && e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == s.Namespace {
+			found = append(found, e.ObjectRef.Name)
+		}
+	}
+	return found
+}
+
+// status is what "kubectl nodeupgrade status GROUP -o json" tells, as far as tests ask.
+type status struct {
+	Run    string `json:"run"`
+	Result string `json:"result"`
+	Status struct {
+		Phase   string `json:"phase"`
+		Waiting string `json:"waiting"`
+		Nodes   []struct {
+			Name  string `json:"name"`
+			State string `json:"state"`
+			Batch int    `json:"batch"`
+		} `json:"nodes"`
+	} `json:"status"`
+}
+
+func (s *scene) status() status {
+	s.t.Helper()
+	result := run(s.t, s.Stage, "nodeupgrade", "status", s.group, "-o", "json")
+	var found status
+	if err := json.NewDecoder(strings.NewReader(result.Stdout)).Decode(&found); err != nil {
+		s.t.Fatalf("reading the status: %v\n%s%s", err, result.Stdout, result.Stderr)
+	}
+	return found
+}
+
+// started lists the nodes that the upgrade has begun with.
+func (s *scene) started() []string {
+	s.t.Helper()
+	var names []string
+	for _, n := range s.status().Status.Nodes {
+		if n.Batch > 0 {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
