@@ -60,28 +60,19 @@ type Claim struct {
 }
 
 // Acquire takes a group's lease. A lease that somebody holds is watched: it is a HeldError as soon
-// as it is renewed, and taken once it was unchanged for LeaseDuration.
+// as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be written is
+// an error at once.
 func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
-	leases := client.CoordinationV1().Leases(claim.Namespace)
-	current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading the lease of group %q: %w", claim.Group, err)
-	}
-	held := err == nil && holder(current) != ""
-	if held && claim.Takeover {
-		free := current.DeepCopy()
-		free.Spec.HolderIdentity = nil
-		if _, err := leases.Update(ctx, free, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
-			return nil, fmt.Errorf("taking the lease of group %q over: %w", claim.Group, err)
-		}
-		held = false
+	current, err := prepare(ctx, client, claim)
+	if err != nil {
+		return nil, err
 	}
 	hold, started, err := elect(ctx, client, claim)
 	if err != nil {
 		return nil, err
 	}
 	var renewed <-chan error
-	if held {
+	if holder(current) != "" {
 		if claim.Waiting != nil {
 			claim.Waiting(holder(current))
 		}
@@ -96,6 +87,30 @@ func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Ho
 	case <-hold.ended:
 		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
+}
+
+// prepare reads the lease, or makes one that nobody holds, and frees it for a takeover. The election that
+// follows would try for ever where it may not write, so that is asked here.
+func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
+	leases := client.CoordinationV1().Leases(claim.Namespace)
+	current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		current, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: ObjectName(claim.Group), Labels: map[string]string{LabelManagedBy: FieldManager},
+		}}, metav1.CreateOptions{FieldManager: FieldManager})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+	}
+	options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+	if claim.Takeover {
+		current, options.DryRun = current.DeepCopy(), nil
+		current.Spec.HolderIdentity = nil
+	}
+	if _, err := leases.Update(ctx, current, options); err != nil && !apierrors.IsConflict(err) {
+		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+	}
+	return current, nil
 }
 
 func holder(lease *coordinationv1.Lease) string {
@@ -157,18 +172,15 @@ func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim,
 	}
 	go func() {
 		defer watcher.Stop()
-		for event := range watcher.ResultChan() {
-			lease, ok := event.Object.(*coordinationv1.Lease)
-			if !ok || holder(lease) == "" || holder(lease) == claim.Identity {
-				return
-			}
-			held := &HeldError{Group: claim.Group, Holder: holder(lease)}
-			if at := lease.Spec.AcquireTime; at != nil {
-				held.Since = at.Time
-			}
-			renewed <- held
-			return
+		lease, ok := (<-watcher.ResultChan()).Object.(*coordinationv1.Lease)
+		if !ok || holder(lease) == "" || holder(lease) == claim.Identity {
+			return // given back, ours by now, or no longer watched: the election goes on
 		}
+		held := &HeldError{Group: claim.Group, Holder: holder(lease)}
+		if at := lease.Spec.AcquireTime; at != nil {
+			held.Since = at.Time
+		}
+		renewed <- held
 	}()
 	return renewed
 }

@@ -86,7 +86,9 @@ func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	stored, err := s.write(ctx, next)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
-		return s.lostAnswer(ctx, string(text))
+		return s.conflict(ctx, record, string(text))
+	case apierrors.IsNotFound(err) && s.last != nil:
+		return upgrade.ErrRecordChanged // it was deleted
 	case err != nil:
 		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), err)
 	}
@@ -102,17 +104,23 @@ func (s *Store) write(ctx context.Context, next *corev1.ConfigMap) (*corev1.Conf
 	return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
 }
 
-// lostAnswer tells a conflict with our own earlier write, whose answer was lost, from one with somebody else's.
-func (s *Store) lostAnswer(ctx context.Context, text string) error {
+// conflict tells what else was written: the same record by us, and the answer was lost; something beside the
+// record, a label or a request, and the record is written again; or the record itself, by somebody else.
+func (s *Store) conflict(ctx context.Context, record upgrade.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the upgrade's record: %w", err)
 	}
-	if stored.Data[keyRecord] != text {
+	switch before := s.last; {
+	case stored.Data[keyRecord] == text:
+		s.last = stored
+		return nil
+	case before != nil && before.UID == stored.UID && stored.Data[keyRecord] == before.Data[keyRecord]:
+		s.last = stored
+		return s.Save(ctx, record)
+	default:
 		return upgrade.ErrRecordChanged
 	}
-	s.last = stored
-	return nil
 }
 
 // Records lists the records of all groups in a namespace, by the group's name.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -25,9 +26,16 @@ type Watcher struct {
 	nodes   chan struct{}
 }
 
+// syncLimit is how long the first View may take; it is many times what 150,000 pods need.
+const syncLimit = 2 * time.Minute
+
 // Watch starts the watches and returns when the first View is complete. The watches end with the
-// context. It returns an error when a kind cannot be read: forbidden, or the server cannot be reached in time.
+// context. It returns an error at once when a kind may not be read, and after two minutes when the server was not reached.
 func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
+	return watch(ctx, client, syncLimit)
+}
+
+func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration) (*Watcher, error) {
 	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	kinds := map[string]cache.SharedIndexInformer{
@@ -46,17 +54,20 @@ func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
 		synced = append(synced, registration.HasSynced)
 	}
 	factory.Start(ctx.Done())
-	return w, w.wait(ctx, synced, failed)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
+	defer cancel()
+	if err := waitForSync(ctx, synced, failed); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
-// follow sends an informer's events to the index, and refusals of its kind to failed.
+// follow sends an informer's events to the index, and what goes wrong with its kind to failed.
 func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed chan<- error) (cache.ResourceEventHandlerRegistration, error) {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
-			select {
-			case failed <- fmt.Errorf("watching %s: %w", kind, err):
-			default: // one is enough
-			}
+		select {
+		case failed <- fmt.Errorf("watching %s: %w", kind, err):
+		default: // nobody listens once the first view is there: the informer tries again by itself
 		}
 	})
 	if err != nil {
@@ -64,7 +75,7 @@ func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed
 	}
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { w.put(o, true) },
-		UpdateFunc: func(_, o any) { w.put(o, false) },
+		UpdateFunc: w.update,
 		DeleteFunc: w.drop,
 	})
 	if err != nil {
@@ -73,20 +84,43 @@ func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed
 	return registration, nil
 }
 
-func (w *Watcher) wait(ctx context.Context, synced []cache.InformerSynced, failed <-chan error) error {
+// waitForSync waits for the first View. It ends early when a kind may not be read; other failures are tried again
+// by the informers, and the last of them is told when the context ends.
+func waitForSync(ctx context.Context, synced []cache.InformerSynced, failed <-chan error) error {
 	done := make(chan bool, 1)
-	waitCtx, cancel := context.WithCancel(ctx)
+	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { done <- cache.WaitForCacheSync(waitCtx.Done(), synced...) }()
-	select {
-	case err := <-failed:
-		return err
-	case ok := <-done:
-		if !ok {
-			return fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
+	go func() { done <- cache.WaitForCacheSync(waiting.Done(), synced...) }()
+	var last error
+	for {
+		select {
+		case last = <-failed:
+			if apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last) {
+				return last
+			}
+		case ok := <-done:
+			switch {
+			case ok:
+				return nil
+			case last != nil:
+				return fmt.Errorf("reading the cluster: %w: %w", context.Cause(ctx), last)
+			default:
+				return fmt.Errorf("reading the cluster: %w", context.Cause(ctx))
+			}
 		}
-		return nil
 	}
+}
+
+// update puts an object's newer state. After a gap in the watch it may be that of another object of the same
+// name, and the one before is gone.
+func (w *Watcher) update(before, object any) {
+	was, known := before.(metav1.Object)
+	is, ok := object.(metav1.Object)
+	replaced := known && ok && was.GetUID() != is.GetUID()
+	if replaced {
+		w.drop(before)
+	}
+	w.put(object, replaced)
 }
 
 func (w *Watcher) put(object any, added bool) {

@@ -73,6 +73,28 @@ func (c *connection) read(ctx context.Context) (upgrade.View, error) {
 	return view, nil
 }
 
+// session is a cluster as it was read, and the provider of its nodes.
+type session struct {
+	*connection
+	provider cloud.Provider
+	view     upgrade.View
+	// account is whose cloud credentials are used, for people.
+	account string
+}
+
+// open reads the cluster and chooses the provider.
+func (o *options) open(ctx context.Context, conn *connection) (*session, error) {
+	view, err := conn.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := o.providerFor(ctx, view.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	return &session{connection: conn, provider: provider, view: view}, nil
+}
+
 // providerFor chooses where the nodes come from: what the user said, or what the nodes' provider IDs say.
 func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := o.provider

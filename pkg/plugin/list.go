@@ -33,12 +33,10 @@ func (o *options) list(ctx context.Context, conn *connection) error {
 	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
 	var names []string
 	for i := range groups {
-		row := groupRow(provider, &groups[i], view.Nodes, records)
-		if o.outdated && (row.Outdated == nil || *row.Outdated == 0 || row.Refusal != "") {
-			continue
+		if row := groupRow(provider, &groups[i], view.Nodes, records); !o.outdated || drivable(row) {
+			list.Items = append(list.Items, row)
+			names = append(names, "nodegroup/"+row.Name)
 		}
-		list.Items = append(list.Items, row)
-		names = append(names, "nodegroup/"+row.Name)
 	}
 	if len(list.Items) == 0 && !o.output.machine() {
 		what := "node groups"
@@ -49,6 +47,11 @@ func (o *options) list(ctx context.Context, conn *connection) error {
 		return nil
 	}
 	return o.output.print(o.Out, list, names, func(ro report.Options) error { return report.WriteGroups(o.Out, list, ro) })
+}
+
+// drivable reports whether the group has outdated nodes and may be upgraded.
+func drivable(row report.NodeGroup) bool {
+	return row.Outdated != nil && *row.Outdated > 0 && row.Refusal == ""
 }
 
 // findGroups lists the groups. Where the cloud cannot be asked the nodes' labels still name them.
@@ -112,8 +115,8 @@ func membersOf(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node) 
 }
 
 // groupNames resolves what the user named to names of groups, and says which exist when one does not.
-func (o *options) groupNames(ctx context.Context, provider cloud.Provider, nodes []*corev1.Node, suggest func(string) []string) ([]string, error) {
-	groups, err := provider.Groups(ctx, nodes)
+func (o *options) groupNames(ctx context.Context, s *session, suggest func(string) []string) ([]string, error) {
+	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +126,7 @@ func (o *options) groupNames(ctx context.Context, provider cloud.Provider, nodes
 	}
 	switch {
 	case o.node != "":
-		return o.groupOfNode(provider, groups, nodes)
+		return o.groupOfNode(s.provider, groups, s.view.Nodes)
 	case o.selector != "":
 		if len(names) == 0 {
 			return nil, usage(fmt.Errorf("finding the group: no node matches --selector=%s: check kubectl get nodes --show-labels", o.selector))

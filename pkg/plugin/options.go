@@ -99,34 +99,22 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 	if err := o.completeSettings(cmd); err != nil {
 		return err
 	}
-	named := len(o.groups) > 0 || o.node != "" || o.selector != ""
-	switch {
-	case !named && o.yes:
-		return errors.New("--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)")
-	case !named && o.dryRun != cmdutil.DryRunNone:
-		return errors.New("--dry-run without a group: name the group to plan for (kubectl nodeupgrade lists them)")
+	switch named := len(o.groups) > 0 || o.node != "" || o.selector != ""; {
 	case named && o.outdated:
 		return errors.New("--outdated filters the list: leave it out, or the group")
+	case named:
+		return nil
+	case o.yes:
+		return errors.New("--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)")
+	case o.dryRun != cmdutil.DryRunNone:
+		return errors.New("--dry-run without a group: name the group to plan for (kubectl nodeupgrade lists them)")
 	}
 	return nil
 }
 
 func (o *options) completeShared(args []string) error {
-	for _, arg := range args {
-		name := strings.TrimPrefix(arg, "nodegroup/")
-		if name == "" {
-			return errors.New("a group's name is empty: kubectl nodeupgrade lists the groups")
-		}
-		o.groups = append(o.groups, name)
-	}
-	ways := 0
-	for _, given := range []bool{len(o.groups) > 0, o.node != "", o.selector != ""} {
-		if given {
-			ways++
-		}
-	}
-	if ways > 1 {
-		return errors.New("a group is named by its name, by --node or by -l: use one of them")
+	if err := o.completeNames(args); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"auto", "aws", "manual"}, o.provider) {
 		return fmt.Errorf("--provider=%s is not known: use auto, aws or manual", o.provider)
@@ -134,22 +122,37 @@ func (o *options) completeShared(args []string) error {
 	if !slices.Contains([]string{"auto", "tty", "plain", "json", "quiet"}, o.progress) {
 		return fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", o.progress)
 	}
-	if o.selector != "" {
-		selector, err := labels.Parse(o.selector)
-		if err != nil {
-			return fmt.Errorf("--selector=%s: %w", o.selector, err)
-		}
-		if o.provider == "aws" {
-			return errors.New("--selector names labelled nodes: it goes with --provider=manual")
-		}
-		o.labels = selector
-	}
 	var err error
-	o.settings.Current, err = parseLabels(o.current)
-	if err != nil {
+	if o.settings.Current, err = parseLabels(o.current); err != nil {
 		return fmt.Errorf("--current=%s: %w", o.current, err)
 	}
 	return o.output.complete()
+}
+
+// completeNames reads the names of groups: as arguments, by a node or by a selector, but in one way only.
+func (o *options) completeNames(args []string) error {
+	for _, arg := range args {
+		name := strings.TrimPrefix(arg, "nodegroup/")
+		if name == "" {
+			return errors.New("a group's name is empty: kubectl nodeupgrade lists the groups")
+		}
+		o.groups = append(o.groups, name)
+	}
+	ways := slices.DeleteFunc([]bool{len(o.groups) > 0, o.node != "", o.selector != ""}, func(given bool) bool { return !given })
+	if len(ways) > 1 {
+		return errors.New("a group is named by its name, by --node or by -l: use one of them")
+	}
+	if o.selector == "" {
+		return nil
+	}
+	if o.provider == "aws" {
+		return errors.New("--selector names labelled nodes: it goes with --provider=manual")
+	}
+	var err error
+	if o.labels, err = labels.Parse(o.selector); err != nil {
+		return fmt.Errorf("--selector=%s: %w", o.selector, err)
+	}
+	return nil
 }
 
 func (o *options) completeDryRun(cmd *cobra.Command, args []string) error {

@@ -30,47 +30,66 @@ type prospect struct {
 }
 
 // look observes a group and resolves the request against it. It changes nothing.
-func (o *options) look(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, name string) (*prospect, error) {
-	p := &prospect{provider: provider, view: view}
+func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
+	p := &prospect{provider: s.provider, view: s.view}
 	var err error
-	if p.record, err = cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx); err != nil {
+	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
 		return nil, err
 	}
 	settings := o.settings
 	if settings.To == "" && p.record.Resumable() {
 		settings.To = p.record.Request.To // the same command need not repeat where it was going
 	}
-	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
+	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
-	p.members = membersOf(provider, &p.group, view.Nodes)
-	outdated := 0
-	joined := 0
-	for i := range p.members {
-		if p.members[i].Outdated {
-			outdated++
-		}
-		if node := p.members[i].Node; node != nil {
-			joined++
-			p.members[i].Pods = view.Pods[node.Name]
-		}
+	if err := p.join(s); err != nil {
+		return nil, err
 	}
-	if joined == 0 && len(p.members) > 0 {
-		return nil, usage(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context", name, len(p.members), conn.context))
-	}
-	size := p.group.Desired
-	if !p.group.Sized {
-		size = len(p.members)
-	}
-	if p.request, err = settings.Resolve(&p.group, size, outdated); err != nil {
+	if p.request, err = settings.Resolve(&p.group, p.size(), p.outdated()); err != nil {
 		return nil, usage(err)
 	}
 	if err := o.adopt(p); err != nil {
 		return nil, err
 	}
 	world := p.world(time.Now())
-	p.findings = preflight.Check(&world, preflight.Facts{ServerVersion: conn.version})
+	p.findings = preflight.Check(&world, preflight.Facts{ServerVersion: s.version})
 	return p, nil
+}
+
+// join pairs the group's instances with the cluster's nodes. It errs when none of them is one.
+func (p *prospect) join(s *session) error {
+	p.members = membersOf(p.provider, &p.group, p.view.Nodes)
+	joined := false
+	for i := range p.members {
+		if node := p.members[i].Node; node != nil {
+			joined = true
+			p.members[i].Pods = p.view.Pods[node.Name]
+		}
+	}
+	if !joined && len(p.members) > 0 {
+		return usage(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
+			p.group.Name, len(p.members), s.context))
+	}
+	return nil
+}
+
+// size is the group's size in nodes, as percentages are taken of it.
+func (p *prospect) size() int {
+	if p.group.Sized {
+		return p.group.Desired
+	}
+	return len(p.members)
+}
+
+func (p *prospect) outdated() int {
+	n := 0
+	for i := range p.members {
+		if p.members[i].Outdated {
+			n++
+		}
+	}
+	return n
 }
 
 // adopt takes up an upgrade that was begun before: its settings stand, unless the user says that they are to change.
@@ -106,13 +125,13 @@ func (p *prospect) world(now time.Time) upgrade.World {
 }
 
 // plan runs the upgrade in virtual time and reports what it would do.
-func (p *prospect) plan(conn *connection, account string) (*report.Plan, error) {
+func (p *prospect) plan(s *session) (*report.Plan, error) {
 	forecast, err := simulate.Predict(p.spec(), p.request)
 	if err != nil {
 		return nil, err
 	}
 	plan := &report.Plan{
-		Context: conn.context, Account: account, Provider: p.group.Provider, Kind: p.group.Kind,
+		Context: s.context, Account: s.account, Provider: p.group.Provider, Kind: p.group.Kind,
 		From: p.group.Pointed, To: p.group.Wanted, Request: p.request,
 		Sizes: upgrade.Sizes{Desired: p.group.Desired, Min: p.group.Min, Max: p.group.Max},
 		Peak:  forecast.Peak, Findings: p.findings, Resumes: p.record.Run,

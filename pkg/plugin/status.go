@@ -37,76 +37,72 @@ func newStatusCommand(o *options) *cobra.Command {
 
 // status prints one group's upgrade; without a group, of the only one that there is a record of.
 func (o *options) status(ctx context.Context, conn *connection) error {
-	view, err := conn.read(ctx)
+	if err := o.statusGroup(ctx, conn); err != nil {
+		return err
+	}
+	s, err := o.open(ctx, conn)
 	if err != nil {
 		return err
 	}
-	name, err := o.statusGroup(ctx, conn)
+	names, err := o.groupNames(ctx, s, func(string) []string { return nil })
 	if err != nil {
 		return err
 	}
-	provider, err := o.providerFor(ctx, view.Nodes)
-	if err != nil {
-		return err
-	}
-	if name == "" {
-		names, err := o.groupNames(ctx, provider, view.Nodes, func(string) []string { return nil })
-		if err != nil {
-			return err
-		}
-		name = names[0]
-	}
+	name := names[0]
 	record, err := cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx)
 	if err != nil {
 		return err
 	}
-	o.settings.BootTimeout = time.Hour // not asked for here; the record's settings count
+	o.settings.BootTimeout = time.Hour // nothing is asked for here; the record's settings count
 	o.replan = true
-	p, err := o.look(ctx, conn, provider, view, name)
+	p, err := o.look(ctx, s, name)
 	if err != nil {
 		return err
 	}
-	status := statusOf(name, record)
-	world := p.world(time.Now())
-	world.Record = record
-	if record.Run != "" {
-		world.Request = record.Request
-	}
-	step := upgrade.Next(world)
-	if record.Run != "" {
-		status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
-	} else {
-		status.Status.Outdated = step.Status.Outdated
-	}
+	status := p.status(record, time.Now())
 	if status.Holder, err = holderOf(ctx, conn, o.stateSpace, name); err != nil {
 		return err
 	}
 	return o.output.print(o.Out, status, []string{"nodegroup/" + name}, func(ro report.Options) error { return report.WriteStatus(o.Out, status, ro) })
 }
 
-// statusGroup is the group whose status is wanted when a name is not needed or is given; "" when it is named otherwise.
-func (o *options) statusGroup(ctx context.Context, conn *connection) (string, error) {
+// status is what the next step would see, without doing it.
+func (p *prospect) status(record upgrade.Record, now time.Time) *report.UpgradeStatus {
+	status := statusOf(p.group.Name, record)
+	world := p.world(now)
+	world.Record = record
+	if record.Run == "" {
+		status.Status.Outdated = p.outdated()
+		return status
+	}
+	world.Request = record.Request
+	step := upgrade.Next(world)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
+	return status
+}
+
+// statusGroup chooses the group when none was named: the only one with a record, or the only one under way.
+func (o *options) statusGroup(ctx context.Context, conn *connection) error {
 	if len(o.groups) > 0 || o.node != "" || o.selector != "" {
-		return "", nil
+		return nil
 	}
 	records, err := cluster.Records(ctx, conn.client, o.stateSpace)
 	if err != nil {
-		return "", err
+		return err
 	}
-	running := ""
 	for name, record := range records {
 		if len(records) == 1 || record.Running() {
-			if running != "" {
-				return "", usage(errors.New("several groups are being upgraded: name one"))
-			}
-			running = name
+			o.groups = append(o.groups, name)
 		}
 	}
-	if running == "" {
-		return "", usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
+	switch len(o.groups) {
+	case 0:
+		return usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
+	case 1:
+		return nil
+	default:
+		return usage(errors.New("several groups are being upgraded: name one"))
 	}
-	o.groups = []string{running}
-	return running, nil
 }
 
 func holderOf(ctx context.Context, conn *connection, namespace, group string) (string, error) {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
@@ -33,32 +32,33 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 	if len(o.groups) == 0 && o.node == "" && o.selector == "" {
 		return o.list(ctx, conn)
 	}
-	view, err := conn.read(ctx)
+	s, err := o.open(ctx, conn)
 	if err != nil {
 		return err
 	}
-	provider, err := o.providerFor(ctx, view.Nodes)
+	names, err := o.groupNames(ctx, s, cmd.SuggestionsFor)
 	if err != nil {
 		return err
 	}
-	names, err := o.groupNames(ctx, provider, view.Nodes, cmd.SuggestionsFor)
-	if err != nil {
-		return err
-	}
-	account, err := provider.Account(ctx)
-	if err != nil {
+	if s.account, err = s.provider.Account(ctx); err != nil {
 		return err
 	}
 	if o.dryRun != cmdutil.DryRunNone {
-		return o.plans(ctx, conn, provider, view, names, account)
+		return o.plans(ctx, s, names)
 	}
+	return o.upgradeAll(ctx, s, names)
+}
+
+// upgradeAll upgrades one group after the other, and stops at the first that does not reach its goal.
+func (o *options) upgradeAll(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
 		if i > 0 { // the upgrade before this one has changed what was read
-			if view, err = conn.read(ctx); err != nil {
+			var err error
+			if s.view, err = s.read(ctx); err != nil {
 				return err
 			}
 		}
-		if err := o.upgradeGroup(ctx, conn, provider, view, name, account); err != nil {
+		if err := o.upgradeGroup(ctx, s, name); err != nil {
 			return err
 		}
 	}
@@ -66,22 +66,22 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 }
 
 // plans prints the plan of every group as one answer.
-func (o *options) plans(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, names []string, account string) error {
+func (o *options) plans(ctx context.Context, s *session, names []string) error {
 	list := &report.PlanList{}
 	list.TypeMeta, _ = report.NewMeta("PlanList", "")
 	var lines []string
 	structural := false
 	for _, name := range names {
-		p, err := o.look(ctx, conn, provider, view, name)
+		p, err := o.look(ctx, s, name)
 		if err != nil {
 			return err
 		}
-		plan, err := p.plan(conn, account)
+		plan, err := p.plan(s)
 		if err != nil {
 			return err
 		}
 		if o.dryRun == cmdutil.DryRunServer {
-			plan.Probes = p.probe(ctx, conn)
+			plan.Probes = p.probe(ctx, s.connection)
 		}
 		structural = structural || plan.Structural()
 		list.Items = append(list.Items, *plan)
@@ -116,15 +116,15 @@ func (o *options) printPlans(list *report.PlanList, names []string) error {
 }
 
 // upgradeGroup shows one group's plan, asks, and carries it out.
-func (o *options) upgradeGroup(ctx context.Context, conn *connection, provider cloud.Provider, view upgrade.View, name, account string) error {
-	p, err := o.look(ctx, conn, provider, view, name)
+func (o *options) upgradeGroup(ctx context.Context, s *session, name string) error {
+	p, err := o.look(ctx, s, name)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.refused()); err != nil {
+	if err := p.refused(); err != nil {
 		return err
 	}
-	plan, err := p.plan(conn, account)
+	plan, err := p.plan(s)
 	if err != nil {
 		return err
 	}
@@ -134,10 +134,10 @@ func (o *options) upgradeGroup(ctx context.Context, conn *connection, provider c
 	if err := p.unmanaged(); err != nil {
 		return err
 	}
-	if err := o.confirm(plan, conn); err != nil {
+	if err := o.confirm(plan, s.connection); err != nil {
 		return err
 	}
-	record, err := o.carryOut(ctx, conn, p)
+	record, err := o.carryOut(ctx, s.connection, p)
 	if err != nil {
 		return fmt.Errorf("upgrading group %q: %w: run the same command to go on", name, err)
 	}
@@ -258,8 +258,8 @@ func (o *options) printOutcome(name string, record upgrade.Record) error {
 		}
 		return nil
 	case upgrade.Interrupted:
-		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: interrupted in phase %q with %d of %d nodes replaced: run the same command to go on",
-			name, record.Phase, record.Replaced, record.Total)}
+		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: interrupted in phase %q with %d of %d nodes replaced%s: run the same command to go on",
+			name, record.Phase, record.Replaced, record.Total, aside(record.Message))}
 	default:
 		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: %s: %s; run the same command to go on", name, record.Result, record.Message)}
 	}
@@ -304,4 +304,11 @@ func statusOf(name string, record upgrade.Record) *report.UpgradeStatus {
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)
 	return s
+}
+
+func aside(message string) string {
+	if message == "" {
+		return ""
+	}
+	return " (" + message + ")"
 }

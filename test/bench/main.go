@@ -40,8 +40,8 @@ type figure struct {
 	calls, pods int
 }
 
-// print writes the figures of a scenario with their ratios to its floor and to the first of them, the rival.
-func print(title, formula string, floor time.Duration, figures []figure) error {
+// write writes the figures of a scenario with their ratios to its floor and to the first of them, the rival.
+func write(title, formula string, floor time.Duration, figures []figure) error {
 	fmt.Printf("\n%s\nfloor = %s = %s\n\n", title, formula, floor)
 	var rows [][]string
 	for _, f := range figures {

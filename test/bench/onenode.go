@@ -29,7 +29,7 @@ func oneNode(ctx context.Context, s *stage.Stage) error {
 	if err != nil {
 		return err
 	}
-	return print(
+	return write(
 		fmt.Sprintf("One node, %d pods, PDB maxUnavailable 1, ready after %s, gone after %s", onePods, oneReady, oneGone),
 		"pods × time to ready", onePods*oneReady, []figure{rival, ours},
 	)
