@@ -9,9 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -21,6 +23,9 @@ const (
 	leaseRenew  = 10 * time.Second
 	leaseGiveUp = 45 * time.Second
 )
+
+// leaseTimes are these three.
+type leaseTimes struct{ duration, renew, giveUp time.Duration }
 
 // HeldError is a lease that somebody else holds and renews.
 type HeldError struct {
@@ -63,34 +68,34 @@ type Claim struct {
 // as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be written is
 // an error at once.
 func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
+	return acquire(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
+}
+
+func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
 	current, err := prepare(ctx, client, claim)
 	if err != nil {
 		return nil, err
 	}
-	hold, started, err := elect(ctx, client, claim)
+	hold, started, err := elect(ctx, client, claim, times)
 	if err != nil {
 		return nil, err
 	}
-	var renewed <-chan error
-	if holder(current) != "" {
-		if claim.Waiting != nil {
-			claim.Waiting(holder(current))
-		}
-		renewed = watchRenewal(ctx, client, claim, current)
+	if other := holder(current); other != "" && other != claim.Identity && claim.Waiting != nil {
+		claim.Waiting(other)
 	}
 	select {
 	case <-started:
 		return hold, nil
-	case err := <-renewed:
-		hold.Release()
-		return nil, err
+	case err = <-watchRenewal(ctx, client, claim, current): // of a lease that was free too: somebody may be faster
 	case <-hold.ended:
-		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
+		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
+	hold.Release()
+	return nil, err
 }
 
-// prepare reads the lease, or makes one that nobody holds, and frees it for a takeover. The election that
-// follows would try for ever where it may not write, so that is asked here.
+// prepare reads the lease, or makes one that nobody holds, and puts our name in it for a takeover. The election
+// that follows would try for ever where it may not write, so that is asked here.
 func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
 	leases := client.CoordinationV1().Leases(claim.Namespace)
 	current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
@@ -104,13 +109,25 @@ func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*co
 	}
 	options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 	if claim.Takeover {
-		current, options.DryRun = current.DeepCopy(), nil
-		current.Spec.HolderIdentity = nil
+		current, options.DryRun = takenOver(current, claim.Identity), nil
 	}
-	if _, err := leases.Update(ctx, current, options); err != nil && !apierrors.IsConflict(err) {
+	if _, err := leases.Update(ctx, current, options); err != nil && (claim.Takeover || !apierrors.IsConflict(err)) {
 		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
 	return current, nil
+}
+
+// takenOver is the lease with its new holder: in one step, since the old holder could renew one that is free.
+func takenOver(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
+	taken := lease.DeepCopy()
+	now := metav1.NowMicro()
+	transitions := int32(1)
+	if t := lease.Spec.LeaseTransitions; t != nil {
+		transitions += *t
+	}
+	taken.Spec.HolderIdentity, taken.Spec.LeaseTransitions = &identity, &transitions
+	taken.Spec.AcquireTime, taken.Spec.RenewTime = &now, &now
+	return taken
 }
 
 func holder(lease *coordinationv1.Lease) string {
@@ -121,7 +138,7 @@ func holder(lease *coordinationv1.Lease) string {
 }
 
 // elect runs the election in the background until the hold is released.
-func elect(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, <-chan struct{}, error) {
+func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
 	started := make(chan struct{})
 	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{})}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -131,10 +148,13 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold
 			LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
 			Labels:     map[string]string{LabelManagedBy: FieldManager},
 		},
-		LeaseDuration: LeaseDuration, RenewDeadline: leaseGiveUp, RetryPeriod: leaseRenew,
-		ReleaseOnCancel: true, Name: claim.Group,
+		LeaseDuration: times.duration, RenewDeadline: times.giveUp, RetryPeriod: times.renew,
+		Name: claim.Group,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { close(started) },
+			OnStartedLeading: func(ctx context.Context) {
+				close(started)
+				hold.guard(ctx, client, claim)
+			},
 			OnStoppedLeading: func() { close(hold.lost) },
 		},
 	})
@@ -155,8 +175,47 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold
 		defer close(hold.ended)
 		defer stop()
 		elector.Run(electCtx)
+		release(context.WithoutCancel(ctx), client, claim)
 	}()
 	return hold, started, nil
+}
+
+// guard ends the hold as soon as somebody else is seen to have taken the lease over, which renewing would
+// notice only after leaseGiveUp.
+func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Claim) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
+			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(claim.Group)).String(),
+		})
+		if err != nil {
+			return // renewing notices too
+		}
+		defer watcher.Stop()
+		for event := range watcher.ResultChan() {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok && holder(lease) != "" && holder(lease) != claim.Identity {
+				h.cancel()
+				return
+			}
+		}
+	}, leaseRenew)
+}
+
+// release gives the lease back if it is still ours; when that fails it expires. The elector's own release reads
+// the lease anew and then trusts what it saw before, so that it would free the lease of whoever took it over
+// (client-go leaderelection.go, tryRelease).
+func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
+	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
+	defer cancel()
+	leases := client.CoordinationV1().Leases(claim.Namespace)
+	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
+		if err != nil || holder(current) != claim.Identity {
+			return err
+		}
+		current.Spec.HolderIdentity = nil
+		_, err = leases.Update(ctx, current, metav1.UpdateOptions{FieldManager: FieldManager})
+		return err
+	})
 }
 
 // watchRenewal receives a HeldError when the lease's holder gives a sign of life.

@@ -62,18 +62,19 @@ type Verdict struct {
 // The order follows kubectl drain's filters, except that a finished pod never
 // stops a drain and that an emptyDir never does (semantics 4.1, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
+	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case pod.Annotations[mirrorAnnotation] != "":
 		return Verdict{Stay, ReasonMirror}
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return Verdict{Stay, ReasonFinished}
-	case OwnerKind(pod) == "DaemonSet":
+	case owner != nil && owner.Kind == "DaemonSet":
 		return Verdict{Stay, ReasonDaemonSet}
 	case pod.DeletionTimestamp != nil && nodeLost:
 		return Verdict{Stay, ReasonLost}
 	case pod.DeletionTimestamp != nil:
 		return Verdict{Leaving, ReasonTerminating}
-	case metav1.GetControllerOf(pod) == nil && !policy.EvictUnmanaged:
+	case owner == nil && !policy.EvictUnmanaged:
 		return Verdict{Held, ReasonUnmanaged}
 	default:
 		return Verdict{Fate: Go}
@@ -82,7 +83,7 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 
 // OwnerKind is the kind of the pod's controller, "" when it has none.
 func OwnerKind(pod *corev1.Pod) string {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.Kind
 	}
 	return ""

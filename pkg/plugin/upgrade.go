@@ -134,6 +134,9 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := p.unmanaged(); err != nil {
 		return err
 	}
+	if err := o.permitted(ctx, s.connection, &p.request); err != nil {
+		return err
+	}
 	if err := o.confirm(plan, s.connection); err != nil {
 		return err
 	}

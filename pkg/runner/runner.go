@@ -257,7 +257,7 @@ func (s *run) do(ctx context.Context, action upgrade.Action) error {
 		return ErrLost
 	}
 	if upgrade.OfCloud(action) {
-		return s.Cloud.Do(ctx, s.Group.Name, action)
+		return s.Cloud.Do(ctx, s.Request.Group, action)
 	}
 	return s.Writer.Do(ctx, action)
 }

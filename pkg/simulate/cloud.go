@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 )
 
 func (c *Cluster) actCloud(action upgrade.Action) (upgrade.Outcome, string) {
+	c.news = true
 	switch a := action.(type) {
 	case upgrade.SetRevision:
 		c.group.Pointed = a.To
@@ -58,15 +60,24 @@ func (c *Cluster) add(a upgrade.AddCapacity) (upgrade.Outcome, string) {
 
 // smallestZone is where a group that launches by itself does so.
 func (c *Cluster) smallestZone() string {
+	size := c.sizes()
+	zones := slices.Clone(c.group.Zones)
+	slices.SortStableFunc(zones, func(a, b string) int { return size[a] - size[b] })
+	if len(zones) == 0 {
+		return ""
+	}
+	return zones[0]
+}
+
+// sizes counts the instances in service or on their way, by zone.
+func (c *Cluster) sizes() map[string]int {
 	size := map[string]int{}
 	for _, m := range c.members {
-		if m.instance.State != upgrade.InstanceLeaving {
+		if m.instance.ID != "" && m.instance.State != upgrade.InstanceLeaving {
 			size[m.instance.Zone]++
 		}
 	}
-	zones := slices.Clone(c.group.Zones)
-	slices.SortStableFunc(zones, func(a, b string) int { return size[a] - size[b] })
-	return zones[0]
+	return size
 }
 
 // launch brings up an instance of the revision the group points at; its node is Ready after the boot time.
@@ -78,13 +89,15 @@ func (c *Cluster) launch(zone string) {
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
 	c.members[m.instance.ID] = m
+	c.enroll(m)
 	c.after(c.times.Boot, func() {
 		if m.instance.State != upgrade.InstancePending {
 			return
 		}
 		m.instance.State = upgrade.InstanceInService
-		m.node = c.newNode(name, m.instance)
-		c.placeWaiting()
+		site := c.setNode(c.newNode(name, m.instance), m)
+		c.startDaemons(site)
+		c.roomOn(site)
 	})
 }
 
@@ -92,17 +105,17 @@ func (c *Cluster) newNode(name string, instance upgrade.Instance) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.touch(), CreationTimestamp: metav1.Time{Time: c.now},
-			Labels: map[string]string{corev1.LabelTopologyZone: instance.Zone, corev1.LabelHostname: name},
+			Labels: maps.Clone(c.model.labels),
 		},
 		Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("sim:///%s/%s", instance.Zone, instance.ID)},
 		Status: corev1.NodeStatus{
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}}},
-			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: c.group.Pointed.Kubernetes},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}}},
+			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: c.group.Pointed.Kubernetes},
+			Allocatable: c.model.allocatable,
 		},
 	}
-	for key, value := range c.group.WantedLabels {
-		node.Labels[key] = value
-	}
+	node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelHostname] = instance.Zone, name
+	maps.Copy(node.Labels, c.group.WantedLabels)
 	return node
 }
 
@@ -112,6 +125,7 @@ func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
 		return upgrade.OutcomeMoved, "the instance is gone"
 	}
 	m.instance.State = upgrade.InstanceLeaving
+	c.setInstance(m)
 	if a.Shrink {
 		c.group.Desired--
 	} else {
@@ -122,18 +136,15 @@ func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
 			c.forget(m.node.Name)
 		}
 		delete(c.members, a.Instance)
+		delete(c.attempts, a.Key())
+		c.expel(m)
 	})
 	return upgrade.OutcomeDone, ""
 }
 
 // ZoneSizes counts the instances in service or on their way, by the last part of the zone's name: "a:3 b:2".
 func (c *Cluster) ZoneSizes() string {
-	size := map[string]int{}
-	for _, m := range c.members {
-		if m.instance.State != upgrade.InstanceLeaving {
-			size[m.instance.Zone]++
-		}
-	}
+	size := c.sizes()
 	var parts []string
 	for _, zone := range c.group.Zones {
 		parts = append(parts, fmt.Sprintf("%s:%d", zone[strings.LastIndex(zone, "-")+1:], size[zone]))

@@ -1,8 +1,8 @@
 package simulate
 
 import (
+	"cmp"
 	"container/heap"
-	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -23,57 +24,108 @@ type Cluster struct {
 	now   time.Time
 	times Times
 	group upgrade.Group
-	// members are the group's machines by instance ID, or by node name without a cloud.
-	members   map[string]*member
-	others    []*corev1.Node
-	pods      map[types.UID]*corev1.Pod
-	byNode    map[string]map[types.UID]*corev1.Pod
-	budgets   []*policyv1.PodDisruptionBudget
-	index     drain.Budgets
-	disrupted map[types.NamespacedName]time.Time
-	// waiting are pods that no node takes.
-	waiting  []*corev1.Pod
+	// members are the group's machines by instance ID, or by node name without a cloud; the roster is what an
+	// upgrade sees of them, by name.
+	members  map[string]*member
+	roster   []upgrade.Member
 	outdated func(*corev1.Node) bool
+	model    model
 	tokens   map[string]bool
-	open     map[string]upgrade.Attempt
+
+	// machines are all nodes, by name and, in sites, sorted by it. Those that take pods are in open or cordoned,
+	// sorted by how much of them is allocated.
+	machines       map[string]*machine
+	sites          []*machine
+	open, cordoned []*machine
+
+	// units are the pods on nodes, waiting those that no node takes; lines are the same in order.
+	units        map[types.UID]*unit
+	waiting      map[types.UID]*unit
+	lines        []*line
+	roomAt       []*machine
+	roomAnywhere bool
+
+	shapes    map[types.UID][]*shape
+	tallies   map[string]*tally
+	counts    []*tally
+	guards    []*guard
+	volumes   map[string]*nodeaffinity.NodeSelector
+	workloads map[types.UID]Workload
+	daemons   []daemon
+	// missing are pods of ordered StatefulSets that are to come, by controller.
+	missing map[types.UID][]*unit
+
+	budgets []*policyv1.PodDisruptionBudget
+	index   drain.Budgets
+	// counted are the budgets that expect as many pods as they have.
+	counted   map[*policyv1.PodDisruptionBudget]bool
+	disrupted map[types.NamespacedName]time.Time
+	ending    map[string]bool
+
+	attempts map[string]upgrade.Attempt
 	record   upgrade.Record
 	notes    upgrade.Notes
-	events   queue
-	serial   int
-}
-
-type member struct {
-	node     *corev1.Node
-	instance upgrade.Instance
+	evicted  int
+	// news is set by every change that an upgrade might act on.
+	news   bool
+	events queue
+	serial int
 }
 
 // New copies the Spec into a cluster that stands still until Advance.
 func New(spec Spec) *Cluster {
 	c := &Cluster{
-		now: spec.Now, times: spec.Times, group: spec.Group, others: spec.Others, outdated: spec.Outdated,
-		members: map[string]*member{}, pods: map[types.UID]*corev1.Pod{}, byNode: map[string]map[types.UID]*corev1.Pod{},
-		disrupted: map[types.NamespacedName]time.Time{}, tokens: map[string]bool{},
-		open: map[string]upgrade.Attempt{}, record: spec.Record,
+		now: spec.Now, times: spec.Times, group: spec.Group, outdated: spec.Outdated, ending: spec.EndingNamespaces,
+		workloads: spec.Workloads, volumes: volumeSelectors(&spec), model: newModel(sorted(spec.Nodes)),
+		members: map[string]*member{}, machines: map[string]*machine{}, tokens: map[string]bool{},
+		units: make(map[types.UID]*unit, len(spec.Pods)), waiting: map[types.UID]*unit{},
+		shapes: map[types.UID][]*shape{}, tallies: map[string]*tally{}, missing: map[types.UID][]*unit{},
+		counted: map[*policyv1.PodDisruptionBudget]bool{}, disrupted: map[types.NamespacedName]time.Time{},
+		attempts: map[string]upgrade.Attempt{}, record: spec.Record,
 	}
+	c.addNodes(&spec)
+	for _, budget := range spec.Budgets {
+		c.budgets = append(c.budgets, budget.DeepCopy())
+	}
+	c.index = drain.NewBudgets(c.budgets)
+	for _, pod := range slices.SortedFunc(slices.Values(spec.Pods), byName) {
+		c.addPod(pod)
+	}
+	c.recompute()
+	for _, m := range c.sites {
+		for _, pod := range m.pods {
+			c.goOn(c.units[pod.UID])
+		}
+	}
+	return c
+}
+
+func sorted(nodes []*corev1.Node) []*corev1.Node {
+	return slices.SortedFunc(slices.Values(nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func byName(a, b *corev1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+}
+
+func (c *Cluster) addNodes(spec *Spec) {
 	for _, instance := range spec.Group.Instances {
 		c.members[instance.ID] = &member{instance: instance}
 	}
-	for _, node := range spec.Nodes {
+	for _, node := range sorted(spec.Nodes) {
 		m, ok := c.members[path.Base(node.Spec.ProviderID)]
 		if !ok {
 			m = &member{}
 			c.members[node.Name] = m
 		}
-		m.node = node.DeepCopy()
+		c.setNode(node, m)
 	}
-	for _, budget := range spec.Budgets {
-		c.budgets = append(c.budgets, budget.DeepCopy())
+	for _, node := range sorted(spec.Others) {
+		c.setNode(node, nil)
 	}
-	c.index = drain.NewBudgets(c.budgets)
-	for _, pod := range spec.Pods {
-		c.bind(pod.DeepCopy(), pod.Spec.NodeName)
+	for _, id := range slices.Sorted(maps.Keys(c.members)) {
+		c.enroll(c.members[id]) // instances without a node
 	}
-	return c
 }
 
 // Now is the cluster's time.
@@ -82,54 +134,49 @@ func (c *Cluster) Now() time.Time { return c.now }
 // Record is the upgrade's record as it was stored last.
 func (c *Cluster) Record() upgrade.Record { return c.record }
 
-// World is what an upgrade sees of the cluster now. It shares memory with the
-// cluster and is to be used up before the cluster moves on.
+// World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to be used up
+// before the cluster moves on.
 func (c *Cluster) World(req upgrade.Request) upgrade.World {
-	g := c.group
-	g.Observed = c.now
-	g.Instances = nil
-	var nodes []*corev1.Node
-	for _, m := range c.members {
-		if m.instance.ID != "" {
-			g.Instances = append(g.Instances, m.instance)
-		}
-		if m.node != nil {
-			nodes = append(nodes, m.node)
+	w := c.world(req)
+	w.Members, w.Open = slices.Clone(w.Members), maps.Clone(w.Open)
+	for _, member := range w.Members {
+		if member.Instance.ID != "" {
+			w.Group.Instances = append(w.Group.Instances, member.Instance)
 		}
 	}
-	members := upgrade.Join(g, nodes, c.outdated)
-	for i := range members {
-		if members[i].Node != nil {
-			members[i].Pods = slices.SortedFunc(maps.Values(c.byNode[members[i].Node.Name]), func(a, b *corev1.Pod) int {
-				return strings.Compare(string(a.UID), string(b.UID))
+	return w
+}
+
+// world is World without copies, and without the list of instances that is in its members.
+func (c *Cluster) world(req upgrade.Request) upgrade.World {
+	g := c.group
+	g.Observed, g.Instances = c.now, nil
+	return upgrade.World{
+		Now: c.now, Request: req, Group: g, Members: c.roster, Budgets: c.index, EndingNamespaces: c.ending,
+		Disrupted: c.disrupted, Open: c.attempts, Record: c.record, Notes: c.notes,
+	}
+}
+
+// Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the simulation; by name.
+func (c *Cluster) Unplaced() []Unplaced {
+	var list []Unplaced
+	reasons := map[*shape]string{}
+	for _, l := range c.lines {
+		for _, u := range l.units {
+			if c.waiting[u.pod.UID] != u || u.stranger {
+				continue
+			}
+			if _, known := reasons[u.shape]; !known {
+				reasons[u.shape] = c.explain(u.shape)
+			}
+			list = append(list, Unplaced{
+				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: ownerName(u.pod),
+				Since: u.waits, Reason: reasons[u.shape],
 			})
 		}
 	}
-	return upgrade.World{
-		Now: c.now, Request: req, Group: g, Members: members, Budgets: c.index,
-		Disrupted: c.disrupted, Open: c.open, Record: c.record, Notes: c.notes,
-	}
-}
-
-// Do carries out a step: it stores the record and does every action at once.
-func (c *Cluster) Do(step upgrade.Step) {
-	c.record, c.notes = step.Record, step.Notes
-	for _, action := range step.Actions {
-		outcome, detail := c.act(action)
-		attempt := c.open[action.Key()]
-		c.open[action.Key()] = upgrade.Attempt{
-			Action: action, Begun: c.now, Ended: c.now, Outcome: outcome, Detail: detail, Tries: attempt.Tries + 1,
-			NotBefore: c.now.Add(lookAgain(outcome)),
-		}
-	}
-}
-
-// lookAgain is how long after an answer the action may be tried anew.
-func lookAgain(outcome upgrade.Outcome) time.Duration {
-	if outcome == upgrade.OutcomeDone {
-		return 0
-	}
-	return 30 * time.Second
+	slices.SortFunc(list, func(a, b Unplaced) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
+	return list
 }
 
 // Advance lets the cluster move: to its next event, but not past the time given, which may be zero for
@@ -140,6 +187,7 @@ func (c *Cluster) Advance(limit time.Time) bool {
 		for len(c.events) > 0 && !c.events[0].at.After(c.now) {
 			heap.Pop(&c.events).(event).do()
 		}
+		c.placeWaiting()
 		return true
 	}
 	if limit.After(c.now) {
@@ -158,63 +206,4 @@ func (c *Cluster) after(d time.Duration, do func()) {
 func (c *Cluster) touch() string {
 	c.serial++
 	return strconv.Itoa(c.serial)
-}
-
-func (c *Cluster) act(action upgrade.Action) (upgrade.Outcome, string) {
-	switch a := action.(type) {
-	case upgrade.Fence:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkFenced(n, c.record.Run, c.group.Provider) })
-	case upgrade.Unfence:
-		outcome, detail := c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.group.Provider) })
-		c.placeWaiting()
-		return outcome, detail
-	case upgrade.StartDrain:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
-	case upgrade.DeleteNode:
-		return c.change(a.Node, a.UID, func(*corev1.Node) error { c.forget(a.Node); return nil })
-	case upgrade.Evict:
-		return c.evict(a)
-	case upgrade.Delete:
-		return c.delete(a)
-	default:
-		return c.actCloud(action)
-	}
-}
-
-func (c *Cluster) change(name string, uid types.UID, f func(*corev1.Node) error) (upgrade.Outcome, string) {
-	for _, m := range c.members {
-		if m.node == nil || m.node.Name != name || m.node.UID != uid {
-			continue
-		}
-		node := m.node.DeepCopy()
-		if err := f(node); err != nil {
-			return upgrade.OutcomeFatal, err.Error()
-		}
-		node.ResourceVersion = c.touch()
-		m.node = node
-		return upgrade.OutcomeDone, ""
-	}
-	return upgrade.OutcomeMoved, fmt.Sprintf("node %q is gone", name)
-}
-
-// forget removes a node and everything on it.
-func (c *Cluster) forget(name string) {
-	for uid := range c.byNode[name] {
-		c.end(uid)
-	}
-	delete(c.byNode, name)
-	for id, m := range c.members {
-		if m.node != nil && m.node.Name == name {
-			m.node = nil
-			if m.instance.ID == "" {
-				delete(c.members, id)
-			}
-		}
-	}
-}
-
-// nodeName names a new node after its group and the last part of its zone.
-func nodeName(group, zone string, serial int) string {
-	short := zone[strings.LastIndex(zone, "-")+1:]
-	return fmt.Sprintf("%s-new-%s-%d", group, short, serial)
 }

@@ -2,8 +2,11 @@ package simulate
 
 import (
 	"cmp"
-	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -15,45 +18,180 @@ type Forecast struct {
 	Peak int
 	// Result is how it would end; nodes that cannot be drained are set aside for it.
 	Result upgrade.Result
+	// Duration is from now to the end.
+	Duration Span
+	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when the group is smaller meanwhile.
+	ExtraHours float64
+	// Evictions counts the pods that would be evicted.
+	Evictions int
+	Room      Room
+	// Unplaced are the pods that would be left without a node, by name; those that wait for one already are left out.
+	Unplaced []Unplaced
+}
+
+// Span is a time from now that depends on how long pods take to end: as soon as they are told to, or not before
+// their grace period is over.
+type Span struct {
+	Earliest upgrade.Duration `json:"earliest"`
+	Latest   upgrade.Duration `json:"latest"`
 }
 
 // NodeForecast is one node's part.
 type NodeForecast struct {
 	Name  string
 	Batch int
+	// Start is when its drain begins, End when it is gone or, without a cloud, drained; zero for one that is set aside.
+	Start, End Span
+	// WaitsFor is what holds it longest: before its start while it is next, and then what its pods wait for; empty
+	// when nothing does. Waits is how long.
+	WaitsFor string
+	Waits    time.Duration
 	// Stuck says what would keep the node from being drained in its time; empty when nothing would.
 	Stuck string
 }
 
-// Predict runs the upgrade in a copy of the cluster. A node that would not be empty in its time is
-// set aside, so that the forecast tells of all nodes.
+// Amount is what pods ask for or nodes have.
+type Amount struct {
+	CPU    resource.Quantity `json:"cpu"`
+	Memory resource.Quantity `json:"memory"`
+	Pods   int               `json:"pods"`
+}
+
+// Room compares what must move with where it may go.
+type Room struct {
+	// Moves is what the pods that must leave the outdated nodes ask for.
+	Moves Amount `json:"moves"`
+	// Nodes is how many nodes take any of these pods once all outdated ones are fenced, and Free what is left on
+	// them. Nodes that do not tell what they have are left out.
+	Nodes int    `json:"nodes"`
+	Free  Amount `json:"free"`
+	// Added is what the surge adds.
+	Added Amount `json:"added"`
+}
+
+// Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may and, if the Spec's
+// Times tell the two apart, once with pods that take as long as they may. A node that would not be empty in its
+// time is set aside, so that the forecast tells of all nodes. It returns an error when the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	req.OnTimeout, req.WaitReplacement = upgrade.Skip, false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
-	c := New(spec)
-	var f Forecast
-	seen := map[string]int{}
-	record, err := c.Run(req, func(w upgrade.World, step upgrade.Step) {
-		f.Peak = max(f.Peak, w.Group.Desired)
-		fresh := len(f.Nodes)
-		for name, n := range step.Record.Nodes {
-			i, known := seen[name]
-			if !known && n.Batch > 0 {
-				i = len(f.Nodes)
-				seen[name] = i
-				f.Nodes = append(f.Nodes, NodeForecast{Name: name, Batch: n.Batch})
-			}
-			if n.State == upgrade.NodeQuarantined {
-				f.Nodes[i].Stuck = n.Reason
-			}
-		}
-		slices.SortFunc(f.Nodes[fresh:], func(a, b NodeForecast) int {
-			return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(a.Name, b.Name))
-		})
-		for i := fresh; i < len(f.Nodes); i++ {
-			seen[f.Nodes[i].Name] = i
-		}
-	})
-	f.Result = record.Result
+	f, err := predict(spec, req)
+	if err != nil || spec.Times.GoneLatest == nil {
+		return f, err
+	}
+	spec.Times.Gone = spec.Times.GoneLatest
+	late, err := predict(spec, req)
+	f.widen(&late)
 	return f, err
+}
+
+func predict(spec Spec, req upgrade.Request) (Forecast, error) {
+	c := New(spec)
+	d := newDiary(c)
+	d.f.Room = c.roomFor(req)
+	record, err := c.Run(req, d.write)
+	d.close(c)
+	d.f.Result, d.f.Evictions, d.f.Unplaced = record.Result, c.evicted, c.Unplaced()
+	return d.f, err
+}
+
+// widen takes over from the later run what makes the forecast the more careful one.
+func (f *Forecast) widen(late *Forecast) {
+	f.Duration = f.Duration.or(late.Duration)
+	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result
+	if len(late.Unplaced) > len(f.Unplaced) {
+		f.Unplaced = late.Unplaced
+	}
+	byName := make(map[string]*NodeForecast, len(late.Nodes))
+	for i := range late.Nodes {
+		byName[late.Nodes[i].Name] = &late.Nodes[i]
+	}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		other, ok := byName[n.Name]
+		if !ok {
+			continue
+		}
+		n.Start, n.End = n.Start.or(other.Start), n.End.or(other.End)
+		n.WaitsFor, n.Waits = other.WaitsFor, other.Waits
+		n.Stuck = cmp.Or(n.Stuck, other.Stuck)
+	}
+}
+
+func (s Span) or(o Span) Span {
+	if o.Earliest.Duration < s.Earliest.Duration {
+		s.Earliest = o.Earliest // the order of nodes may depend on the times
+	}
+	if o.Latest.Duration > s.Latest.Duration {
+		s.Latest = o.Latest
+	}
+	return s
+}
+
+func span(d time.Duration) Span {
+	return Span{upgrade.Duration{Duration: d}, upgrade.Duration{Duration: d}}
+}
+
+func (a amount) quantities(pods int) Amount {
+	return Amount{CPU: *resource.NewMilliQuantity(a.cpu, resource.DecimalSI), Memory: *resource.NewQuantity(a.memory, resource.BinarySI), Pods: pods}
+}
+
+// roomFor adds up what must move and what is free for it.
+func (c *Cluster) roomFor(req upgrade.Request) Room {
+	shapes := map[*shape]bool{}
+	var moves amount
+	pods := 0
+	for i := range c.roster {
+		if !c.roster[i].Outdated {
+			continue
+		}
+		for _, pod := range c.roster[i].Pods {
+			if drain.Judge(pod, req.Policy(), false).Fate == drain.Go {
+				s := c.units[pod.UID].shape
+				shapes[s] = true
+				moves = moves.plus(s.needs)
+				pods++
+			}
+		}
+	}
+	room := c.free(shapes)
+	room.Moves = moves.quantities(pods)
+	if c.group.Sized {
+		n := int64(req.Surge)
+		of := c.model.allocatable
+		room.Added = amount{n * of.Cpu().MilliValue(), n * of.Memory().Value()}.quantities(int(n * of.Pods().Value()))
+	}
+	return room
+}
+
+// free adds up what is left on the nodes that take pods of any of the shapes.
+func (c *Cluster) free(shapes map[*shape]bool) Room {
+	var free amount
+	var room Room
+	pods := 0
+	for _, m := range c.sites {
+		if m.closed || m.cordon || m.limits.pods == 0 || (m.member != nil && m.member.outdated(c)) || !takesAny(shapes, m) {
+			continue
+		}
+		room.Nodes++
+		left := m.limits.minus(m.used)
+		free = free.plus(amount{max(0, left.cpu), max(0, left.memory)})
+		pods += max(0, m.limits.pods-len(m.pods))
+	}
+	room.Free = free.quantities(pods)
+	return room
+}
+
+func takesAny(shapes map[*shape]bool, m *machine) bool {
+	for s := range shapes {
+		if tolerated(s, m) == fits {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *member) outdated(c *Cluster) bool {
+	i, ok := c.seat(m.shown)
+	return ok && c.roster[i].Outdated
 }

@@ -1,13 +1,9 @@
 package simulate
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,50 +11,129 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// evict answers as the eviction API does: the budget's status decides, and shows the eviction at once.
-func (c *Cluster) evict(a upgrade.Evict) (upgrade.Outcome, string) {
-	pod, ok := c.pods[a.UID]
-	if !ok || pod.Spec.NodeName != a.Node {
-		return upgrade.OutcomeMoved, "the pod is gone"
-	}
-	prediction := drain.Predict(pod, c.index, nil, false)
-	if !prediction.Admitted() {
-		return upgrade.OutcomeRefused, prediction.String()
-	}
-	if prediction.Spends {
-		c.disrupted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = c.now
-	}
-	c.remove(pod)
-	return upgrade.OutcomeDone, ""
+// unit is a pod and what the cluster knows of it.
+type unit struct {
+	// pod is replaced when it changes, never changed: a World may show it.
+	pod   *corev1.Pod
+	shape *shape
+	// on is nil while no node takes it; waits is since when.
+	on      *machine
+	waits   time.Time
+	budgets []*drain.Budget
+	// broken is a pod that takes the place of one that was not ready for long: it does not become ready either.
+	broken bool
+	// stranger waited before the simulation began.
+	stranger bool
 }
 
-func (c *Cluster) delete(a upgrade.Delete) (upgrade.Outcome, string) {
-	pod, ok := c.pods[a.UID]
-	if !ok {
-		return upgrade.OutcomeMoved, "the pod is gone"
+// addPod takes a pod of the Spec in.
+func (c *Cluster) addPod(pod *corev1.Pod) {
+	u := &unit{pod: pod, shape: c.shapeOf(pod), budgets: c.index.Covering(pod)}
+	if m, ok := c.machines[pod.Spec.NodeName]; ok {
+		c.bind(u, m)
+		if m.member != nil && u.shape.kind == daemonSet {
+			c.addDaemon(u)
+		}
+		return
 	}
-	c.remove(pod)
-	return upgrade.OutcomeDone, ""
+	if pod.Spec.NodeName == "" && !finished(pod) {
+		u.waits, u.stranger = c.now, true
+		c.waiting[pod.UID] = u
+		c.lines = append(c.lines, &line{shape: u.shape, units: []*unit{u}})
+	}
+}
+
+// goOn has a pod of the Spec end or become ready that was about to when the simulation begins.
+func (c *Cluster) goOn(u *unit) {
+	pod := u.pod
+	switch {
+	case finished(pod) || pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
+	case pod.DeletionTimestamp != nil:
+		c.endAfter(u, max(0, pod.DeletionTimestamp.Sub(c.now)))
+	case !drain.Ready(pod) && pod.Status.StartTime != nil && !c.longUnready(pod):
+		if wait := c.startTime(pod); wait >= 0 {
+			c.after(max(0, wait-c.now.Sub(pod.Status.StartTime.Time)), func() { c.ready(pod.UID) })
+		}
+	}
+}
+
+func finished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// bind puts the pod on a node, and into the sums.
+func (c *Cluster) bind(u *unit, m *machine) {
+	if a := u.pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		c.parse(u.shape) // it keeps others away from now on
+	}
+	c.units[u.pod.UID] = u
+	u.on = m
+	c.count(u, 1, u.pod.DeletionTimestamp == nil)
+	c.fill(u, 1)
+	c.roomOn(m) // it may be what a pod with an affinity waits for
+}
+
+// fill adds a pod to its node's list and sums, or takes it away. Finished pods hold nothing.
+func (c *Cluster) fill(u *unit, n int64) {
+	m := u.on
+	c.unrank(m)
+	if !finished(u.pod) {
+		scored := u.shape.scored()
+		m.used = m.used.plus(amount{n * u.shape.needs.cpu, n * u.shape.needs.memory})
+		m.scored = m.scored.plus(amount{n * scored.cpu, n * scored.memory})
+	}
+	if n > 0 {
+		m.show(u.pod)
+	} else {
+		m.hide(u.pod.UID)
+	}
+	c.rerank(m)
+	c.showPods(m)
+}
+
+// put replaces the pod's object by a newer one.
+func (c *Cluster) put(u *unit, pod *corev1.Pod) {
+	u.pod = pod
+	u.on.show(pod)
+	c.showPods(u.on)
+}
+
+// showPods brings the roster up to date with a node's pods; only those of outdated nodes concern an upgrade.
+func (c *Cluster) showPods(m *machine) {
+	if m.member == nil {
+		return
+	}
+	if i, ok := c.seat(m.member.shown); ok {
+		c.roster[i].Pods = m.pods
+		c.news = c.news || c.roster[i].Outdated
+	}
 }
 
 // remove begins a pod's deletion; its controller brings another up at once, or after the end where names are kept.
-func (c *Cluster) remove(pod *corev1.Pod) {
-	if pod.DeletionTimestamp != nil {
+func (c *Cluster) remove(u *unit) {
+	if u.pod.DeletionTimestamp != nil {
 		return
 	}
-	leaving := pod.DeepCopy()
-	leaving.DeletionTimestamp = &metav1.Time{Time: c.now.Add(c.grace(pod))}
+	leaving := *u.pod
+	leaving.DeletionTimestamp = &metav1.Time{Time: c.now.Add(c.grace(u.pod))}
 	leaving.ResourceVersion = c.touch()
-	c.pods[pod.UID], c.byNode[pod.Spec.NodeName][pod.UID] = leaving, leaving
-	c.recount(pod, -1)
-	keepsName := drain.OwnerKind(pod) == "StatefulSet"
-	if !keepsName {
-		c.replace(pod)
+	c.countLeaving(u)
+	c.recount(u, -1)
+	c.put(u, &leaving)
+	if !keepsPlace(u.shape.kind) {
+		c.replace(u)
 	}
-	c.after(c.gone(pod), func() {
-		c.end(pod.UID)
-		if keepsName {
-			c.replace(pod)
+	c.endAfter(u, c.gone(u.pod))
+}
+
+func (c *Cluster) endAfter(u *unit, wait time.Duration) {
+	uid := u.pod.UID
+	c.after(wait, func() {
+		if u, still := c.units[uid]; still {
+			c.end(u)
+			if keepsPlace(u.shape.kind) {
+				c.replace(u)
+			}
 		}
 	})
 }
@@ -78,124 +153,70 @@ func (c *Cluster) gone(pod *corev1.Pod) time.Duration {
 	return c.times.Gone(pod)
 }
 
-func (c *Cluster) end(uid types.UID) {
-	if pod, ok := c.pods[uid]; ok {
-		delete(c.byNode[pod.Spec.NodeName], uid)
-		delete(c.pods, uid)
+// end takes a pod away that has ended.
+func (c *Cluster) end(u *unit) {
+	c.count(u, -1, u.pod.DeletionTimestamp == nil)
+	c.fill(u, -1)
+	c.roomOn(u.on)
+	delete(c.units, u.pod.UID)
+	delete(c.attempts, "evict/"+string(u.pod.UID))
+	delete(c.attempts, "delete/"+string(u.pod.UID))
+	c.expect(u, -1)
+	if u.shape.kind == statefulSet {
+		c.succeed(u)
 	}
 }
 
-// replace makes the pod that a controller creates for one that leaves.
-func (c *Cluster) replace(old *corev1.Pod) {
-	if metav1.GetControllerOf(old) == nil {
-		return
+// lose ends a pod whose node is gone, and has its controller replace it (podgc/gc_controller.go).
+func (c *Cluster) lose(u *unit) {
+	leaving := u.pod.DeletionTimestamp != nil
+	if !leaving {
+		c.recount(u, -1)
 	}
-	pod := old.DeepCopy()
-	c.serial++
-	pod.UID = types.UID(fmt.Sprintf("pod-%d", c.serial))
-	pod.DeletionTimestamp = nil
-	pod.CreationTimestamp = metav1.Time{Time: c.now}
-	pod.Spec.NodeName = ""
-	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	if drain.OwnerKind(old) != "StatefulSet" {
-		pod.Name = fmt.Sprintf("%s-r%d", strings.SplitN(old.Name, "-r", 2)[0], c.serial)
+	c.end(u)
+	if keepsPlace(u.shape.kind) || !leaving {
+		c.replace(u)
 	}
-	c.schedule(pod)
-}
-
-// schedule binds the pod to the node with the fewest pods among those that take it, or lets it wait.
-func (c *Cluster) schedule(pod *corev1.Pod) {
-	var best *corev1.Node
-	for _, node := range c.takers() {
-		if tolerates(pod, node) && (best == nil || len(c.byNode[node.Name]) < len(c.byNode[best.Name])) {
-			best = node
-		}
-	}
-	if best == nil {
-		c.waiting = append(c.waiting, pod)
-		return
-	}
-	c.bind(pod, best.Name)
-	c.after(c.times.Ready, func() { c.ready(pod.UID) })
-}
-
-// takers are the nodes that are Ready, by name.
-func (c *Cluster) takers() []*corev1.Node {
-	nodes := slices.Clone(c.others)
-	for _, m := range c.members {
-		if m.node != nil && m.instance.State != upgrade.InstanceLeaving {
-			nodes = append(nodes, m.node)
-		}
-	}
-	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool { return !ready(n) })
-	slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
-	return nodes
-}
-
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// tolerates reports whether the node's cordon and taints let the pod in.
-func tolerates(pod *corev1.Pod, node *corev1.Node) bool {
-	taints := node.Spec.Taints
-	if node.Spec.Unschedulable {
-		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	}
-	return !slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.Tolerates(pod, taint)
-	})
-}
-
-func (c *Cluster) bind(pod *corev1.Pod, node string) {
-	pod.Spec.NodeName = node
-	c.pods[pod.UID] = pod
-	if c.byNode[node] == nil {
-		c.byNode[node] = map[types.UID]*corev1.Pod{}
-	}
-	c.byNode[node][pod.UID] = pod
 }
 
 func (c *Cluster) ready(uid types.UID) {
-	old, ok := c.pods[uid]
-	if !ok || old.DeletionTimestamp != nil {
+	u, ok := c.units[uid]
+	if !ok || u.pod.DeletionTimestamp != nil {
 		return
 	}
-	pod := old.DeepCopy()
+	pod := *u.pod
 	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	c.pods[uid], c.byNode[pod.Spec.NodeName][uid] = pod, pod
-	c.recount(pod, +1)
-}
-
-// placeWaiting offers the pods that no node took to the nodes there are now.
-func (c *Cluster) placeWaiting() {
-	waiting := c.waiting
-	c.waiting = nil
-	for _, pod := range waiting {
-		c.schedule(pod)
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now},
+	}}
+	c.put(u, &pod)
+	c.recount(u, +1)
+	if u.shape.kind == statefulSet {
+		c.succeed(u)
 	}
 }
 
-// recount keeps the budgets' status as the disruption controller would: a ready pod came or went.
-func (c *Cluster) recount(pod *corev1.Pod, change int32) {
-	if change < 0 && !drain.Ready(pod) {
-		return
+// evict answers as the eviction API does, and begins the pod's deletion when it accepts.
+func (c *Cluster) evict(a upgrade.Evict) (upgrade.Outcome, string) {
+	u, ok := c.units[a.UID]
+	if !ok || u.pod.Spec.NodeName != a.Node {
+		return upgrade.OutcomeMoved, "the pod is gone"
 	}
-	for _, budget := range c.index.Covering(pod) {
-		st := &budget.Status
-		st.CurrentHealthy += change
-		st.DisruptionsAllowed = allowed(st)
-		budget.ResourceVersion = c.touch()
+	if outcome, detail := c.admit(u); outcome != upgrade.OutcomeDone {
+		return outcome, detail
 	}
+	if u.pod.DeletionTimestamp == nil {
+		c.evicted++
+	}
+	c.remove(u)
+	return upgrade.OutcomeDone, ""
 }
 
-// allowed is disruption.go's updatePdbStatus: never negative, and nothing while no pods are expected.
-func allowed(st *policyv1.PodDisruptionBudgetStatus) int32 {
-	if st.ExpectedPods <= 0 {
-		return 0
+func (c *Cluster) delete(a upgrade.Delete) (upgrade.Outcome, string) {
+	u, ok := c.units[a.UID]
+	if !ok {
+		return upgrade.OutcomeMoved, "the pod is gone"
 	}
-	return max(0, st.CurrentHealthy-st.DesiredHealthy)
+	c.remove(u)
+	return upgrade.OutcomeDone, ""
 }

@@ -15,13 +15,13 @@ const (
 )
 
 // Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
-// nil, sees every step before it is done. It returns an error when the upgrade does not come to an
-// end: that is a fault of the state machine, never of the cluster.
+// nil, sees every step before it is done; the World it sees is to be used up at once. Run returns an error
+// when the upgrade does not come to an end: that is a fault of the state machine, never of the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
 	end := c.now.Add(horizon)
 	var step upgrade.Step
 	for still := 0; c.now.Before(end); {
-		world := c.World(req)
+		world := c.world(req)
 		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)
@@ -36,9 +36,17 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			}
 		default:
 			still = 0
-			c.Advance(step.Wake)
+			c.wait(step.Wake)
 		}
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
+}
+
+// wait lets time pass until something happens that the upgrade might act on, or it wants to look again.
+func (c *Cluster) wait(wake time.Time) {
+	c.news = false
+	for !c.news && c.now.Before(wake) {
+		c.Advance(wake)
+	}
 }

@@ -5,25 +5,42 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Spec is the cluster to begin with. New copies what it changes.
+// Spec is the cluster to begin with. New copies what it changes; the order of the lists does not matter.
 type Spec struct {
 	Now   time.Time
 	Group upgrade.Group
 	// Nodes are the group's nodes; Others are nodes outside it that may take pods.
 	Nodes  []*corev1.Node
 	Others []*corev1.Node
-	// Pods of all these nodes.
+	// Pods of all these nodes, and those that are bound to none and wait.
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
+	// Workloads are the controllers of pods that are known, by UID. A budget whose pods' controllers are all
+	// known begins with the status that the disruption controller would compute; all others with the one they have.
+	Workloads map[types.UID]Workload
+	// Claims and Volumes bind pods to the nodes that their volumes are reachable from; claims without a volume here bind nothing.
+	Claims  []*corev1.PersistentVolumeClaim
+	Volumes []*corev1.PersistentVolume
+	// EndingNamespaces are being deleted: nothing can be evicted there.
+	EndingNamespaces map[string]bool
 	// Outdated judges a node that has no instance.
 	Outdated func(*corev1.Node) bool
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record
 	Times  Times
+}
+
+// Workload is what is known of a controller of pods beyond the pods themselves.
+type Workload struct {
+	// Replicas is its scale, in pods.
+	Replicas int32
+	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all before it are ready.
+	Ordered bool
 }
 
 // Times says how long things take.
@@ -32,6 +49,10 @@ type Times struct {
 	Boot, Leave time.Duration
 	// Ready is from a pod's binding to its readiness.
 	Ready time.Duration
+	// ReadyOf is the same pod by pod, and negative for one that never becomes ready; nil for Ready.
+	ReadyOf func(*corev1.Pod) time.Duration
 	// Gone is how long a pod takes to end after its deletion; nil for no time at all.
 	Gone func(*corev1.Pod) time.Duration
+	// GoneLatest is the longest that may be; nil for as long as Gone. Only forecasts look at it.
+	GoneLatest func(*corev1.Pod) time.Duration
 }

@@ -147,6 +147,7 @@ func (a Resume) String() string      { return "resume " + strings.Join(a.Process
 func (a RaiseMax) String() string {
 	return fmt.Sprintf("raise the group's max from %d to %d", a.From, a.Max)
 }
+
 func (a LowerMax) String() string {
 	return fmt.Sprintf("lower the group's max from %d to %d", a.From, a.Max)
 }

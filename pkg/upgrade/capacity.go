@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,7 +13,7 @@ import (
 // itself first; elsewhere one request raises maximum and desired size together, and this is a no-op.
 func (t *turn) raiseMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal {
+	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax {
 		return true
 	}
 	if l.MaxTo == 0 {
@@ -41,6 +42,7 @@ func (t *turn) launch() {
 		return
 	}
 	shrinking := t.shrinking()
+	t.lendSurge()
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		z := t.rec.Ledger.Zones[zone]
 		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
@@ -51,7 +53,28 @@ func (t *turn) launch() {
 		}
 		for _, l := range t.rec.Ledger.Zones[zone].Open {
 			t.cloud = true
-			t.want(t.addition(zone, l))
+			if add := t.addition(zone, l); !t.unproven(l, t.attempt(add)) {
+				t.want(add)
+			}
+		}
+	}
+}
+
+// lendSurge gives zones that were dealt no surge what other zones have given back. Where no node may be missing they
+// could not begin otherwise (GKE G14: one zone after the other).
+func (t *turn) lendSurge() {
+	if t.rec.Request.MaxUnavailable > 0 {
+		return
+	}
+	free := t.rec.Request.Surge
+	for zone, z := range t.rec.Ledger.Zones {
+		free -= max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+	}
+	for _, zone := range slices.Sorted(maps.Keys(t.count.left)) {
+		if free > 0 && t.count.left[zone] > 0 && t.rec.Ledger.Zones[zone].Surge == 0 {
+			t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = 1 })
+			t.persist = true
+			free--
 		}
 	}
 }
@@ -74,7 +97,7 @@ func (t *turn) book(zone string, n int) {
 		z.Launched += n
 		if !t.rec.Ledger.Zonal {
 			z.Serial++
-			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: t.w.Group.Desired})
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: t.w.Group.Desired, Max: t.raiseWith(n)})
 			return
 		}
 		for range n {
@@ -82,10 +105,18 @@ func (t *turn) book(zone string, n int) {
 			z.Open = append(z.Open, Launch{Serial: z.Serial, N: 1})
 		}
 	})
-	if l := &t.rec.Ledger; !l.Zonal && l.MaxTo == 0 {
-		l.MaxFrom, l.MaxTo = t.w.Group.Max, t.w.Group.Max+n
-	}
 	t.persist = true
+}
+
+// raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that names no zones, and
+// returns what it makes of the maximum.
+func (t *turn) raiseWith(n int) int {
+	l := &t.rec.Ledger
+	if l.MaxTo == 0 {
+		l.MaxFrom = t.w.Group.Max
+	}
+	l.MaxTo = max(l.MaxTo, t.w.Group.Max) + n
+	return l.MaxTo
 }
 
 func (t *turn) addition(zone string, l Launch) AddCapacity {
@@ -117,10 +148,9 @@ func (t *turn) settle() {
 
 func (t *turn) settleLaunch(zone string, l Launch) {
 	attempt := t.attempt(t.addition(zone, l))
-	raised := !t.rec.Ledger.Zonal && t.rec.Ledger.MaxTo > 0 && t.w.Group.Max >= t.rec.Ledger.MaxTo
-	landed := attempt.Outcome == OutcomeDone || raised
+	landed := attempt.Outcome == OutcomeDone || (l.Max > 0 && t.w.Group.Max >= l.Max)
 	refused := attempt.Outcome == OutcomeExhausted || attempt.Outcome == OutcomeMoved || attempt.Outcome == OutcomeFatal
-	if attempt.InFlight || !landed && !refused {
+	if attempt.InFlight || !landed && (!refused || t.unproven(l, attempt)) {
 		return
 	}
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
@@ -134,9 +164,17 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		z.RetryAt, z.Refusal = attempt.NotBefore, attempt.Detail
 		t.persist = true
 	})
-	if !landed && !t.rec.Ledger.Zonal {
-		t.rec.Ledger.MaxFrom, t.rec.Ledger.MaxTo = 0, 0
+	if books := &t.rec.Ledger; !landed && l.Max > 0 && books.MaxTo == l.Max {
+		if books.MaxTo -= l.N; books.MaxTo <= books.MaxFrom {
+			books.MaxFrom, books.MaxTo = 0, 0
+		}
 	}
+}
+
+// unproven reports whether a launch without a token was answered with moved so shortly ago that the group's reading
+// may not show what moved it: an earlier try of ours, whose answer was lost.
+func (t *turn) unproven(l Launch, attempt Attempt) bool {
+	return l.Max > 0 && attempt.Outcome == OutcomeMoved && !t.w.Group.Observed.After(attempt.Ended.Add(describeLag))
 }
 
 // changed notes that the group's size was changed by us, so that readings from before are told from later ones.
@@ -162,6 +200,7 @@ const describeLag = 30 * time.Second
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	if l.MaxTo == 0 || g.Max != l.MaxTo {
+		l.MaxFrom, l.MaxTo = 0, 0 // it is taken back, or somebody else's by now: a later raise begins anew
 		return true
 	}
 	t.cloud = true
@@ -177,8 +216,9 @@ func (t *turn) lowerMax() bool {
 	return true
 }
 
-// resume lets the processes run again that we suspended. A suspension of ours that is on its way, or that the
-// group's reading is too old to show, is waited for.
+// resume lets the processes run again that we suspended, unless they would terminate nodes without a
+// drain at once, because the zones are out of balance: then they stay suspended, and the record says so. A suspension
+// of ours that is on its way, or that the group's reading is too old to show, is waited for.
 func (t *turn) resume() bool {
 	quiesced := t.attempt(Quiesce{})
 	unseen := quiesced.Outcome != "" && t.w.Group.Observed.Before(quiesced.Ended)
@@ -186,18 +226,51 @@ func (t *turn) resume() bool {
 		t.cloud = true
 		return false
 	}
+	ours := t.suspended()
+	if len(ours) == 0 || !t.balanced() {
+		return true
+	}
+	t.cloud = true
+	t.want(Resume{Processes: ours})
+	return false
+}
+
+// suspended are the processes that we suspended and that nobody has resumed.
+func (t *turn) suspended() []string {
 	var ours []string
 	for _, process := range t.rec.Suspended {
 		if slices.Contains(t.w.Group.Suspended, process) {
 			ours = append(ours, process)
 		}
 	}
-	if len(ours) == 0 {
-		return true
+	return ours
+}
+
+// balanced reports whether the zones differ by at most one node, or by no more than at the start.
+func (t *turn) balanced() bool {
+	return spread(t.w.Group.Zones, t.count.zones) <= max(1, spread(t.w.Group.Zones, t.rec.Sizes.Zones))
+}
+
+// spread is by how many nodes the largest zone exceeds the smallest.
+func spread(zones []string, sizes map[string]int) int {
+	if len(zones) == 0 {
+		return 0
 	}
-	t.cloud = true
-	t.want(Resume{Processes: ours})
-	return false
+	smallest, largest := sizes[zones[0]], sizes[zones[0]]
+	for _, zone := range zones {
+		smallest, largest = min(smallest, sizes[zone]), max(largest, sizes[zone])
+	}
+	return largest - smallest
+}
+
+// suspendedNote says which processes are left suspended, "" when none is.
+func (t *turn) suspendedNote() string {
+	ours := t.suspended()
+	if len(ours) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
+		strings.Join(ours, ", "), zoneSizes(t.count.zones))
 }
 
 // owedNote says what of ours the group keeps, "" when nothing.

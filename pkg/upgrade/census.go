@@ -12,8 +12,9 @@ import (
 
 // census counts the members of the group once a turn.
 type census struct {
+	// byName are the members that were started, by the name they are recorded under.
 	byName map[string]*Member
-	// pending are outdated members that were not started, in no order that matters.
+	// pending are outdated members that were not started, by name.
 	pending []*Member
 	// fresh are current members that were not there at the start; usable are those of them fit for pods.
 	fresh  []*Member
@@ -35,23 +36,21 @@ type census struct {
 // takeCensus sorts the members by what the upgrade has to do with them.
 func takeCensus(w *World, rec *Record) census {
 	c := census{
-		byName: make(map[string]*Member, len(w.Members)), usableIn: map[string]int{},
+		byName: map[string]*Member{}, usableIn: map[string]int{},
 		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
 	}
 	for i := range w.Members {
 		m := &w.Members[i]
-		c.byName[m.Name()] = m
-		if m.Instance.ID != "" {
-			c.byName[m.Instance.ID] = m // it may have been started before it had a node
-		}
-		if name, ok := rec.startedAs(m); ok {
-			c.byName[name] = m // or its node may be gone before it
+		name, started := rec.nameOf(m)
+		if started {
+			c.byName[name] = m
 		}
 		if m.Instance.State == InstanceLeaving {
 			continue
 		}
 		c.zones[m.Zone()]++
-		if n, started := rec.started(m); m.Node != nil && nodeReady(m.Node) && !(started && n.State == NodeRemoving) {
+		fit := m.Node != nil && nodeReady(m.Node) && (m.Outdated || m.Usable(w.Group.WantedLabels))
+		if fit && rec.Nodes[name].State != NodeRemoving {
 			c.ready++
 		}
 		if m.Outdated {
@@ -102,32 +101,29 @@ func (c *census) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// started is the record of a member that was started: under its name, under its instance when its node joined
-// only afterwards, or under its node when that is gone already. A new node under an old name is another.
-func (r *Record) started(m *Member) (NodeRecord, bool) {
-	n, ok := r.Nodes[m.Name()]
-	if !ok && m.Instance.ID != "" {
-		n, ok = r.Nodes[m.Instance.ID]
-	}
-	if name, gone := r.startedAs(m); gone {
-		n, ok = r.Nodes[name], true
-	}
-	if ok && m.Node != nil && n.UID != "" && n.UID != m.Node.UID {
-		return NodeRecord{}, false
-	}
-	return n, ok
-}
-
-// startedAs is the name of the node under which a member that has no node any more was started.
-func (r *Record) startedAs(m *Member) (string, bool) {
+// nameOf is the name under which a member was started: its own, its instance's when its node joined only
+// afterwards, or its node's when that is gone already. A new node under an old name is another.
+func (r *Record) nameOf(m *Member) (name string, started bool) {
 	if m.Node == nil {
 		for name, n := range r.Nodes {
 			if n.Instance == m.Instance.ID {
 				return name, true
 			}
 		}
+		return "", false
+	}
+	for _, name := range []string{m.Node.Name, m.Instance.ID} {
+		if n, ok := r.Nodes[name]; ok && (n.UID == "" || n.UID == m.Node.UID) {
+			return name, true
+		}
 	}
 	return "", false
+}
+
+// started is the record of a member that was started.
+func (r *Record) started(m *Member) (NodeRecord, bool) {
+	name, ok := r.nameOf(m)
+	return r.Nodes[name], ok
 }
 
 // knows reports whether the member was there before us, as a node or as an instance still without one.

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (t *turn) view(m *Member) *drainView {
 			}
 			return 1
 		}
-		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	t.drains[m.Name()] = v
 	return v
@@ -84,6 +85,12 @@ func (t *turn) startedNames() []string {
 		return strings.Compare(a, b)
 	})
 	return names
+}
+
+// enlist begins the record of a member, which is to be stored before anything happens to it.
+func (t *turn) enlist(m *Member, n NodeRecord) {
+	t.count.byName[m.Name()] = m
+	t.put(m.Name(), n, true)
 }
 
 // put stores the node's record; ahead says that it must be stored before the actions of this turn.
@@ -125,6 +132,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 		t.put(name, n, true)
 	}
+	begun := len(t.actions)
 	t.ensureStarted(n, m)
 	view := t.view(m)
 	if view.remaining() == 0 {
@@ -139,7 +147,6 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.force(name, n, m, view)
 		return
 	}
-	begun := len(t.actions)
 	blocked := t.evictPods(name, view)
 	if t.outOfTime(name, blocked) {
 		t.actions = t.actions[:begun] // a node that is given up is not drained on
@@ -218,7 +225,7 @@ func (t *turn) waits(attempt Attempt, prediction drain.Prediction) bool {
 
 // returned reports whether the pod came up on the node after the node's drain began.
 func (t *turn) returned(node string, pod *corev1.Pod) (Return, bool) {
-	owner := metav1.GetControllerOf(pod)
+	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !pod.CreationTimestamp.After(t.rec.Nodes[node].Began) {
 		return Return{}, false
 	}

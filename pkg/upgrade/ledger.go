@@ -56,8 +56,10 @@ type ZoneLedger struct {
 type Launch struct {
 	Serial int `json:"serial"`
 	N      int `json:"n"`
-	// Desired is the group's size it was decided on, for providers without tokens.
+	// Desired is the group's size it was decided on, and Max the maximum that proves it has landed, for providers
+	// without tokens: one request raises both.
 	Desired int `json:"desired,omitempty"`
+	Max     int `json:"max,omitempty"`
 }
 
 // Contribution is how many nodes of the zone are there because of us; negative when one was taken and not yet replaced.

@@ -36,28 +36,38 @@ func anyUpgrade(t *rapid.T) {
 	d.watch = rules.check
 	d.faults = drawFaults(t)
 	for range rapid.IntRange(0, 3).Draw(t, "troubles") {
-		if trouble(t, d, rules) {
-			rules.checkRest(d.world())
+		if trouble(t, d, rules) && !ended(d, rules) {
 			d.reopen()
 		}
 	}
 	// Each run that fails for want of time gives that time anew, so a node that nothing can move fails each time.
 	for range 3 {
 		d.run(time.Time{})
-		w := d.world()
-		rules.checkRest(w)
-		if !w.Record.Resumable() {
-			rules.checkEnd(w)
+		if ended(d, rules) {
 			return
 		}
-		rules.checkFailure(w, slow)
+		rules.checkFailure(d.world(), slow)
 		d.reopen()
 	}
+}
+
+// ended reports whether the upgrade reached its goal, which the same command would not begin again.
+func ended(d *driver, rules *invariants) bool {
+	w := d.world()
+	rules.checkRest(w)
+	if w.Record.Result != upgrade.Succeeded && w.Record.Result != upgrade.LeftBehind {
+		return false
+	}
+	rules.checkEnd(w)
+	return true
 }
 
 // trouble lets the upgrade run for a while; then the user stops it, it is killed in the middle of a step, or an
 // autoscaler adds a node. It reports whether the upgrade came to rest: otherwise it is under way still.
 func trouble(t *rapid.T, d *driver, rules *invariants) (rested bool) {
+	if d.record.Result != "" {
+		return true
+	}
 	after := time.Duration(rapid.IntRange(0, 240).Draw(t, "after")) * 10 * time.Second
 	if d.run(d.cluster.Now().Add(after)) {
 		return true

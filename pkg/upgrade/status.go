@@ -19,23 +19,37 @@ func (t *turn) status() Status {
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
 		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
 	}
+	s.Nodes = make([]NodeStatus, 0, len(t.count.pending)+len(t.rec.Nodes))
+	// Both are in order of name already; a large group would take longer to sort than all else does.
+	started := slices.Sorted(maps.Keys(t.rec.Nodes))
 	for _, m := range t.count.pending {
-		state := NodePending
-		if m.Node != nil && t.rec.Run != "" && t.fenced(m.Node) {
-			state = NodeFenced
+		for len(started) > 0 && started[0] < m.Name() {
+			s.Nodes, started = append(s.Nodes, t.startedStatus(started[0])), started[1:]
 		}
-		s.Nodes = append(s.Nodes, NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state})
+		s.Nodes = append(s.Nodes, t.pendingStatus(m))
 	}
-	for name, n := range t.rec.Nodes {
-		ns := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
-		if m := t.count.byName[name]; m != nil {
-			view := t.view(m)
-			ns.Zone, ns.Pods, ns.Staying = m.Zone(), view.remaining(), view.staying
-		}
-		s.Nodes = append(s.Nodes, ns)
+	for _, name := range started {
+		s.Nodes = append(s.Nodes, t.startedStatus(name))
 	}
-	slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	return s
+}
+
+func (t *turn) pendingStatus(m *Member) NodeStatus {
+	state := NodePending
+	if m.Node != nil && t.rec.Run != "" && t.fenced(m.Node) {
+		state = NodeFenced
+	}
+	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
+}
+
+func (t *turn) startedStatus(name string) NodeStatus {
+	n := t.rec.Nodes[name]
+	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
+	if m := t.count.byName[name]; m != nil {
+		view := t.view(m)
+		status.Zone, status.Pods, status.Staying = m.Zone(), view.remaining(), view.staying
+	}
+	return status
 }
 
 // zoneSizes writes counts by zone as "a:4 b:2", zones in order.

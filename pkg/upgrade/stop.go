@@ -20,6 +20,7 @@ func (t *turn) stop() {
 	rested = t.resume() && rested
 	if rested {
 		t.rec.Result, t.rec.Ended = t.rec.Stopping, t.w.Now
+		t.rec.Message = notes(t.rec.Message, t.suspendedNote())
 		t.finished, t.persist = true, true
 	}
 }
@@ -76,7 +77,7 @@ func (t *turn) returnSurge() bool {
 		}
 		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Shrunk++ })
 		t.rec.Ledger.Changed = t.w.Now
-		t.put(m.Name(), n, true)
+		t.enlist(m, n)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
 		if t.rec.Nodes[name].State == NodeRemoving {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,12 +39,19 @@ func (t *turn) surge() {
 
 // setup points the group at the wanted revision and quiets what would fight the upgrade (EKS E02–E04).
 func (t *turn) setup() bool {
-	if t.w.Group.Wanted.ID != t.w.Group.Pointed.ID {
-		t.cloud, t.waiting = true, "the group to take revision "+t.w.Group.Wanted.Name
-		t.want(SetRevision{To: t.w.Group.Wanted, Token: token(t.rec.Run, "revision", 1)})
-		return false
+	return t.point() && t.quiesce()
+}
+
+// point has the group launch the revision wanted. Until it does, every node that comes up would be outdated in its
+// turn and be replaced without end: after --replan to another target, or when somebody pointed the group elsewhere.
+func (t *turn) point() bool {
+	wanted := t.w.Group.Wanted
+	if wanted.ID == t.w.Group.Pointed.ID {
+		return true
 	}
-	return t.quiesce()
+	t.cloud, t.waiting = true, "the group to take revision "+wanted.Name
+	t.want(SetRevision{To: wanted, Token: token(t.rec.Run, "revision-"+wanted.ID, 1)})
+	return false
 }
 
 // quiesce suspends the provider's processes that would fight the upgrade, and remembers which were ours to suspend.
@@ -67,7 +75,7 @@ func (t *turn) quiesce() bool {
 
 // scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes (EKS E20–E31).
 func (t *turn) scaleUp() bool {
-	if !t.quiesce() || !t.raiseMax() {
+	if !t.point() || !t.quiesce() || !t.raiseMax() {
 		return false
 	}
 	t.launch()
@@ -137,6 +145,9 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 
 // replace drives the nodes that were started and starts more, until no outdated node is left but the quarantined.
 func (t *turn) replace() bool {
+	if !t.point() {
+		return false
+	}
 	fenced := t.fenceAll()
 	for _, name := range t.startedNames() {
 		if t.rec.Stopping == "" {
@@ -188,6 +199,11 @@ func (t *turn) conclude() {
 	if len(left) > 0 {
 		t.rec.Result = LeftBehind
 	}
-	t.rec.Message = t.owedNote()
+	t.rec.Message = notes(t.owedNote(), t.suspendedNote())
 	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
+}
+
+// notes joins what is to be said at the end, leaving out what is empty.
+func notes(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }

@@ -38,11 +38,24 @@ func (t *turn) room() bool {
 	if busy >= window {
 		return false
 	}
-	if busy+1+t.deficit() > unavailable {
+	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have a say too.
+	spent := t.w.Group.Sized && t.rec.Ledger.Contribution()-t.draining() <= -req.MaxUnavailable
+	if spent || busy+1+t.deficit() > unavailable {
 		t.waitForReplacement()
 		return false
 	}
 	return true
+}
+
+// draining counts the started nodes whose termination is not on the books yet.
+func (t *turn) draining() int {
+	n := 0
+	for _, r := range t.rec.Nodes {
+		if inDrain(r.State) {
+			n++
+		}
+	}
+	return n
 }
 
 // busy counts the nodes between Draining and Removing. A termination that the cloud has begun counts
@@ -136,7 +149,8 @@ func (t *turn) nextNode() *Member {
 
 // startOrder sorts the pending members by what is known before anything contends.
 func (t *turn) startOrder() []*Member {
-	slices.SortFunc(t.count.pending, func(a, b *Member) int {
+	order := slices.Clone(t.count.pending)
+	slices.SortFunc(order, func(a, b *Member) int {
 		return cmp.Or(
 			cmp.Compare(urgency(a), urgency(b)),
 			cmp.Compare(t.count.pendingIn[b.Zone()], t.count.pendingIn[a.Zone()]),
@@ -144,7 +158,7 @@ func (t *turn) startOrder() []*Member {
 			cmp.Compare(a.Name(), b.Name()),
 		)
 	})
-	return t.count.pending
+	return order
 }
 
 // interchangeable reports whether contention may decide which of the two goes first. A group that
@@ -219,7 +233,7 @@ func (t *turn) start(m *Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 	}
 	t.rec.Begun++
-	t.rec.Nodes[m.Name()] = n
+	t.enlist(m, n)
 	t.count.pending = slices.DeleteFunc(t.count.pending, func(p *Member) bool { return p == m })
 	t.count.pendingIn[m.Zone()]--
 	t.persist = true

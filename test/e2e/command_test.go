@@ -94,7 +94,12 @@ func start(t *testing.T, s *stage.Stage, args ...string) *command {
 		defer close(c.ended)
 		c.code, c.err = c.process.Wait()
 	}()
-	t.Cleanup(func() { <-c.ended }) // its end is sure: the test's context ends first
+	t.Cleanup(func() {
+		<-c.ended // it is sure to come: the test's context ends first
+		if t.Failed() {
+			t.Logf("%s ended with %d\n%s", c.what, c.code, c.transcript())
+		}
+	})
 	return c
 }
 

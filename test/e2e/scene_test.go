@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ type scene struct {
 	group string
 	// surge and unavailable are how far the group's size may go beyond and below what it was.
 	surge, unavailable int
+	// mayBreak says that a budget is to be broken.
+	mayBreak bool
 
 	before  picture
 	budgets *stage.BudgetWatch
@@ -64,15 +67,18 @@ type marks struct {
 	labels, annotations map[string]string
 }
 
+// marksOf leaves out the taints that the control plane keeps in step with the node.
 func marksOf(node *corev1.Node) marks {
+	controlled := func(taint corev1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") }
 	return marks{
-		taints: node.Spec.Taints, cordoned: node.Spec.Unschedulable,
+		taints: slices.DeleteFunc(slices.Clone(node.Spec.Taints), controlled), cordoned: node.Spec.Unschedulable,
 		labels: node.Labels, annotations: node.Annotations,
 	}
 }
 
 func (m marks) equal(other marks) bool {
-	return slices.Equal(m.taints, other.taints) && m.cordoned == other.cordoned &&
+	sameTaint := func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }
+	return slices.EqualFunc(m.taints, other.taints, sameTaint) && m.cordoned == other.cordoned &&
 		maps.Equal(m.labels, other.labels) && maps.Equal(m.annotations, other.annotations)
 }
 
@@ -98,7 +104,34 @@ func openEmpty(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
 		}
 		awaitNodes(t, own, group)
 	}
-	return &scene{Stage: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
+	s := &scene{Stage: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
+	t.Cleanup(s.explain)
+	return s
+}
+
+// explain logs how a scene was left that failed.
+func (s *scene) explain() {
+	if !s.t.Failed() {
+		return
+	}
+	ctx := context.WithoutCancel(s.t.Context())
+	for _, args := range [][]string{
+		{"get", "nodes", "-l", "pool=" + s.group, "-L", "image"},
+		{"get", "pods,pdb", "-n", s.Namespace, "-o", "wide"},
+		{"get", "events", "-n", s.Namespace, "--field-selector", "type=Warning"},
+	} {
+		result, err := s.Kubectl(ctx, args...)
+		s.t.Logf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, result.Stdout, result.Stderr)
+	}
+	events, err := s.Cluster.AuditEvents(ctx)
+	if err != nil {
+		s.t.Log(err)
+	}
+	for _, e := range events {
+		if e.Mutating() && e.ObjectRef.Resource == "pods" && e.ObjectRef.Subresource == "eviction" && e.ObjectRef.Namespace == s.Namespace {
+			s.t.Logf("%s eviction of %s: %d %s %s", e.Received.Format(time.TimeOnly), e.ObjectRef.Name, e.ResponseStatus.Code, e.ResponseStatus.Reason, e.ResponseStatus.Message)
+		}
+	}
 }
 
 // awaitNodes waits until all nodes of a new group are Ready, or the first of them would get all the pods.
@@ -126,6 +159,11 @@ func (s *scene) furnish(extra ...stage.Workload) {
 	}, extra...)
 	for _, w := range workloads {
 		w.Ready, w.Gone, w.NodeSelector = soon, soon, map[string]string{"pool": s.group}
+		if w.Kind == "StatefulSet" {
+			// A pod that is back under its name before the disruption controller looked again passes for the
+			// evicted one, and counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+			w.Gone = time.Second
+		}
 		if err := s.Add(s.t.Context(), w); err != nil {
 			s.t.Fatal(err)
 		}

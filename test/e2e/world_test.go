@@ -121,7 +121,12 @@ type status struct {
 
 func (s *scene) status() status {
 	s.t.Helper()
-	result := run(s.t, s.Stage, "nodeupgrade", "status", s.group, "-o", "json")
+	return s.statusOf(s.group)
+}
+
+func (s *scene) statusOf(group ...string) status {
+	s.t.Helper()
+	result := run(s.t, s.Stage, append([]string{"nodeupgrade", "status", "-o", "json"}, group...)...)
 	var found status
 	if err := json.NewDecoder(strings.NewReader(result.Stdout)).Decode(&found); err != nil {
 		s.t.Fatalf("reading the status: %v\n%s%s", err, result.Stdout, result.Stderr)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
-// Evictions is what the audit log says of the plugin's evictions in the namespace; dry runs are left out.
+// Evictions is what the audit log says of the plugin's evictions in the namespace, or in all when it is ""; dry runs are left out.
 type Evictions struct {
 	// Accepted counts, by pod UID, evictions that the API server carried out.
 	Accepted map[types.UID]int
@@ -37,7 +37,7 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	}
 	found := Evictions{Accepted: map[types.UID]int{}}
 	for _, event := range events {
-		if !event.Eviction() || event.DryRun() || event.Component() || event.ObjectRef.Namespace != s.Namespace {
+		if !event.Eviction() || event.DryRun() || event.Component() || (s.Namespace != "" && event.ObjectRef.Namespace != s.Namespace) {
 			continue
 		}
 		var body policyv1.Eviction

@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// brief are a lease's times for tests; the API counts its duration in whole seconds.
+var brief = leaseTimes{duration: 3 * time.Second, renew: 250 * time.Millisecond, giveUp: 1500 * time.Millisecond}
+
+func (s *space) claim(identity string) Claim {
+	return Claim{Namespace: s.name, Group: testGroup, Identity: identity}
+}
+
+// hold acquires the lease and gives it back at the end.
+func (s *space) hold(t *testing.T, client kubernetes.Interface, claim Claim) *Hold {
+	t.Helper()
+	hold, err := acquire(t.Context(), client, claim, brief)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(hold.Release)
+	return hold
+}
+
+func (s *space) lease(t *testing.T) *coordinationv1.Lease {
+	t.Helper()
+	lease, err := s.Client().CoordinationV1().Leases(s.name).Get(t.Context(), ObjectName(testGroup), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// wantLost holds the Hold to being lost within a time, and not to be lost when there is none.
+func wantLost(t *testing.T, hold *Hold, within time.Duration) {
+	t.Helper()
+	if within == 0 {
+		select {
+		case <-hold.Lost():
+			t.Error("the lease is lost")
+		default:
+		}
+		return
+	}
+	select {
+	case <-hold.Lost():
+	case <-time.After(within):
+		t.Errorf("the lease is not lost after %s", within)
+	}
+}
+
+func testLease(t *testing.T, s *space) {
+	for _, identity := range []string{"ann", "bob"} {
+		start := time.Now()
+		hold, err := acquire(t.Context(), s.client, s.claim(identity), brief)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took >= brief.duration {
+			t.Errorf("%s waited %s for a lease that nobody held", identity, took)
+		}
+		lease := s.lease(t)
+		if holder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 3 {
+			t.Errorf("the lease is %q's, labels %v", holder(lease), lease.Labels)
+		}
+		renewed := lease.Spec.RenewTime.Time
+		s.eventually(t, "the lease to be renewed", func(context.Context) (bool, error) { return s.lease(t).Spec.RenewTime.After(renewed), nil })
+		wantLost(t, hold, 0)
+		hold.Release()
+		if got := holder(s.lease(t)); got != "" {
+			t.Errorf("after %s gave it back the lease is %q's", identity, got)
+		}
+		wantLost(t, hold, time.Second)
+	}
+}
+
+func testLeaseHeld(t *testing.T, s *space) {
+	s.hold(t, s.client, s.claim("ann"))
+	var watched atomic.Pointer[string]
+	second := s.claim("bob")
+	second.Waiting = func(holder string) { watched.Store(&holder) }
+	start := time.Now()
+	_, err := acquire(t.Context(), s.client, second, brief)
+	var held *HeldError
+	if !errors.As(err, &held) || held.Holder != "ann" || held.Group != testGroup || time.Since(held.Since) > waitLimit {
+		t.Fatalf("got error %v, want one that names the holder", err)
+	}
+	if took := time.Since(start); took >= brief.duration {
+		t.Errorf("it took %s to see that the holder is alive", took)
+	}
+	if name := watched.Load(); name == nil || *name != "ann" {
+		t.Error("nobody was told who is being watched")
+	}
+	if got := holder(s.lease(t)); got != "ann" {
+		t.Errorf("the lease is %q's", got)
+	}
+}
+
+// testLeaseRaced has two claims on a lease that nobody holds yet.
+func testLeaseRaced(t *testing.T, s *space) {
+	type answer struct {
+		hold *Hold
+		err  error
+	}
+	answers := make(chan answer, 2)
+	for _, identity := range []string{"ann", "bob"} {
+		go func() {
+			hold, err := acquire(t.Context(), s.client, s.claim(identity), brief)
+			answers <- answer{hold, err}
+		}()
+	}
+	won := 0
+	for range 2 {
+		a := <-answers
+		var held *HeldError
+		switch {
+		case a.err == nil:
+			won++
+			t.Cleanup(a.hold.Release)
+		case !errors.As(a.err, &held) && !apierrors.IsAlreadyExists(a.err):
+			t.Errorf("got error %v, want one that names the holder", a.err)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d claims won, want 1", won)
+	}
+}
+
+// dead writes a lease that nobody renews.
+func (s *space) dead(t *testing.T) {
+	t.Helper()
+	identity, seconds, long := "dead", int32(brief.duration/time.Second), metav1.NewMicroTime(time.Now().Add(-time.Hour))
+	_, err := s.Client().CoordinationV1().Leases(s.name).Create(t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup)},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, RenewTime: &long, AcquireTime: &long},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testLeaseExpires watches a dead holder for the lease's whole duration, however old its last renewal claims to be.
+func testLeaseExpires(t *testing.T, s *space) {
+	s.dead(t)
+	start := time.Now()
+	s.hold(t, s.client, s.claim("ann"))
+	if took := time.Since(start); took < brief.duration {
+		t.Errorf("taken after %s, want %s: no clocks are compared", took, brief.duration)
+	}
+	if lease := s.lease(t); holder(lease) != "ann" || *lease.Spec.LeaseTransitions < 1 {
+		t.Errorf("the lease is %q's", holder(lease))
+	}
+}
+
+func testLeaseTakeover(t *testing.T, s *space) {
+	first := s.hold(t, s.client, s.claim("ann"))
+	transitions := *s.lease(t).Spec.LeaseTransitions
+	claim := s.claim("bob")
+	claim.Takeover = true
+	start := time.Now()
+	second := s.hold(t, s.client, claim)
+	if took := time.Since(start); took >= brief.duration {
+		t.Errorf("the takeover took %s", took)
+	}
+	wantLost(t, first, brief.giveUp)
+	first.Release()
+	lease := s.lease(t)
+	if holder(lease) != "bob" {
+		t.Errorf("once the first gave up the lease is %q's", holder(lease))
+	}
+	if *lease.Spec.LeaseTransitions <= transitions {
+		t.Errorf("the lease counts %d transitions, before the takeover %d", *lease.Spec.LeaseTransitions, transitions)
+	}
+	wantLost(t, second, 0)
+}
+
+// testLeaseUnreachable has the API server fall silent: the holder must stop before the lease may be somebody else's.
+func testLeaseUnreachable(t *testing.T, s *space) {
+	client, line := s.spoilable(t)
+	hold := s.hold(t, client, s.claim("ann"))
+	line.set(hang)
+	wantLost(t, hold, brief.renew+brief.giveUp+time.Second)
+	line.set(nil)
+}
+
+func testLeaseRefused(t *testing.T, s *space) {
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	nobody := s.clientOf(t, s.name+"-nobody")
+	if _, err := acquire(ctx, nobody, s.claim("ann"), brief); !apierrors.IsForbidden(err) {
+		t.Errorf("without rights: got error %v, want 403", err)
+	}
+	elsewhere := s.claim("ann")
+	elsewhere.Namespace = s.name + "-none"
+	if _, err := acquire(ctx, s.client, elsewhere, brief); !apierrors.IsNotFound(err) {
+		t.Errorf("in no namespace: got error %v, want 404", err)
+	}
+}
+
+// testLeaseGivenUp has the user stop while a holder is being watched.
+func testLeaseGivenUp(t *testing.T, s *space) {
+	s.dead(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	claim := s.claim("ann")
+	claim.Waiting = func(string) { cancel() }
+	if _, err := acquire(ctx, s.client, claim, brief); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	if got := holder(s.lease(t)); got != "dead" {
+		t.Errorf("the lease is %q's", got)
+	}
+}

@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const testGroup = "Workers/1"
+
+// recordOf is a record that tells from others by what it has replaced.
+func recordOf(replaced int) upgrade.Record {
+	return upgrade.Record{
+		Version: upgrade.RecordVersion, Run: "r1", Started: epoch, Phase: upgrade.PhaseUpgrade, Replaced: replaced,
+		Request: upgrade.Request{Group: testGroup, DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}},
+		Nodes:   map[string]upgrade.NodeRecord{"a": {UID: "u", State: upgrade.NodeDraining, Began: epoch}},
+	}
+}
+
+func (s *space) save(t *testing.T, store *Store, replaced int) {
+	t.Helper()
+	if err := store.Save(t.Context(), recordOf(replaced)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored is how many nodes the stored record says were replaced.
+func (s *space) stored(t *testing.T) int {
+	t.Helper()
+	record, err := NewStore(s.client, s.name, testGroup).Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record.Replaced
+}
+
+func (s *space) configMap(t *testing.T) *corev1.ConfigMap {
+	t.Helper()
+	object, err := s.Client().CoreV1().ConfigMaps(s.name).Get(t.Context(), ObjectName(testGroup), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func testStore(t *testing.T, s *space) {
+	store := NewStore(s.client, s.name, testGroup)
+	if record, err := store.Load(t.Context()); err != nil || record.Run != "" {
+		t.Fatalf("got run %q and error %v, want none", record.Run, err)
+	}
+	s.save(t, store, 1)
+	object := s.configMap(t)
+	if object.Labels[LabelManagedBy] != FieldManager || object.Data[keyGroup] != testGroup || store.Name() != s.name+"/"+object.Name {
+		t.Errorf("stored as %s with labels %v for group %q", store.Name(), object.Labels, object.Data[keyGroup])
+	}
+	s.save(t, store, 2)
+	loaded, err := NewStore(s.client, s.name, testGroup).Load(t.Context())
+	if err != nil || !loaded.Started.Equal(epoch) || loaded.Replaced != 2 || loaded.Nodes["a"].State != upgrade.NodeDraining || loaded.Request.DrainTimeout.Minutes() != 15 {
+		t.Errorf("got %+v and error %v", loaded, err)
+	}
+	other := NewStore(s.client, s.name, "other")
+	if err := other.Save(t.Context(), upgrade.Record{Version: 1, Run: "r2"}); err != nil {
+		t.Fatal(err)
+	}
+	records, err := Records(t.Context(), s.client, s.name)
+	if groups := slices.Sorted(maps.Keys(records)); err != nil || !slices.Equal(groups, []string{testGroup, "other"}) || records["other"].Run != "r2" {
+		t.Errorf("got records of %q and error %v", groups, err)
+	}
+	if sent, want := s.requests(t), []string{"create configmaps 201", "update configmaps 200", "create configmaps 201"}; !slices.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
+// testStoreContended tells somebody else's record from what is merely beside it.
+func testStoreContended(t *testing.T, s *space) {
+	ours, theirs := NewStore(s.client, s.name, testGroup), NewStore(s.client, s.name, testGroup)
+	s.save(t, ours, 1)
+	if err := theirs.Save(t.Context(), recordOf(7)); !errors.Is(err, upgrade.ErrRecordChanged) {
+		t.Errorf("one that nobody read: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	}
+	if _, err := theirs.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	beside := []byte(`{"metadata":{"labels":{"team":"shop"}},"data":{"request":"pause"}}`)
+	if _, err := s.Client().CoreV1().ConfigMaps(s.name).Patch(t.Context(), ObjectName(testGroup), types.MergePatchType, beside, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.save(t, ours, 2)
+	if object := s.configMap(t); object.Labels["team"] != "shop" || object.Data["request"] != "pause" {
+		t.Errorf("what is beside the record was lost: %v %v", object.Labels, object.Data)
+	}
+	s.save(t, ours, 3)
+	if err := theirs.Save(t.Context(), recordOf(8)); !errors.Is(err, upgrade.ErrRecordChanged) {
+		t.Errorf("one that was written since: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	}
+	if got := s.stored(t); got != 3 {
+		t.Errorf("the record is number %d, want 3", got)
+	}
+	if err := s.Client().CoreV1().ConfigMaps(s.name).Delete(t.Context(), ObjectName(testGroup), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ours.Save(t.Context(), recordOf(4)); !errors.Is(err, upgrade.ErrRecordChanged) {
+		t.Errorf("one that was deleted: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	}
+	nowhere := NewStore(s.client, s.name+"-none", testGroup).Save(t.Context(), recordOf(1))
+	if !apierrors.IsNotFound(nowhere) || errors.Is(nowhere, upgrade.ErrRecordChanged) {
+		t.Errorf("in no namespace: got error %v", nowhere)
+	}
+}
+
+// testStoreLostAnswer has a write carried out and its answer lost, both when the object is made and when it is changed.
+func testStoreLostAnswer(t *testing.T, s *space) {
+	client, line := s.spoilable(t)
+	store := NewStore(client, s.name, testGroup)
+	for replaced := range 2 {
+		line.set(loseAnswer)
+		if err := store.Save(t.Context(), recordOf(replaced)); err == nil || errors.Is(err, upgrade.ErrRecordChanged) {
+			t.Fatalf("an answer that was lost: got error %v", err)
+		}
+		line.set(nil)
+		s.save(t, store, replaced) // as the runner tries again
+		if got := s.stored(t); got != replaced {
+			t.Errorf("the record is number %d, want %d", got, replaced)
+		}
+	}
+	s.save(t, store, 2)
+	line.set(loseAnswer)
+	if err := store.Save(t.Context(), recordOf(3)); err == nil {
+		t.Fatal("an answer that was lost is no error")
+	}
+	line.set(nil)
+	second := NewStore(s.client, s.name, testGroup)
+	if _, err := second.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.save(t, second, 9)
+	if err := store.Save(t.Context(), recordOf(3)); !errors.Is(err, upgrade.ErrRecordChanged) {
+		t.Errorf("written by somebody else meanwhile: got error %v, want %v", err, upgrade.ErrRecordChanged)
+	}
+}
+
+func testStoreOfAnotherProgram(t *testing.T, s *space) {
+	_, err := s.Client().CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Labels: map[string]string{LabelManagedBy: FieldManager}},
+		Data:       map[string]string{keyRecord: `{"version":2,"run":"r9"}`, keyGroup: testGroup},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if record, err := NewStore(s.client, s.name, testGroup).Load(t.Context()); err == nil || record.Run != "" {
+		t.Errorf("got run %q and error %v, want a refusal", record.Run, err)
+	}
+	if _, err := Records(t.Context(), s.client, s.name); err == nil || !strings.Contains(err.Error(), ObjectName(testGroup)) {
+		t.Errorf("got error %v, want one that names the object", err)
+	}
+}
+
+func TestDecodeRecord(t *testing.T) {
+	cases := map[string]struct {
+		text, run, fault string
+	}{
+		"a record":                    {`{"version":1,"run":"r1"}`, "r1", ""},
+		"an older one":                {`{"run":"r1"}`, "r1", ""},
+		"one with fields of tomorrow": {`{"version":1,"run":"r1","new":true}`, "r1", ""},
+		"none":                        {``, "", ""},
+		"a newer one":                 {`{"version":2,"run":"r1"}`, "", "reading ConfigMap ns/cm: its version 2 is newer than 1: use the newer kubectl-nodeupgrade that wrote it"},
+		"something else":              {`pause`, "", "delete it to forget that upgrade"},
+		"half of it":                  {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			record, err := DecodeRecord(&corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cm"}, Data: map[string]string{keyRecord: c.text},
+			})
+			if record.Run != c.run {
+				t.Errorf("got run %q, want %q", record.Run, c.run)
+			}
+			if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
+				t.Errorf("got error %v, want %q", err, c.fault)
+			}
+		})
+	}
+}

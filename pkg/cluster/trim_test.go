@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// weight adds what makes a pod heavy and no decision looks at.
+func weight(pod *corev1.Pod) {
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	pod.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: "{}", "team": "shop"}
+	pod.Spec.Containers = []corev1.Container{{Name: "app", Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app"}}
+}
+
+// podChanges are what may be said of a pod, each of which some decision looks at.
+func podChanges() []func(*corev1.Pod) {
+	grace := int64(90)
+	return []func(*corev1.Pod){
+		build.Bare, build.Unready, build.Phase(corev1.PodPending), build.Phase(corev1.PodFailed), build.Ending(epoch),
+		build.Created(epoch), build.OwnedBy("DaemonSet", "agent"), build.In("other"), build.App("api"), build.On("node-1"),
+		build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists}),
+		build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
+		func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+		},
+		func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &grace },
+	}
+}
+
+// decision is all that is decided about one pod.
+type decision struct {
+	judged, judgedLost, judgedFree drain.Verdict
+	predicted, predictedEnding     drain.Prediction
+	tolerates, ready               bool
+	grace                          *int64
+	claims                         int
+}
+
+func decide(pod *corev1.Pod) decision {
+	budgets := drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web"), build.Budget("api", build.Counts(1, 1, 1))})
+	d := decision{
+		judged: drain.Judge(pod, drain.Policy{}, false), judgedLost: drain.Judge(pod, drain.Policy{}, true),
+		judgedFree: drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false),
+		predicted:  drain.Predict(pod, budgets, nil, false), predictedEnding: drain.Predict(pod, budgets, nil, true),
+		tolerates: drain.Tolerates(pod, upgrade.Taint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
+	}
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+			d.claims++
+		}
+	}
+	return d
+}
+
+// TestTrimChangesNoDecision draws pods and decides about them before and after they were trimmed.
+func TestTrimChangesNoDecision(t *testing.T) {
+	changes := podChanges()
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := rapid.SliceOfNDistinct(rapid.IntRange(0, len(changes)-1), 0, 5, rapid.ID[int]).Draw(t, "changes")
+		pod := build.Pod("web-0", weight)
+		for _, i := range drawn {
+			changes[i](pod)
+		}
+		before, node := decide(pod), pod.Spec.NodeName
+		if _, err := trim(pod); err != nil {
+			t.Fatal(err)
+		}
+		if after := decide(pod); !reflect.DeepEqual(before, after) || pod.Spec.NodeName != node {
+			t.Errorf("decided %+v on node %q before, %+v on node %q after", before, node, after, pod.Spec.NodeName)
+		}
+	})
+}
+
+func TestTrimTakesTheWeight(t *testing.T) {
+	pod := build.Pod("web-0", weight, build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}))
+	kept := pod.ObjectMeta.DeepCopy()
+	kept.ManagedFields = nil
+	delete(kept.Annotations, corev1.LastAppliedConfigAnnotation)
+	if _, err := trim(pod); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(pod.ObjectMeta, *kept) {
+		t.Errorf("its metadata is %+v, want %+v", pod.ObjectMeta, *kept)
+	}
+	if len(pod.Spec.Volumes)+len(pod.Status.ContainerStatuses) > 0 || len(pod.Spec.Containers) > 0 && pod.Spec.Containers[0].Env != nil {
+		t.Errorf("it keeps what nobody looks at: %+v %+v", pod.Spec, pod.Status)
+	}
+}
+
+func TestTrimNode(t *testing.T) {
+	node := build.Node("a", "a", build.Tainted("dedicated"))
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
+	node.Annotations = map[string]string{upgrade.AnnotationRun: "r1", corev1.LastAppliedConfigAnnotation: "{}"}
+	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "v"}}
+	want := node.DeepCopy()
+	want.ManagedFields, want.Status.Images = nil, nil
+	delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
+	if got, err := trim(node); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v and error %v, want %+v", got, err, want)
+	}
+}
+
+func TestTrimOthers(t *testing.T) {
+	ending := &corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "7", Labels: map[string]string{"a": "b"}},
+		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
+	}
+	budget := build.Budget("web")
+	budget.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	cases := map[string]struct{ object, want any }{
+		"a namespace keeps its name and phase": {ending, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "7"}, Status: ending.Status,
+		}},
+		"a budget keeps all but its managers": {budget, build.Budget("web")},
+		"what is not known is left alone":     {"x", "x"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got, err := trim(c.object); err != nil || !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v and error %v, want %+v", got, err, c.want)
+			}
+		})
+	}
+}

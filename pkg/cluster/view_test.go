@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// offline is a Watcher that knows the objects and hears of no others: the state of things a moment ago.
+func offline(objects ...any) *Watcher {
+	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+	for _, object := range objects {
+		w.put(object, true)
+	}
+	w.told()
+	return w
+}
+
+// told reports which of the two signals were given since it was asked last.
+func (w *Watcher) told() (changed, nodes bool) {
+	return len(empty(w.changed)) > 0, len(empty(w.nodes)) > 0
+}
+
+func empty(c chan struct{}) (got []struct{}) {
+	for {
+		select {
+		case x := <-c:
+			got = append(got, x)
+		default:
+			return got
+		}
+	}
+}
+
+// podsOf writes the pods of a View as "node: pod pod", nodes and pods in order.
+func podsOf(v upgrade.View) string {
+	var lines []string
+	for _, node := range slices.Sorted(maps.Keys(v.Pods)) {
+		var names []string
+		for _, pod := range v.Pods[node] {
+			names = append(names, string(pod.UID))
+		}
+		slices.Sort(names)
+		lines = append(lines, node+": "+strings.Join(names, " "))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// successor is a pod of the same name after the one before is gone, as a StatefulSet makes them.
+func successor(name, uid, node string) *corev1.Pod {
+	pod := build.Pod(name, build.On(node))
+	pod.UID = types.UID(uid)
+	return pod
+}
+
+func TestWatcherPods(t *testing.T) {
+	db := successor("db-0", "db-0", "a")
+	cases := map[string]struct {
+		happens func(*Watcher)
+		want    string
+	}{
+		"nothing":                 {func(*Watcher) {}, "a: db-0 web-0; b: web-1"},
+		"a pod comes":             {func(w *Watcher) { w.put(build.Pod("web-2", build.On("a")), true) }, "a: db-0 web-0 web-2; b: web-1"},
+		"a pod that is not bound": {func(w *Watcher) { w.put(build.Pod("web-2"), true) }, ": web-2; a: db-0 web-0; b: web-1"},
+		"a pod is bound": {func(w *Watcher) {
+			pod := build.Pod("web-2")
+			w.put(pod, true)
+			w.update(pod, build.Pod("web-2", build.On("b")))
+		}, "a: db-0 web-0; b: web-1 web-2"},
+		"a pod changes":                                  {func(w *Watcher) { w.update(db, successor("db-0", "db-0", "a")) }, "a: db-0 web-0; b: web-1"},
+		"a pod goes":                                     {func(w *Watcher) { w.drop(db) }, "a: web-0; b: web-1"},
+		"the last pod of a node goes":                    {func(w *Watcher) { w.drop(build.Pod("web-1", build.On("b"))) }, "a: db-0 web-0"},
+		"a pod was gone during a gap":                    {func(w *Watcher) { w.drop(cache.DeletedFinalStateUnknown{Key: "shop/db-0", Obj: db}) }, "a: web-0; b: web-1"},
+		"another pod of that name after a gap":           {func(w *Watcher) { w.update(db, successor("db-0", "db-0'", "b")) }, "a: web-0; b: db-0' web-1"},
+		"another pod of that name on the node after one": {func(w *Watcher) { w.update(db, successor("db-0", "db-0'", "a")) }, "a: db-0' web-0; b: web-1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := offline(db, build.Pod("web-0", build.On("a")), build.Pod("web-1", build.On("b")))
+			w.View()
+			c.happens(w)
+			if got := podsOf(w.View()); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if changed, _ := w.told(); changed != (name != "nothing") {
+				t.Errorf("a change was told: %t", changed)
+			}
+		})
+	}
+}
+
+// TestViewStays holds a view that was taken to what it said, whatever comes after.
+func TestViewStays(t *testing.T) {
+	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
+	before := w.View()
+	w.put(build.Node("b", "a"), true)
+	w.put(build.Pod("web-1", build.On("a")), true)
+	w.put(build.Budget("web", disrupts("web-0")), false)
+	w.put(namespace("shop", corev1.NamespaceTerminating), false)
+	w.drop(build.Pod("web-0", build.On("a")))
+	if got := podsOf(before); got != "a: web-0" {
+		t.Errorf("its pods are now %q", got)
+	}
+	covering := before.Budgets.Covering(build.Pod("web-0"))
+	if len(before.Nodes) != 1 || len(before.Disrupted)+len(before.EndingNamespaces) != 0 || len(covering) != 1 || covering[0].Status.DisruptedPods != nil {
+		t.Errorf("it is now %+v", before)
+	}
+}
+
+func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: phase}}
+}
+
+func disrupts(pod string) func(*policyv1.PodDisruptionBudget) {
+	return func(b *policyv1.PodDisruptionBudget) {
+		b.Status.DisruptedPods = map[string]metav1.Time{pod: {Time: epoch}}
+	}
+}
+
+func TestWatcherBudgets(t *testing.T) {
+	w := offline(build.Budget("web"))
+	pod := build.Pod("web-0")
+	steps := []struct {
+		what    string
+		happens func()
+		want    int
+	}{
+		{"one budget", func() {}, 1},
+		{"a second one", func() {
+			w.put(build.Budget("all", build.Selecting(&metav1.LabelSelector{})), true)
+		}, 2},
+		{"it selects other pods", func() {
+			w.put(build.Budget("all", build.Selecting(nil)), false)
+		}, 1},
+		{"the first is gone", func() { w.drop(build.Budget("web")) }, 0},
+	}
+	for _, s := range steps {
+		s.happens()
+		v := w.View()
+		if got := len(v.Budgets.Covering(pod)); got != s.want {
+			t.Errorf("%s: %d budgets cover the pod, want %d", s.what, got, s.want)
+		}
+	}
+	if v := w.View(); len(v.PDBs) != 1 || v.PDBs[0].Name != "all" {
+		t.Errorf("the budgets are %v", v.PDBs)
+	}
+}
+
+// TestDisruptedPodsAreRemembered for as long as a budget's status could have shown an eviction and shows it no more.
+func TestDisruptedPodsAreRemembered(t *testing.T) {
+	x, at := newIndex(), epoch
+	web := types.NamespacedName{Namespace: build.Namespace, Name: "web-0"}
+	look := func(after time.Duration, budget *policyv1.PodDisruptionBudget) (time.Time, bool) {
+		at = at.Add(after)
+		x.putBudget(budget, at)
+		seen, ok := x.view().Disrupted[web]
+		return seen, ok
+	}
+	if _, ok := look(0, build.Budget("web")); ok {
+		t.Error("a pod is seen that no budget names")
+	}
+	if seen, ok := look(time.Minute, build.Budget("web", disrupts("web-0"))); !ok || !seen.Equal(at) {
+		t.Errorf("seen at %s, want %s", seen, at)
+	}
+	shown := at
+	if seen, ok := look(time.Second, build.Budget("web")); !ok || !seen.Equal(shown) {
+		t.Errorf("the pod left the status and is seen at %s, want still %s", seen, shown)
+	}
+	if seen, ok := look(forgotten, build.Budget("web")); ok {
+		t.Errorf("still seen at %s after %s", seen, forgotten)
+	}
+}
+
+func TestWatcherNamespaces(t *testing.T) {
+	w := offline(namespace("shop", corev1.NamespaceActive))
+	ending := func() bool { return w.View().EndingNamespaces["shop"] }
+	if ending() {
+		t.Error("an active namespace is ending")
+	}
+	w.update(namespace("shop", corev1.NamespaceActive), namespace("shop", corev1.NamespaceTerminating))
+	if !ending() {
+		t.Error("a namespace that is being deleted is not ending")
+	}
+	w.drop(namespace("shop", corev1.NamespaceTerminating))
+	if ending() {
+		t.Error("a namespace that is gone is ending")
+	}
+}
+
+// TestWatcherTellsOfNodes has what makes the cloud worth asking, and what does not.
+func TestWatcherTellsOfNodes(t *testing.T) {
+	a := build.Node("a", "a")
+	labelled, other := a.DeepCopy(), a.DeepCopy()
+	labelled.Labels["x"] = "y"
+	other.UID = "another machine of that name"
+	cases := map[string]struct {
+		happens func(*Watcher)
+		want    bool
+	}{
+		"a node comes":                   {func(w *Watcher) { w.put(build.Node("b", "a"), true) }, true},
+		"a node goes":                    {func(w *Watcher) { w.drop(a) }, true},
+		"a node is no longer ready":      {func(w *Watcher) { w.update(a, build.Node("a", "a", build.NotReady(epoch))) }, true},
+		"a node is another":              {func(w *Watcher) { w.update(a, other) }, true},
+		"a node's label changes":         {func(w *Watcher) { w.update(a, labelled) }, false},
+		"a pod comes":                    {func(w *Watcher) { w.put(build.Pod("web-0"), true) }, false},
+		"a node that was never heard of": {func(w *Watcher) { w.put(build.Node("c", "a"), false) }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := offline(a)
+			c.happens(w)
+			if changed, nodes := w.told(); !changed || nodes != c.want {
+				t.Errorf("told of a change: %t, of nodes: %t; want true and %t", changed, nodes, c.want)
+			}
+		})
+	}
+}
+
+func TestWatcherFindsSingleObjects(t *testing.T) {
+	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")))
+	if node, ok := w.node("a"); !ok || node.Name != "a" {
+		t.Errorf("got %v", node)
+	}
+	if _, ok := w.node("b"); ok {
+		t.Error("a node is found that is not there")
+	}
+	if pod, ok := w.pod("web-0"); !ok || pod.Spec.NodeName != "a" {
+		t.Errorf("got %v", pod)
+	}
+	if _, ok := w.pod("web-1"); ok {
+		t.Error("a pod is found that is not there")
+	}
+}

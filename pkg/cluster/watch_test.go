@@ -1,0 +1,274 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func testWatch(t *testing.T, s *space) {
+	before := s.node(t, "before")
+	pod := s.pods(t, before.Name, "web-0")[0]
+	w := s.watcher(t)
+	v := w.View()
+	if got := v.Pods[before.Name]; len(got) != 1 || got[0].UID != pod.UID {
+		t.Fatalf("the first view has the pods %v on the node", got)
+	}
+	if !slices.ContainsFunc(v.Nodes, func(n *corev1.Node) bool { return n.UID == before.UID }) {
+		t.Error("the first view lacks the node")
+	}
+	s.budget(t, 0, 1)
+	w.until(t, "the budget over the pod", func(v upgrade.View) bool {
+		covering := v.Budgets.Covering(pod)
+		return len(covering) == 1 && covering[0].Status.DisruptionsAllowed == 1
+	})
+	s.pods(t, before.Name, "web-1")
+	w.until(t, "a second pod on the node", func(v upgrade.View) bool { return len(v.Pods[before.Name]) == 2 })
+	if err := s.Client().CoreV1().Pods(s.name).Delete(t.Context(), "web-0", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "the end of the first pod", func(v upgrade.View) bool {
+		return len(v.Pods[before.Name]) == 1 && v.Pods[before.Name][0].Name == "web-1"
+	})
+	w.told()
+	s.node(t, "after")
+	select {
+	case <-w.NodesChanged():
+	case <-time.After(waitLimit):
+		t.Error("nothing tells of the second node")
+	}
+}
+
+func testWatchEndingNamespace(t *testing.T, s *space) {
+	w := s.watcher(t)
+	keep := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "keep", Finalizers: []string{"example.com/keep"}}}
+	maps := s.Client().CoreV1().ConfigMaps(s.name)
+	if _, err := maps.Create(t.Context(), keep, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Client().CoreV1().Namespaces().Delete(t.Context(), s.name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "the namespace to end", func(v upgrade.View) bool { return v.EndingNamespaces[s.name] })
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	if _, err := maps.Patch(t.Context(), "keep", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "the namespace to be gone", func(v upgrade.View) bool { return !v.EndingNamespaces[s.name] })
+}
+
+func testWatchDisruptedPods(t *testing.T, s *space) {
+	pod := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")[0]
+	s.budget(t, 1, 1)
+	w := s.watcher(t)
+	before := time.Now()
+	if err := Evict(t.Context(), s.client, evictionOf(pod), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	name := types.NamespacedName{Namespace: s.name, Name: "web-0"}
+	v := w.until(t, "the eviction in the budget's status", func(v upgrade.View) bool { _, ok := v.Disrupted[name]; return ok })
+	if seen := v.Disrupted[name]; seen.Before(before) {
+		t.Errorf("seen at %s, before the eviction at %s", seen, before)
+	}
+}
+
+// testForbidden has a user who may read all kinds but one, for each kind in turn.
+func testForbidden(t *testing.T, s *space) {
+	kinds := map[string]string{"nodes": "", "pods": "", "namespaces": "", "poddisruptionbudgets": "policy"}
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			user := s.name + "-" + kind
+			client := s.clientOf(t, user)
+			rules := []rbacv1.PolicyRule{}
+			for other, group := range kinds {
+				if other != kind {
+					rules = append(rules, rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{group}, Resources: []string{other}})
+				}
+			}
+			s.allow(t, user, rules)
+			_, err := Watch(t.Context(), client)
+			if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "watching "+kind+": ") {
+				t.Errorf("watching: got error %v, want one that forbids %s", err, kind)
+			}
+			if _, err = Read(t.Context(), client); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing "+kind+": ") {
+				t.Errorf("reading: got error %v, want one that forbids %s", err, kind)
+			}
+		})
+	}
+}
+
+// clientOf is the client of a user without rights.
+func (s *space) clientOf(t *testing.T, user string) kubernetes.Interface {
+	t.Helper()
+	path, err := s.KubeconfigFor(user)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// allow gives the user the rights, and waits until the API server knows of them.
+func (s *space) allow(t *testing.T, user string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	meta, rbac := metav1.ObjectMeta{Name: user}, s.Client().RbacV1()
+	if _, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := s.clientOf(t, user)
+	s.eventually(t, "the rights of "+user, func(ctx context.Context) (bool, error) {
+		for _, rule := range rules {
+			get := client.CoreV1().RESTClient().Get().AbsPath("/api/v1", rule.Resources[0])
+			if rule.APIGroups[0] != "" {
+				get = client.CoreV1().RESTClient().Get().AbsPath("/apis", rule.APIGroups[0], "v1", rule.Resources[0])
+			}
+			if err := get.Param("limit", "1").Do(ctx).Error(); err != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// TestWatchOfAServerThatFails ends, and says what went wrong last.
+func TestWatchOfAServerThatFails(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of order", http.StatusInternalServerError)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = watch(t.Context(), client, time.Second)
+	if err == nil || !strings.Contains(err.Error(), "it took longer than 1s: watching ") || !strings.Contains(err.Error(), "out of order") {
+		t.Errorf("got error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := watch(ctx, client, waitLimit); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: got error %v, want %v", err, context.Canceled)
+	}
+}
+
+func testReadIsTheSameAsWatch(t *testing.T, s *space) {
+	node := s.node(t, "a")
+	s.pods(t, node.Name, "web-0", "web-1")
+	s.budget(t, 1, 1)
+	want := s.watcher(t).View()
+	got, err := Read(t.Context(), s.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Nodes) != len(want.Nodes) || len(got.PDBs) != len(want.PDBs) || len(got.Nodes) == 0 || len(got.PDBs) == 0 {
+		t.Errorf("%d nodes and %d budgets, want %d and %d", len(got.Nodes), len(got.PDBs), len(want.Nodes), len(want.PDBs))
+	}
+	if g, w := podsOf(got), podsOf(want); g != w {
+		t.Errorf("got pods %q, want %q", g, w)
+	}
+	pod := got.Pods[node.Name][0]
+	if len(got.Budgets.Covering(pod)) != 1 {
+		t.Error("the budget does not cover the pod")
+	}
+	if pod.ManagedFields != nil || pod.Status.ContainerStatuses != nil {
+		t.Error("the pods are not trimmed")
+	}
+	nodes, err := Nodes(t.Context(), s.client)
+	if err != nil || len(nodes) != len(want.Nodes) {
+		t.Errorf("got %d nodes and error %v, want %d", len(nodes), err, len(want.Nodes))
+	}
+}
+
+// testReadPages has a server that gives two objects at a time, whatever it is asked for.
+func testReadPages(t *testing.T, s *space) {
+	node := s.node(t, "a")
+	names := []string{"web-0", "web-1", "web-2", "web-3", "web-4"}
+	s.pods(t, node.Name, names...)
+	client, line := s.spoilable(t)
+	pages := map[string]int{}
+	line.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		query := r.URL.Query()
+		if query.Get("limit") != "1000" {
+			t.Errorf("%s asks for %q objects at a time", r.URL.Path, query.Get("limit"))
+		}
+		query.Set("limit", "2")
+		r = r.Clone(r.Context())
+		r.URL.RawQuery = query.Encode()
+		return next.RoundTrip(r)
+	})
+	v, err := Read(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, pod := range v.Pods[node.Name] {
+		got = append(got, pod.Name)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, names) {
+		t.Errorf("read the pods %v, want %v", got, names)
+	}
+	events, err := s.AuditEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.UserAgent == s.name && e.Verb == "list" {
+			pages[e.ObjectRef.Resource]++
+		}
+	}
+	if kinds := slices.Sorted(maps.Keys(pages)); len(kinds) != 4 || pages["pods"] < 3 {
+		t.Errorf("pages read: %v, want 3 or more of pods and one or more of 4 kinds", pages)
+	}
+}
+
+// TestReadOfAServerThatFails names the kind.
+func TestReadOfAServerThatFails(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			http.Error(w, "out of order", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`))
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(t.Context(), client); err == nil || !strings.HasPrefix(err.Error(), "listing ") {
+		t.Errorf("got error %v, want one that names the kind", err)
+	}
+}

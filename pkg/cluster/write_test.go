@@ -1,0 +1,332 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+)
+
+func TestNodePatch(t *testing.T) {
+	cases := map[string]struct {
+		change func(*corev1.Node)
+		want   string
+	}{
+		"nothing":      {func(*corev1.Node) {}, ``},
+		"a label":      {func(n *corev1.Node) { n.Labels["x"] = "y" }, `{"metadata":{"labels":{"x":"y"},"resourceVersion":"1","uid":"a"}}`},
+		"a label goes": {func(n *corev1.Node) { delete(n.Labels, "keep") }, `{"metadata":{"labels":{"keep":null},"resourceVersion":"1","uid":"a"}}`},
+		"a cordon":     {func(n *corev1.Node) { n.Spec.Unschedulable = true }, `{"metadata":{"resourceVersion":"1","uid":"a"},"spec":{"unschedulable":true}}`},
+		"a taint, as the whole list": {func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "ours", Effect: corev1.TaintEffectNoSchedule})
+		}, `{"metadata":{"resourceVersion":"1","uid":"a"},"spec":{"taints":[{"effect":"NoSchedule","key":"foreign"},{"effect":"NoSchedule","key":"ours"}]}}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			old := build.Node("a", "a", build.Tainted("foreign"))
+			old.Labels["keep"] = "this"
+			changed := old.DeepCopy()
+			c.change(changed)
+			patch, err := nodePatch(old, changed)
+			if err != nil || string(patch) != c.want {
+				t.Errorf("got %s and error %v, want %s", patch, err, c.want)
+			}
+		})
+	}
+}
+
+// marks are what fencing and draining touch of a node.
+type marks struct {
+	Labels, Annotations map[string]string
+	Spec                corev1.NodeSpec
+}
+
+func marksOf(node *corev1.Node) string {
+	text, err := json.Marshal(marks{node.Labels, node.Annotations, node.Spec})
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// testFenceKeepsWhatIsForeign takes a node through a fence, a drain and back.
+func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
+	node := s.node(t, "a", func(spec *controlplane.NodeSpec) {
+		spec.Labels = map[string]string{"team": "shop", "example.com/x": ""}
+		spec.Annotations = map[string]string{"example.com/note": "kept as it is"}
+		spec.Taints = []corev1.Taint{
+			{Key: "dedicated", Value: "shop", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Value: "shop", Effect: corev1.TaintEffectPreferNoSchedule},
+		}
+	})
+	w := s.watcher(t)
+	writer := NewWriter(s.client, w, "run-1", "aws")
+	deadline := time.Now().Add(time.Hour)
+	steps := []struct {
+		what   string
+		action func(*corev1.Node) upgrade.Action
+		shows  func(*corev1.Node) bool
+	}{
+		{"the fence", func(n *corev1.Node) upgrade.Action {
+			return upgrade.Fence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+		}, func(n *corev1.Node) bool {
+			return n.Spec.Unschedulable && upgrade.HasFenceTaint(n, "aws") && n.Annotations[upgrade.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
+		}},
+		{"the drain", func(n *corev1.Node) upgrade.Action {
+			return upgrade.StartDrain{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Deadline: deadline}
+		}, func(n *corev1.Node) bool {
+			return n.Annotations[upgrade.AnnotationDeadline] == upgrade.FormatTime(deadline) && n.Labels[corev1.LabelNodeExcludeBalancers] == "true"
+		}},
+		{"the end of the fence", func(n *corev1.Node) upgrade.Action {
+			return upgrade.Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
+	}
+	for _, step := range steps {
+		s.eventually(t, step.what+" to be written", func(ctx context.Context) (bool, error) {
+			known, _ := w.node(node.Name)
+			err := writer.Do(ctx, step.action(known))
+			if apierrors.IsConflict(err) || errors.Is(err, upgrade.ErrMoved) {
+				return false, nil // a controller wrote the node at the same time
+			}
+			return err == nil, err
+		})
+		w.until(t, step.what+" on the node", func(upgrade.View) bool {
+			known, ok := w.node(node.Name)
+			return ok && step.shows(known)
+		})
+	}
+}
+
+// writerOf is a writer that knows the objects as they were and hears no news of them.
+func (s *space) writerOf(objects ...any) *Writer {
+	return NewWriter(s.client, offline(objects...), "run-1", "aws")
+}
+
+func testStaleNodeIsNotPatched(t *testing.T, s *space) {
+	node := s.node(t, "a")
+	writer := s.writerOf(node)
+	actions := map[string]upgrade.Action{
+		"an older version":   upgrade.Fence{Node: node.Name, UID: node.UID, Version: "1"},
+		"another UID":        upgrade.Fence{Node: node.Name, UID: "other", Version: node.ResourceVersion},
+		"no such node":       upgrade.Fence{Node: "none", UID: node.UID, Version: node.ResourceVersion},
+		"an older drain":     upgrade.StartDrain{Node: node.Name, UID: node.UID, Version: "1"},
+		"an older unfence":   upgrade.Unfence{Node: node.Name, UID: node.UID, Version: "1"},
+		"nothing to unfence": upgrade.Unfence{Node: node.Name, UID: node.UID, Version: node.ResourceVersion},
+	}
+	for what, action := range actions {
+		err := writer.Do(t.Context(), action)
+		if what == "nothing to unfence" {
+			if err != nil {
+				t.Errorf("%s: got error %v", what, err)
+			}
+		} else if !errors.Is(err, upgrade.ErrMoved) {
+			t.Errorf("%s: got error %v, want %v", what, err, upgrade.ErrMoved)
+		}
+	}
+	if sent := s.requests(t); len(sent) > 0 {
+		t.Errorf("sent %q, want nothing", sent)
+	}
+}
+
+// testFenceAgainstAnotherWriter has an autoscaler taint the node, and the news of it not arrive before the fence is sent.
+func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
+	before := s.node(t, "a")
+	foreign := []byte(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1","effect":"NoSchedule"}]}}`)
+	after, err := s.Client().CoreV1().Nodes().Patch(t.Context(), before.Name, types.MergePatchType, foreign, metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.writerOf(before).Do(t.Context(), upgrade.Fence{Node: before.Name, UID: before.UID, Version: before.ResourceVersion})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("got error %v, want 409", err)
+	}
+	now, err := s.Client().CoreV1().Nodes().Get(t.Context(), before.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(now.Spec, after.Spec) || now.Annotations[upgrade.AnnotationRun] != "" {
+		t.Errorf("the node is now %s", marksOf(now))
+	}
+	if sent := s.requests(t); !slices.Equal(sent, []string{"patch nodes 409"}) {
+		t.Errorf("sent %q, want one patch", sent)
+	}
+}
+
+func evictionOf(pod *corev1.Pod) upgrade.Evict {
+	return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+}
+
+func testEvict(t *testing.T, s *space) {
+	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
+	w := s.watcher(t)
+	if err := NewWriter(s.client, w, "run-1", "aws").Do(t.Context(), evictionOf(pod)); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "the pod to leave", func(upgrade.View) bool {
+		known, ok := w.pod(pod.UID)
+		return !ok || known.DeletionTimestamp != nil
+	})
+	if sent := s.requests(t); !slices.Equal(sent, []string{"create pods/eviction 201"}) {
+		t.Errorf("sent %q, want one eviction", sent)
+	}
+}
+
+func testEvictionThatIsNotSent(t *testing.T, s *space) {
+	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
+	writer := s.writerOf(pod)
+	other, elsewhere := evictionOf(pod), evictionOf(pod)
+	other.UID, elsewhere.Node = "another pod of that name", "another node"
+	for what, action := range map[string]upgrade.Action{"a pod of another UID": other, "a pod of another node": elsewhere} {
+		if err := writer.Do(t.Context(), action); !errors.Is(err, upgrade.ErrMoved) {
+			t.Errorf("%s: got error %v, want %v", what, err, upgrade.ErrMoved)
+		}
+	}
+	if sent := s.requests(t); len(sent) > 0 {
+		t.Errorf("sent %q, want nothing", sent)
+	}
+}
+
+// testEvictionOfAnotherUID documents why the cache is asked first: the budget is spent before the UID is
+// compared, and stays spent for two minutes although the pod stays (semantics 3.2.1).
+func testEvictionOfAnotherUID(t *testing.T, s *space) {
+	pod := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")[0]
+	s.budget(t, 1, 1)
+	wrong := evictionOf(pod)
+	wrong.UID = "00000000-0000-0000-0000-000000000000"
+	if err := Evict(t.Context(), s.client, wrong, metav1.DeleteOptions{}); !apierrors.IsConflict(err) {
+		t.Fatalf("got error %v, want 409", err)
+	}
+	status := s.budgetStatus(t)
+	if _, spent := status.DisruptedPods["web-0"]; !spent || status.DisruptionsAllowed != 0 {
+		t.Errorf("the budget allows %d and lists %v, want 0 and the pod that was not evicted", status.DisruptionsAllowed, status.DisruptedPods)
+	}
+	if err := Evict(t.Context(), s.client, evictionOf(pod), metav1.DeleteOptions{}); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("the right pod: got error %v, want 429", err)
+	}
+}
+
+func testRefusedEviction(t *testing.T, s *space) {
+	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
+	s.budget(t, 1, 0)
+	err := s.writerOf(pod).Do(t.Context(), evictionOf(pod))
+	if !apierrors.IsTooManyRequests(err) || !apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+		t.Errorf("got error %v, want 429 with the cause DisruptionBudget", err)
+	}
+	dry := metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}
+	if err := Evict(t.Context(), s.client, evictionOf(pod), dry); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("a dry run: got error %v, want 429", err)
+	}
+	if sent := s.requests(t); !slices.Equal(sent, []string{"create pods/eviction 429", "create pods/eviction 429"}) {
+		t.Errorf("sent %q, want each eviction once", sent)
+	}
+}
+
+// TestEvictIsSentOnce has a server that asks to be asked again, which client-go would do by itself ten times.
+func TestEvictIsSentOnce(t *testing.T) {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(code)
+		}))
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Evict(t.Context(), client, evictionOf(build.Pod("web-0")), metav1.DeleteOptions{})
+		server.Close()
+		if seconds, ok := apierrors.SuggestsClientDelay(err); !ok || seconds != 1 {
+			t.Errorf("%d: got error %v, want one that says to wait", code, err)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%d: %d requests, want 1", code, n)
+		}
+	}
+}
+
+func testDelete(t *testing.T, s *space) {
+	pods := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")
+	s.budget(t, 2, 0)
+	writer := s.writerOf()
+	wrong := upgrade.Delete{Namespace: s.name, Pod: "web-0", UID: pods[1].UID}
+	if err := writer.Do(t.Context(), wrong); !apierrors.IsConflict(err) {
+		t.Errorf("another UID: got error %v, want 409", err)
+	}
+	right := upgrade.Delete{Namespace: s.name, Pod: "web-0", UID: pods[0].UID}
+	if err := writer.Do(t.Context(), right); err != nil {
+		t.Errorf("past the budget: got error %v", err)
+	}
+	s.eventually(t, "the pod to be gone", func(ctx context.Context) (bool, error) {
+		_, err := s.Client().CoreV1().Pods(s.name).Get(ctx, "web-0", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	events, err := s.AuditEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.UserAgent == s.name && strings.Contains(string(e.RequestObject), "gracePeriodSeconds") {
+			t.Errorf("the pod does not keep its own grace: %s", e.RequestObject)
+		}
+	}
+}
+
+func testDeleteNode(t *testing.T, s *space) {
+	node := s.node(t, "a")
+	writer := s.writerOf()
+	get := func() error {
+		_, err := s.Client().CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+		return err
+	}
+	if err := writer.Do(t.Context(), upgrade.DeleteNode{Node: node.Name, UID: "another"}); !apierrors.IsConflict(err) {
+		t.Errorf("another UID: got error %v, want 409", err)
+	}
+	if err := get(); err != nil {
+		t.Fatalf("the node of another UID: %v", err)
+	}
+	if err := writer.Do(t.Context(), upgrade.DeleteNode{Node: node.Name, UID: node.UID}); err != nil {
+		t.Errorf("got error %v", err)
+	}
+	if err := get(); !apierrors.IsNotFound(err) {
+		t.Errorf("the node is still there: %v", err)
+	}
+}
+
+func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
+	err := NewWriter(nil, offline(), "run-1", "aws").Do(t.Context(), upgrade.Terminate{Instance: "i-1"})
+	if err == nil || !strings.Contains(err.Error(), "terminate instance i-1") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// TestWriterKeepsAnUnreadableFence refuses to undo what it cannot read, without a request.
+func TestWriterKeepsAnUnreadableFence(t *testing.T) {
+	node := build.Node("a", "a")
+	node.Annotations = map[string]string{upgrade.AnnotationPrev: "{", upgrade.AnnotationRun: "r0"}
+	writer := NewWriter(nil, offline(node), "run-1", "aws")
+	for _, action := range []upgrade.Action{
+		upgrade.Fence{Node: "a", UID: "a", Version: "1"}, upgrade.Unfence{Node: "a", UID: "a", Version: "1"},
+	} {
+		if err := writer.Do(t.Context(), action); err == nil || !strings.Contains(err.Error(), upgrade.AnnotationPrev) {
+			t.Errorf("%s: got error %v, want one that names the annotation", action, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// observe runs an upgrade for a while, lets the test look at it, and stops it.
+func (s *site) observe(t *testing.T, r *Runner, look func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if record, err := r.Run(ctx); err != nil && !errors.Is(err, ErrUnrested) || record.Run == "" {
+			t.Errorf("run %q ended with error %v", record.Run, err)
+		}
+	}()
+	look()
+	cancel()
+	<-ended
+}
+
+// pauses are the times between one question and the next, from the given moment on.
+func pauses(at []time.Duration, from time.Duration) []time.Duration {
+	var between []time.Duration
+	for i := 1; i < len(at); i++ {
+		if at[i-1] >= from {
+			between = append(between, at[i]-at[i-1])
+		}
+	}
+	return between
+}
+
+func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.onDo = func(_ context.Context, a upgrade.Action) error {
+			if _, ok := a.(upgrade.AddCapacity); ok {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.instances["i-stuck"] = upgrade.Instance{ID: "i-stuck", Zone: "a", State: upgrade.InstancePending}
+				return cut(errors.New("no answer")) // it is there, and it never becomes a node
+			}
+			return nil
+		}
+		s.observe(t, s.runner(surge(1)), func() { time.Sleep(5 * time.Minute) })
+		between := pauses(s.times("observe"), 2*time.Minute)
+		if len(between) < 10 {
+			t.Fatalf("asked %d times in three minutes", len(between))
+		}
+		for _, pause := range between {
+			if pause > cloudBusy {
+				t.Errorf("%s between two questions, want at most %s", pause, cloudBusy)
+			}
+		}
+	})
+}
+
+// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget: nothing is under way in the cloud.
+func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.budgets = spent()
+		s.addPods("old-1", 1)
+		s.observe(t, s.runner(), func() {
+			time.Sleep(10*time.Minute + 30*time.Second)
+			synctest.Wait()
+			between := pauses(s.times("observe"), 0)
+			if len(between) < 8 {
+				t.Fatalf("asked at %v", s.times("observe"))
+			}
+			for _, pause := range between {
+				if pause != cloudIdle {
+					t.Errorf("%s between two questions, want %s", pause, cloudIdle)
+				}
+			}
+			before := time.Since(s.began)
+			signal(s.nodesChanged)
+			time.Sleep(2 * cloudSoon)
+			synctest.Wait()
+			if at := s.times("observe"); at[len(at)-1] != before+cloudSoon {
+				t.Errorf("a node changed at %s, the cloud was asked at %s, want %s later", before, at[len(at)-1], cloudSoon)
+			}
+		})
+	})
+}
+
+// TestNodesThatChangeAllTheTime must not put the question off for ever.
+func TestNodesThatChangeAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.budgets = spent()
+		s.addPods("old-1", 1)
+		s.observe(t, s.runner(), func() {
+			for range 600 {
+				time.Sleep(cloudSoon / 2)
+				signal(s.nodesChanged)
+			}
+		})
+		if asked := len(s.times("observe")); asked < 4 {
+			t.Errorf("asked %d times in five minutes, want once a minute or more", asked)
+		}
+	})
+}
+
+func TestSilentCloud(t *testing.T) {
+	silence := errors.New("no route to host")
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		s.addPods("old-1", 1)
+		from, to := 3*time.Second, 200*time.Second
+		s.onObserve = func() error {
+			if at := time.Since(s.began); at > from && at < to {
+				return silence
+			}
+			return nil
+		}
+		r := s.runner(surge(1))
+		r.Watch = func(step upgrade.Step) {
+			if step.Status.Group != "workers" || step.Status.Desired == 0 {
+				t.Errorf("a step was taken on what a failed poll returned: %+v", step.Status)
+			}
+		}
+		finish(t, r)
+		if time.Since(s.began) < to {
+			t.Errorf("ended after %s without the cloud's word", time.Since(s.began))
+		}
+		failed := 0
+		for _, err := range s.polled {
+			if errors.Is(err, silence) {
+				failed++
+			}
+		}
+		if failed < 10 || failed == len(s.polled) {
+			t.Errorf("%d of %d polls were told to have failed", failed, len(s.polled))
+		}
+	})
+}
+
+func TestPollsDoNotOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		asking := false
+		s.onObserve = func() error {
+			s.mu.Lock()
+			if asking {
+				t.Error("asked again before the answer")
+			}
+			asking = true
+			s.mu.Unlock()
+			time.Sleep(17 * time.Second)
+			s.mu.Lock()
+			asking = false
+			s.mu.Unlock()
+			return nil
+		}
+		finish(t, s.runner(surge(1)))
+	})
+}

@@ -1,0 +1,383 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// spent is a budget over the pods of a site that allows nothing for now.
+func spent() []*policyv1.PodDisruptionBudget {
+	return []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(3, 2, 2))}
+}
+
+// finish runs an upgrade that must reach its goal.
+func finish(t *testing.T, r *Runner) upgrade.Record {
+	t.Helper()
+	record, err := r.Run(t.Context())
+	if err != nil || record.Result != upgrade.Succeeded {
+		t.Fatalf("ended %q (%s) with error %v, want %q", record.Result, record.Message, err, upgrade.Succeeded)
+	}
+	return record
+}
+
+// TestRunReplacesEveryNode goes through a whole upgrade. The site holds the runner to storing the
+// record before each action that rests on it.
+func TestRunReplacesEveryNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3)
+		s.addPods("old-1", 2)
+		s.addPods("old-3", 1)
+		record := finish(t, s.runner(surge(2)))
+		if record.Replaced != 3 || record.Total != 3 || s.desired != 3 {
+			t.Errorf("%d of %d replaced, desired size %d, want 3 of 3 and 3", record.Replaced, record.Total, s.desired)
+		}
+		for name := range s.nodes {
+			if strings.HasPrefix(name, "old-") {
+				t.Errorf("node %s is still there", name)
+			}
+		}
+		want := map[string]int{"add": 3, "fence": 3, "start draining": 3, "evict": 3, "terminate": 3, "observe workers to 7": len(s.polled)}
+		for what, n := range want {
+			if got := len(s.times(what)); got != n {
+				t.Errorf("%d times %q, want %d", got, what, n)
+			}
+		}
+		if s.saved.Result != upgrade.Succeeded || !s.last().Finished {
+			t.Errorf("the record says %q", s.saved.Result)
+		}
+	})
+}
+
+func TestRunWithNothingToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 0)
+		finish(t, s.runner())
+		if len(s.notes) > 0 {
+			t.Errorf("asked for %v, want nothing", s.notes)
+		}
+	})
+}
+
+// TestActionInFlightIsNotBegunAgain lets much happen while answers are out; the site notices what is begun twice.
+func TestActionInFlightIsNotBegunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 3)
+		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) != requestLimit {
+				t.Errorf("%s may take %s, want %s", a, time.Until(deadline), requestLimit)
+			}
+			for range 20 {
+				signal(s.changed)
+				time.Sleep(time.Second)
+			}
+			return ctx.Err()
+		}
+		finish(t, s.runner(surge(1)))
+		if len(s.steps) < 100 {
+			t.Errorf("%d steps, want one for each of the changes", len(s.steps))
+		}
+	})
+}
+
+func TestRequestsInFlightAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 3*parallel)
+		s.onDo = func(context.Context, upgrade.Action) error { time.Sleep(time.Second); return nil }
+		finish(t, s.runner(surge(1)))
+		if s.most != parallel {
+			t.Errorf("%d requests were in flight at once, want %d", s.most, parallel)
+		}
+	})
+}
+
+func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		left := 4
+		s.onSave = func(context.Context, upgrade.Record) error {
+			if left == 0 {
+				return nil
+			}
+			left--
+			return apierrors.NewServiceUnavailable("etcd has no leader")
+		}
+		finish(t, s.runner(surge(1)))
+		want := []time.Duration{0, 250 * time.Millisecond, 750 * time.Millisecond, 1750 * time.Millisecond, 3750 * time.Millisecond}
+		if got := s.times("save")[:5]; !slices.Equal(got, want) {
+			t.Errorf("saved at %v, want at %v", got, want)
+		}
+		if first := s.times("add")[0]; first < want[4] {
+			t.Errorf("a node was added after %s, before the record was stored", first)
+		}
+	})
+}
+
+// TestSaveThatFails has the answers after which the record is not written again, and nothing is done.
+func TestSaveThatFails(t *testing.T) {
+	forbidden := apierrors.NewForbidden(nodes, "x", errors.New("no"))
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	cases := map[string]struct {
+		save  func(context.Context) error
+		want  error
+		after time.Duration
+		tries int
+	}{
+		"somebody else wrote it":          {func(context.Context) error { return upgrade.ErrRecordChanged }, ErrLost, 0, 1},
+		"it may not be written":           {func(context.Context) error { return forbidden }, forbidden, 0, 1},
+		"no answer ever":                  {hang, context.DeadlineExceeded, patience, 3},
+		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, patience, 28},
+		"somebody else wrote it, wrapped": {func(context.Context) error { return fmt.Errorf("x: %w", upgrade.ErrRecordChanged) }, upgrade.ErrRecordChanged, 0, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1)
+				s.onSave = func(ctx context.Context, _ upgrade.Record) error { return c.save(ctx) }
+				record, err := s.runner().Run(t.Context())
+				if !errors.Is(err, c.want) || record.Run != "" {
+					t.Errorf("got run %q and error %v, want none and %v", record.Run, err, c.want)
+				}
+				if took := time.Since(s.began); took != c.after {
+					t.Errorf("gave up after %s, want %s", took, c.after)
+				}
+				if saves := len(s.times("save")); saves != c.tries || len(s.notes) != saves {
+					t.Errorf("%d writes, want %d, and nothing else: %v", saves, c.tries, s.notes)
+				}
+			})
+		})
+	}
+}
+
+func TestLostLeaseStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 2*parallel)
+		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+			if strings.HasPrefix(a.Key(), "evict/") {
+				<-ctx.Done() // a server that does not answer
+			}
+			return ctx.Err()
+		}
+		const when = 30 * time.Second
+		time.AfterFunc(when, func() { close(s.lost) })
+		_, err := s.runner().Run(t.Context())
+		if !errors.Is(err, ErrLost) || time.Since(s.began) != when {
+			t.Errorf("got error %v after %s, want %v after %s", err, time.Since(s.began), ErrLost, when)
+		}
+		synctest.Wait()
+		if asked := len(s.times("evict")); asked != parallel {
+			t.Errorf("%d evictions were sent, want the %d before the lease was lost", asked, parallel)
+		}
+		if saves := s.times("save"); saves[len(saves)-1] >= when {
+			t.Error("the record was written after the lease was lost")
+		}
+	})
+}
+
+func TestLostLeaseEndsASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.onSave = func(ctx context.Context, _ upgrade.Record) error { <-ctx.Done(); return ctx.Err() }
+		time.AfterFunc(time.Second, func() { close(s.lost) })
+		if _, err := s.runner().Run(t.Context()); !errors.Is(err, ErrLost) || time.Since(s.began) != time.Second {
+			t.Errorf("got error %v after %s, want %v after 1s", err, time.Since(s.began), ErrLost)
+		}
+	})
+}
+
+// interrupted runs an upgrade that the user stops after a while, and returns how long it took from then on.
+func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (upgrade.Record, time.Duration, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(after, cancel)
+	record, err := r.Run(ctx)
+	return record, time.Since(s.began) - after, err
+}
+
+func TestInterruptComesToRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 3)
+		s.addPods("old-1", 1)
+		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+			if strings.HasPrefix(a.Key(), "evict/") {
+				time.Sleep(8 * time.Second) // it is out when the user stops, and its answer is waited for
+			}
+			return ctx.Err()
+		}
+		const when = 5 * time.Second
+		record, took, err := s.interrupted(t, s.runner(), when)
+		if err != nil || record.Result != upgrade.Interrupted || s.saved.Result != upgrade.Interrupted {
+			t.Errorf("ended %q, stored %q, error %v, want %q", record.Result, s.saved.Result, err, upgrade.Interrupted)
+		}
+		if took <= 0 || took > stopLimit {
+			t.Errorf("it took %s, want some time and at most %s", took, stopLimit)
+		}
+		for _, n := range s.notes {
+			if n.at >= when && n.what != "save" && !strings.HasPrefix(n.what, "unfence") {
+				t.Errorf("%s after the stop: %s", n.at-when, n.what)
+			}
+		}
+		if got := len(s.times("unfence")); got != 2 {
+			t.Errorf("%d nodes were unfenced, want the 2 that were not started", got)
+		}
+		if n := record.Nodes["old-1"]; n.State != upgrade.NodeDraining {
+			t.Errorf("the node that was started is %q in the record", n.State)
+		}
+	})
+}
+
+func TestInterruptThatDoesNotRest(t *testing.T) {
+	refuse := func(context.Context) error { return apierrors.NewServiceUnavailable("down") }
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	cases := map[string]struct {
+		unfence, save func(context.Context) error
+	}{
+		"a node cannot be unfenced":            {unfence: refuse},
+		"no answer to an unfence":              {unfence: hang},
+		"the record cannot be written":         {save: refuse},
+		"no answer to the write of the record": {save: hang},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const when = 5 * time.Second
+				s := newSite(t, 2)
+				s.budgets = spent()
+				s.addPods("old-1", 1)
+				s.onDo = func(ctx context.Context, a upgrade.Action) error {
+					if _, ok := a.(upgrade.Unfence); ok && c.unfence != nil {
+						return c.unfence(ctx)
+					}
+					return nil
+				}
+				s.onSave = func(ctx context.Context, _ upgrade.Record) error {
+					if time.Since(s.began) >= when && c.save != nil {
+						return c.save(ctx)
+					}
+					return nil
+				}
+				record, took, err := s.interrupted(t, s.runner(), when)
+				if !errors.Is(err, ErrUnrested) || took != stopLimit {
+					t.Errorf("got error %v after %s, want %v after %s", err, took, ErrUnrested, stopLimit)
+				}
+				if record.Run != "r1" || record.Result != "" {
+					t.Errorf("the record is of run %q and ended %q, want one to go on with", record.Run, record.Result)
+				}
+			})
+		})
+	}
+}
+
+// TestFatalAnswerEndsTheUpgrade waits for the answers that are still out, and takes no step meanwhile.
+func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 2)
+		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+			switch a.Key() {
+			case "evict/old-1-web-0":
+				return apierrors.NewForbidden(pods, "old-1-web-0", errors.New("no permission"))
+			case "evict/old-1-web-1":
+				time.Sleep(30 * time.Second)
+			}
+			return ctx.Err()
+		}
+		record, err := s.runner().Run(t.Context())
+		if err != nil || record.Result != upgrade.Failed || !strings.Contains(record.Message, "no permission") {
+			t.Errorf("ended %q (%s) with error %v", record.Result, record.Message, err)
+		}
+		if took := time.Since(s.began); took < 30*time.Second {
+			t.Errorf("ended after %s, without the answer that was still out", took)
+		}
+		if len(s.steps) > 50 {
+			t.Errorf("%d steps, most of them with nothing new to see", len(s.steps))
+		}
+	})
+}
+
+func TestBurstIsOneStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.budgets = spent()
+		s.addPods("old-1", 1)
+		s.observe(t, s.runner(), func() {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			before := len(s.steps)
+			const bursts, each = 5, 100
+			for range bursts {
+				for range each {
+					signal(s.changed)
+					time.Sleep(coalesce / each)
+				}
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+			// Whatever falls between two looks is one more look, never one for each change.
+			if steps := len(s.steps) - before; steps < bursts || steps > 3*bursts {
+				t.Errorf("%d steps for %d bursts of %d changes", steps, bursts, each)
+			}
+		})
+	})
+}
+
+func TestRefusedEvictionIsBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 1)
+		var asked atomic.Int32
+		s.onDo = func(_ context.Context, a upgrade.Action) error {
+			if strings.HasPrefix(a.Key(), "evict/") && asked.Add(1) < 4 {
+				return overBudget("a budget that the watch does not show", 0)
+			}
+			return nil
+		}
+		finish(t, s.runner(surge(1)))
+		at := s.times("evict")
+		if len(at) != 4 {
+			t.Fatalf("%d evictions at %v, want 4", len(at), at)
+		}
+		for i := 1; i < len(at); i++ {
+			if pause := at[i] - at[i-1]; pause < probe || pause > 2*probe+time.Second {
+				t.Errorf("asked again after %s, want %s to %s", pause, probe, 2*probe)
+			}
+		}
+	})
+}
+
+// TestLostAnswerIsNotAskedForAgain has an eviction carried out and its answer lost.
+func TestLostAnswerIsNotAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		s.addPods("old-1", 1)
+		s.onDo = func(_ context.Context, a upgrade.Action) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if _, ok := a.(upgrade.Evict); !ok {
+				return nil
+			}
+			s.effect(a)
+			return cut(errors.New("connection reset"))
+		}
+		finish(t, s.runner(surge(1)))
+		if n := len(s.times("evict")); n != 1 {
+			t.Errorf("%d evictions, want 1: the pod is seen to be gone", n)
+		}
+	})
+}

@@ -1,0 +1,364 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+const (
+	boots  = 12 * time.Second
+	leaves = 4 * time.Second
+)
+
+// site is a cluster, its cloud and its memory, as the runner's interfaces see them. It is used inside a synctest
+// bubble, so that its times cost nothing. Whatever is asked of it is noted with the time since the start.
+type site struct {
+	t     *testing.T
+	began time.Time
+
+	mu        sync.Mutex
+	nodes     map[string]*corev1.Node
+	pods      map[types.UID]*corev1.Pod
+	budgets   []*policyv1.PodDisruptionBudget
+	instances map[string]upgrade.Instance
+	desired   int
+	version   int
+	notes     []note
+	flying    map[string]bool
+	most      int
+	saved     upgrade.Record
+
+	changed, nodesChanged chan struct{}
+
+	// onDo and onSave stand in for the server until they return; an error is the answer, and nothing is done.
+	onDo   func(context.Context, upgrade.Action) error
+	onSave func(context.Context, upgrade.Record) error
+	// onObserve stands in for the cloud in the same way.
+	onObserve func() error
+	// lost is closed by the test.
+	lost chan struct{}
+	// steps are all that were decided, polled the answers to all questions to the cloud.
+	steps  []upgrade.Step
+	polled []error
+}
+
+// note is one thing that was asked for: "save", "observe" or an action.
+type note struct {
+	what string
+	at   time.Duration
+}
+
+// newSite has outdated nodes old-1, old-2, … in one zone, each an instance of an Auto Scaling group's kind.
+func newSite(t *testing.T, outdated int) *site {
+	s := &site{
+		t: t, began: time.Now(), desired: outdated, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
+		instances: map[string]upgrade.Instance{}, flying: map[string]bool{},
+		changed: make(chan struct{}, 1), nodesChanged: make(chan struct{}, 1), lost: make(chan struct{}),
+	}
+	for i := range outdated {
+		s.addNode(fmt.Sprintf("old-%d", i+1), true)
+	}
+	return s
+}
+
+func (s *site) addNode(name string, outdated bool) {
+	node := build.Node(name, "a")
+	node.Spec.ProviderID = "cloud:///a/i-" + name
+	s.nodes[name] = node
+	s.instances["i-"+name] = upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstanceInService, Outdated: outdated}
+}
+
+func (s *site) addPods(node string, n int) {
+	for i := range n {
+		pod := build.Pod(fmt.Sprintf("%s-web-%d", node, i), build.On(node))
+		s.pods[pod.UID] = pod
+	}
+}
+
+// signal tells of a change as an observer does: without waiting.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *site) note(what string) {
+	s.notes = append(s.notes, note{what, time.Since(s.began)})
+}
+
+// times are the moments at which something was asked for whose name begins so.
+func (s *site) times(what string) []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var at []time.Duration
+	for _, n := range s.notes {
+		if strings.HasPrefix(n.what, what) {
+			at = append(at, n.at)
+		}
+	}
+	return at
+}
+
+// View implements Observer.
+func (s *site) View() upgrade.View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := upgrade.View{Nodes: slices.Collect(maps.Values(s.nodes)), Pods: map[string][]*corev1.Pod{}, Budgets: drain.NewBudgets(s.budgets)}
+	for _, pod := range s.pods {
+		v.Pods[pod.Spec.NodeName] = append(v.Pods[pod.Spec.NodeName], pod)
+	}
+	return v
+}
+
+// Changed implements Observer.
+func (s *site) Changed() <-chan struct{} { return s.changed }
+
+// NodesChanged implements Observer.
+func (s *site) NodesChanged() <-chan struct{} { return s.nodesChanged }
+
+// Save implements Saver.
+func (s *site) Save(ctx context.Context, record upgrade.Record) error {
+	s.mu.Lock()
+	s.note("save")
+	s.mu.Unlock()
+	if s.onSave != nil {
+		if err := s.onSave(ctx, record); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(record)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = upgrade.Record{}
+	return json.Unmarshal(text, &s.saved)
+}
+
+// Do implements Actor.
+func (s *site) Do(ctx context.Context, action upgrade.Action) error {
+	if upgrade.OfCloud(action) {
+		s.t.Errorf("the cluster was asked to %s", action)
+	}
+	return s.do(ctx, action)
+}
+
+func (s *site) do(ctx context.Context, action upgrade.Action) error {
+	s.begin(action)
+	defer func() {
+		s.mu.Lock()
+		delete(s.flying, action.Key())
+		s.mu.Unlock()
+	}()
+	if s.onDo != nil {
+		if err := s.onDo(ctx, action); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.effect(action)
+	signal(s.changed)
+	return nil
+}
+
+// begin notes an action, and holds the runner to what it owes the record and itself.
+func (s *site) begin(action upgrade.Action) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note(action.String())
+	if s.flying[action.Key()] {
+		s.t.Errorf("begun twice: %s", action)
+	}
+	s.flying[action.Key()] = true
+	s.most = max(s.most, len(s.flying))
+	if why := unwritten(&s.saved, action); why != "" {
+		s.t.Errorf("%s: the record that is stored %s", action, why)
+	}
+}
+
+// unwritten says what the stored record lacks that the action rests on.
+func unwritten(saved *upgrade.Record, action upgrade.Action) string {
+	var node string
+	var states []upgrade.NodeState
+	switch a := action.(type) {
+	case upgrade.AddCapacity:
+		if len(saved.Ledger.Zones[a.Zone].Open) == 0 {
+			return "has no open launch in the zone"
+		}
+	case upgrade.StartDrain:
+		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty}
+	case upgrade.Evict:
+		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining}
+	case upgrade.Terminate:
+		node, states = a.Node, []upgrade.NodeState{upgrade.NodeRemoving}
+	}
+	switch {
+	case saved.Run == "":
+		return "has no run"
+	case node != "" && !slices.Contains(states, saved.Nodes[node].State):
+		return fmt.Sprintf("has the node in state %q", saved.Nodes[node].State)
+	}
+	return ""
+}
+
+func (s *site) effect(action upgrade.Action) {
+	switch a := action.(type) {
+	case upgrade.Fence:
+		s.mark(a.Node, func(n *corev1.Node) error { return upgrade.MarkFenced(n, s.saved.Run, "aws") })
+	case upgrade.Unfence:
+		s.mark(a.Node, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, "aws") })
+	case upgrade.StartDrain:
+		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.Evict:
+		delete(s.pods, a.UID)
+	case upgrade.AddCapacity:
+		s.desired += a.N
+		s.launch("new-" + a.Token)
+	case upgrade.Terminate:
+		s.terminate(a)
+	default:
+		s.t.Errorf("the site cannot %s", action)
+	}
+}
+
+func (s *site) mark(name string, change func(*corev1.Node) error) {
+	node := s.nodes[name].DeepCopy()
+	if err := change(node); err != nil {
+		s.t.Error(err)
+	}
+	s.version++
+	node.ResourceVersion = fmt.Sprint("v", s.version)
+	s.nodes[name] = node
+}
+
+// launch brings an instance up at once and its node after its boot.
+func (s *site) launch(name string) {
+	s.instances["i-"+name] = upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstancePending}
+	time.AfterFunc(boots, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.addNode(name, false)
+		signal(s.nodesChanged)
+		signal(s.changed)
+	})
+}
+
+// terminate takes the machine and then its node away.
+func (s *site) terminate(a upgrade.Terminate) {
+	instance := s.instances[a.Instance]
+	instance.State = upgrade.InstanceLeaving
+	s.instances[a.Instance] = instance
+	if a.Shrink {
+		s.desired--
+	}
+	time.AfterFunc(leaves, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.instances, a.Instance)
+		delete(s.nodes, a.Node)
+		signal(s.nodesChanged)
+		signal(s.changed)
+	})
+}
+
+// sky is the site as its cloud.
+type sky struct{ *site }
+
+var _ cloud.Provider = sky{}
+
+// Name implements cloud.Provider.
+func (sky) Name() string { return "aws" }
+
+// Account implements cloud.Provider.
+func (sky) Account(context.Context) (string, error) {
+	return "", errors.New("not asked for by a runner")
+}
+
+// Groups implements cloud.Provider.
+func (sky) Groups(context.Context, []*corev1.Node) ([]upgrade.Group, error) {
+	return nil, errors.New("not asked for by a runner")
+}
+
+// Observe implements cloud.Provider.
+func (c sky) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
+	c.mu.Lock()
+	c.note("observe " + ref.Name + " to " + ref.To)
+	c.mu.Unlock()
+	if c.onObserve != nil {
+		if err := c.onObserve(); err != nil {
+			return upgrade.Group{Name: "an answer that must not be looked at"}, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.group(), nil
+}
+
+func (s *site) group() upgrade.Group {
+	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	return upgrade.Group{
+		Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Observed: time.Now(),
+		Sized: true, Zonal: true, Desired: s.desired, Max: 10, Zones: []string{"a"},
+		Instances: slices.Collect(maps.Values(s.instances)),
+	}
+}
+
+// Belongs implements cloud.Provider.
+func (sky) Belongs(*upgrade.Group, *corev1.Node) bool { return true }
+
+// Outdated implements cloud.Provider.
+func (sky) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
+	return strings.HasPrefix(node.Name, "old-")
+}
+
+// Do implements cloud.Provider.
+func (c sky) Do(ctx context.Context, group string, action upgrade.Action) error {
+	if group != "workers" || !upgrade.OfCloud(action) {
+		c.t.Errorf("the cloud was asked to %s in group %q", action, group)
+	}
+	return c.do(ctx, action)
+}
+
+// runner is a Runner of the site whose request adds no node and drains one node at a time.
+func (s *site) runner(with ...func(*upgrade.Request)) *Runner {
+	request := upgrade.Request{
+		Group: "workers", To: "7", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+		DrainTimeout: upgrade.Duration{Duration: time.Hour}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+	}
+	for _, change := range with {
+		change(&request)
+	}
+	return &Runner{
+		Request: request, Cluster: s, Cloud: sky{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
+		Watch:  func(step upgrade.Step) { s.steps = append(s.steps, step) },
+		Polled: func(err error) { s.polled = append(s.polled, err) },
+	}
+}
+
+func surge(n int) func(*upgrade.Request) { return func(r *upgrade.Request) { r.Surge = n } }
+
+// last is what was decided last.
+func (s *site) last() upgrade.Step { return s.steps[len(s.steps)-1] }

@@ -1,0 +1,394 @@
+package simulate_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// twoNodes is a group of an outdated node old-a-1 and a current node cur-b-1, in zones a and b, with pods on the first.
+func twoNodes(pods ...*corev1.Pod) simulate.Spec {
+	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	spec := simulate.Spec{
+		Now: start,
+		Group: upgrade.Group{
+			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
+			Desired: 2, Max: 3, Zones: []string{"a", "b"}, WantedLabels: map[string]string{"image": "ami-2"},
+		},
+		Outdated: func(*corev1.Node) bool { return false },
+		Times: simulate.Times{
+			Boot: 2 * time.Minute, Leave: 30 * time.Second, Ready: 10 * time.Second, Gone: func(*corev1.Pod) time.Duration { return 5 * time.Second },
+		},
+	}
+	for name, outdated := range map[string]bool{"old-a-1": true, "cur-b-1": false} {
+		zone := strings.Split(name, "-")[1]
+		spec.Nodes = append(spec.Nodes, build.Node(name, zone, func(n *corev1.Node) { n.Spec.ProviderID = "sim:///" + zone + "/i-" + name }))
+		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: outdated})
+	}
+	for _, pod := range pods {
+		build.On("old-a-1")(pod)
+	}
+	spec.Pods = pods
+	return spec
+}
+
+func request() upgrade.Request {
+	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+	return upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1, OnTimeout: upgrade.Fail,
+		DrainTimeout: span(15 * time.Minute), Settle: span(time.Minute), BootTimeout: span(20 * time.Minute),
+	}
+}
+
+// do carries out one action by itself.
+func do(c *simulate.Cluster, action upgrade.Action) upgrade.Attempt {
+	c.Do(upgrade.Step{Record: upgrade.Record{Run: "r1"}, Actions: []upgrade.Action{action}})
+	return c.World(request()).Open[action.Key()]
+}
+
+// pass lets the cluster move for a while.
+func pass(c *simulate.Cluster, d time.Duration) {
+	for end := c.Now().Add(d); c.Now().Before(end); {
+		c.Advance(end)
+	}
+}
+
+// podsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new pod under an old name,
+// and "another" for one under a new name.
+func podsOf(c *simulate.Cluster, node string) string {
+	var pods []string
+	for _, m := range c.World(request()).Members {
+		if m.Node == nil || m.Node.Name != node {
+			continue
+		}
+		for _, pod := range m.Pods {
+			name := pod.Name
+			switch {
+			case string(pod.UID) == name:
+			case name == "web-0":
+				name += " again"
+			default:
+				name = "another"
+			}
+			if pod.DeletionTimestamp != nil {
+				name += " leaving"
+			} else if pod.Status.Phase == corev1.PodPending {
+				name += " starting"
+			}
+			pods = append(pods, name)
+		}
+	}
+	return strings.Join(pods, ", ")
+}
+
+func evict(name string) upgrade.Evict {
+	return upgrade.Evict{Namespace: build.Namespace, Pod: name, UID: types.UID(name), Node: "old-a-1"}
+}
+
+func fence(c *simulate.Cluster, node string) {
+	do(c, upgrade.Fence{Node: node, UID: types.UID(node)})
+}
+
+func TestPodsMove(t *testing.T) {
+	cases := map[string]struct {
+		pod                     *corev1.Pod
+		atOnce, gone, ready     string
+		sourceAtOnce, sourceEnd string
+	}{
+		"a ReplicaSet brings another up at once": {
+			build.Pod("web-0"), "another starting", "another starting", "another", "web-0 leaving", "",
+		},
+		"a StatefulSet waits until the name is free": {
+			build.Pod("web-0", build.OwnedBy("StatefulSet", "web")), "", "web-0 again starting", "web-0 again", "web-0 leaving", "",
+		},
+		"nobody brings back a pod without a controller": {
+			build.Pod("web-0", build.Bare), "", "", "", "web-0 leaving", "",
+		},
+		"a pod that tolerates everything comes back": {
+			build.Pod("web-0", build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})), "another starting", "another starting", "another", "web-0 leaving", "",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := simulate.New(twoNodes(c.pod))
+			fence(cluster, "old-a-1")
+			if got := do(cluster, evict("web-0")); got.Outcome != upgrade.OutcomeDone {
+				t.Fatalf("the eviction is answered %q", got.Outcome)
+			}
+			expect := func(when, source, target string) {
+				t.Helper()
+				if got := podsOf(cluster, "old-a-1"); got != source {
+					t.Errorf("%s the node has %q, want %q", when, got, source)
+				}
+				if got := podsOf(cluster, "cur-b-1"); got != target {
+					t.Errorf("%s the other node has %q, want %q", when, got, target)
+				}
+			}
+			expect("at once", c.sourceAtOnce, c.atOnce)
+			pass(cluster, 5*time.Second)
+			expect("after its end", c.sourceEnd, c.gone)
+			pass(cluster, 10*time.Second)
+			expect("in the end", c.sourceEnd, c.ready)
+		})
+	}
+}
+
+// A node that is cordoned takes only what tolerates that: where nothing else is left, a pod waits for a new node.
+func TestPodsWaitForANode(t *testing.T) {
+	cluster := simulate.New(twoNodes(build.Pod("web-0")))
+	fence(cluster, "old-a-1")
+	fence(cluster, "cur-b-1")
+	do(cluster, evict("web-0"))
+	pass(cluster, time.Minute)
+	if got := podsOf(cluster, "old-a-1") + podsOf(cluster, "cur-b-1"); got != "" {
+		t.Errorf("pods %q on fenced nodes", got)
+	}
+	do(cluster, upgrade.Unfence{Node: "cur-b-1", UID: "cur-b-1"})
+	if got := podsOf(cluster, "cur-b-1"); got != "another starting" {
+		t.Errorf("the node that takes pods again has %q", got)
+	}
+}
+
+// The budget pays for an eviction at once, and is paid back when the replacement is ready.
+func TestBudgetIsSpentAndPaidBack(t *testing.T) {
+	spec := twoNodes(build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
+	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web")}
+	cluster := simulate.New(spec)
+	fence(cluster, "old-a-1")
+	if got := do(cluster, evict("web-0")); got.Outcome != upgrade.OutcomeDone {
+		t.Errorf("the first eviction is answered %q", got.Outcome)
+	}
+	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeRefused || got.Detail == "" {
+		t.Errorf("the second eviction is answered %q: %q", got.Outcome, got.Detail)
+	}
+	if shown, ok := cluster.World(request()).Disrupted[types.NamespacedName{Namespace: "shop", Name: "web-0"}]; !ok || !shown.Equal(start) {
+		t.Errorf("the budget's status shows the first eviction at %s, %t", shown, ok)
+	}
+	pass(cluster, 10*time.Second-time.Nanosecond)
+	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeRefused {
+		t.Errorf("before the replacement is ready it is answered %q", got.Outcome)
+	}
+	pass(cluster, time.Nanosecond)
+	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeDone {
+		t.Errorf("when the replacement is ready it is answered %q", got.Outcome)
+	}
+	if spec.Budgets[0].Status.DisruptionsAllowed != 1 {
+		t.Error("the budget it was made from changed")
+	}
+}
+
+func TestEvictionOfAPodThatMoved(t *testing.T) {
+	cluster := simulate.New(twoNodes(build.Pod("web-0")))
+	for name, action := range map[string]upgrade.Action{
+		"another UID":  upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
+		"another node": upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "web-0", Node: "cur-b-1"},
+		"deletion":     upgrade.Delete{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
+		"a node":       upgrade.Fence{Node: "old-a-1", UID: "other"},
+	} {
+		if got := do(cluster, action); got.Outcome != upgrade.OutcomeMoved {
+			t.Errorf("%s: answered %q, want %q", name, got.Outcome, upgrade.OutcomeMoved)
+		}
+	}
+}
+
+func TestCloud(t *testing.T) {
+	launch := upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"}
+	cases := map[string]struct {
+		actions []upgrade.Action
+		want    string // the last answer, desired and max sizes, zones
+	}{
+		"a launch in a zone":                  {[]upgrade.Action{launch}, "done 3 3 a:2 b:1"},
+		"the same launch again":               {[]upgrade.Action{launch, launch}, "done 3 3 a:2 b:1"},
+		"a launch over the maximum":           {[]upgrade.Action{launch, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t2"}}, "exhausted 3 3 a:2 b:1"},
+		"one after the maximum was raised":    {[]upgrade.Action{upgrade.RaiseMax{Max: 4}, launch, upgrade.AddCapacity{Zone: "b", N: 1, Token: "t2"}}, "done 4 4 a:2 b:2"},
+		"the group as a whole":                {[]upgrade.Action{upgrade.AddCapacity{N: 2, Desired: 2, Token: "t1"}}, "done 4 5 a:2 b:2"},
+		"a termination that shrinks":          {[]upgrade.Action{upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}}, "done 1 3 a:0 b:1"},
+		"one that is replaced, by the group":  {[]upgrade.Action{upgrade.Terminate{Instance: "i-cur-b-1"}}, "done 2 3 a:1 b:1"},
+		"one that is going already":           {[]upgrade.Action{upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}, upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}}, "moved 1 3 a:0 b:1"},
+		"one that nobody knows":               {[]upgrade.Action{upgrade.Terminate{Instance: "i-0"}}, "moved 2 3 a:1 b:1"},
+		"the maximum is lowered":              {[]upgrade.Action{upgrade.LowerMax{Max: 2}}, "done 2 2 a:1 b:1"},
+		"the maximum is not below the group":  {[]upgrade.Action{upgrade.LowerMax{Max: 1}}, "done 2 2 a:1 b:1"},
+		"what the group cannot do is refused": {[]upgrade.Action{nil}, "fatal 2 3 a:1 b:1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			cluster := simulate.New(twoNodes())
+			var last upgrade.Outcome
+			for _, action := range c.actions {
+				if action == nil {
+					action = unknown{}
+				}
+				last = do(cluster, action).Outcome
+			}
+			group := cluster.World(request()).Group
+			if got := fmt.Sprintf("%s %d %d %s", last, group.Desired, group.Max, cluster.ZoneSizes()); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// unknown is an action that no cloud has heard of.
+type unknown struct{}
+
+func (unknown) Key() string    { return "unknown" }
+func (unknown) String() string { return "do something" }
+
+func TestProcessesAreSuspendedAndResumed(t *testing.T) {
+	spec := twoNodes()
+	spec.Group.Suspended = []string{"Launch"}
+	cluster := simulate.New(spec)
+	suspended := func() string { return strings.Join(cluster.World(request()).Group.Suspended, " ") }
+	do(cluster, upgrade.Quiesce{Processes: []string{"AZRebalance"}})
+	if got := suspended(); got != "Launch AZRebalance" {
+		t.Errorf("suspended %q", got)
+	}
+	do(cluster, upgrade.Resume{Processes: []string{"AZRebalance"}})
+	if got := suspended(); got != "Launch" {
+		t.Errorf("suspended %q", got)
+	}
+}
+
+func TestNewNodesBoot(t *testing.T) {
+	cluster := simulate.New(twoNodes())
+	do(cluster, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	find := func() *upgrade.Member {
+		for _, m := range cluster.World(request()).Members {
+			if !strings.HasPrefix(m.Name(), "old-") && !strings.HasPrefix(m.Name(), "cur-") {
+				return &m
+			}
+		}
+		return nil
+	}
+	pass(cluster, 2*time.Minute-time.Nanosecond)
+	if m := find(); m == nil || m.Node != nil || m.Instance.State != upgrade.InstancePending {
+		t.Errorf("before its time the new member is %+v", m)
+	}
+	pass(cluster, time.Nanosecond)
+	m := find()
+	if m == nil || m.Node == nil || m.Outdated || m.Zone() != "a" || !m.Usable(map[string]string{"image": "ami-2"}) {
+		t.Errorf("at its time the new member is %+v", m)
+	}
+}
+
+// A terminated machine is listed as leaving until it is gone, and its node with it.
+func TestMachinesLeave(t *testing.T) {
+	cluster := simulate.New(twoNodes())
+	do(cluster, upgrade.Terminate{Instance: "i-old-a-1", Shrink: true})
+	members := func() string {
+		var all []string
+		for _, m := range cluster.World(request()).Members {
+			all = append(all, fmt.Sprintf("%s %s", m.Name(), m.Instance.State))
+		}
+		return strings.Join(all, ", ")
+	}
+	if got := members(); got != "cur-b-1 InService, old-a-1 Terminating" {
+		t.Errorf("members: %s", got)
+	}
+	pass(cluster, 30*time.Second)
+	if got := members(); got != "cur-b-1 InService" {
+		t.Errorf("members: %s", got)
+	}
+}
+
+func TestAdvance(t *testing.T) {
+	cluster := simulate.New(twoNodes())
+	if cluster.Advance(time.Time{}) {
+		t.Error("a cluster in which nothing is to happen moved")
+	}
+	if cluster.Advance(start.Add(-time.Second)) || !cluster.Now().Equal(start) {
+		t.Error("it moved back")
+	}
+	if !cluster.Advance(start.Add(time.Second)) || !cluster.Now().Equal(start.Add(time.Second)) {
+		t.Errorf("it is %s, want a second later", cluster.Now())
+	}
+	do(cluster, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	if !cluster.Advance(start.Add(time.Hour)) || !cluster.Now().Equal(start.Add(2*time.Minute+time.Second)) {
+		t.Errorf("it is %s, want the time of the boot", cluster.Now())
+	}
+}
+
+// steps runs the upgrade and writes every action down with its time.
+func steps(t *testing.T, spec simulate.Spec) string {
+	t.Helper()
+	var text strings.Builder
+	_, err := simulate.New(spec).Run(request(), func(w upgrade.World, step upgrade.Step) {
+		for _, action := range step.Actions {
+			fmt.Fprintf(&text, "%s %s\n", w.Now.Sub(start), action)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+func manyPods() simulate.Spec {
+	var pods []*corev1.Pod
+	for i := range 12 {
+		pods = append(pods, build.Pod(fmt.Sprintf("web-%02d", i)))
+	}
+	spec := twoNodes(pods...)
+	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(12, 12, 9))}
+	return spec
+}
+
+func TestTwoRunsAreEqual(t *testing.T) {
+	first := steps(t, manyPods())
+	if !strings.Contains(first, "evict pod shop/web-00") || !strings.Contains(first, "terminate instance i-old-a-1") {
+		t.Errorf("the run does not do what an upgrade does:\n%s", first)
+	}
+	for range 5 {
+		if again := steps(t, manyPods()); again != first {
+			t.Fatalf("another run:\n%s\nand the first:\n%s", again, first)
+		}
+	}
+}
+
+// New copies what it changes: a Spec can be run twice.
+func TestSpecIsNotChanged(t *testing.T) {
+	spec := manyPods()
+	first := steps(t, spec)
+	if again := steps(t, spec); again != first {
+		t.Errorf("a second run of one Spec:\n%s\nand the first:\n%s", again, first)
+	}
+	if unchanged := manyPods(); !reflect.DeepEqual(spec.Pods, unchanged.Pods) || !reflect.DeepEqual(spec.Budgets, unchanged.Budgets) {
+		t.Error("the Spec's objects changed")
+	}
+}
+
+func TestForecast(t *testing.T) {
+	spec := twoNodes(build.Pod("bare", build.Bare))
+	spec.Nodes = append(spec.Nodes, build.Node("old-a-2", "a", func(n *corev1.Node) { n.Spec.ProviderID = "sim:///a/i-old-a-2" }))
+	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-old-a-2", Zone: "a", State: upgrade.InstanceInService, Outdated: true})
+	spec.Group.Desired = 3
+	forecast, err := simulate.Predict(spec, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range forecast.Nodes {
+		got = append(got, fmt.Sprintf("%s batch %d stuck %t", n.Name, n.Batch, n.Stuck != ""))
+	}
+	if want := "old-a-1 batch 1 stuck true, old-a-2 batch 2 stuck false"; strings.Join(got, ", ") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
+	}
+	if forecast.Peak != 4 || forecast.Result != upgrade.LeftBehind {
+		t.Errorf("peak %d, result %q, want 4 and %q", forecast.Peak, forecast.Result, upgrade.LeftBehind)
+	}
+	if !strings.Contains(forecast.Nodes[0].Stuck, "no controller") {
+		t.Errorf("stuck: %q", forecast.Nodes[0].Stuck)
+	}
+}

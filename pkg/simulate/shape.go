@@ -1,0 +1,224 @@
+package simulate
+
+import (
+	"maps"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// shape is what the scheduler has to know of a pod, shared by pods that are alike in it.
+type shape struct {
+	// like is a pod of the shape.
+	like  *corev1.Pod
+	kind  string
+	needs amount
+	// tallies count pods of this shape among others, guards keep it away from others; both of those that were
+	// there when so many had been looked at.
+	tallies []*tally
+	guards  []*guard
+	tallied int
+	guarded int
+
+	// The rest is read off the pod when one of the shape is to be placed, or repels others.
+	parsed   bool
+	affinity nodeaffinity.RequiredNodeAffinity
+	// anywhere is a pod that asks for no particular nodes.
+	anywhere bool
+	cordon   bool
+	near     []term
+	apart    []term
+	// repels are its own guards against others, from apart.
+	repels  []*guard
+	spread  []constraint
+	volumes []*nodeaffinity.NodeSelector
+}
+
+// term is a required pod affinity or anti-affinity: the pods it means, and the label that makes nodes one place.
+type term struct {
+	pods *tally
+	key  string
+}
+
+// constraint is a topology spread constraint that forbids.
+type constraint struct {
+	pods         *tally
+	key          string
+	maxSkew      int
+	minDomains   int
+	ignoreLabels bool
+	honorTaints  bool
+}
+
+// relational reports whether it matters to the shape where other pods are.
+func (s *shape) relational() bool { return len(s.near)+len(s.apart)+len(s.spread) > 0 }
+
+// scored is what the scheduler takes a pod to use when it ranks nodes: a guess where it asks for nothing
+// (kube-scheduler, util/pod_resources.go).
+func (s *shape) scored() amount {
+	a := s.needs
+	if a.cpu == 0 {
+		a.cpu = 100
+	}
+	if a.memory == 0 {
+		a.memory = 200 << 20
+	}
+	return a
+}
+
+// needsOf is what the scheduler sets aside for the pod (component-helpers/resource.PodRequests).
+func needsOf(pod *corev1.Pod) amount {
+	if len(pod.Spec.Containers)+len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) == 0 && pod.Spec.Resources == nil {
+		return amount{}
+	}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
+}
+
+// shapeOf finds the shape among those of the pod's controller, or makes it.
+func (c *Cluster) shapeOf(pod *corev1.Pod) *shape {
+	needs := needsOf(pod)
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil {
+		return &shape{like: pod, needs: needs}
+	}
+	for _, s := range c.shapes[owner.UID] {
+		if s.needs == needs && alike(s.like, pod, owner.Kind) {
+			return s
+		}
+	}
+	s := &shape{like: pod, kind: owner.Kind, needs: needs}
+	c.shapes[owner.UID] = append(c.shapes[owner.UID], s)
+	return s
+}
+
+// alike reports whether two pods of one controller may go to the same places. A DaemonSet's pods name
+// their node in their affinity, which says nothing of the next.
+func alike(a, b *corev1.Pod, kind string) bool {
+	if a.Namespace != b.Namespace || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) {
+		return false
+	}
+	if !reflect.DeepEqual(a.Spec.Tolerations, b.Spec.Tolerations) || !reflect.DeepEqual(a.Spec.TopologySpreadConstraints, b.Spec.TopologySpreadConstraints) {
+		return false
+	}
+	return kind == daemonSet || (reflect.DeepEqual(a.Spec.Affinity, b.Spec.Affinity) && reflect.DeepEqual(claims(a), claims(b)))
+}
+
+func claims(pod *corev1.Pod) (names []string) {
+	for i := range pod.Spec.Volumes {
+		if claim := pod.Spec.Volumes[i].PersistentVolumeClaim; claim != nil {
+			names = append(names, claim.ClaimName)
+		}
+	}
+	return names
+}
+
+// parse reads the rest of the shape off its pod, once.
+func (c *Cluster) parse(s *shape) {
+	if s.parsed {
+		return
+	}
+	s.parsed = true
+	spec := &s.like.Spec
+	affinity := spec.Affinity
+	if s.kind == daemonSet {
+		affinity = nil // it names the node of one pod
+	}
+	s.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
+	s.anywhere = len(spec.NodeSelector) == 0 && (affinity == nil || affinity.NodeAffinity == nil)
+	s.cordon = drain.Tolerates(s.like, cordonTaint())
+	if affinity != nil && affinity.PodAffinity != nil {
+		s.near = c.terms(s.like, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if affinity != nil && affinity.PodAntiAffinity != nil {
+		s.apart = c.terms(s.like, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		for _, t := range s.apart {
+			s.repels = append(s.repels, c.guard(t))
+		}
+	}
+	for i := range spec.TopologySpreadConstraints {
+		if con := &spec.TopologySpreadConstraints[i]; con.WhenUnsatisfiable == corev1.DoNotSchedule {
+			s.spread = append(s.spread, c.constraint(s.like, con))
+		}
+	}
+	for _, name := range claims(s.like) {
+		if selector := c.volumes[s.like.Namespace+"/"+name]; selector != nil {
+			s.volumes = append(s.volumes, selector)
+		}
+	}
+}
+
+func cordonTaint() corev1.Taint {
+	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+}
+
+func (c *Cluster) terms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []term {
+	terms := make([]term, 0, len(required))
+	for i := range required {
+		selector, err := metav1.LabelSelectorAsSelector(required[i].LabelSelector)
+		if err != nil {
+			selector = labels.Nothing() // the API server admits no such pod
+		}
+		terms = append(terms, term{pods: c.tally(namespaces(pod, &required[i]), selector), key: required[i].TopologyKey})
+	}
+	return terms
+}
+
+// namespaces are those whose pods the term means, nil for all. A selector of namespaces by their labels, which
+// are not known here, is taken to select all: the stricter reading for pods that keep apart.
+func namespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []string {
+	switch {
+	case t.NamespaceSelector != nil:
+		return nil
+	case len(t.Namespaces) > 0:
+		return t.Namespaces
+	default:
+		return []string{pod.Namespace}
+	}
+}
+
+// constraint reads one topology spread constraint; absent policies honour labels and ignore taints
+// (kube-scheduler, podtopologyspread/common.go).
+func (c *Cluster) constraint(pod *corev1.Pod, con *corev1.TopologySpreadConstraint) constraint {
+	selector, err := metav1.LabelSelectorAsSelector(con.LabelSelector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	for _, key := range con.MatchLabelKeys {
+		if value, ok := pod.Labels[key]; ok {
+			same, _ := labels.ValidatedSetSelector{key: value}.Requirements()
+			selector = selector.Add(same...)
+		}
+	}
+	read := constraint{pods: c.tally([]string{pod.Namespace}, selector), key: con.TopologyKey, maxSkew: int(con.MaxSkew), minDomains: 1}
+	if con.MinDomains != nil {
+		read.minDomains = int(*con.MinDomains)
+	}
+	read.ignoreLabels = con.NodeAffinityPolicy != nil && *con.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
+	read.honorTaints = con.NodeTaintsPolicy != nil && *con.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
+	return read
+}
+
+// volumeSelectors are the nodes that each claim's volume is reachable from, by namespace/name.
+func volumeSelectors(spec *Spec) map[string]*nodeaffinity.NodeSelector {
+	byName := make(map[string]*corev1.PersistentVolume, len(spec.Volumes))
+	for _, volume := range spec.Volumes {
+		byName[volume.Name] = volume
+	}
+	selectors := map[string]*nodeaffinity.NodeSelector{}
+	for _, claim := range spec.Claims {
+		volume := byName[claim.Spec.VolumeName]
+		if volume != nil && volume.Spec.NodeAffinity != nil && volume.Spec.NodeAffinity.Required != nil {
+			if selector, err := nodeaffinity.NewNodeSelector(volume.Spec.NodeAffinity.Required); err == nil {
+				selectors[claim.Namespace+"/"+claim.Name] = selector
+			}
+		}
+	}
+	return selectors
+}

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// stopLimit is how long an interrupted upgrade has to come to rest, and slack what a busy machine may add to that.
+const (
+	stopLimit = 10 * time.Second
+	slack     = 3 * time.Second
+)
+
+// interruption is one Ctrl-C, at a moment of the upgrade.
+type interruption struct {
+	counts []int
+	flags  []string
+	// wedge keeps one pod from leaving until the upgrade was interrupted.
+	wedge bool
+	// moment returns when the upgrade is where it is to be interrupted.
+	moment func(*scene, *command)
+	// fenced says that nodes never started stay fenced, suspended that what was suspended stays so.
+	fenced, suspended bool
+}
+
+func interruptions() map[string]interruption {
+	return map[string]interruption{
+		"booting": {counts: []int{1, 1}, moment: func(s *scene, c *command) {
+			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
+				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
+			})
+		}},
+		"fencing":    {counts: []int{3, 3}, moment: func(s *scene, _ *command) { s.waitForFence() }},
+		"draining":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn")},
+		"lopsided":   {counts: []int{2, 1}, wedge: true, moment: blockedBy("stubborn"), suspended: true},
+		"settling":   {counts: []int{1, 1}, flags: []string{"--settle=3s"}, moment: func(_ *scene, c *command) { c.until("an empty node", nodeState("Empty")) }},
+		"scale-down": {counts: []int{1, 0}, moment: func(_ *scene, c *command) { c.until("the scale down", phase(string(upgrade.PhaseScaleDown))) }},
+		"keep-fence": {counts: []int{2, 2}, flags: []string{"--keep-fence"}, wedge: true, moment: blockedBy("stubborn"), fenced: true},
+	}
+}
+
+// wedge has a pod on each of so many nodes that its budget never lets go of: whichever node is first is blocked.
+func wedge(nodes int) stage.Workload {
+	w := stubborn()
+	w.Replicas, w.CPU = int32(nodes), "1500m" // of the two that a node has
+	return w
+}
+
+// blockedBy waits until a pod of the workload is what blocks a drain.
+func blockedBy(app string) func(*scene, *command) {
+	return func(_ *scene, c *command) {
+		c.until("a drain that is blocked", func(e event) bool { return e.Type == "blocked" && strings.Contains(e.Text, app) })
+	}
+}
+
+func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
+	group := stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: i.counts}
+	var extra []stage.Workload
+	if i.wedge {
+		extra = append(extra, wedge(i.counts[0]+i.counts[1]))
+	}
+	s := open(t, shared, group, extra...)
+	s.mark(s.before.group.Instances[0].Node)
+	s.before = s.photograph()
+
+	c := s.start(i.flags...)
+	i.moment(s, c)
+	c.interrupt()
+	asked := time.Now()
+	c.end(130)
+	if took := time.Since(asked); took > stopLimit+slack {
+		t.Errorf("it took %s to stop, want at most %s", took, stopLimit)
+	}
+	if complaint := c.complaint(); !strings.Contains(complaint, "run the same command to go on") {
+		t.Errorf("the error does not say how to go on: %s", complaint)
+	}
+	i.checkStopped(s)
+	if i.wedge {
+		s.unblock("stubborn")
+	}
+	s.upgrade(0, i.flags...)
+	s.checkDone()
+}
+
+// checkStopped wants nodes that were never started as they were before, and the group's processes too.
+func (i interruption) checkStopped(s *scene) {
+	s.t.Helper()
+	if suspended := s.cloudGroup().Suspended; (len(suspended) > 0) != i.suspended {
+		s.t.Errorf("suspended %v after the interruption, before %v", suspended, s.before.group.Suspended)
+	}
+	started := s.started()
+	for _, node := range s.nodes() {
+		was, had := s.before.marks[node.UID]
+		if !had || slices.Contains(started, node.Name) {
+			continue
+		}
+		switch fenced := len(ours(&node)) > 0; {
+		case i.fenced && !fenced:
+			s.t.Errorf("node %s was to stay fenced, and is not", node.Name)
+		case !i.fenced && !marksOf(&node).equal(was):
+			s.t.Errorf("node %s was never started and is not as before: %+v, before %+v", node.Name, marksOf(&node), was)
+		}
+	}
+}
+
+// waitForCloud waits for a state of the group in the cloud.
+func (s *scene) waitForCloud(what string, ok func(awscloud.GroupStatus) bool) {
+	s.t.Helper()
+	if err := s.Cloud.Wait(s.t.Context(), s.group, ok); err != nil {
+		s.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// waitForFence returns with the first node that is fenced.
+func (s *scene) waitForFence() {
+	s.t.Helper()
+	watcher, err := s.Cluster.Client().CoreV1().Nodes().Watch(s.t.Context(), metav1.ListOptions{LabelSelector: "pool=" + s.group})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer watcher.Stop()
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		select {
+		case e := <-watcher.ResultChan():
+			if node, ok := e.Object.(*corev1.Node); ok && upgrade.HasFenceTaint(node, "aws") {
+				return
+			}
+		case <-limit.C:
+			s.t.Fatal("no node was fenced")
+		}
+	}
+}

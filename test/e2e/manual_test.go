@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// openManual begins a scene around three outdated nodes that no cloud knows, the first with marks of a person, and
+// as many current ones.
+func openManual(t *testing.T, shared *stage.Stage, name string, current int) *scene {
+	t.Helper()
+	s := openEmpty(t, shared, stage.Group{Name: name})
+	for i := range 3 {
+		s.addNode(fmt.Sprintf("%s-old-%d", name, i), "v1")
+	}
+	for i := range current {
+		s.addNode(fmt.Sprintf("%s-new-%d", name, i), "v2")
+	}
+	s.waitForNodes(3 + current)
+	s.furnish()
+	s.settle()
+	s.mark(name + "-old-0")
+	s.ready()
+	return s
+}
+
+func (s *scene) addNode(name, image string) {
+	s.t.Helper()
+	err := s.Cluster.AddNode(s.t.Context(), controlplane.NodeSpec{Name: name, Labels: map[string]string{"pool": s.group, "image": image}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// manually starts the upgrade of the labelled nodes.
+func (s *scene) manually(flags ...string) *command {
+	s.t.Helper()
+	args := []string{"nodeupgrade", "-l", "pool=" + s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s"}
+	return start(s.t, s.Stage, append(args, flags...)...)
+}
+
+// byHand plays the person who brings a current node for each that was drained, and takes the old one away.
+func byHand(t *testing.T, shared *stage.Stage) {
+	s := openManual(t, shared, "hand", 0)
+	c := s.manually()
+	for i := range 3 {
+		drained := c.until("a drained node", nodeState("Drained")).Node
+		if i < 2 {
+			s.waitFor("the upgrade to wait for a replacement", func() bool { return strings.Contains(s.manualStatus().Status.Waiting, "replacement") })
+		}
+		if drained == "hand-old-0" {
+			s.checkMarked(drained)
+		}
+		s.addNode(fmt.Sprintf("hand-new-%d", i), "v2")
+		if err := s.Cluster.Client().CoreV1().Nodes().Delete(t.Context(), drained, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.end(0)
+	s.checkManual(0)
+}
+
+// inAdvance has the current nodes there already, and is told not to wait for others.
+func inAdvance(t *testing.T, shared *stage.Stage) {
+	s := openManual(t, shared, "advance", 1)
+	c := s.manually("--wait-replacement=false")
+	c.end(0)
+	s.checkManual(3)
+	s.checkMarked("advance-old-0")
+}
+
+// checkManual wants the pods moved once, the old nodes that are still there fenced, and the current ones free.
+func (s *scene) checkManual(old int) {
+	s.t.Helper()
+	s.settle()
+	after := s.photograph()
+	for _, node := range s.nodes() {
+		if s.current(&node, after.group) {
+			s.checkClean(&node)
+			continue
+		}
+		old--
+		if !upgrade.HasFenceTaint(&node, "manual") || !node.Spec.Unschedulable {
+			s.t.Errorf("drained node %s is not fenced", node.Name)
+		}
+	}
+	if old != 0 {
+		s.t.Errorf("%d fewer outdated nodes are left than were to be", old)
+	}
+	for app, n := range s.before.ready {
+		if after.ready[app] != n {
+			s.t.Errorf("%d pods of %s are ready, before %d", after.ready[app], app, n)
+		}
+	}
+	if len(after.moves) > 0 {
+		s.t.Errorf("pods are left on outdated nodes: %v", after.moves)
+	}
+	s.checkEvictions()
+	s.checkBudgets()
+}
+
+func (s *scene) manualStatus() status {
+	s.t.Helper()
+	return s.statusOf("-l", "pool="+s.group, "--current", "image=v2")
+}

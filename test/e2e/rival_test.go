@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// renewal is how often a lease is renewed: how long the second of two may take to see that the first is alive.
+const renewal = 10 * time.Second
+
+// twoRuns has a group upgraded twice at once, and then taken over.
+func twoRuns(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "contested", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+	first := s.start()
+	blockedBy("stubborn")(s, first)
+
+	asked := time.Now()
+	second := s.upgrade(5)
+	if took := time.Since(asked); took > renewal+slack {
+		t.Errorf("the second run took %s to give way, want at most %s", took, renewal)
+	}
+	if complaint := second.complaint(); !strings.Contains(complaint, "holds it since") || !strings.Contains(complaint, "kubectl nodeupgrade status contested") {
+		t.Errorf("the error names neither the holder nor what to do: %s", complaint)
+	}
+
+	third := s.start("--takeover")
+	first.end(5)
+	if complaint := first.complaint(); !strings.Contains(complaint, "lost") {
+		t.Errorf("the error does not say that the lease was lost: %s", complaint)
+	}
+	s.unblock("stubborn")
+	third.end(0)
+	s.checkDone()
+}
+
+// twoGroups has another group upgraded at the same time, which has to be asked for.
+func twoGroups(t *testing.T, shared *stage.Stage) {
+	busy := open(t, shared, stage.Group{Name: "busy", Zones: []string{zoneA}, Counts: []int{1}}, stubborn())
+	other := open(t, shared, stage.Group{Name: "other", Zones: []string{zoneA}, Counts: []int{1}})
+	first := busy.start()
+	blockedBy("stubborn")(busy, first)
+
+	second := start(t, other.Stage, "nodeupgrade", "other", "--yes")
+	second.end(2)
+	if complaint := second.complaint(); !strings.Contains(complaint, "--parallel-groups") {
+		t.Errorf("the error does not say how to go on: %s", complaint)
+	}
+	if sizes := other.Cloud.Timeline("other"); len(sizes) != 1 {
+		t.Errorf("the other group was changed: %v", sizes)
+	}
+	busy.unblock("stubborn")
+	first.end(0)
+	busy.checkDone()
+}
