@@ -61,6 +61,14 @@ test: controlplane build ## Run every test
 	$(if $(RACE),,@echo "no C compiler: testing without the race detector" >&2)
 	$(GO) test $(RACE) -shuffle=on -timeout 20m ./...
 
+.PHONY: worlds
+worlds: ## Upgrade N=1000 random worlds from SEED=1 and check every rule in each
+	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
+
+.PHONY: mutants
+mutants: ## Plant bugs, one at a time, and see the random worlds find each
+	$(GO) run ./test/worlds/cmd/mutants
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd pkg test | \

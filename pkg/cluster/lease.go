@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
@@ -98,23 +99,36 @@ func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, time
 // that follows would try for ever where it may not write, so that is asked here.
 func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
 	leases := client.CoordinationV1().Leases(claim.Namespace)
-	current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		current, err = leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name: ObjectName(claim.Group), Labels: map[string]string{LabelManagedBy: FieldManager},
-		}}, metav1.CreateOptions{FieldManager: FieldManager})
-	}
+	var current *coordinationv1.Lease
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if current, err = getOrCreate(ctx, leases, ObjectName(claim.Group)); err != nil {
+			return err
+		}
+		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+		if claim.Takeover {
+			current, options.DryRun = takenOver(current, claim.Identity), nil
+		}
+		_, err = leases.Update(ctx, current, options)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
-	if claim.Takeover {
-		current, options.DryRun = takenOver(current, claim.Identity), nil
-	}
-	if _, err := leases.Update(ctx, current, options); err != nil && (claim.Takeover || !apierrors.IsConflict(err)) {
-		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
-	}
 	return current, nil
+}
+
+func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, name string) (*coordinationv1.Lease, error) {
+	current, err := leases.Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return current, err
+	}
+	created, err := leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelManagedBy: FieldManager}},
+	}, metav1.CreateOptions{FieldManager: FieldManager})
+	if apierrors.IsAlreadyExists(err) { // somebody was faster
+		return leases.Get(ctx, name, metav1.GetOptions{})
+	}
+	return created, err
 }
 
 // takenOver is the lease with its new holder: in one step, since the old holder could renew one that is free.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -45,6 +46,7 @@ func TestOnAServer(t *testing.T) {
 		"delete":               testDelete,
 		"delete-node":          testDeleteNode,
 		"store":                testStore,
+		"store-groups":         testStoreOfManyGroups,
 		"store-contended":      testStoreContended,
 		"store-lost-answer":    testStoreLostAnswer,
 		"store-foreign":        testStoreOfAnotherProgram,
@@ -270,11 +272,17 @@ func loseAnswer(r *http.Request, next http.RoundTripper) (*http.Response, error)
 	if err == nil {
 		response.Body.Close()
 	}
-	return nil, fmt.Errorf("the connection was cut")
+	return nil, errors.New("the connection was cut")
 }
 
-// hang never answers.
-func hang(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
+// silent does not answer until the connection is mended; then it was cut.
+func silent(mended <-chan struct{}) func(*http.Request, http.RoundTripper) (*http.Response, error) {
+	return func(r *http.Request, _ http.RoundTripper) (*http.Response, error) {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-mended:
+			return nil, errors.New("the connection was cut")
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -53,14 +54,13 @@ func TestNodePatch(t *testing.T) {
 	}
 }
 
-// marks are what fencing and draining touch of a node.
-type marks struct {
-	Labels, Annotations map[string]string
-	Spec                corev1.NodeSpec
-}
-
+// marksOf writes down what fencing and draining touch of a node, without what controllers come and go with.
 func marksOf(node *corev1.Node) string {
-	text, err := json.Marshal(marks{node.Labels, node.Annotations, node.Spec})
+	node = node.DeepCopy()
+	delete(node.Annotations, "node.alpha.kubernetes.io/ttl")
+	maps.DeleteFunc(node.Labels, func(key, _ string) bool { return strings.HasPrefix(key, "beta.kubernetes.io/") })
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") })
+	text, err := json.Marshal([]any{node.Labels, node.Annotations, node.Spec})
 	if err != nil {
 		return err.Error()
 	}
@@ -98,9 +98,15 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 			return upgrade.Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
+	var known *corev1.Node
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("before: %s\nlast:   %s", marksOf(node), marksOf(known))
+		}
+	})
 	for _, step := range steps {
 		s.eventually(t, step.what+" to be written", func(ctx context.Context) (bool, error) {
-			known, _ := w.node(node.Name)
+			known, _ = w.node(node.Name)
 			err := writer.Do(ctx, step.action(known))
 			if apierrors.IsConflict(err) || errors.Is(err, upgrade.ErrMoved) {
 				return false, nil // a controller wrote the node at the same time
@@ -108,8 +114,8 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 			return err == nil, err
 		})
 		w.until(t, step.what+" on the node", func(upgrade.View) bool {
-			known, ok := w.node(node.Name)
-			return ok && step.shows(known)
+			known, _ = w.node(node.Name)
+			return step.shows(known)
 		})
 	}
 }

@@ -120,7 +120,7 @@ const karpenterLabel = "karpenter.sh/nodepool"
 func checkOwner(w *upgrade.World) []Finding {
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node != nil && m.Node.Labels[karpenterLabel] != "" && w.Group.Refusal == "" {
+		if m.Outdated && m.Node != nil && m.Node.Labels[karpenterLabel] != "" && w.Group.Refusal == "" {
 			return []Finding{{
 				Rule: "NG001", Severity: Refuse, Object: "node " + m.Name(), Message: "Karpenter made it and replaces it itself",
 				Remedy: "change its NodePool or NodeClass and let Karpenter drift it",
@@ -150,7 +150,7 @@ func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
 		if rule := ruleOf(obstacle.Kind); rule != "" {
 			found = append(found, Finding{
 				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: blocker(object, obstacle),
-				Message: obstacle.String(), Remedy: obstacle.Remedy(),
+				Message: message(obstacle), Remedy: obstacle.Remedy(),
 			})
 		}
 	}
@@ -163,6 +163,14 @@ func blocker(object string, obstacle drain.Obstacle) string {
 		return "PDB " + obstacle.Budget.String()
 	}
 	return fmt.Sprintf("%s (%s)", object, obstacle.Kind)
+}
+
+// message says the obstacle as it is foreseen, before anything was evicted.
+func message(obstacle drain.Obstacle) string {
+	if obstacle.Kind == drain.Returns {
+		return "it tolerates the whole fence, so its controller may bring it back to the node"
+	}
+	return obstacle.String()
 }
 
 func ruleOf(kind drain.ObstacleKind) string {
@@ -184,10 +192,10 @@ func ruleOf(kind drain.ObstacleKind) string {
 	}
 }
 
-// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS E51).
+// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS E51), if somebody makes it anew.
 func returns(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return drain.Tolerates(pod, cordon) && drain.Tolerates(pod, upgrade.Taint(provider))
+	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, upgrade.Taint(provider))
 }
 
 // intolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from coming back.

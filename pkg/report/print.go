@@ -3,15 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
 // Options say how a value is written for people.
@@ -52,178 +48,10 @@ func age(since, now time.Time) string {
 	return duration.HumanDuration(now.Sub(since))
 }
 
-// WritePlan writes what happens to the group, then the nodes in order of start, then what was found.
-func WritePlan(w io.Writer, p *Plan, o Options) error {
-	for _, line := range planHead(p) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	if len(p.Nodes) > 0 {
-		if _, err := fmt.Fprintln(w); err != nil {
-			return err
-		}
-		if err := writePlanNodes(w, p, o); err != nil {
-			return err
-		}
-	}
-	for _, line := range planFoot(p) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writePlanNodes(w io.Writer, p *Plan, o Options) error {
-	header := []string{"BATCH", "NODE", "ZONE", "FROM", "TO", "PODS", "STAYING", "BLOCKED-BY"}
-	if o.Wide {
-		header = append(header, "WHY-OUTDATED")
-	}
-	var rows [][]string
-	for _, n := range p.Nodes {
-		row := []string{
-			strconv.Itoa(n.Batch), n.Name, dash(n.Zone), dash(n.From), dash(n.To),
-			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), blockers(n.BlockedBy, o.Wide),
-		}
-		if o.Wide {
-			row = append(row, dash(n.Why))
-		}
-		rows = append(rows, row)
-	}
-	return WriteTable(w, o.Style, header, rows)
-}
-
-// blockers is the first blocker and how many more there are, or all of them in a wide table.
-func blockers(all []string, wide bool) string {
-	switch {
-	case len(all) == 0:
-		return "-"
-	case wide || len(all) == 1:
-		return strings.Join(all, "; ")
-	default:
-		return fmt.Sprintf("%s (+%d)", all[0], len(all)-1)
-	}
-}
-
-func planHead(p *Plan) []string {
-	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, dash(p.Context), comma(p.Account))}
-	if len(p.Nodes) == 0 {
-		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
-	}
-	lines = append(lines, fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describe(p), len(p.Nodes), len(p.Nodes)+p.Current))
-	req := &p.Request
-	lines = append(lines, fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
-		req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle))
-	if p.Sizes.Max > 0 {
-		lines = append(lines, sizes(p))
-	}
-	if len(p.Quiesce) > 0 {
-		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
-	}
-	if p.Resumes != "" {
-		lines = append(lines, "Goes on     with run "+p.Resumes)
-	}
-	return lines
-}
-
-func comma(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ", " + text
-}
-
-func describe(p *Plan) string {
-	text := p.To.Name
-	if p.To.Image != "" {
-		text += ", " + p.To.Image
-	}
-	if p.To.Kubernetes != "" {
-		text += ", kubelet " + p.To.Kubernetes
-	}
-	if p.From.ID != p.To.ID {
-		text += fmt.Sprintf(" (the group points at %s now)", p.From.Name)
-	}
-	return text
-}
-
-func sizes(p *Plan) string {
-	text := fmt.Sprintf("Size        desired %d, min %d, max %d", p.Sizes.Desired, p.Sizes.Min, p.Sizes.Max)
-	if p.Request.Surge == 0 {
-		return text + "; no node is added first"
-	}
-	var parts []string
-	for _, zone := range slices.Sorted(maps.Keys(p.Surge)) {
-		if zone == "" {
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s +%d", zone, p.Surge[zone]))
-	}
-	text += fmt.Sprintf("; +%d while it lasts", p.Request.Surge)
-	if len(parts) > 0 {
-		text += " (" + strings.Join(parts, ", ") + ")"
-	}
-	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)
-}
-
-func planFoot(p *Plan) []string {
-	var lines []string
-	lines = append(lines, findings(p.Findings)...)
-	for _, probe := range p.Probes {
-		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, under(probe.Budget), probe.Answer))
-	}
-	if len(lines) > 0 {
-		lines = append([]string{""}, lines...)
-	}
-	return lines
-}
-
-// findings writes one line for all objects of which the same is to be said.
-func findings(all []preflight.Finding) []string {
-	var lines []string
-	more := map[string]int{}
-	for _, f := range all {
-		more[f.Rule+f.Message]++
-	}
-	for _, f := range all {
-		n := more[f.Rule+f.Message]
-		if n == 0 {
-			continue // said already
-		}
-		if n > 1 && f.Object != "" {
-			f.Object += fmt.Sprintf(" and %d more", n-1)
-		}
-		delete(more, f.Rule+f.Message)
-		lines = append(lines, mark(f.Severity)+f.String())
-	}
-	return lines
-}
-
-func under(budget string) string {
-	if budget == "" {
-		return ""
-	}
-	return " under PDB " + budget
-}
-
-func mark(s preflight.Severity) string {
-	switch s {
-	case preflight.Refuse:
-		return "Refused     "
-	case preflight.Block:
-		return "Blocked     "
-	default:
-		return "Note        "
-	}
-}
-
 // WriteStatus writes an upgrade as it stands, on one screen.
 func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
-	for _, line := range statusHead(s, o.Now) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
-			return err
-		}
+	if err := writeLines(w, o.Style, statusHead(s, o.Now)...); err != nil {
+		return err
 	}
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
@@ -234,7 +62,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if _, err := fmt.Fprintln(w); err != nil {
+	if err := writeLines(w, o.Style, ""); err != nil {
 		return err
 	}
 	return WriteTable(w, o.Style, []string{"NODE", "ZONE", "STATE", "BATCH", "PODS", "STAYING"}, rows)
@@ -259,6 +87,9 @@ func statusHead(s *UpgradeStatus, now time.Time) []string {
 	}
 	for _, w := range Waits(s.Blocked, now) {
 		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.lasted(now), w))
+	}
+	if s.Remaining.Latest.Duration > 0 {
+		lines = append(lines, "Remaining   "+spanText(s.Remaining)+", if nobody interferes")
 	}
 	if st.Owed > 0 {
 		lines = append(lines, "Still ours  "+plural(st.Owed, "added node"))

@@ -11,7 +11,7 @@ import (
 
 // Event is one change of an upgrade's state, as a person or a program follows it.
 type Event struct {
-	// Type is phase, capacity, node, blocked, unblocked or waiting.
+	// Type is phase, capacity, node, blocked, waiting or note.
 	Type string `json:"type"`
 	Node string `json:"node,omitempty"`
 	// State is the phase or node state reached.
@@ -55,7 +55,7 @@ func groupChanges(before, now *upgrade.Status) []Event {
 		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(before, now)})
 	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d (%s)", now.Desired, now.Max, now.Zones)})
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, zonesText(now.Zones))})
 	}
 	if now.NewReady != before.NewReady && now.New > 0 {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
@@ -85,7 +85,14 @@ func phaseDetail(before, now *upgrade.Status) string {
 	if now.Max > 0 {
 		text += fmt.Sprintf(", desired %d, max %d", now.Desired, now.Max)
 	}
-	return text + " (" + now.Zones + ")"
+	return text + zonesText(now.Zones)
+}
+
+func zonesText(zones string) string {
+	if zones == "" {
+		return ""
+	}
+	return " (" + zones + ")"
 }
 
 // plural is a count with its noun.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/renderer"
@@ -24,7 +25,7 @@ const (
 // would take as an instruction is made harmless.
 func WriteTable(w io.Writer, style Style, header []string, rows [][]string) error {
 	var text strings.Builder
-	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(rendererOf(style)), tablewriter.WithConfig(look()))
+	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(rendererOf(style)), tablewriter.WithConfig(look(style)))
 	table.Header(header)
 	for _, row := range rows {
 		cells := make([]string, len(row))
@@ -60,29 +61,43 @@ func rendererOf(style Style) tw.Renderer {
 	})
 }
 
-func look() tablewriter.Config {
+func look(style Style) tablewriter.Config {
+	padding := tw.Padding{Right: "   ", Overwrite: true}
+	if style == Markdown {
+		padding = tw.Padding{Left: " ", Right: " ", Overwrite: true}
+	}
 	cell := tw.CellConfig{
 		Formatting: tw.CellFormatting{AutoFormat: tw.Off, AutoWrap: tw.WrapNone},
 		Alignment:  tw.CellAlignment{Global: tw.AlignLeft},
-		Padding:    tw.CellPadding{Global: tw.Padding{Right: "   ", Overwrite: true}},
+		Padding:    tw.CellPadding{Global: padding},
 	}
 	return tablewriter.Config{Header: cell, Row: cell}
 }
 
-// clean takes line breaks and control characters out of a cell, and the bar that ends a Markdown cell.
+// writeLines writes lines of which parts may come from the cluster, as harmless as cells.
+func writeLines(w io.Writer, style Style, lines ...string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, clean(style, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean takes line breaks and characters that steer a terminal out of a cell, and has Markdown take the rest as text.
 func clean(style Style, cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
 			return ' '
-		case r < ' ' || (r >= 0x7f && r <= 0x9f):
+		case r < ' ' || (r >= 0x7f && r <= 0x9f) || unicode.Is(unicode.Bidi_Control, r):
 			return '?'
 		default:
 			return r
 		}
 	}, cell)
 	if style == Markdown {
-		cell = strings.ReplaceAll(cell, "|", `\|`)
+		cell = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;").Replace(cell)
 	}
 	return cell
 }

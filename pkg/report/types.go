@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -57,6 +58,15 @@ type Plan struct {
 	Nodes    []PlanNode          `json:"nodes"`
 	Current  int                 `json:"current"`
 	Findings []preflight.Finding `json:"findings,omitempty"`
+	// Duration is how long all would take, from the moment of the plan.
+	Duration simulate.Span `json:"duration,omitzero"`
+	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is smaller meanwhile.
+	ExtraInstanceHours float64 `json:"extraInstanceHours"`
+	Evictions          int     `json:"evictions"`
+	// Room compares what must move with where it may go.
+	Room simulate.Room `json:"room,omitzero"`
+	// Assumptions are what the times rest on, a sentence each.
+	Assumptions []string `json:"assumptions,omitempty"`
 	// Resumes is the run that the upgrade would go on with.
 	Resumes string `json:"resumes,omitempty"`
 	// Probes are the server's answers to dryRun=All evictions, with --dry-run=server.
@@ -76,6 +86,13 @@ type PlanNode struct {
 	// BlockedBy names what keeps the node from being drained.
 	BlockedBy []string `json:"blockedBy,omitempty"`
 	Why       string   `json:"why,omitempty"`
+	// Start is when its drain would begin and End when it would be gone, from the moment of the plan; End is left
+	// out for a node that would be set aside.
+	Start simulate.Span `json:"start,omitzero"`
+	End   simulate.Span `json:"end,omitzero"`
+	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how long.
+	WaitsFor string           `json:"waitsFor,omitempty"`
+	Waits    upgrade.Duration `json:"waits,omitzero"`
 }
 
 // Probe is one dryRun=All eviction and the server's answer to it.
@@ -107,6 +124,8 @@ type UpgradeStatus struct {
 	Status            upgrade.Status    `json:"status"`
 	Blocked           []upgrade.Blocked `json:"blocked,omitempty"`
 	Suspended         []string          `json:"suspended,omitempty"`
+	// Remaining is how long the rest would take, as a plan made now tells.
+	Remaining simulate.Span `json:"remaining,omitzero"`
 	// Holder holds the lease, if somebody does.
 	Holder string `json:"holder,omitempty"`
 }

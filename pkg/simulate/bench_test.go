@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,16 +36,16 @@ func fleet(nodes int) simulate.Spec {
 		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-" + node.Name, Zone: zone, State: upgrade.InstanceInService, Outdated: true})
 	}
 	for w := range nodes {
-		app := fmt.Sprintf("app-%04d", w)
+		app, namespace := fmt.Sprintf("app-%04d", w), fmt.Sprintf("team-%03d", w/10)
 		for i := range 30 {
 			// Pods of a workload are spread over the nodes, as a scheduler does.
-			pod := build.Pod(fmt.Sprintf("%s-%d", app, i), build.App(app), build.On(spec.Nodes[(w*31+i*37)%nodes].Name), requests("200m", "512Mi"))
+			pod := build.Pod(fmt.Sprintf("%s-%d", app, i), build.App(app), build.On(spec.Nodes[(w*31+i*37)%nodes].Name), requests("200m", "512Mi"), build.In(namespace))
 			pod.UID = types.UID(app + "/" + pod.Name)
 			started(start.Add(-time.Hour), time.Duration(1+w%30)*time.Second)(pod)
 			spec.Pods = append(spec.Pods, pod)
 		}
 		if w%5 != 0 {
-			spec.Budgets = append(spec.Budgets, build.Budget(app, build.Counts(30, 30, 27)))
+			spec.Budgets = append(spec.Budgets, build.Budget(app, build.Counts(30, 30, 27), func(b *policyv1.PodDisruptionBudget) { b.Namespace = namespace }))
 		}
 	}
 	return spec

@@ -91,7 +91,7 @@ func (c *Cluster) resync(budget *policyv1.PodDisruptionBudget) {
 		st.DisruptionsAllowed = max(0, st.CurrentHealthy-st.DesiredHealthy)
 	}
 	budget.ResourceVersion = c.touch()
-	c.news = true
+	c.news = c.news || c.heedAll || c.heeded[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}]
 }
 
 func syncFailed(st *policyv1.PodDisruptionBudgetStatus) bool {

@@ -66,10 +66,12 @@ type Cluster struct {
 	record   upgrade.Record
 	notes    upgrade.Notes
 	evicted  int
-	// news is set by every change that an upgrade might act on.
-	news   bool
-	events queue
-	serial int
+	// news is set by every change that an upgrade might act on; a budget's is one only if it is heeded.
+	news    bool
+	heeded  map[types.NamespacedName]bool
+	heedAll bool
+	events  queue
+	serial  int
 }
 
 // New copies the Spec into a cluster that stands still until Advance.
@@ -81,7 +83,7 @@ func New(spec Spec) *Cluster {
 		units: make(map[types.UID]*unit, len(spec.Pods)), waiting: map[types.UID]*unit{},
 		shapes: map[types.UID][]*shape{}, tallies: map[string]*tally{}, missing: map[types.UID][]*unit{},
 		counted: map[*policyv1.PodDisruptionBudget]bool{}, disrupted: map[types.NamespacedName]time.Time{},
-		attempts: map[string]upgrade.Attempt{}, record: spec.Record,
+		heeded: map[types.NamespacedName]bool{}, attempts: map[string]upgrade.Attempt{}, record: spec.Record,
 	}
 	c.addNodes(&spec)
 	for _, budget := range spec.Budgets {

@@ -1,12 +1,17 @@
-// Package simulate is a cluster that moves by itself in virtual time: kubelets that
-// start and stop pods, controllers that bring evicted pods back, the arithmetic of
-// PodDisruptionBudgets, and a cloud with zones. It answers the same questions and takes
-// the same actions as the real ones, so that upgrade.Next can run a whole upgrade in it
-// within milliseconds. The dry-run plan is such a run.
+// Package simulate is a cluster that moves by itself in virtual time: a scheduler, kubelets
+// that start and stop pods, controllers that bring evicted pods back, the disruption
+// controller and the eviction API, and a cloud with zones. It answers the same questions
+// and takes the same actions as the real ones, so that upgrade.Next can run a whole upgrade
+// in it within moments. The dry-run plan is such a run.
 //
 //	Spec ──▶ New ──▶ Cluster ──▶ World ──▶ upgrade.Next ──▶ Do ──▶ Advance to the next event ──┐
 //	                    ▲                                                                       │
 //	                    └───────────────────────────────────────────────────────────────────────┘
 //
-// Nothing here is random and nothing reads a clock: two runs of one Spec are equal.
+// Estimate says how long things take, from what the cluster tells of its own past; Predict
+// runs an upgrade with pods that leave as soon as they may, and again with pods that take
+// as long as they may, and tells what both show.
+//
+// Nothing here is random and nothing reads a clock, and no order of a list or map matters:
+// two runs of one Spec are equal.
 package simulate

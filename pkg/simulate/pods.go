@@ -162,9 +162,6 @@ func (c *Cluster) end(u *unit) {
 	delete(c.attempts, "evict/"+string(u.pod.UID))
 	delete(c.attempts, "delete/"+string(u.pod.UID))
 	c.expect(u, -1)
-	if u.shape.kind == statefulSet {
-		c.succeed(u)
-	}
 }
 
 // lose ends a pod whose node is gone, and has its controller replace it (podgc/gc_controller.go).

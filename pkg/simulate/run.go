@@ -36,11 +36,29 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			}
 		default:
 			still = 0
+			c.heed(&step)
 			c.wait(step.Wake)
 		}
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
+}
+
+// heed notes which budgets the upgrade waits for. While its window is full that is none but those that block a pod:
+// the others are looked at only when a node may be started.
+func (c *Cluster) heed(step *upgrade.Step) {
+	clear(c.heeded)
+	for _, b := range step.Blocked {
+		c.heeded[b.Budget] = true
+	}
+	busy := 0
+	for _, n := range step.Record.Nodes {
+		switch n.State {
+		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+			busy++
+		}
+	}
+	c.heedAll = step.Status.Outdated > 0 && busy < step.Record.Request.Window
 }
 
 // wait lets time pass until something happens that the upgrade might act on, or it wants to look again.

@@ -16,7 +16,7 @@ func (t *turn) raiseMax() bool {
 	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax {
 		return true
 	}
-	if l.MaxTo == 0 {
+	if l.MaxTo == 0 || g.Max >= l.MaxTo {
 		missing := 0
 		for zone, z := range l.Zones {
 			missing += max(0, min(z.Surge, t.count.left[zone])-z.Contribution())
@@ -24,13 +24,11 @@ func (t *turn) raiseMax() bool {
 		if g.Desired+missing <= g.Max {
 			return true
 		}
-		l.MaxFrom, l.MaxTo, t.persist = g.Max, g.Desired+missing, true
-	}
-	if g.Max >= l.MaxTo {
-		return true
+		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
+		l.MaxTo, t.persist = g.Desired+missing, true
 	}
 	t.cloud = true
-	t.want(RaiseMax{From: l.MaxFrom, Max: l.MaxTo})
+	t.want(RaiseMax{From: g.Max, Max: l.MaxTo})
 	return false
 }
 
@@ -42,7 +40,9 @@ func (t *turn) launch() {
 		return
 	}
 	shrinking := t.shrinking()
-	t.lendSurge()
+	if len(shrinking) == 0 {
+		t.lendSurge()
+	}
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		z := t.rec.Ledger.Zones[zone]
 		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
@@ -112,9 +112,7 @@ func (t *turn) book(zone string, n int) {
 // returns what it makes of the maximum.
 func (t *turn) raiseWith(n int) int {
 	l := &t.rec.Ledger
-	if l.MaxTo == 0 {
-		l.MaxFrom = t.w.Group.Max
-	}
+	l.MaxFrom = cmp.Or(l.MaxFrom, t.w.Group.Max)
 	l.MaxTo = max(l.MaxTo, t.w.Group.Max) + n
 	return l.MaxTo
 }
@@ -148,9 +146,8 @@ func (t *turn) settle() {
 
 func (t *turn) settleLaunch(zone string, l Launch) {
 	attempt := t.attempt(t.addition(zone, l))
-	landed := attempt.Outcome == OutcomeDone || (l.Max > 0 && t.w.Group.Max >= l.Max)
-	refused := attempt.Outcome == OutcomeExhausted || attempt.Outcome == OutcomeMoved || attempt.Outcome == OutcomeFatal
-	if attempt.InFlight || !landed && (!refused || t.unproven(l, attempt)) {
+	landed, refused := t.answered(l, attempt)
+	if !landed && !refused {
 		return
 	}
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
@@ -168,6 +165,20 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		if books.MaxTo -= l.N; books.MaxTo <= books.MaxFrom {
 			books.MaxFrom, books.MaxTo = 0, 0
 		}
+	}
+}
+
+// answered reports whether a launch is known to have been accepted or to have been refused; neither while that is open.
+func (t *turn) answered(l Launch, attempt Attempt) (landed, refused bool) {
+	switch {
+	case attempt.InFlight:
+		return false, false
+	case attempt.Outcome == OutcomeDone, l.Max > 0 && t.w.Group.Max >= l.Max:
+		return true, false
+	case attempt.Outcome == OutcomeExhausted, attempt.Outcome == OutcomeMoved, attempt.Outcome == OutcomeFatal:
+		return false, !t.unproven(l, attempt)
+	default:
+		return false, false
 	}
 }
 
@@ -199,8 +210,15 @@ const describeLag = 30 * time.Second
 // not at all when somebody else changed it meanwhile (EKS E61).
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
+	if t.rec.Stopping != "" && l.MaxTo > g.Max && t.attempt(LowerMax{Max: g.Max}).Begun.IsZero() && !g.Observed.After(l.Changed.Add(describeLag)) {
+		t.cloud = true
+		return false // the reading may be older than the raise
+	}
 	if l.MaxTo == 0 || g.Max != l.MaxTo {
-		l.MaxFrom, l.MaxTo = 0, 0 // it is taken back, or somebody else's by now: a later raise begins anew
+		l.MaxTo = 0 // it is taken back, or somebody else's by now: a later raise begins anew
+		if l.Contribution() <= 0 || g.Max <= l.MaxFrom {
+			l.MaxFrom = 0 // else only a part could be taken back, and this is where the rest of it ends
+		}
 		return true
 	}
 	t.cloud = true
@@ -221,7 +239,8 @@ func (t *turn) lowerMax() bool {
 // of ours that is on its way, or that the group's reading is too old to show, is waited for.
 func (t *turn) resume() bool {
 	quiesced := t.attempt(Quiesce{})
-	unseen := quiesced.Outcome != "" && t.w.Group.Observed.Before(quiesced.Ended)
+	unseen := quiesced.Outcome != "" && t.attempt(Resume{}).Ended.Before(quiesced.Ended) &&
+		len(t.suspended()) < len(t.rec.Suspended) && !t.w.Group.Observed.After(quiesced.Ended.Add(describeLag))
 	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || unseen) {
 		t.cloud = true
 		return false

@@ -113,6 +113,66 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
+// The upgrade does not end before what its last termination took is launched again.
+func TestEndWaitsForTheLastLaunch(t *testing.T) {
+	cases := map[string]upgrade.Outcome{"without an answer": "", "later": upgrade.OutcomeLater, "exhausted": upgrade.OutcomeExhausted}
+	for name, outcome := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, terminate := removing(t, true)
+			s.do(terminate)
+			launch := action[upgrade.AddCapacity](t, s.next())
+			if outcome == "" {
+				s.begun(launch)
+			} else {
+				s.answer(launch, outcome, "not now")
+			}
+			s.remove("old-a-1")
+			if step := s.next(); step.Finished || step.Record.Phase != upgrade.PhaseUpgrade {
+				t.Errorf("finished %t, phase %q, one node short", step.Finished, step.Record.Phase)
+			}
+			s.pass(time.Minute)
+			if outcome != "" {
+				launch = action[upgrade.AddCapacity](t, s.next())
+			}
+			s.do(launch)
+			if step := s.rest(); step.Record.Result != upgrade.Succeeded {
+				t.Errorf("result %q", step.Record.Result)
+			}
+		})
+	}
+	t.Run("for ever", func(t *testing.T) {
+		s, terminate := removing(t, true)
+		s.do(terminate)
+		s.answer(action[upgrade.AddCapacity](t, s.next()), upgrade.OutcomeExhausted, "no capacity")
+		s.remove("old-a-1")
+		for range 41 {
+			step := s.next()
+			if step.Record.Stopping == upgrade.NodeCreationFailure {
+				if !s.Now.Equal(start.Add(20 * time.Minute)) {
+					t.Errorf("it gives up after %s, want 20m0s", s.Now.Sub(start))
+				}
+				return
+			}
+			for _, a := range actionsOf(step, "add") {
+				s.answer(a, upgrade.OutcomeExhausted, "no capacity")
+			}
+			s.pass(30 * time.Second)
+		}
+		t.Error("it tries for ever")
+	})
+}
+
+// Processes that a stop of ours let run again are not suspended once more when nothing is left to do.
+func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
+	s := lowering(t)
+	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = upgrade.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
+	step := s.next()
+	wantActions(t, step)
+	if step.Record.Result != upgrade.Succeeded {
+		t.Errorf("result %q", step.Record.Result)
+	}
+}
+
 // E61: what is still owed when no outdated node is left stays, and is said.
 func TestOwedNodesAreNamed(t *testing.T) {
 	s := lowering(t)

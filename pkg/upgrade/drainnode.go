@@ -132,6 +132,9 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 		t.put(name, n, true)
 	}
+	if m.Node != nil && !t.fenced(m.Node) {
+		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
+	}
 	begun := len(t.actions)
 	t.ensureStarted(n, m)
 	view := t.view(m)
@@ -180,9 +183,7 @@ func (t *turn) evictPods(node string, view *drainView) []Blocked {
 func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
 	attempt := t.attempt(action)
-	// A pod that was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (semantics 3.2.1).
-	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
-	if attempt.InFlight || (answered && t.w.Now.Before(attempt.Ended.Add(seen))) {
+	if attempt.InFlight || t.settled(attempt) {
 		return
 	}
 	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
@@ -193,11 +194,7 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	case t.returns(node, pod):
 		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
 	case t.waits(attempt, prediction):
-		denied := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
-		if attempt.Outcome == OutcomeRefused {
-			denied.Budget = budget
-		}
-		t.blockPod(node, pod, denied)
+		t.blockPod(node, pod, denied(attempt, budget))
 		t.wakeAt(attempt.NotBefore)
 	case prediction.Spends && t.inFlight[budget] >= evictionsPerBudget:
 		// An answer is due within milliseconds and wakes us.
@@ -211,6 +208,22 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 		t.countReturn(node, pod, attempt)
 		t.actions = append(t.actions, action)
 	}
+}
+
+// settled reports whether an eviction was answered so shortly ago that the pod's end may not be seen yet. A pod that
+// was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (semantics 3.2.1).
+func (t *turn) settled(attempt Attempt) bool {
+	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
+	return answered && t.w.Now.Before(attempt.Ended.Add(seen))
+}
+
+// denied is the obstacle that an answer which was not predicted names, with the budget if that is who refused.
+func denied(attempt Attempt, budget types.NamespacedName) drain.Obstacle {
+	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
+	if attempt.Outcome == OutcomeRefused {
+		obstacle.Budget = budget
+	}
+	return obstacle
 }
 
 // waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal by a
@@ -330,17 +343,21 @@ func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing ||
 // force deletes the pods that are left, each with its own grace (EKS E43), and goes on without those
 // that are still there when the longest grace is over: they are named in the node's reason.
 func (t *turn) force(name string, n NodeRecord, m *Member, view *drainView) {
-	for _, pod := range slices.Concat(view.held, view.toEvict) {
-		action := Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name}
-		t.want(action)
-	}
 	over := n.Deadline.Add(t.notes.Yielded[name])
+	kept := 0
+	for _, pod := range slices.Concat(view.held, view.toEvict) {
+		if pod.CreationTimestamp.After(over) {
+			continue // it came back for one that was deleted, and would each time: it goes down with the machine
+		}
+		kept++
+		t.want(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name})
+	}
 	for _, pod := range view.leaving {
 		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
 			over = end // deletionTimestamp is when the grace ends, not when it began
 		}
 	}
-	if len(view.toEvict)+len(view.held) == 0 && t.w.Now.After(over) {
+	if kept == 0 && t.w.Now.After(over) {
 		t.terminate(name, n, m)
 		return
 	}
@@ -362,8 +379,8 @@ func (t *turn) settleNode(name string, n NodeRecord, m *Member) {
 			t.wakeAt(end)
 			return
 		}
-		if m.Node.Annotations[AnnotationDeadline] == "" {
-			return // the start of the drain must be on the node before its machine goes
+		if m.Node.Annotations[AnnotationDeadline] != FormatTime(n.Deadline) {
+			return // the start of this drain must be on the node before its machine goes
 		}
 	}
 	t.terminate(name, n, m)

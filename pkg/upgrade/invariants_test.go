@@ -209,17 +209,24 @@ func (v *invariants) checkEnd(w upgrade.World) {
 	if want := max(v.before.Max, w.Group.Desired); w.Group.Max != want {
 		v.t.Errorf("the group's max is %d, want %d", w.Group.Max, want)
 	}
-	if w.Group.Zonal && owed == 0 && w.Group.Sized && !maps.Equal(zonesOf(w), v.zones) {
-		v.t.Errorf("E20: the zones are %v, and were %v", zonesOf(w), v.zones)
-	}
+	v.checkZones(w, owed)
 	for _, m := range w.Members {
 		state := w.Record.Nodes[m.Name()].State
 		if m.Outdated && state != upgrade.NodeQuarantined && state != upgrade.NodeDrained {
 			v.t.Errorf("node %s is outdated still, and %q", m.Name(), state)
 		}
 	}
+}
+
+// checkZones holds a group that nothing is owed to its zones, and one that could be rebalanced without harm to
+// the processes it had.
+func (v *invariants) checkZones(w upgrade.World, owed int) {
+	zones := zonesOf(w)
+	if w.Group.Zonal && owed == 0 && w.Group.Sized && !maps.Equal(zones, v.zones) {
+		v.t.Errorf("E20: the zones are %v, and were %v", zones, v.zones)
+	}
 	least := max(1, apart(w.Record.Sizes.Zones, w.Group.Zones))
-	if zones := zonesOf(w); len(w.Group.Suspended) > 0 && apart(zones, w.Group.Zones) <= least {
+	if len(w.Group.Suspended) > 0 && apart(zones, w.Group.Zones) <= least {
 		v.t.Errorf("%v are still suspended, with zones %v", w.Group.Suspended, zones)
 	}
 }

@@ -74,6 +74,17 @@ func (l *Ledger) Contribution() int {
 	return sum
 }
 
+// landed is the contribution without the launches that are not known to have been accepted.
+func (l *Ledger) landed() int {
+	sum := l.Contribution()
+	for _, z := range l.Zones {
+		for _, o := range z.Open {
+			sum -= o.N
+		}
+	}
+	return sum
+}
+
 func (l *Ledger) total(count func(ZoneLedger) int) int {
 	sum := 0
 	for _, z := range l.Zones {

@@ -119,8 +119,11 @@ func (t *turn) want(a Action) {
 		return
 	}
 	due := attempt.NotBefore
-	if attempt.Outcome == OutcomeDone {
+	switch {
+	case attempt.Outcome == OutcomeDone:
 		due = attempt.Ended.Add(seen)
+	case attempt.Outcome == OutcomeMoved && !OfCloud(a) && attempt.Action == a:
+		due = attempt.Ended.Add(time.Second) // what moved it is not seen yet, and the answer would be the same
 	}
 	if begun && t.w.Now.Before(due) {
 		t.wakeAt(due)

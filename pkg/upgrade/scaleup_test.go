@@ -52,6 +52,14 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 	wantActions(t, s.next(), "suspend AZRebalance")
 }
 
+// Somebody who points the group elsewhere in the middle of it would have every new node replaced in its turn.
+func TestGroupIsPointedAgain(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.Group.Pointed = upgrade.Revision{ID: "1", Name: "workers:1"}
+	wantActions(t, s.next(), "set the group's revision to workers:2")
+}
+
 func TestQuiesceRecordsOnlyWhatWasOurs(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance", "AlarmNotification"}, []string{"AlarmNotification", "Launch"}

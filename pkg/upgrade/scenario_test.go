@@ -102,10 +102,14 @@ func (s *scenario) begin(t *testing.T, c command) {
 		}
 	}
 	unavailable := c.number("max-unavailable", 1)
+	surge := c.number("surge", min(max(2*len(s.spec.Group.Zones), unavailable), outdated))
+	window := unavailable
+	if window == 0 {
+		window = surge // GKE G12
+	}
 	s.driver = newDriver(t, s.spec, upgrade.Request{
 		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks",
-		MaxUnavailable: unavailable, Window: unavailable,
-		Surge:        c.number("surge", min(max(2*len(s.spec.Group.Zones), unavailable), outdated)),
+		MaxUnavailable: unavailable, Window: window, Surge: surge,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),

@@ -95,7 +95,16 @@ func (t *turn) driveReturn(name string) {
 		t.persist = true
 		return
 	}
-	t.remove(name, t.rec.Nodes[name], m)
+	n := t.rec.Nodes[name]
+	attempt := t.attempt(Terminate{Instance: n.Instance})
+	if !n.Landed && !attempt.InFlight && t.carriesPods(m) && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
+		// Pods came before the machine went: it is owed, as any other that carries pods.
+		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		delete(t.rec.Nodes, name)
+		t.persist = true
+		return
+	}
+	t.remove(name, n, m)
 }
 
 // carriesPods reports whether the node has pods that would have to be evicted.

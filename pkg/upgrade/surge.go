@@ -156,26 +156,33 @@ func (t *turn) replace() bool {
 	}
 	if t.rec.Stopping == "" {
 		t.launch()
+		t.startMore(fenced)
 	}
-	t.startMore(fenced)
-	if t.rec.Stopping != "" {
-		return false
+	if t.rec.Stopping != "" || t.replaced() {
+		return t.rec.Stopping == ""
 	}
-	done := len(t.count.pending) == 0 && t.rest(NodeDraining) && t.rest(NodeForcing) && t.rest(NodeEmpty) && t.rest(NodeRemoving)
-	if done && (t.openLaunches() > 0 || t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) }) > 0) {
-		t.waitForReplacement()
-		done = false
-	}
-	if !done {
-		t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
-	}
-	return done && t.rec.Stopping == ""
+	t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
+	return false
 }
 
-// rest reports whether no node is in the state.
-func (t *turn) rest(state NodeState) bool {
+// replaced reports whether no outdated node is left but the quarantined, and whether what the terminations
+// took from the group was launched again.
+func (t *turn) replaced() bool {
+	if len(t.count.pending) > 0 || !t.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+		return false
+	}
+	short := t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
+	if t.openLaunches()+short == 0 {
+		return true
+	}
+	t.waitForReplacement()
+	return false
+}
+
+// rest reports whether no node is in any of the states.
+func (t *turn) rest(states ...NodeState) bool {
 	for _, n := range t.rec.Nodes {
-		if n.State == state {
+		if slices.Contains(states, n.State) {
 			return false
 		}
 	}
@@ -190,13 +197,7 @@ func (t *turn) scaleDown() bool {
 // conclude ends an upgrade that reached its goal.
 func (t *turn) conclude() {
 	t.rec.Result = Succeeded
-	var left []string
-	for name, n := range t.rec.Nodes {
-		if n.State == NodeQuarantined {
-			left = append(left, name)
-		}
-	}
-	if len(left) > 0 {
+	if !t.rest(NodeQuarantined) {
 		t.rec.Result = LeftBehind
 	}
 	t.rec.Message = notes(t.owedNote(), t.suspendedNote())

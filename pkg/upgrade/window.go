@@ -39,7 +39,7 @@ func (t *turn) room() bool {
 		return false
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have a say too.
-	spent := t.w.Group.Sized && t.rec.Ledger.Contribution()-t.draining() <= -req.MaxUnavailable
+	spent := t.w.Group.Sized && t.rec.Ledger.landed()-t.draining() <= -req.MaxUnavailable
 	if spent || busy+1+t.deficit() > unavailable {
 		t.waitForReplacement()
 		return false

@@ -32,7 +32,7 @@ func windowed(t *testing.T, unavailable int, members ...upgrade.Member) *scene {
 }
 
 func TestWindow(t *testing.T) {
-	silent := func(m upgrade.Member) upgrade.Member { return unready(m) }
+	silent := unready
 	cases := map[string]struct {
 		unavailable int
 		others      []upgrade.Member
@@ -162,8 +162,8 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	s.answer(step.Actions[0], upgrade.OutcomeDone, "") // accepted, but not to be seen yet
 	step = s.next()
 	launch := action[upgrade.AddCapacity](t, step)
-	if len(step.Actions) != 1 || launch.Zone != "a" || launch.N != 1 {
-		t.Errorf("actions %v, want one launch in zone a", step.Actions)
+	if len(step.Actions) != 1 || launch.Zone != "a" || launch.N != 1 || !step.Persist {
+		t.Errorf("actions %v, persist %t, want one launch in zone a, written ahead", step.Actions, step.Persist)
 	}
 	s.answer(launch, upgrade.OutcomeDone, "")
 	wantWaiting(t, s.next(), "the reading is older than both")
@@ -182,7 +182,11 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 
 	s.remove("i-new-a-1")
 	s.add(current("new-a-1"))
-	wantActions(t, s.next(), "start draining node old-a-2")
+	step = s.next()
+	wantActions(t, step, "start draining node old-a-2")
+	if !step.Persist {
+		t.Error("the start of a node is not written ahead")
+	}
 }
 
 func wantWaiting(t *testing.T, step upgrade.Step, when string) {

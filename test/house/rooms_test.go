@@ -35,6 +35,8 @@ func rooms() map[string]room {
 			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
 		},
 
+		"pkg/dump": {libs: append(slices.Clone(values), "sigs.k8s.io/yaml")},
+
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync"), own: decisions},
 

@@ -58,8 +58,8 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	return found, nil
 }
 
-// Mutations lists the plugin's requests to the API server that could change something, as "verb resource name". Dry runs are
-// left out, and questions about the user's own rights, which are created and not stored.
+// Mutations lists the plugin's requests that the API server carried out and that could change something, as "verb resource
+// name". Dry runs are left out, and questions about the user's own rights, which are created and not stored.
 func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 	events, err := s.Cluster.AuditEvents(ctx)
 	if err != nil {
@@ -67,7 +67,8 @@ func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 	}
 	var found []string
 	for _, event := range events {
-		if Ours(event) && event.Mutating() && !event.DryRun() && event.ObjectRef.APIGroup != "authorization.k8s.io" {
+		done := event.Mutating() && !event.DryRun() && event.ResponseStatus.Code < http.StatusBadRequest
+		if Ours(event) && done && event.ObjectRef.APIGroup != "authorization.k8s.io" {
 			found = append(found, strings.TrimSpace(event.Verb+" "+event.ObjectRef.Resource+" "+event.ObjectRef.Subresource+" "+event.ObjectRef.Name))
 		}
 	}

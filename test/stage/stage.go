@@ -64,8 +64,12 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 	if s.Cluster, err = controlplane.Start(ctx, o.Cluster); err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
-	if err := os.Symlink(s.Cluster.Kubectl(), filepath.Join(s.Dir, "kubectl")); err != nil {
-		return fmt.Errorf("putting kubectl on the stage's path: %w", err)
+	for name, path := range map[string]string{
+		"kubectl": s.Cluster.Kubectl(), completion: filepath.Join(root(), completion),
+	} {
+		if err := os.Symlink(path, filepath.Join(s.Dir, name)); err != nil {
+			return fmt.Errorf("putting %s on the stage's path: %w", name, err)
+		}
 	}
 	o.Cloud.Nodes = awscloud.KubeNodes(s.Cluster.Client())
 	if s.Cloud, err = awscloud.Start(o.Cloud); err != nil {
@@ -73,6 +77,9 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 	}
 	return nil
 }
+
+// completion is the script that kubectl completes our arguments with.
+const completion = "kubectl_complete-nodeupgrade"
 
 // Close stops everything and removes the stage's folder.
 func (s *Stage) Close() {

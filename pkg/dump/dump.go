@@ -1,0 +1,71 @@
+package dump
+
+import (
+	"cmp"
+	"io"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// Command prints what Read reads.
+const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o yaml"
+
+// Dump is a cluster at the moment it was written down. Lists are in the order of the input.
+type Dump struct {
+	Nodes        []*corev1.Node
+	Pods         []*corev1.Pod
+	Budgets      []*policyv1.PodDisruptionBudget
+	ReplicaSets  []*appsv1.ReplicaSet
+	StatefulSets []*appsv1.StatefulSet
+	Claims       []*corev1.PersistentVolumeClaim
+	Volumes      []*corev1.PersistentVolume
+	// EndingNamespaces are being deleted.
+	EndingNamespaces map[string]bool
+	// Ignored counts the objects of kinds that say nothing about an upgrade, by kind.
+	Ignored map[string]int
+	// Taken is the latest moment that an object tells of; zero when none tells any.
+	Taken time.Time
+}
+
+// Limits bound what Read takes in. A field that is zero stands for its default.
+type Limits struct {
+	// Bytes are those of the whole input once unpacked; 1 GiB by default.
+	Bytes int64
+	// Object is the size of the largest object in bytes; 4 MiB by default, more than twice what etcd accepts.
+	Object int64
+	// Objects is their number; 500,000 by default, three times the pods of the largest cluster that Kubernetes supports.
+	Objects int
+}
+
+func (l Limits) orDefaults() Limits {
+	return Limits{Bytes: cmp.Or(l.Bytes, 1<<30), Object: cmp.Or(l.Object, 4<<20), Objects: cmp.Or(l.Objects, 500_000)}
+}
+
+// Read reads a whole dump. Objects without a UID get one made of kind, namespace and name, and so do references
+// to their owners. It returns an error, in one line, for input that is no dump of a cluster: empty, cut short, too
+// large, not UTF-8, packed twice, of other kinds, without nodes, with a List inside a List, with the same object twice
+// or with one that has no name; and the reader's own error.
+func Read(r io.Reader, limits Limits) (*Dump, error) {
+	limits = limits.orDefaults()
+	m, err := open(r, limits)
+	if err != nil {
+		return nil, err
+	}
+	c := newCollector(limits)
+	format, err := m.format()
+	if err != nil {
+		return nil, err
+	}
+	if format == formatJSON {
+		err = c.readJSON(m, m.mark)
+	} else {
+		err = c.readYAML(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.finish()
+}

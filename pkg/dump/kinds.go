@@ -1,0 +1,186 @@
+package dump
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// kind is one that says something about an upgrade.
+type kind struct {
+	namespaced bool
+	// keep decodes an object and puts what is needed of it into the dump; nil where its pods say it all.
+	keep func(*collector, []byte, identity) error
+}
+
+// kinds are keyed by apiVersion/kind.
+func kinds() map[string]kind {
+	return map[string]kind{
+		"v1/Node":                       {keep: (*collector).keepNode},
+		"v1/Pod":                        {namespaced: true, keep: (*collector).keepPod},
+		"v1/Namespace":                  {keep: (*collector).keepNamespace},
+		"v1/PersistentVolume":           {keep: (*collector).keepVolume},
+		"v1/PersistentVolumeClaim":      {namespaced: true, keep: (*collector).keepClaim},
+		"policy/v1/PodDisruptionBudget": {namespaced: true, keep: (*collector).keepBudget},
+		"apps/v1/ReplicaSet":            {namespaced: true, keep: (*collector).keepReplicaSet},
+		"apps/v1/StatefulSet":           {namespaced: true, keep: (*collector).keepStatefulSet},
+		"apps/v1/Deployment":            {namespaced: true},
+		"apps/v1/DaemonSet":             {namespaced: true},
+	}
+}
+
+// meta settles what the object is called, and drops what nobody looks at.
+func (c *collector) meta(m *metav1.ObjectMeta, id identity) (err error) {
+	m.ManagedFields, m.Namespace = nil, id.namespace
+	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	c.saw(m.CreationTimestamp)
+	m.UID, err = c.claim(m.UID, id)
+	return err
+}
+
+// saw notes a moment that an object tells of.
+func (c *collector) saw(at metav1.Time) {
+	if at.After(c.dump.Taken) {
+		c.dump.Taken = at.UTC().Truncate(time.Second)
+	}
+}
+
+func (c *collector) keepNode(raw []byte, id identity) error {
+	node := &corev1.Node{}
+	if err := c.decode(raw, node); err != nil {
+		return err
+	}
+	for i := range node.Status.Conditions {
+		c.saw(node.Status.Conditions[i].LastHeartbeatTime)
+		c.saw(node.Status.Conditions[i].LastTransitionTime)
+	}
+	node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	c.dump.Nodes = append(c.dump.Nodes, node)
+	return c.meta(&node.ObjectMeta, id)
+}
+
+func (c *collector) keepPod(raw []byte, id identity) error {
+	pod := &corev1.Pod{}
+	if err := c.decode(raw, pod); err != nil {
+		return err
+	}
+	for i := range pod.Status.Conditions {
+		c.saw(pod.Status.Conditions[i].LastTransitionTime)
+	}
+	trimPod(pod)
+	c.dump.Pods = append(c.dump.Pods, pod)
+	return c.meta(&pod.ObjectMeta, id)
+}
+
+// trimPod keeps what decides where the pod may go, how long it takes to start and to end, and whether it is ready.
+func trimPod(pod *corev1.Pod) {
+	from := &pod.Spec
+	spec := corev1.PodSpec{
+		NodeName: from.NodeName, NodeSelector: from.NodeSelector, Affinity: from.Affinity, Tolerations: from.Tolerations,
+		TopologySpreadConstraints: from.TopologySpreadConstraints, Overhead: from.Overhead, Resources: from.Resources,
+		TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds, Priority: from.Priority,
+		HostNetwork: from.HostNetwork, RestartPolicy: from.RestartPolicy,
+		Containers: trimContainers(from.Containers), InitContainers: trimContainers(from.InitContainers),
+	}
+	for i := range from.Volumes {
+		if claim := from.Volumes[i].PersistentVolumeClaim; claim != nil {
+			source := corev1.VolumeSource{PersistentVolumeClaim: claim}
+			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: from.Volumes[i].Name, VolumeSource: source})
+		}
+	}
+	pod.Spec = spec
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime}
+}
+
+func trimContainers(from []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, 0, len(from))
+	for i := range from {
+		k := &from[i]
+		kept = append(kept, corev1.Container{Name: k.Name, Resources: k.Resources, RestartPolicy: k.RestartPolicy, Lifecycle: k.Lifecycle})
+	}
+	return kept
+}
+
+func (c *collector) keepNamespace(raw []byte, id identity) error {
+	namespace := &corev1.Namespace{}
+	if err := c.decode(raw, namespace); err != nil {
+		return err
+	}
+	if namespace.Status.Phase == corev1.NamespaceTerminating {
+		c.dump.EndingNamespaces[id.name] = true
+	}
+	return nil
+}
+
+func (c *collector) keepBudget(raw []byte, id identity) error {
+	budget := &policyv1.PodDisruptionBudget{}
+	if err := c.decode(raw, budget); err != nil {
+		return err
+	}
+	c.dump.Budgets = append(c.dump.Budgets, budget)
+	return c.meta(&budget.ObjectMeta, id)
+}
+
+func (c *collector) keepReplicaSet(raw []byte, id identity) error {
+	set := &appsv1.ReplicaSet{}
+	if err := c.decode(raw, set); err != nil {
+		return err
+	}
+	set.Spec.Template, set.Status = corev1.PodTemplateSpec{}, appsv1.ReplicaSetStatus{}
+	c.dump.ReplicaSets = append(c.dump.ReplicaSets, set)
+	return c.meta(&set.ObjectMeta, id)
+}
+
+func (c *collector) keepStatefulSet(raw []byte, id identity) error {
+	set := &appsv1.StatefulSet{}
+	if err := c.decode(raw, set); err != nil {
+		return err
+	}
+	set.Spec.Template, set.Spec.VolumeClaimTemplates, set.Status = corev1.PodTemplateSpec{}, nil, appsv1.StatefulSetStatus{}
+	c.dump.StatefulSets = append(c.dump.StatefulSets, set)
+	return c.meta(&set.ObjectMeta, id)
+}
+
+func (c *collector) keepClaim(raw []byte, id identity) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := c.decode(raw, claim); err != nil {
+		return err
+	}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
+	c.dump.Claims = append(c.dump.Claims, claim)
+	return c.meta(&claim.ObjectMeta, id)
+}
+
+func (c *collector) keepVolume(raw []byte, id identity) error {
+	volume := &corev1.PersistentVolume{}
+	if err := c.decode(raw, volume); err != nil {
+		return err
+	}
+	volume.Spec = corev1.PersistentVolumeSpec{NodeAffinity: volume.Spec.NodeAffinity, ClaimRef: volume.Spec.ClaimRef}
+	c.dump.Volumes = append(c.dump.Volumes, volume)
+	return c.meta(&volume.ObjectMeta, id)
+}
+
+// adopt gives references to owners that have no UID, as written by hand, the UID of the object they name, or the one it would get.
+func (c *collector) adopt() {
+	uids := make(map[identity]types.UID, len(c.uids))
+	for uid, id := range c.uids {
+		uids[id] = uid
+	}
+	for _, pod := range c.dump.Pods {
+		for i := range pod.OwnerReferences {
+			owner := &pod.OwnerReferences[i]
+			if owner.UID != "" {
+				continue
+			}
+			id := identity{kind: owner.Kind, namespace: pod.Namespace, name: owner.Name}
+			if owner.UID = uids[id]; owner.UID == "" {
+				owner.UID = madeUID(id)
+			}
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package dump
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+const (
+	nodeYAML = "apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n"
+	nodeJSON = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"}}`
+	podJSON  = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"},"spec":{"nodeName":"a"}}`
+
+	listJSON = `{"apiVersion":"v1","items":[` + nodeJSON + `,` + podJSON + `],"kind":"List","metadata":{"resourceVersion":""}}`
+	// listYAML is laid out as kubectl does it: dashes at the left, kind behind the items.
+	listYAML = `apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Node
+  metadata:
+    annotations:
+      text: |
+        - not an item
+
+        kind: neither
+    name: a
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: p
+    namespace: shop
+  spec:
+    nodeName: a
+kind: List
+metadata:
+  resourceVersion: ""
+`
+)
+
+func pack(text string, times int) string {
+	for range times {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, _ = w.Write([]byte(text)) // a buffer takes everything
+		_ = w.Close()
+		text = b.String()
+	}
+	return text
+}
+
+func TestReadTakesEveryFormat(t *testing.T) {
+	cases := map[string]string{
+		"a List in JSON":                 listJSON,
+		"a List in YAML":                 listYAML,
+		"a List in YAML, indented":       "kind: List\nitems:\n  - " + nodeJSON + "\n  # the pod\n  -\n    " + podJSON + "\n",
+		"a List in YAML, in flow style":  "kind: List\nitems: [" + nodeJSON + "," + podJSON + "]\n",
+		"a List in YAML with CRLF":       strings.ReplaceAll(listYAML, "\n", "\r\n"),
+		"a document in flow style":       "{apiVersion: v1, kind: Node, metadata: {name: a}}\n---\n" + podJSON,
+		"packed":                         pack(listYAML, 1),
+		"packed in two parts":            pack(listYAML[:100], 1) + pack(listYAML[100:], 1),
+		"with a byte order mark":         "\xef\xbb\xbf" + listJSON,
+		"documents of YAML":              "# two\n---\n" + nodeYAML + "---\n" + podJSON + "\n...\n",
+		"documents of JSON":              nodeJSON + "\n" + podJSON,
+		"typed lists":                    `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}` + `{"kind":"PodList","apiVersion":"v1","items":[` + podJSON + `]}`,
+		"a typed list in YAML":           "apiVersion: v1\nkind: NodeList\nitems:\n- metadata:\n    name: a\n---\n" + podJSON,
+		"an empty List among others":     `{"kind":"List","items":null}` + listJSON + `{"kind":"List","items":[]}`,
+		"nothing known of a third thing": listJSON + `{"kind":"ConfigMap","apiVersion":"v1"}`,
+	}
+	for name, text := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, err := Read(iotest.HalfReader(strings.NewReader(text)), Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(d.Nodes) != 1 || d.Nodes[0].Name != "a" {
+				t.Errorf("nodes %v, want a", d.Nodes)
+			}
+			if len(d.Pods) != 1 || d.Pods[0].Namespace != "shop" || d.Pods[0].Spec.NodeName != "a" {
+				t.Errorf("pods %v, want shop/p on a", d.Pods)
+			}
+		})
+	}
+}
+
+func TestReadKeepsWhatCounts(t *testing.T) {
+	const text = `
+apiVersion: v1
+kind: Node
+metadata: {name: a, creationTimestamp: 2026-03-01T10:00:00Z, managedFields: [{manager: kubelet}]}
+status: {images: [{names: [x]}], conditions: [{type: Ready, lastHeartbeatTime: 2026-03-01T12:00:00Z}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, ownerReferences: [{kind: ReplicaSet, name: r, controller: true}, {kind: Job, name: j}]}
+spec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}], volumes: [{name: v, persistentVolumeClaim: {claimName: c}}, {name: w}]}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: r, namespace: default, uid: "17"}, spec: {replicas: 3}}
+---
+{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, podManagementPolicy: Parallel}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {maxUnavailable: 1}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: c}, spec: {volumeName: pv}}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: pv, namespace: ignored}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: old}, status: {phase: Terminating}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: s}}
+`
+	d, err := Read(strings.NewReader(text), Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Pods[0]
+	checks := map[string]bool{
+		"the time it was taken":                d.Taken.Equal(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		"no images":                            d.Nodes[0].Status.Images == nil,
+		"no managed fields":                    d.Nodes[0].ManagedFields == nil,
+		"a uid made of kind and name":          d.Nodes[0].UID == "node//a",
+		"a namespace where none is written":    pod.Namespace == "default" && pod.UID == "pod/default/p",
+		"an owner found by its name":           pod.OwnerReferences[0].UID == "17",
+		"an owner that is not there":           pod.OwnerReferences[1].UID == "job/default/j",
+		"what a container asks for":            pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() == 500,
+		"no image of a container":              pod.Spec.Containers[0].Image == "",
+		"claimed volumes alone":                len(pod.Spec.Volumes) == 1,
+		"a ReplicaSet's scale":                 *d.ReplicaSets[0].Spec.Replicas == 3,
+		"a StatefulSet's order":                d.StatefulSets[0].Spec.PodManagementPolicy == "Parallel",
+		"a budget":                             d.Budgets[0].Spec.MaxUnavailable.IntValue() == 1,
+		"a claim's volume":                     d.Claims[0].Spec.VolumeName == "pv",
+		"a volume, which has no namespace":     d.Volumes[0].Namespace == "",
+		"a namespace that is being deleted":    d.EndingNamespaces["old"],
+		"how many objects of others there are": d.Ignored["Secret"] == 1,
+	}
+	for what, ok := range checks {
+		if !ok {
+			t.Errorf("not kept as it should be: %s", what)
+		}
+	}
+}
+
+// TestReadCountsObjectsOneByOne reads lists that are far larger than an object may be.
+func TestReadCountsObjectsOneByOne(t *testing.T) {
+	const n = 2000
+	var inJSON, inYAML strings.Builder
+	inJSON.WriteString(`{"kind":"List","items":[`)
+	inYAML.WriteString("items:\n")
+	for i := range n {
+		node := strings.ReplaceAll(nodeJSON, `"a"`, fmt.Sprintf(`"node-%d","annotations":{"text":%q}`, i, strings.Repeat("x", 500)))
+		if i > 0 {
+			inJSON.WriteString(",\n")
+		}
+		inJSON.WriteString(node)
+		inYAML.WriteString("- " + node + "\n")
+	}
+	inJSON.WriteString("]}")
+	inYAML.WriteString("kind: List\n")
+	for name, text := range map[string]string{"JSON": inJSON.String(), "YAML": inYAML.String()} {
+		t.Run(name, func(t *testing.T) {
+			d, err := Read(strings.NewReader(text), Limits{Object: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(d.Nodes) != n {
+				t.Errorf("%d nodes, want %d", len(d.Nodes), n)
+			}
+		})
+	}
+}
+
+// endlessLine is one line that never ends.
+type endlessLine byte
+
+func (e endlessLine) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(e)
+	}
+	return len(p), nil
+}
+
+func TestReadRefuses(t *testing.T) {
+	small := Limits{Bytes: 1000, Object: 200, Objects: 2}
+	node := func(name string) string { return strings.ReplaceAll(nodeJSON, `"a"`, `"`+name+`"`) }
+	cases := map[string]struct {
+		in     io.Reader
+		limits Limits
+		want   string
+	}{
+		"nothing":       {in: strings.NewReader(""), want: "it is empty: write it with " + Command},
+		"blank lines":   {in: strings.NewReader("\n# nothing\n---\n"), want: "it is empty: write it with " + Command},
+		"an empty List": {in: strings.NewReader(`{"kind":"List","items":[]}`), want: "it is empty: write it with " + Command},
+
+		"JSON cut in an object":    {in: strings.NewReader(listJSON[:len(listJSON)-80]), want: "the text ends in the middle, after 1 whole object: the file was cut short: write it again with " + Command},
+		"JSON cut behind a name":   {in: strings.NewReader(`{"items"`), want: "the text ends in the middle, after 0 whole objects: the file was cut short: write it again with " + Command},
+		"JSON cut in the List":     {in: strings.NewReader(listJSON[:len(listJSON)-2]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
+		"YAML cut behind an item":  {in: strings.NewReader(listYAML[:strings.Index(listYAML, "kind: List")]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
+		"YAML cut in a string":     {in: strings.NewReader("items:\n- kind: \"No"), want: "object 1 (line 2) is not YAML: line 2: found unexpected end of stream (lines counted from there): write the file with " + Command},
+		"gzip cut":                 {in: strings.NewReader(pack(listYAML, 1)[:60]), want: "object 1: gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
+		"gzip cut at once":         {in: strings.NewReader(gzipMagic), want: "gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
+		"gzip with a flipped bit":  {in: strings.NewReader(flip(pack(listJSON, 1))), want: "object 3: unpacking: gzip: invalid checksum: write it again with " + Command + " | gzip"},
+		"gzip inside gzip":         {in: strings.NewReader(pack(listJSON, 2)), want: "gzip inside gzip: unpack it with gunzip first"},
+		"ten levels of gzip":       {in: strings.NewReader(pack(listJSON, 10)), want: "gzip inside gzip: unpack it with gunzip first"},
+		"a reader that fails":      {in: iotest.ErrReader(errors.New("disk on fire")), want: "disk on fire"},
+		"a reader that fails late": {in: io.MultiReader(strings.NewReader(listJSON[:80]), iotest.ErrReader(errors.New("disk on fire"))), want: "object 1: disk on fire"},
+
+		"UTF-16":                    {in: strings.NewReader("\xff\xfe{\x00"), want: "not UTF-8 but UTF-16, as PowerShell's > writes it: use | Out-File -Encoding utf8 instead"},
+		"a program":                 {in: strings.NewReader("\x7fELF\x00\x01"), want: "not UTF-8, so neither JSON nor YAML: write it with " + Command},
+		"Latin-1 far behind":        {in: strings.NewReader(nodeYAML + strings.Repeat("#\n", 400) + "x: \xe9\n"), want: "object 1: line 405 is not UTF-8: write the file with " + Command},
+		"Latin-1 in a JSON string":  {in: strings.NewReader("{" + strings.Repeat(" ", 600) + strings.ReplaceAll(nodeJSON[1:], `"a"`, "\"\xe9\"")), want: "object 1 is not UTF-8: write the file with " + Command},
+		"a table":                   {in: strings.NewReader("NAME   STATUS\nip-10  Ready\n"), want: "object 1 (line 1) is plain text, not an object of Kubernetes: write the file with " + Command},
+		"a word":                    {in: strings.NewReader(`"word"`), want: "object 1 (line 1) is plain text, not an object of Kubernetes: write the file with " + Command},
+		"an array":                  {in: strings.NewReader("[" + nodeJSON + "]"), want: "object 1 is an array, not a List of Kubernetes: write it with " + Command},
+		"broken JSON":               {in: strings.NewReader(`{"kind":List}`), want: "object 1 is not JSON from byte 8 on: invalid character 'L' looking for beginning of value: write the file with " + Command},
+		"broken YAML":               {in: strings.NewReader("items:\n- kind: Node\n  metadata: {name: a\n"), want: "object 1 (line 2) is not YAML: line 2: did not find expected ',' or '}' (lines counted from there): write the file with " + Command},
+		"items that are no array":   {in: strings.NewReader(`{"kind":"List","items":{}}`), want: "object 1: items is not an array: write the file with " + Command},
+		"items that are no list":    {in: strings.NewReader("kind: List\nitems:\n  a: 1\n"), want: "line 3: items is not a list: write the file with " + Command},
+		"an item that is no object": {in: strings.NewReader(`{"kind":"List","items":[1]}`), want: "object 1 is plain text, not an object of Kubernetes: write the file with " + Command},
+
+		"another kind":                {in: strings.NewReader("kind: Config\napiVersion: v1\n"), want: "found 1 Config, but nothing of a cluster: write it with " + Command},
+		"four other kinds":            {in: strings.NewReader(`{"kind":"A"}{"kind":"B"}{"kind":"C"}{"kind":"D"}`), want: "found 1 A, 1 B, 1 C, more, but nothing of a cluster: write it with " + Command},
+		"no nodes":                    {in: strings.NewReader(podJSON), want: "found 1 object, but no nodes: write it with " + Command},
+		"no kind":                     {in: strings.NewReader("replicaCount: 1\n"), want: "object 1 (line 1) has no kind: write the file with " + Command},
+		"items of something else":     {in: strings.NewReader(`{"kind":"Table","items":[` + nodeJSON + `]}`), want: "found a Table with items instead of a List: write the file with " + Command},
+		"a List inside a List":        {in: strings.NewReader(`{"kind":"List","items":[` + listJSON + `]}`), want: "object 1 is a List inside a List: write the file with one command: " + Command},
+		"a NodeList inside a List":    {in: strings.NewReader("kind: List\nitems:\n- kind: NodeList\n  items: []\n"), want: "object 1 (line 3) is a NodeList inside a List: write the file with one command: " + Command},
+		"the same node twice":         {in: strings.NewReader(nodeJSON + nodeJSON), want: "object 2 is Node a, which was there before: every object may stand in the file once"},
+		"the same pod twice":          {in: strings.NewReader(podJSON + nodeJSON + podJSON), want: "object 3 is Pod shop/p, which was there before: every object may stand in the file once"},
+		"two objects with one uid":    {in: strings.NewReader(strings.ReplaceAll(nodeJSON+node("b"), `"name"`, `"uid":"1","name"`)), want: "object 2 is Node b and has the uid of Node a: every object has its own; leave it out and one is made"},
+		"an object without a name":    {in: strings.NewReader(node("")), want: "object 1 is a Node without a name: give it metadata.name"},
+		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command},
+		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1\u0065-99999999"}}}`), want: "object 1 holds a number that is too long to be one: write the file with " + Command},
+		"a number of many digits":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":` + strings.Repeat("9", 5000) + `}}}`), want: "object 1 holds a number that is too long to be one: write the file with " + Command},
+		"a line without an end":       {in: endlessLine('x'), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command},
+		"spaces without an end":       {in: endlessLine(' '), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command},
+		"a string without an end":     {in: io.MultiReader(strings.NewReader(`{"kind":"`), endlessLine('x')), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command},
+		"brackets without an end":     {in: io.MultiReader(strings.NewReader(`{"items":`), endlessLine('[')), want: "object 1 is not JSON from byte 10 on: invalid character '[' exceeded max depth: write the file with " + Command},
+		"an object over the limit":    {in: strings.NewReader("kind: List\nitems:\n- kind: Node\n  x: " + strings.Repeat("x", 200)), limits: small, want: "object 1 (line 1): more than 200 bytes without the end of an object: that is no object of Kubernetes: write the file with " + Command},
+		"a text over the limit":       {in: strings.NewReader(nodeYAML + strings.Repeat("---\n", 20_000)), limits: small, want: "object 2 (line 1): more than 1000 bytes of text: leave out namespaces or kinds that the node group has nothing to do with"},
+		"a bomb":                      {in: strings.NewReader(pack("{"+strings.Repeat(" ", 8<<20), 1)), limits: small, want: "object 1: more than 1000 bytes of text: leave out namespaces or kinds that the node group has nothing to do with"},
+		"objects over the limit":      {in: strings.NewReader(node("a") + node("b") + node("c")), limits: small, want: "more than 2 objects: leave out namespaces or kinds that the node group has nothing to do with"},
+		"a word longer than a reader": {in: strings.NewReader(`{"kind":"` + strings.Repeat("x", 300) + `"}`), want: "found 1 " + strings.Repeat("x", 200) + "…, but nothing of a cluster: write it with " + Command},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, err := Read(c.in, c.limits)
+			if err == nil {
+				t.Fatalf("read %+v, want an error", d)
+			}
+			if err.Error() != c.want {
+				t.Errorf("error %q\nwant  %q", err, c.want)
+			}
+		})
+	}
+}
+
+// flip changes the checksum of a gzip file.
+func flip(packed string) string {
+	b := []byte(packed)
+	b[len(b)-8] ^= 1
+	return string(b)
+}

@@ -1,0 +1,273 @@
+package preflight_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// group is a node group of an outdated node "old" and a current node "new".
+func group(provider string) *upgrade.World {
+	return &upgrade.World{
+		Now: start, Group: upgrade.Group{Name: "workers", Provider: provider},
+		Members: []upgrade.Member{{Node: build.Node("new", "a")}, {Node: build.Node("old", "a"), Outdated: true}},
+	}
+}
+
+// on puts pods on the member of the name.
+func on(w *upgrade.World, name string, pods ...*corev1.Pod) *upgrade.World {
+	for i := range w.Members {
+		if w.Members[i].Name() == name {
+			w.Members[i].Pods = append(w.Members[i].Pods, pods...)
+		}
+	}
+	return w
+}
+
+// codes writes findings as "rule severity node object".
+func codes(found []preflight.Finding) []string {
+	var all []string
+	for _, f := range found {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", f.Rule, f.Severity, f.Node, f.Object)))
+	}
+	return all
+}
+
+func TestVersion(t *testing.T) {
+	cases := map[string]struct {
+		target, server string
+		refused        bool
+	}{
+		"the same":                     {"v1.33.4", "v1.33.4", false},
+		"a patch ahead is no skew":     {"v1.33.9", "v1.33.4", false},
+		"a patch behind":               {"v1.33.1", "v1.33.4", false},
+		"a minor behind":               {"v1.32.9", "v1.33.0", false},
+		"a minor ahead":                {"v1.34.0", "v1.33.9", true},
+		"ten is more than nine":        {"v1.10.0", "v1.9.0", true},
+		"a major ahead":                {"v2.0.0", "v1.99.0", true},
+		"a major behind":               {"v1.99.0", "v2.0.0", false},
+		"a vendor's suffix":            {"v1.34.1-eks-113cf36", "v1.33.4-eks-a5df82a", true},
+		"a vendor's suffix, not ahead": {"v1.33.1-eks-113cf36", "v1.33.4-gke.1029000", false},
+		"without a patch":              {"v1.34", "v1.33", true},
+		"without a v":                  {"1.34.0", "1.33.0", true},
+		"a target of unknown version":  {"", "v1.33.4", false},
+		"a server of unknown version":  {"v1.34.0", "", false},
+		"a target that is no version":  {"latest", "v1.33.4", false},
+		"a server that is no version":  {"v1.34.0", "devel", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := group("aws")
+			w.Group.Wanted.Kubernetes = c.target
+			var want []string
+			if c.refused {
+				want = []string{"VER001 refuse"}
+			}
+			found := preflight.Check(w, preflight.Facts{ServerVersion: c.server})
+			if got := codes(found); !slices.Equal(got, want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+			if c.refused && (!strings.Contains(found[0].Message, c.target) || !strings.Contains(found[0].Message, c.server)) {
+				t.Errorf("%q names not both versions", found[0].Message)
+			}
+		})
+	}
+}
+
+func TestOwners(t *testing.T) {
+	karpenter := func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "default" }
+	cases := map[string]struct {
+		change func(*upgrade.World)
+		want   []string
+	}{
+		"nobody else's": {func(*upgrade.World) {}, nil},
+		"NG002 the provider refuses": {func(w *upgrade.World) {
+			w.Group.Refusal = "an instance refresh is under way: wait for it"
+		}, []string{"NG002 refuse"}},
+		"NG001 Karpenter's": {func(w *upgrade.World) { karpenter(w.Members[1].Node) }, []string{"NG001 refuse  node old"}},
+		"NG001 is said once": {func(w *upgrade.World) {
+			karpenter(w.Members[1].Node)
+			w.Members = append(w.Members, upgrade.Member{Node: build.Node("old-2", "a", karpenter), Outdated: true})
+		}, []string{"NG001 refuse  node old"}},
+		"NG002 says it already": {func(w *upgrade.World) {
+			karpenter(w.Members[1].Node)
+			w.Group.Refusal = "Karpenter replaces these nodes by itself"
+		}, []string{"NG002 refuse"}},
+		"a current node of Karpenter's is not replaced": {func(w *upgrade.World) { karpenter(w.Members[0].Node) }, nil},
+		"an instance without a node": {func(w *upgrade.World) {
+			w.Members = append(w.Members, upgrade.Member{Instance: upgrade.Instance{ID: "i-1"}, Outdated: true})
+		}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := group("aws")
+			c.change(w)
+			if got := codes(preflight.Check(w, preflight.Facts{})); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// everything tolerates all taints, cordon that of a cordon alone, and fence the fence's own of a provider.
+var everything = build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})
+
+func cordon(pod *corev1.Pod) {
+	build.Tolerating(corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})(pod)
+}
+
+func fence(provider string) func(*corev1.Pod) {
+	return build.Tolerating(corev1.Toleration{Key: upgrade.Taint(provider).Key, Operator: corev1.TolerationOpExists})
+}
+
+// podCase is one pod on the outdated node of a group, under budgets.
+type podCase struct {
+	pod     []func(*corev1.Pod)
+	budgets []*policyv1.PodDisruptionBudget
+	change  func(*upgrade.World)
+	want    []string
+}
+
+func (c podCase) world(node string) *upgrade.World {
+	w := on(group("aws"), node, build.Pod("web-0", c.pod...))
+	w.Budgets = drain.NewBudgets(c.budgets)
+	if c.change != nil {
+		c.change(w)
+	}
+	return w
+}
+
+func podCases() map[string]podCase {
+	type pods = []func(*corev1.Pod)
+	type pdbs = []*policyv1.PodDisruptionBudget
+	all := build.Budget("all", build.Selecting(&metav1.LabelSelector{}))
+	ending := func(w *upgrade.World) { w.EndingNamespaces = map[string]bool{build.Namespace: true} }
+	free := func(w *upgrade.World) { w.Request.EvictUnmanaged = true }
+	web := func(rule string) []string { return []string{rule + " block old pod shop/web-0"} }
+	daemon := build.OwnedBy("DaemonSet", "agent")
+	return map[string]podCase{
+		"a pod without a budget":                       {},
+		"a budget that is open":                        {budgets: pdbs{build.Budget("web")}},
+		"a budget that is spent for now":               {budgets: pdbs{build.Budget("web", build.Counts(3, 2, 2))}},
+		"PDB001 needs every pod":                       {budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("PDB001")},
+		"PDB001 counts no pods":                        {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB001")},
+		"PDB001 of other pods":                         {budgets: pdbs{build.Budget("api", build.Counts(3, 3, 3))}},
+		"PDB001 an unready pod may go":                 {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}},
+		"PDB002 two budgets":                           {budgets: pdbs{build.Budget("web"), all}, want: web("PDB002")},
+		"PDB002 a pod that never started may go":       {pod: pods{build.Phase(corev1.PodPending)}, budgets: pdbs{build.Budget("web"), all}},
+		"PDB006 too few healthy":                       {budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2))}, want: web("PDB006")},
+		"PDB006 an unready pod that may always go":     {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2), build.AlwaysAllow)}},
+		"POD001 no controller":                         {pod: pods{build.Bare}, want: web("POD001")},
+		"POD001 no controller and a closed budget":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD001")},
+		"POD001 that the user lets go":                 {pod: pods{build.Bare}, change: free},
+		"POD001 that is finished":                      {pod: pods{build.Bare, build.Phase(corev1.PodSucceeded)}},
+		"POD001 that is leaving":                       {pod: pods{build.Bare, build.Ending(start)}},
+		"POD005 tolerates everything":                  {pod: pods{everything}, want: web("POD005")},
+		"POD005 tolerates both":                        {pod: pods{cordon, fence("aws")}, want: web("POD005")},
+		"POD005 tolerates the cordon alone":            {pod: pods{cordon}},
+		"POD005 tolerates the taint alone":             {pod: pods{fence("aws")}},
+		"POD005 tolerates another provider's":          {pod: pods{cordon, fence("manual")}},
+		"POD005 before its budget":                     {pod: pods{everything}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD005")},
+		"POD005 nobody brings it back":                 {pod: pods{everything, build.Bare}, change: free},
+		"POD007 its namespace is ending":               {change: ending, want: web("POD007")},
+		"POD007 it is leaving":                         {pod: pods{build.Ending(start)}, change: ending},
+		"POD012 a DaemonSet without tolerations":       {pod: pods{daemon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet that tolerates a cordon":   {pod: pods{daemon, cordon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet that tolerates the taint":  {pod: pods{daemon, fence("aws")}},
+		"POD012 a DaemonSet that tolerates everything": {pod: pods{daemon, everything}},
+		"a DaemonSet's pod is no obstacle":             {pod: pods{daemon, everything}, budgets: pdbs{build.Budget("web"), all}, change: ending},
+		"a static pod is no obstacle":                  {pod: pods{static, everything}, budgets: pdbs{build.Budget("web"), all}},
+	}
+}
+
+func static(pod *corev1.Pod) {
+	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
+}
+
+func TestPods(t *testing.T) {
+	for name, c := range podCases() {
+		t.Run(name, func(t *testing.T) {
+			if got := codes(preflight.Check(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCurrentNodesAreNotChecked has every case once more on the current node, which stays: what
+// cannot be drained there is nobody's trouble (AKS#4805).
+func TestCurrentNodesAreNotChecked(t *testing.T) {
+	for name, c := range podCases() {
+		t.Run(name, func(t *testing.T) {
+			if got := codes(preflight.Check(c.world("new"), preflight.Facts{})); len(got) > 0 {
+				t.Errorf("got %q, want nothing", got)
+			}
+		})
+	}
+}
+
+// TestFindingsAreForPeople holds each finding to a message, an object and what to do.
+func TestFindingsAreForPeople(t *testing.T) {
+	for name, c := range podCases() {
+		for _, f := range preflight.Check(c.world("old"), preflight.Facts{}) {
+			if f.Message == "" || f.Object == "" || f.Remedy == "" || f.String() != f.Object+": "+f.Message+": "+f.Remedy {
+				t.Errorf("%s: %+v reads %q", name, f, f)
+			}
+			budgeted := strings.HasPrefix(f.Rule, "PDB")
+			if budgeted && (!strings.Contains(f.Message, "PDB shop/") || !strings.HasPrefix(f.Blocker, "PDB shop/")) {
+				t.Errorf("%s: %+v does not name the budget", name, f)
+			}
+			if f.Severity == preflight.Block && !budgeted && !strings.HasPrefix(f.Blocker, f.Object) {
+				t.Errorf("%s: %+v does not name the pod", name, f)
+			}
+		}
+	}
+}
+
+func TestFindingsHaveAnOrder(t *testing.T) {
+	w := group("aws")
+	w.Group.Refusal, w.Group.Wanted.Kubernetes = "no", "v1.99.0"
+	w.Members = append(w.Members, upgrade.Member{Node: build.Node("old-2", "a"), Outdated: true})
+	on(w, "old", build.Pod("web-2", build.Bare), build.Pod("web-1", build.Bare), build.Pod("z", build.OwnedBy("DaemonSet", "z")))
+	on(w, "old-2", build.Pod("web-0", build.Bare), build.Pod("a", build.OwnedBy("DaemonSet", "a")), build.Pod("z-2", build.OwnedBy("DaemonSet", "z")))
+	want := []string{
+		"NG002 refuse", "VER001 refuse",
+		"POD001 block old pod shop/web-1", "POD001 block old pod shop/web-2", "POD001 block old-2 pod shop/web-0",
+		"POD012 warn  DaemonSet shop/a", "POD012 warn  DaemonSet shop/z",
+	}
+	if got := codes(preflight.Check(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFindingText(t *testing.T) {
+	cases := map[string]struct {
+		finding preflight.Finding
+		want    string
+	}{
+		"all of it":         {preflight.Finding{Object: "pod a/b", Message: "no", Remedy: "try"}, "pod a/b: no: try"},
+		"without an object": {preflight.Finding{Message: "no", Remedy: "try"}, "no: try"},
+		"without a remedy":  {preflight.Finding{Object: "pod a/b", Message: "no"}, "pod a/b: no"},
+		"the message alone": {preflight.Finding{Message: "no"}, "no"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.finding.String(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,261 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+)
+
+// WritePlan writes what happens to the group, then the nodes in order of start, then what was found.
+func WritePlan(w io.Writer, p *Plan, o Options) error {
+	if err := writeLines(w, o.Style, planHead(p)...); err != nil {
+		return err
+	}
+	if len(p.Nodes) > 0 {
+		if err := writeLines(w, o.Style, ""); err != nil {
+			return err
+		}
+		if err := writePlanNodes(w, p, o); err != nil {
+			return err
+		}
+	}
+	return writeLines(w, o.Style, planFoot(p, o)...)
+}
+
+func writePlanNodes(w io.Writer, p *Plan, o Options) error {
+	header := []string{"BATCH", "NODE", "ZONE", "FROM", "TO", "PODS", "STAYING", "START", "END", "WAITS-FOR", "BLOCKED-BY"}
+	if o.Wide {
+		header = append(header, "WHY-OUTDATED")
+	}
+	var rows [][]string
+	for _, n := range p.Nodes {
+		row := []string{
+			batchText(&n), n.Name, dash(n.Zone), dash(n.From), dash(n.To),
+			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), startText(&n), endText(&n), waitText(&n), blockers(n.BlockedBy, o.Wide),
+		}
+		if o.Wide {
+			row = append(row, dash(n.Why))
+		}
+		rows = append(rows, row)
+	}
+	return WriteTable(w, o.Style, header, rows)
+}
+
+// blockers is the first blocker and how many more there are, or all of them in a wide table.
+func blockers(all []string, wide bool) string {
+	switch {
+	case len(all) == 0:
+		return "-"
+	case wide || len(all) == 1:
+		return strings.Join(all, "; ")
+	default:
+		return fmt.Sprintf("%s (+%d)", all[0], len(all)-1)
+	}
+}
+
+func planHead(p *Plan) []string {
+	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, dash(p.Context), comma(p.Account))}
+	if len(p.Nodes) == 0 && p.Resumes == "" {
+		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
+	}
+	lines = append(lines, fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describe(p), len(p.Nodes), len(p.Nodes)+p.Current))
+	req := &p.Request
+	lines = append(lines, fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
+		req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle))
+	if p.Sizes.Max > 0 {
+		lines = append(lines, sizes(p))
+	}
+	if len(p.Quiesce) > 0 {
+		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
+	}
+	if p.Resumes != "" {
+		lines = append(lines, "Goes on     with run "+p.Resumes)
+	}
+	return lines
+}
+
+func comma(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ", " + text
+}
+
+func describe(p *Plan) string {
+	text := p.To.Name
+	if p.To.Image != "" {
+		text += ", " + p.To.Image
+	}
+	if p.To.Kubernetes != "" {
+		text += ", kubelet " + p.To.Kubernetes
+	}
+	if p.From.ID != p.To.ID {
+		text += fmt.Sprintf(" (the group points at %s now)", p.From.Name)
+	}
+	return text
+}
+
+func sizes(p *Plan) string {
+	text := fmt.Sprintf("Size        desired %d, min %d, max %d", p.Sizes.Desired, p.Sizes.Min, p.Sizes.Max)
+	if p.Request.Surge == 0 {
+		return text + "; no node is added first"
+	}
+	var parts []string
+	for _, zone := range slices.Sorted(maps.Keys(p.Surge)) {
+		if zone == "" {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s +%d", zone, p.Surge[zone]))
+	}
+	text += fmt.Sprintf("; +%d while it lasts", p.Request.Surge)
+	if len(parts) > 0 {
+		text += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)
+}
+
+func planFoot(p *Plan, o Options) []string {
+	lines := totals(p)
+	if o.Wide {
+		for _, assumption := range p.Assumptions {
+			lines = append(lines, "Assumed     "+assumption)
+		}
+	}
+	lines = append(lines, findings(p.Findings)...)
+	for _, probe := range p.Probes {
+		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, under(probe.Budget), probe.Answer))
+	}
+	if len(lines) > 0 {
+		lines = append([]string{""}, lines...)
+	}
+	return lines
+}
+
+// totals sum the forecast up.
+func totals(p *Plan) []string {
+	if p.Duration.Latest.Duration == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("Takes       %s; %s", spanText(p.Duration), plural(p.Evictions, "eviction"))
+	if p.Sizes.Max > 0 {
+		text += fmt.Sprintf("; at most %s, %.1f extra instance-hours", plural(p.Peak, "instance"), p.ExtraInstanceHours)
+	}
+	lines := []string{text}
+	if line := room(&p.Room); line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// room says what must move and where it may go, "" when that is not known.
+func room(r *simulate.Room) string {
+	if r.Moves.Pods == 0 || (r.Nodes == 0 && r.Added.Pods == 0) {
+		return ""
+	}
+	line := "Room        " + amountText(r.Moves) + " must move; no other node takes them"
+	if r.Nodes > 0 {
+		line = fmt.Sprintf("Room        %s must move; %s %s them, with %s free", amountText(r.Moves), plural(r.Nodes, "other node"), takes(r.Nodes), amountText(r.Free))
+	}
+	if r.Added.Pods > 0 {
+		line += "; the surge adds " + amountText(r.Added)
+	}
+	return line
+}
+
+func takes(n int) string {
+	if n == 1 {
+		return "takes"
+	}
+	return "take"
+}
+
+// amountText is an amount in units that people compare: "12.5 CPU, 40.0Gi, 94 pods".
+func amountText(a simulate.Amount) string {
+	return fmt.Sprintf("%.1f CPU, %.1fGi, %s", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30), plural(a.Pods, "pod"))
+}
+
+// spanText is a time, or the earliest and the latest: "3m10s-12m".
+func spanText(s simulate.Span) string {
+	early, late := duration.HumanDuration(s.Earliest.Duration), duration.HumanDuration(s.Latest.Duration)
+	if early == late {
+		return early
+	}
+	return early + "-" + late
+}
+
+// batchText is "-" for a node that would not be reached.
+func batchText(n *PlanNode) string {
+	if n.Batch == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n.Batch)
+}
+
+func startText(n *PlanNode) string {
+	if n.Batch == 0 {
+		return "-"
+	}
+	return spanText(n.Start)
+}
+
+func endText(n *PlanNode) string {
+	if n.End.Latest.Duration == 0 {
+		return "-"
+	}
+	return spanText(n.End)
+}
+
+func waitText(n *PlanNode) string {
+	if n.Waits.Duration < time.Second {
+		return "-"
+	}
+	return n.WaitsFor + " " + duration.HumanDuration(n.Waits.Duration)
+}
+
+// findings writes one line for all objects of which the same is to be said.
+func findings(all []preflight.Finding) []string {
+	var lines []string
+	more := map[string]int{}
+	for _, f := range all {
+		more[f.Rule+f.Message]++
+	}
+	for _, f := range all {
+		n := more[f.Rule+f.Message]
+		if n == 0 {
+			continue // said already
+		}
+		if n > 1 && f.Object != "" {
+			f.Object += fmt.Sprintf(" and %d more", n-1)
+		}
+		delete(more, f.Rule+f.Message)
+		lines = append(lines, mark(f.Severity)+f.String())
+	}
+	return lines
+}
+
+func under(budget string) string {
+	if budget == "" {
+		return ""
+	}
+	return " under PDB " + budget
+}
+
+func mark(s preflight.Severity) string {
+	switch s {
+	case preflight.Refuse:
+		return "Refused     "
+	case preflight.Block:
+		return "Blocked     "
+	default:
+		return "Note        "
+	}
+}

@@ -1,0 +1,85 @@
+package report_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func between(early, late time.Duration) simulate.Span {
+	return simulate.Span{Earliest: upgrade.Duration{Duration: early}, Latest: upgrade.Duration{Duration: late}}
+}
+
+func amount(cpu, memory string, pods int) simulate.Amount {
+	return simulate.Amount{CPU: resource.MustParse(cpu), Memory: resource.MustParse(memory), Pods: pods}
+}
+
+// somePlan has a node that is replaced and one that is set aside.
+func somePlan() *report.Plan {
+	plan := &report.Plan{
+		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: upgrade.Revision{ID: "2", Name: "workers:2"}, To: upgrade.Revision{ID: "2", Name: "workers:2"},
+		Request: upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: upgrade.Fail, Surge: 1},
+		Sizes:   upgrade.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: 1,
+		Nodes: []report.PlanNode{
+			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: between(0, 0), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
+			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: between(2*time.Minute, 11*time.Minute), BlockedBy: []string{"PDB shop/db"}},
+		},
+		Duration: between(20*time.Minute, 26*time.Minute), ExtraInstanceHours: 0.25, Evictions: 5,
+		Room:        simulate.Room{Nodes: 1, Moves: amount("1500m", "3Gi", 5), Free: amount("2", "4Gi", 9), Added: amount("4", "16Gi", 58)},
+		Assumptions: []string{"a machine is gone 30s after its termination begins"},
+		Findings:    []preflight.Finding{{Rule: "CAP001", Severity: preflight.Warn, Object: "ReplicaSet shop/web", Message: "2 of its pods may find no node: Insufficient cpu", Remedy: "make room"}},
+	}
+	plan.Name = "workers"
+	return plan
+}
+
+const planText = `Node group workers (Auto Scaling group), context prod
+Target      workers:2: 2 of 3 nodes are outdated
+Strategy    surge like eks: at most 1 in flight, 1 unavailable; 0s to drain a node, then fail; settle 0s
+Size        desired 3, min 0, max 3; +1 while it lasts (a +1), at most 4, and back to 3
+
+BATCH   NODE   ZONE   FROM        TO          PODS   STAYING   START    END       WAITS-FOR          BLOCKED-BY
+1       one    a      workers:1   workers:2   4      2         0s       90s-10m   PDB shop/web 70s   -
+2       two    a      workers:1   workers:2   1      0         2m-11m   -         -                  PDB shop/db
+
+Takes       20m-26m; 5 evictions; at most 4 instances, 0.2 extra instance-hours
+Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods
+Note        ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
+`
+
+func TestPlanAsATable(t *testing.T) {
+	cases := map[string]struct {
+		change func(*report.Plan)
+		wide   bool
+		want   string
+	}{
+		"as it is": {func(*report.Plan) {}, false, planText},
+		"wide, with what it assumes": {func(p *report.Plan) { p.Nodes, p.Findings = p.Nodes[:1], nil }, true, "extra instance-hours\n" +
+			"Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods\n" +
+			"Assumed     a machine is gone 30s after its termination begins\n"},
+		"no other node":      {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
+		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nNote "},
+		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = upgrade.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
+		"not reached":        {func(p *report.Plan) { p.Nodes = []report.PlanNode{{Name: "three", BlockedBy: []string{"not reached"}}} }, false, "0      0         -       -     -           not reached"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			plan := somePlan()
+			c.change(plan)
+			var text strings.Builder
+			if err := report.WritePlan(&text, plan, report.Options{Wide: c.wide}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text.String(), c.want) {
+				t.Errorf("got:\n%s\nwant:\n%s", text.String(), c.want)
+			}
+		})
+	}
+}

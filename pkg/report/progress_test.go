@@ -1,0 +1,233 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// moment is a group of three nodes in the middle of its upgrade, changed as told.
+func moment(with ...func(*Moment)) Moment {
+	m := Moment{At: now, Status: upgrade.Status{
+		Group: "workers", Phase: upgrade.PhaseUpgrade, Total: 3, Replaced: 1, Desired: 4, Max: 5, Zones: "a:2 b:2", New: 2, NewReady: 2,
+		Nodes: []upgrade.NodeStatus{
+			{Name: "n1", Zone: "a", State: upgrade.NodeDraining, Batch: 1, Pods: 2}, {Name: "n2", Zone: "b", State: upgrade.NodeFenced},
+		},
+	}}
+	for _, change := range with {
+		change(&m)
+	}
+	return m
+}
+
+// node gives the moment a node in a state, in place of the one of that name.
+func node(name string, state upgrade.NodeState, pods int) func(*Moment) {
+	return func(m *Moment) {
+		without(name)(m)
+		batch := 1
+		if state == upgrade.NodeFenced || state == upgrade.NodePending {
+			batch = 0
+		}
+		m.Status.Nodes = append(m.Status.Nodes, upgrade.NodeStatus{Name: name, State: state, Batch: batch, Pods: pods})
+	}
+}
+
+func without(name string) func(*Moment) {
+	return func(m *Moment) {
+		m.Status.Nodes = slices.DeleteFunc(slices.Clone(m.Status.Nodes), func(n upgrade.NodeStatus) bool { return n.Name == name })
+	}
+}
+
+// blocked has a pod wait since a while before now.
+func blocked(node, pod string, obstacle drain.Obstacle, since time.Duration) func(*Moment) {
+	return func(m *Moment) {
+		m.Blocked = append(m.Blocked, upgrade.Blocked{
+			Node: node, Pod: types.NamespacedName{Namespace: "shop", Name: pod}, Obstacle: obstacle, Since: ago(since),
+		})
+	}
+}
+
+func spent(have int32) drain.Obstacle {
+	return drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "cart"}, Need: 3, Have: have}
+}
+
+var (
+	denied    = drain.Obstacle{Kind: drain.Denied, Detail: "not now"}
+	unmanaged = drain.Obstacle{Kind: drain.Unmanaged}
+)
+
+// lines writes events as "type node state: text".
+func lines(events []Event) []string {
+	var all []string
+	for _, e := range events {
+		all = append(all, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.Type, e.Node, e.State)), " ")+": "+e.Text)
+	}
+	return all
+}
+
+func TestChanges(t *testing.T) {
+	const cart = "pod shop/cart-0: PDB shop/cart allows no disruption (needs 3 healthy, has 3)"
+	const remedy = ": wait for its pods to become ready, raise its replicas or pass --on-timeout=force"
+	change := func(f func(*upgrade.Status)) func(*Moment) { return func(m *Moment) { f(&m.Status) } }
+	cases := map[string]struct {
+		before, now Moment
+		want        []string
+	}{
+		"nothing":    {moment(), moment(), nil},
+		"time alone": {moment(), moment(func(m *Moment) { m.At = now.Add(time.Hour) }), nil},
+		"fewer pods": {moment(), moment(func(m *Moment) { m.Status.Nodes[0].Pods = 1 }), nil},
+		"a phase": {moment(), moment(change(func(s *upgrade.Status) { s.Phase = upgrade.PhaseScaleDown })), []string{
+			"phase scale down: phase scale down",
+		}},
+		"the first moment": {Moment{}, moment(), []string{
+			"phase upgrade: phase upgrade: 2 outdated nodes, desired 4, max 5 (a:2 b:2)", "capacity: 2 of 2 new nodes ready",
+			"capacity: 1 node not started yet, all fenced", "node n1 Draining: node n1 draining 2 pods (batch 1, zone a)",
+		}},
+		"the first moment of a group without a size": {Moment{}, moment(without("n1"), without("n2"), change(func(s *upgrade.Status) {
+			s.Max, s.Desired, s.New, s.NewReady, s.Replaced, s.Zones = 0, 0, 0, 0, 2, ""
+		})), []string{"phase upgrade: phase upgrade: 1 outdated node"}},
+		"the size":            {moment(), moment(change(func(s *upgrade.Status) { s.Desired = 3 })), []string{"capacity: group size desired 3, max 5 (a:2 b:2)"}},
+		"the max":             {moment(), moment(change(func(s *upgrade.Status) { s.Max = 4 })), []string{"capacity: group size desired 4, max 4 (a:2 b:2)"}},
+		"a new node is ready": {moment(change(func(s *upgrade.Status) { s.NewReady = 1 })), moment(), []string{"capacity: 2 of 2 new nodes ready"}},
+		"a new node comes":    {moment(), moment(change(func(s *upgrade.Status) { s.New = 3 })), nil},
+		"some are fenced":     {moment(node("n2", upgrade.NodePending, 0), node("n3", upgrade.NodePending, 0)), moment(node("n3", upgrade.NodePending, 0)), nil},
+		"all are fenced": {moment(node("n2", upgrade.NodePending, 0)), moment(node("n3", upgrade.NodeFenced, 0)), []string{
+			"capacity: 2 nodes not started yet, all fenced",
+		}},
+		"a node is started": {moment(), moment(node("n2", upgrade.NodeDraining, 1)), []string{"node n2 Draining: node n2 draining 1 pod (batch 1)"}},
+		"a node is out of time": {moment(), moment(node("n1", upgrade.NodeForcing, 2)), []string{
+			"node n1 Forcing: node n1 out of time: deleting 2 pods",
+		}},
+		"a node is empty":        {moment(), moment(node("n1", upgrade.NodeEmpty, 0)), []string{"node n1 Empty: node n1 empty"}},
+		"a node is terminated":   {moment(), moment(node("n1", upgrade.NodeRemoving, 0)), []string{"node n1 Removing: node n1 terminating"}},
+		"a node is given up":     {moment(), moment(node("n1", upgrade.NodeQuarantined, 1)), []string{"node n1 Quarantined: node n1 quarantined with 1 pod"}},
+		"a node stays to others": {moment(), moment(node("n1", upgrade.NodeDrained, 0)), []string{"node n1 Drained: node n1 drained; it stays fenced until somebody replaces it"}},
+		"a node is gone": {moment(node("n1", upgrade.NodeRemoving, 0)), moment(without("n1"), change(func(s *upgrade.Status) { s.Replaced = 2 })), []string{
+			"node n1 Gone: node n1 is gone (2 of 3 replaced)",
+		}},
+		"a node that was not ours to remove is gone": {moment(), moment(without("n2")), nil},
+		"a pod waits":          {moment(), moment(blocked("n1", "cart-0", spent(3), time.Minute)), []string{"blocked n1: node n1 waits: " + cart + remedy}},
+		"a pod waits a moment": {moment(), moment(blocked("n1", "cart-0", spent(3), time.Second)), nil},
+		"a pod waits for people": {moment(), moment(blocked("n1", "seed", unmanaged, 0)), []string{
+			"blocked n1: node n1 waits: pod shop/seed: it has no controller that would bring it back: delete it or pass --unmanaged-pods=evict",
+		}},
+		"a pod waits on":             {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", spent(2), time.Minute)), nil},
+		"another pod waits for that": {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-1", spent(3), time.Minute)), nil},
+		"a pod waits for another":    {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", denied, time.Minute)), []string{"blocked n1: node n1 waits: pod shop/cart-0: not now: see what denies its eviction"}},
+		"a pod of another node":      {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(blocked("n1", "cart-0", spent(3), time.Minute), blocked("n2", "cart-1", spent(3), time.Minute)), []string{"blocked n2: node n2 waits: " + strings.Replace(cart, "cart-0", "cart-1", 1) + remedy}},
+		"a pod waits no more":        {moment(blocked("n1", "cart-0", spent(3), time.Minute)), moment(), nil},
+		"several pods, one line": {moment(), moment(blocked("n1", "cart-0", spent(3), time.Second), blocked("n1", "cart-1", spent(3), time.Minute), blocked("n1", "cart-2", spent(3), 0)), []string{
+			"blocked n1: node n1 waits: " + cart + " and 2 pods more" + remedy,
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := lines(Changes(c.before, c.now)); !slices.Equal(got, c.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+			}
+		})
+	}
+}
+
+// TestWaitIsToldWhenItHasLasted has the same wait at two moments, short at first.
+func TestWaitIsToldWhenItHasLasted(t *testing.T) {
+	begun := moment(blocked("n1", "cart-0", spent(3), 0))
+	later := begun
+	later.At = now.Add(patience)
+	if got := Changes(moment(), begun); len(got) != 0 {
+		t.Errorf("at once: %q", lines(got))
+	}
+	if got := Changes(begun, later); len(got) != 1 {
+		t.Errorf("after %s: %q, want one line", patience, lines(got))
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	many := func(m *Moment) {
+		for _, name := range []string{"m6", "m5", "m4", "m3"} {
+			node(name, upgrade.NodeEmpty, 0)(m)
+		}
+	}
+	cases := map[string]struct {
+		moment Moment
+		want   string
+	}{
+		"a node in flight":  {moment(), "phase upgrade, 1 of 3 replaced; n1 draining"},
+		"nothing in flight": {moment(without("n1")), "phase upgrade, 1 of 3 replaced"},
+		"many in flight":    {moment(many), "phase upgrade, 1 of 3 replaced; m3 empty, m4 empty, m5 empty, m6 empty, 1 more"},
+		"nodes at rest":     {moment(node("n1", upgrade.NodeQuarantined, 1), node("n3", upgrade.NodeDrained, 0)), "phase upgrade, 1 of 3 replaced"},
+		"waiting":           {moment(without("n1"), func(m *Moment) { m.Status.Waiting = "a replacement to be ready" }), "phase upgrade, 1 of 3 replaced; waiting for a replacement to be ready"},
+		"one blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0)), "phase upgrade, 1 of 3 replaced; 1 pod blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+		"two blocked":       {moment(without("n1"), blocked("n1", "cart-0", denied, 0), blocked("n1", "cart-1", spent(3), 0)), "phase upgrade, 1 of 3 replaced; 2 pods blocked, first: pod shop/cart-0: not now: see what denies its eviction"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Heartbeat(c.moment); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestStructural(t *testing.T) {
+	blockedPlan, cautious := blockedPlan(), blockedPlan()
+	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
+	cases := map[string]struct {
+		plan *Plan
+		want bool
+	}{
+		"no findings":        {surgePlan(), false},
+		"a warning alone":    {cautious, false},
+		"what blocks a node": {blockedPlan, true},
+		"nothing to be done": {nothingPlan(), false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.plan.Structural(); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// full is a disk that is.
+type full struct{ left int }
+
+func (f *full) Write(p []byte) (int, error) {
+	if f.left -= len(p); f.left < 0 {
+		return 0, errFull
+	}
+	return len(p), nil
+}
+
+var errFull = errors.New("no space left on device")
+
+// TestWriteErrors holds every writer to reporting that it could not write, wherever that happens.
+func TestWriteErrors(t *testing.T) {
+	writers := map[string]func(*full) error{
+		"groups": func(w *full) error { return WriteGroups(w, someGroups(), Options{Now: now}) },
+		"plan":   func(w *full) error { return WritePlan(w, blockedPlan(), Options{Now: now}) },
+		"status": func(w *full) error { return WriteStatus(w, runningStatus(), Options{Now: now}) },
+	}
+	for name, write := range writers {
+		t.Run(name, func(t *testing.T) {
+			whole := &full{left: 1 << 20}
+			if err := write(whole); err != nil {
+				t.Fatal(err)
+			}
+			for left := range 1<<20 - whole.left {
+				if err := write(&full{left: left}); !errors.Is(err, errFull) {
+					t.Fatalf("with room for %d bytes: got error %v", left, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package simulate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// shop is a group of three outdated nodes in one zone, each with a pod of web, which takes 20 s to become ready
+// and may miss one, and one of cache, which nobody guards.
+func shop() simulate.Spec {
+	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	spec := simulate.Spec{
+		Now: start, Outdated: func(*corev1.Node) bool { return true },
+		Group: upgrade.Group{
+			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 3, Max: 3, Zones: []string{"a"},
+		},
+	}
+	for i := range 3 {
+		name := fmt.Sprintf("old-%d", i)
+		n := node(name, "a", allocatable("2", "4Gi", "10"))
+		n.Spec.ProviderID = "sim:///a/i-" + name
+		spec.Nodes = append(spec.Nodes, n)
+		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstanceInService, Outdated: true})
+		for app, ready := range map[string]time.Duration{"web": 20 * time.Second, "cache": 5 * time.Second} {
+			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", app, i), build.App(app), build.On(name), requests("500m", "1Gi"), started(start.Add(-time.Hour), ready)))
+		}
+	}
+	return spec
+}
+
+func allow(spec *simulate.Spec, missing int32) {
+	spec.Budgets = append(spec.Budgets, build.Budget("web", build.Counts(3, 3, 3-missing)))
+}
+
+// predict tells a forecast in a few lines.
+func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
+	t.Helper()
+	spec.Times, _ = simulate.Estimate(&spec)
+	f, err := simulate.Predict(spec, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, n := range f.Nodes {
+		fmt.Fprintf(&text, "%d %s start %s-%s end %s-%s waits %s %q stuck %t\n", n.Batch, n.Name, n.Start.Earliest, n.Start.Latest, n.End.Earliest, n.End.Latest, n.Waits, n.WaitsFor, n.Stuck != "")
+	}
+	fmt.Fprintf(&text, "%s in %s-%s, peak %d, %.2f extra hours, %d evictions\n", f.Result, f.Duration.Earliest, f.Duration.Latest, f.Peak, f.ExtraHours, f.Evictions)
+	for _, u := range f.Unplaced {
+		fmt.Fprintf(&text, "unplaced %s of %s: %s\n", u.Pod, u.Owner, u.Reason)
+	}
+	return text.String()
+}
+
+func TestForecastTellsTheFuture(t *testing.T) {
+	one, all := request(), request()
+	one.Surge, all.Surge, all.MaxUnavailable, all.Window = 1, 3, 3, 3
+	cases := map[string]struct {
+		change func(*simulate.Spec)
+		req    upgrade.Request
+		want   string
+	}{
+		"one after the other": {func(s *simulate.Spec) { allow(s, 1) }, one, `
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
+2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "the window" stuck false
+3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "the window" stuck false
+succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
+`},
+		"all at once, one budget": {func(s *simulate.Spec) { allow(s, 1) }, all, `
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
+1 old-1 start 2m0s-2m0s end 3m51s-4m20s waits 2m0s "the surge" stuck false
+1 old-2 start 2m0s-2m0s end 4m11s-4m40s waits 2m0s "the surge" stuck false
+succeeded in 4m11s-4m40s, peak 6, 0.19 extra hours, 6 evictions
+`},
+		"a budget that is never open": {func(s *simulate.Spec) { allow(s, 0) }, one, `
+1 old-0 start 2m0s-2m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
+2 old-1 start 17m0s-17m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
+3 old-2 start 32m0s-32m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
+left-behind in 47m0s-47m0s, peak 4, 0.78 extra hours, 3 evictions
+`},
+		"no room for a pod": {func(s *simulate.Spec) {
+			for _, pod := range s.Pods {
+				pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: pod.Spec.NodeName}
+			}
+		}, one, `
+1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
+2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "the window" stuck false
+3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "the window" stuck false
+succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
+unplaced shop/cache-0-r9 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/cache-1-r19 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/cache-2-r30 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-0-r12 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-1-r22 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-2-r33 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec := shop()
+			c.change(&spec)
+			if got := predict(t, spec, c.req); got != strings.TrimPrefix(c.want, "\n") {
+				t.Errorf("got:\n%s\nwant:%s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestForecastIsTheSameEachTime(t *testing.T) {
+	spec := shop()
+	allow(&spec, 1)
+	first := predict(t, spec, request())
+	for range 5 {
+		again := shop() // its lists are in another order
+		allow(&again, 1)
+		if got := predict(t, again, request()); got != first {
+			t.Fatalf("first:\n%s\nthen:\n%s", first, got)
+		}
+	}
+}
+
+func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
+	spec := shop()
+	spec.Others = []*corev1.Node{
+		node("other", "a", allocatable("4", "8Gi", "10")), node("gpu", "a", allocatable("4", "8Gi", "10"), build.Tainted("gpu")), node("small", "a", allocatable("1", "1Gi", "1")),
+	}
+	spec.Pods = append(spec.Pods, pods("x", "other", requests("1", "2Gi")), pods("agent", "old-0", build.OwnedBy("DaemonSet", "agent"), requests("1", "1Gi")))
+	req := request()
+	req.Surge = 2
+	f, err := simulate.Predict(spec, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := func(a simulate.Amount) string {
+		return fmt.Sprintf("%s %s %d", a.CPU.String(), a.Memory.String(), a.Pods)
+	}
+	r := f.Room
+	if got := fmt.Sprintf("%s; %d nodes %s; surge %s", text(r.Moves), r.Nodes, text(r.Free), text(r.Added)); got != "3 6Gi 6; 2 nodes 4 7Gi 10; surge 4 8Gi 20" {
+		t.Error(got)
+	}
+}

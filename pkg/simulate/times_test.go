@@ -1,0 +1,121 @@
+package simulate_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+func took(app, name string, d time.Duration) *corev1.Pod {
+	return build.Pod(name, build.App(app), started(start.Add(-time.Hour), d))
+}
+
+func TestPodsAreReadyAsTheirWorkloadWas(t *testing.T) {
+	cases := map[string]struct {
+		pods []*corev1.Pod
+		want time.Duration
+	}{
+		"one pod":                          {[]*corev1.Pod{took("web", "w1", 7*time.Second)}, 7 * time.Second},
+		"the median of three":              {[]*corev1.Pod{took("web", "w1", 40*time.Second), took("web", "w2", 7*time.Second), took("web", "w3", 9*time.Second)}, 9 * time.Second},
+		"the lower of two":                 {[]*corev1.Pod{took("web", "w1", 40*time.Second), took("web", "w2", 7*time.Second)}, 7 * time.Second},
+		"ready in the end of ten minutes":  {[]*corev1.Pod{took("web", "w1", 10*time.Minute)}, 10 * time.Minute},
+		"one that recovered later":         {[]*corev1.Pod{took("web", "w1", 10*time.Minute+time.Second)}, 10 * time.Second},
+		"one that is not ready":            {[]*corev1.Pod{build.Pod("w1", started(start, time.Second), build.Unready)}, 10 * time.Second},
+		"one whose start nobody tells":     {[]*corev1.Pod{build.Pod("w1")}, 10 * time.Second},
+		"pods of another workload":         {[]*corev1.Pod{took("db", "d1", 50*time.Second)}, 10 * time.Second},
+		"a clock that was set back":        {[]*corev1.Pod{took("web", "w1", -time.Second)}, 10 * time.Second},
+		"another workload is left out too": {[]*corev1.Pod{took("db", "d1", 50*time.Second), took("web", "w1", 3*time.Second)}, 3 * time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			times, _ := simulate.Estimate(&simulate.Spec{Pods: c.pods})
+			if got := times.ReadyOf(build.Pod("next", build.App("web"))); got != c.want {
+				t.Errorf("ready after %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNodesBootAsTheirGroupDid(t *testing.T) {
+	booted := func(took time.Duration) *corev1.Node {
+		return build.Node("n", "a", func(n *corev1.Node) {
+			n.CreationTimestamp = metav1.Time{Time: start}
+			n.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: start.Add(took)}
+		})
+	}
+	cases := map[string]struct {
+		given time.Duration
+		nodes []*corev1.Node
+		want  time.Duration
+	}{
+		"the median":                {0, []*corev1.Node{booted(time.Minute), booted(30 * time.Second), booted(50 * time.Second)}, 50 * time.Second},
+		"no node":                   {0, nil, 2 * time.Minute},
+		"one that flapped":          {0, []*corev1.Node{booted(time.Hour)}, 2 * time.Minute},
+		"one without a creation":    {0, []*corev1.Node{build.Node("n", "a")}, 2 * time.Minute},
+		"what is given has its way": {9 * time.Second, []*corev1.Node{booted(time.Minute)}, 9 * time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			times, _ := simulate.Estimate(&simulate.Spec{Nodes: c.nodes, Times: simulate.Times{Boot: c.given}})
+			if times.Boot != c.want {
+				t.Errorf("boot %s, want %s", times.Boot, c.want)
+			}
+		})
+	}
+}
+
+func TestPodsLeaveWithinTheirGrace(t *testing.T) {
+	grace := func(seconds int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+	}
+	hook := func(h corev1.LifecycleHandler) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Lifecycle: &corev1.Lifecycle{PreStop: &h}})
+		}
+	}
+	sleep := func(seconds int64) func(*corev1.Pod) {
+		return hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: seconds}})
+	}
+	exec := func(command ...string) func(*corev1.Pod) {
+		return hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}})
+	}
+	cases := map[string]struct {
+		pod              []func(*corev1.Pod)
+		earliest, latest time.Duration
+	}{
+		"no word of it":               {nil, time.Second, 30 * time.Second},
+		"a grace period":              {[]func(*corev1.Pod){grace(90)}, time.Second, 90 * time.Second},
+		"no grace":                    {[]func(*corev1.Pod){grace(0)}, time.Second, time.Second},
+		"a preStop sleep":             {[]func(*corev1.Pod){sleep(15)}, 16 * time.Second, 30 * time.Second},
+		"the longest of two":          {[]func(*corev1.Pod){sleep(5), sleep(15)}, 16 * time.Second, 30 * time.Second},
+		"a sleep longer than allowed": {[]func(*corev1.Pod){grace(30), sleep(90)}, 31 * time.Second, 31 * time.Second},
+		"the command sleep":           {[]func(*corev1.Pod){exec("sleep", "20")}, 21 * time.Second, 30 * time.Second},
+		"a shell that sleeps":         {[]func(*corev1.Pod){exec("/bin/sh", "-c", "/bin/sleep 12s; nginx -s quit")}, 13 * time.Second, 30 * time.Second},
+		"a shell that does not":       {[]func(*corev1.Pod){exec("sh", "-c", "echo sleep well")}, time.Second, 30 * time.Second},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			times, _ := simulate.Estimate(&simulate.Spec{})
+			pod := build.Pod("web-0", c.pod...)
+			if early, late := times.Gone(pod), times.GoneLatest(pod); early != c.earliest || late != c.latest {
+				t.Errorf("gone after %s to %s, want %s to %s", early, late, c.earliest, c.latest)
+			}
+		})
+	}
+}
+
+func TestAssumptionsSayWhatWasMeasured(t *testing.T) {
+	_, assumed := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{took("web", "w1", 7*time.Second), took("db", "d1", time.Minute), build.Pod("x", build.App("x"))}})
+	for _, want := range []string{"2m0s after its launch: no node of the group tells", "7s to 1m0s for 2 workloads, 10s for 1 others", "grace period is over"} {
+		if !slices.ContainsFunc(assumed, func(s string) bool { return strings.Contains(s, want) }) {
+			t.Errorf("nothing says %q: %q", want, assumed)
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package worlds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// interfere does an actor's one deed, if the world has something to do it to.
+func (u *user) interfere(a Actor) {
+	if u.c.calm || u.done {
+		return
+	}
+	deed := u.deeds()[a.Kind]
+	if deed(a.Pick) {
+		u.rules.say("%s", a.Kind)
+		u.rules.tally.met("actor", string(a.Kind))
+	}
+}
+
+// deeds are what each actor does, to which of the things there are; false when there are none.
+func (u *user) deeds() map[ActorKind]func(pick int) bool {
+	return map[ActorKind]func(int) bool{
+		Kill:            u.kill,
+		KillMidStep:     u.killMidStep,
+		Interrupt:       func(int) bool { alive := !u.process.dead; u.interrupt(); return alive },
+		Sleep:           u.sleep,
+		Spot:            u.spot,
+		AdminTerminates: u.spot,
+		ScalerGrows:     u.grow,
+		ScalerShrinks:   u.shrink,
+		AdminCordons:    u.cordon,
+		AdminUncordons:  u.uncordon,
+		AdminTaints:     u.taint,
+		AdminLabels:     u.label,
+		AdminDeletes:    u.deletePod,
+		AdminStripsNode: u.strip,
+		AdminRaisesMax:  u.raiseMax,
+		AdminResumes:    u.resume,
+		NodeSilent:      u.silence,
+		PodCrashes:      u.crash,
+		BudgetChanges:   u.changeBudget,
+		TargetMoves:     u.moveTarget,
+		NamespaceEnds:   u.endNamespace,
+	}
+}
+
+func (u *user) kill(int) bool {
+	if u.process.dead {
+		return false
+	}
+	u.process.die()
+	return true
+}
+
+func (u *user) killMidStep(pick int) bool {
+	if u.process.dead {
+		return false
+	}
+	u.process.killAfter = pick % 4
+	return true
+}
+
+func (u *user) sleep(pick int) bool {
+	u.process.until = u.c.now.Add(time.Duration(1+pick%90) * time.Minute)
+	return !u.process.dead
+}
+
+// spot takes an instance away at once: the cloud replaces it, its node falls silent, its pods are gone.
+func (u *user) spot(pick int) bool {
+	living := u.c.cloud.living()
+	if len(living) == 0 {
+		return false
+	}
+	u.rules.lost()
+	u.c.leave(living[pick%len(living)])
+	u.c.fill()
+	return true
+}
+
+func (u *user) grow(int) bool {
+	k := &u.c.cloud
+	if !u.c.plan.sized() || k.desired >= k.max {
+		return false
+	}
+	k.desired++
+	u.rules.grown(+1)
+	u.c.fill()
+	return true
+}
+
+// shrink is cluster-autoscaler's removal of a new node without pods.
+func (u *user) shrink(pick int) bool {
+	if u.stored.record.Phase != upgrade.PhaseUpgrade {
+		return false
+	}
+	var idle []*instance
+	for _, i := range u.c.cloud.living() {
+		if name := u.c.nodeOf(i); strings.HasPrefix(name, "new-") && len(u.c.on(name)) == 0 {
+			idle = append(idle, i)
+		}
+	}
+	if len(idle) == 0 {
+		return false
+	}
+	u.c.cloud.desired--
+	u.rules.grown(-1)
+	u.rules.lost()
+	u.c.leave(idle[pick%len(idle)])
+	return true
+}
+
+// one picks among the names of the group's nodes that are fit.
+func (u *user) one(pick int, fit func(*corev1.Node) bool) string {
+	names := slices.DeleteFunc(u.c.nodeNames(), func(name string) bool {
+		node := u.c.nodes[name]
+		return node.Labels[groupLabel] == "" || !fit(node)
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	return names[pick%len(names)]
+}
+
+func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Node)) bool {
+	name := u.one(pick, fit)
+	if name != "" {
+		u.rules.say("it is done to node %s", name)
+		u.c.othersChange(name, by)
+	}
+	return name != ""
+}
+
+func (u *user) cordon(pick int) bool {
+	u.rules.lost()
+	return u.change(pick, func(n *corev1.Node) bool { return !n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+}
+
+func (u *user) uncordon(pick int) bool {
+	return u.change(pick, func(n *corev1.Node) bool { return n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = false })
+}
+
+func (u *user) taint(pick int) bool {
+	return u.change(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) {
+		n.Spec.Taints = append(slices.Clone(n.Spec.Taints), corev1.Taint{Key: "maintenance", Effect: corev1.TaintEffectNoSchedule})
+	})
+}
+
+func (u *user) label(pick int) bool {
+	return u.change(pick, func(*corev1.Node) bool { return true }, func(n *corev1.Node) { n.Labels["owner"] = "sre" })
+}
+
+// strip takes an annotation of ours away: with it goes what the node was like before.
+func (u *user) strip(pick int) bool {
+	name := u.one(pick, func(n *corev1.Node) bool { return n.Annotations[upgrade.AnnotationRun] != "" })
+	if name == "" {
+		return false
+	}
+	u.rules.stripped[name] = true
+	u.c.changeNode(name, func(n *corev1.Node) {
+		delete(n.Annotations, upgrade.AnnotationPrev)
+		if pick%2 == 0 {
+			delete(n.Annotations, upgrade.AnnotationRun)
+		}
+	})
+	return true
+}
+
+func (u *user) deletePod(pick int) bool {
+	pods := u.livePods()
+	if len(pods) == 0 {
+		return false
+	}
+	u.c.delete(pods[pick%len(pods)])
+	return true
+}
+
+func (u *user) livePods() []types.UID {
+	var uids []types.UID
+	for uid, pod := range u.c.pods {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			uids = append(uids, uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// crash makes a pod unready for some minutes.
+func (u *user) crash(pick int) bool {
+	pods := u.livePods()
+	if len(pods) == 0 {
+		return false
+	}
+	uid := pods[pick%len(pods)]
+	u.c.turn(uid, false)
+	u.c.after(time.Duration(1+pick%30)*time.Minute, func() { u.c.turn(uid, true) })
+	return true
+}
+
+func (u *user) raiseMax(pick int) bool {
+	if !u.c.plan.sized() {
+		return false
+	}
+	u.c.cloud.max += 1 + pick%3
+	u.rules.remaxed()
+	return true
+}
+
+func (u *user) resume(int) bool {
+	if len(u.c.cloud.suspended) == 0 {
+		return false
+	}
+	u.c.cloud.suspended, u.rules.resumed = nil, true
+	return true
+}
+
+func (u *user) silence(pick int) bool {
+	name := u.one(pick, isReady)
+	if name == "" {
+		return false
+	}
+	u.rules.lost()
+	u.c.setReady(name, false)
+	u.c.after(time.Duration(1+pick%20)*time.Minute, func() {
+		if node := u.c.nodes[name]; node != nil {
+			if i := u.c.instanceOf(node); !u.c.plan.sized() || i != nil {
+				u.c.setReady(name, true)
+			}
+		}
+	})
+	return true
+}
+
+// changeBudget edits a budget; the disruption controller sees it a while later.
+func (u *user) changeBudget(pick int) bool {
+	names := sortedKeys(u.c.budgets)
+	if len(names) == 0 {
+		return false
+	}
+	name := names[pick%len(names)]
+	pdb := u.c.budgets[name].DeepCopy()
+	value := intstr.FromInt(pick % 4)
+	pdb.Spec.MinAvailable, pdb.Spec.MaxUnavailable = nil, &value
+	pdb.Generation++
+	u.c.putBudget(pdb)
+	u.c.after(u.c.draw(time.Minute), func() { u.c.sync(name) })
+	return true
+}
+
+// moveTarget has the group's template changed. The labels of a current node that a manual group goes by are the user's own.
+func (u *user) moveTarget(int) bool {
+	record := &u.stored.record
+	if !u.c.plan.sized() || record.Phase == upgrade.PhaseScaleUp || u.c.plan.Request.MaxUnavailable == 0 {
+		return false
+	}
+	u.c.cloud.wanted = "3"
+	return true
+}
+
+// endNamespace deletes the namespace that all pods are in, which takes a while.
+func (u *user) endNamespace(int) bool {
+	u.c.ending = true
+	for _, uid := range sortedKeys(u.c.pods) {
+		u.c.after(u.c.draw(10*time.Minute), func() { u.c.delete(uid) })
+	}
+	u.process.look()
+	return true
+}
+
+// calm puts everything right that stood in the way, as somebody patient would.
+func (u *user) calm() {
+	c := u.c
+	c.calm, c.ending = true, false
+	u.rules.say("the world is calm")
+	c.addOutside("relief")
+	for _, name := range sortedKeys(c.makers) {
+		m := c.makers[name]
+		tolerant := m.tolerant
+		m.broken, m.undead, m.tolerant = false, false, false
+		for _, uid := range sortedKeys(c.pods) {
+			pod := c.pods[uid]
+			switch {
+			case pod.Labels["app"] != name:
+			case tolerant && m.Kind != DaemonSet, m.Kind == Bare:
+				c.delete(uid)
+			case pod.Spec.NodeName != "":
+				c.turn(uid, true)
+			}
+		}
+		c.make(m)
+	}
+	for _, name := range sortedKeys(c.budgets) {
+		c.dropBudget(name)
+	}
+	for _, i := range c.cloud.living() {
+		if i.unhealthy {
+			c.leave(i)
+			u.rules.lost()
+		}
+	}
+	c.fill()
+	u.process.look()
+}

@@ -1,0 +1,142 @@
+package worlds
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// befalls draws whether a fault of the kind strikes now.
+func (c *cluster) befalls(kind FaultKind) bool {
+	if c.calm {
+		return false
+	}
+	at := c.since()
+	for _, f := range c.plan.Faults {
+		if f.Kind == kind && at >= f.From && at < f.To && c.chance(f.Percent) {
+			c.struck(kind)
+			return true
+		}
+	}
+	return false
+}
+
+// flight is a request on its way: whether and when it has its effect, and when and with what it is answered.
+type flight struct {
+	effect bool
+	there  time.Duration
+	back   time.Duration
+	// lost answers say nothing of the effect; refusal is the answer of a request that had none.
+	lost    bool
+	refusal error
+}
+
+// flightOf draws what becomes of a request.
+func (c *cluster) flightOf(action upgrade.Action) flight {
+	f := flight{effect: true, there: c.draw(200 * time.Millisecond), back: c.draw(200 * time.Millisecond)}
+	slow := ClusterSlow
+	if upgrade.OfCloud(action) {
+		slow = CloudSlow
+	}
+	if c.befalls(slow) {
+		f.there, f.back = c.draw(20*time.Second), c.draw(20*time.Second)
+	}
+	if upgrade.OfCloud(action) {
+		c.cloudFaults(&f)
+	} else {
+		c.clusterFaults(&f, action)
+	}
+	return f
+}
+
+func (c *cluster) cloudFaults(f *flight) {
+	switch {
+	case c.befalls(CloudThrottled):
+		f.effect, f.refusal = false, answered(upgrade.OutcomeLater, "Rate exceeded (Throttling)")
+	case c.befalls(CloudLost):
+		f.lost = true
+	case c.befalls(CloudUnsent):
+		f.effect, f.lost = false, true
+	}
+}
+
+func (c *cluster) clusterFaults(f *flight, action upgrade.Action) {
+	_, evict := action.(upgrade.Evict)
+	_, unfence := action.(upgrade.Unfence)
+	refuse := func(err error) { f.effect, f.refusal = false, err }
+	switch {
+	case evict && c.befalls(EvictOverload):
+		refuse(apierrors.NewTooManyRequests("too many requests", 1))
+	case evict && c.befalls(EvictInternal):
+		f.refusal = apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+	case evict && c.befalls(EvictConflict):
+		refuse(apierrors.NewTimeoutError("couldn't update PodDisruptionBudget due to conflicts", 10))
+	case evict && c.befalls(EvictWebhook):
+		refuse(apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`admission webhook "guard" denied the request`)))
+	case evict && c.befalls(EvictPending):
+		refuse(tooMany(10, "is still being processed by the server"))
+	case !evict && c.befalls(NodeConflict):
+		refuse(conflict("nodes", ""))
+	case !unfence && c.befalls(Forbidden):
+		refuse(apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no RBAC policy matched")))
+	case c.befalls(ClusterLost):
+		f.lost = true
+	case c.befalls(ClusterRefused):
+		refuse(apierrors.NewServiceUnavailable("the server is not ready"))
+	}
+}
+
+// do has a request's effect, and returns its answer. run is the run of the process that sent it.
+func (c *cluster) do(action upgrade.Action, run string) error {
+	switch a := action.(type) {
+	case upgrade.Fence:
+		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, run, c.plan.Provider) })
+	case upgrade.Unfence:
+		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.plan.Provider) })
+	case upgrade.StartDrain:
+		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.Evict:
+		return c.evict(a)
+	case upgrade.Delete:
+		if _, ok := c.pods[a.UID]; !ok {
+			return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
+		}
+		c.delete(a.UID)
+		return nil
+	case upgrade.DeleteNode:
+		if node, ok := c.nodes[a.Node]; !ok || node.UID != a.UID {
+			return apierrors.NewNotFound(corev1.Resource("nodes"), a.Node)
+		}
+		c.dropNode(a.Node)
+		return nil
+	default:
+		return c.doCloud(action)
+	}
+}
+
+// patch changes a node, provided it is the one and at the version that the patch was made for.
+func (c *cluster) patch(name string, uid types.UID, version string, by func(*corev1.Node) error) error {
+	old, ok := c.nodes[name]
+	switch {
+	case !ok:
+		return apierrors.NewNotFound(corev1.Resource("nodes"), name)
+	case old.UID != uid || old.ResourceVersion != version:
+		return conflict("nodes", name)
+	}
+	node := old.DeepCopy()
+	if err := by(node); err != nil {
+		return err
+	}
+	c.putNode(node)
+	c.place()
+	return nil
+}
+
+// errLost is what a client says of an answer that never came.
+func errLost() error { return context.DeadlineExceeded }

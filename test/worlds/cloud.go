@@ -1,0 +1,348 @@
+package worlds
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// instance is one machine.
+type instance struct {
+	id, zone, revision   string
+	inService, leaving   bool
+	protected, unhealthy bool
+	// token is the launch that it came of, "" for one the group launched by itself.
+	token string
+}
+
+// cloud is the group as it really is, with an Auto Scaling group's manners.
+type cloud struct {
+	desired, max    int
+	pointed, wanted string
+	suspended       []string
+	instances       map[string]*instance
+	tokens          map[string]bool
+	serial          int
+	filling         bool
+	// shrunk counts, by instance, the terminations that lowered the size; scaledIn the nodes that the
+	// cloud itself took because it had too many.
+	shrunk   map[string]int
+	scaledIn []string
+	// excess is how many nodes others have made superfluous.
+	excess int
+	// readings are what the group was at earlier moments, oldest first.
+	readings []upgrade.Group
+}
+
+const rebalance = "AZRebalance"
+
+func newCloud(p *Plan) cloud {
+	k := cloud{pointed: "2", wanted: "2", instances: map[string]*instance{}, tokens: map[string]bool{}, shrunk: map[string]int{}}
+	if p.Repoint {
+		k.pointed = "1"
+	}
+	if p.Suspended {
+		k.suspended = []string{rebalance}
+	}
+	if p.sized() {
+		k.desired = len(p.Nodes)
+		k.max = k.desired + p.Room
+	}
+	return k
+}
+
+func (k *cloud) add(i *instance) { k.instances[i.id] = i }
+
+// living are the instances that are not on their way out, by ID.
+func (k *cloud) living() []*instance {
+	var living []*instance
+	for _, id := range slices.Sorted(maps.Keys(k.instances)) {
+		if i := k.instances[id]; !i.leaving {
+			living = append(living, i)
+		}
+	}
+	return living
+}
+
+func (k *cloud) zones() map[string]int {
+	zones := map[string]int{}
+	for _, i := range k.living() {
+		zones[i.zone]++
+	}
+	return zones
+}
+
+func answered(outcome upgrade.Outcome, format string, args ...any) error {
+	return &provider.Error{Outcome: outcome, Err: fmt.Errorf(format, args...)}
+}
+
+// doCloud carries one request out as the provider for Auto Scaling groups and AWS do together.
+func (c *cluster) doCloud(action upgrade.Action) error {
+	k := &c.cloud
+	if c.plan.CloudLag > 0 {
+		k.readings = append(k.readings, c.group())
+	}
+	switch a := action.(type) {
+	case upgrade.SetRevision:
+		k.pointed = a.To.ID
+	case upgrade.Quiesce:
+		for _, process := range a.Processes {
+			if !slices.Contains(k.suspended, process) {
+				k.suspended = append(slices.Clone(k.suspended), process)
+			}
+		}
+	case upgrade.Resume:
+		k.suspended = slices.DeleteFunc(slices.Clone(k.suspended), func(s string) bool { return slices.Contains(a.Processes, s) })
+	case upgrade.RaiseMax:
+		if k.max < a.Max && k.max != a.From {
+			return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+		}
+		k.max = max(k.max, a.Max)
+	case upgrade.LowerMax:
+		return c.lowerMax(a)
+	case upgrade.AddCapacity:
+		return c.addCapacity(a)
+	case upgrade.Terminate:
+		return c.terminate(a)
+	default:
+		return answered(upgrade.OutcomeFatal, "the cloud cannot %s", action)
+	}
+	return nil
+}
+
+func (c *cluster) lowerMax(a upgrade.LowerMax) error {
+	k := &c.cloud
+	switch {
+	case k.max <= a.Max:
+		return nil
+	case k.max != a.From:
+		return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+	case k.desired > a.Max:
+		return answered(upgrade.OutcomeMoved, "the desired size is %d", k.desired)
+	}
+	k.max = a.Max
+	return nil
+}
+
+func (c *cluster) addCapacity(a upgrade.AddCapacity) error {
+	k := &c.cloud
+	if a.Zone == "" {
+		if k.desired != a.Desired {
+			return answered(upgrade.OutcomeMoved, "the desired size is %d now and was %d", k.desired, a.Desired)
+		}
+		k.max, k.desired = k.max+a.N, k.desired+a.N
+		c.fill()
+		return nil
+	}
+	switch {
+	case k.tokens[a.Token]:
+		return nil
+	case k.desired+a.N > k.max:
+		return answered(upgrade.OutcomeMoved, "the desired size would be %d, above max value %d", k.desired+a.N, k.max)
+	case c.befalls(ZoneFull):
+		return answered(upgrade.OutcomeExhausted, "no capacity in zone %s (InsufficientInstanceCapacity)", a.Zone)
+	}
+	k.tokens[a.Token] = true
+	k.desired += a.N
+	for range a.N {
+		c.launch(a.Zone, a.Token)
+	}
+	return nil
+}
+
+// launch brings up an instance of the revision the group points at; its node follows.
+func (c *cluster) launch(zone, token string) {
+	k := &c.cloud
+	k.serial++
+	i := &instance{id: fmt.Sprintf("i-new-%s-%02d", zone, k.serial), zone: zone, revision: k.pointed, token: token}
+	k.add(i)
+	boot := c.plan.Boot + c.draw(c.plan.Boot/4)
+	unlabelled := c.befalls(BootUnlabelled)
+	switch {
+	case c.befalls(BootNever):
+		i.unhealthy = true
+		c.after(boot, func() { i.inService = true })
+		return
+	case c.befalls(BootLate):
+		boot += c.draw(30 * time.Minute)
+	}
+	c.after(boot/2, func() { i.inService = true })
+	c.after(boot, func() { c.join(i, unlabelled) })
+}
+
+// join makes the instance a node: registered, not ready for a moment.
+func (c *cluster) join(i *instance, unlabelled bool) {
+	if i.leaving || c.cloud.instances[i.id] == nil {
+		return
+	}
+	node := newNode(strings.TrimPrefix(i.id, "i-"), i.zone, i.revision, c.now)
+	node.Spec.ProviderID = "aws:///" + i.zone + "/" + i.id
+	if unlabelled && !c.calm {
+		delete(node.Labels, imageLabel)
+		i.unhealthy = true
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: c.now}}}
+	c.putNode(node)
+	c.shadow[node.Name] = node
+	c.after(c.draw(20*time.Second), func() { c.setReady(node.Name, true) })
+}
+
+// fill keeps the group at its size, as its cloud does: in the zone with the fewest nodes, or by taking the newest away.
+func (c *cluster) fill() {
+	if c.cloud.filling || !c.plan.sized() {
+		return
+	}
+	c.cloud.filling = true
+	c.after(time.Second+c.draw(20*time.Second), func() {
+		c.cloud.filling = false
+		k := &c.cloud
+		living := k.living()
+		switch {
+		case len(living) < k.desired && c.befalls(ZoneFull):
+			c.after(time.Minute, c.fill)
+		case len(living) < k.desired:
+			c.launch(c.smallestZone(), "")
+			c.fill()
+		case len(living) > k.desired:
+			victim := living[len(living)-1]
+			k.scaledIn = append(k.scaledIn, victim.id)
+			c.leave(victim)
+			c.fill()
+		}
+	})
+}
+
+func (c *cluster) smallestZone() string {
+	zones := c.cloud.zones()
+	best := ""
+	for i := range c.plan.Zones {
+		if name := zoneName(i); best == "" || zones[name] < zones[best] {
+			best = name
+		}
+	}
+	return best
+}
+
+func (c *cluster) terminate(a upgrade.Terminate) error {
+	k := &c.cloud
+	i, ok := k.instances[a.Instance]
+	if !ok {
+		return answered(upgrade.OutcomeMoved, "instance %s is not in the group", a.Instance)
+	}
+	if i.leaving && k.shrunk[a.Instance] == 0 {
+		return answered(upgrade.OutcomeMoved, "instance %s is being terminated", a.Instance)
+	}
+	if a.Shrink { // whether a second one counts is not documented: here it does
+		k.desired--
+		k.shrunk[a.Instance]++
+	}
+	c.leave(i)
+	c.fill()
+	return nil
+}
+
+// leave ends a machine: its kubelet falls silent, and its Node goes a while later, unless nobody takes it away.
+func (c *cluster) leave(i *instance) {
+	if i.leaving {
+		return
+	}
+	i.leaving = true
+	name := c.nodeOf(i)
+	c.after(c.plan.Leave, func() {
+		delete(c.cloud.instances, i.id)
+		if name == "" {
+			name = c.nodeOf(i)
+		}
+		if name == "" {
+			return
+		}
+		c.setReady(name, false)
+		if !c.befalls(NodeObjectStays) {
+			c.after(c.draw(40*time.Second), func() { c.dropNode(name) })
+		}
+	})
+}
+
+func (c *cluster) nodeOf(i *instance) string {
+	for name, node := range c.nodes {
+		if strings.HasSuffix(node.Spec.ProviderID, "/"+i.id) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (c *cluster) instanceOf(node *corev1.Node) *instance {
+	return c.cloud.instances[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
+}
+
+func revision(id string) upgrade.Revision { return upgrade.Revision{ID: id, Name: "workers:" + id} }
+
+// group is the group as its provider would describe it now.
+func (c *cluster) group() upgrade.Group {
+	k := &c.cloud
+	g := upgrade.Group{
+		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
+		Zonal: c.plan.Zonal, Sized: c.plan.sized(), Desired: k.desired, Max: k.max, Observed: c.now,
+	}
+	if !g.Sized {
+		g.Pointed = g.Wanted
+		return g
+	}
+	g.Quiesce, g.Suspended = []string{rebalance}, k.suspended
+	g.WantedLabels = map[string]string{imageLabel: k.wanted}
+	for i := range c.plan.Zones {
+		g.Zones = append(g.Zones, zoneName(i))
+	}
+	for _, i := range k.instances {
+		g.Instances = append(g.Instances, i.described(k.wanted))
+	}
+	slices.SortFunc(g.Instances, func(a, b upgrade.Instance) int { return strings.Compare(a.ID, b.ID) })
+	return g
+}
+
+func (i *instance) described(wanted string) upgrade.Instance {
+	state := upgrade.InstancePending
+	switch {
+	case i.leaving:
+		state = upgrade.InstanceLeaving
+	case i.inService:
+		state = upgrade.InstanceInService
+	}
+	return upgrade.Instance{
+		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
+	}
+}
+
+// describe is the answer to a question asked now: the group as it was up to the cloud's lag ago.
+func (c *cluster) describe() (upgrade.Group, error) {
+	if c.befalls(CloudBlind) {
+		return upgrade.Group{}, errors.New("the cloud cannot be reached")
+	}
+	lag := c.plan.CloudLag
+	if c.befalls(CloudStale) {
+		lag = max(lag, 25*time.Second)
+	}
+	g := c.group()
+	if c.calm || lag == 0 {
+		c.cloud.readings = append(c.cloud.readings[:0], g)
+		return g, nil
+	}
+	from := c.now.Add(-lag)
+	c.cloud.readings = append(c.cloud.readings, g)
+	for len(c.cloud.readings) > 1 && c.cloud.readings[0].Observed.Before(from) {
+		c.cloud.readings = c.cloud.readings[1:]
+	}
+	old := c.cloud.readings[c.rng.IntN(len(c.cloud.readings))]
+	old.Observed = c.now
+	return old, nil
+}

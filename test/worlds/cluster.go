@@ -1,0 +1,246 @@
+package worlds
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	space      = "shop"
+	groupLabel = "example.com/group"
+	imageLabel = "example.com/image"
+)
+
+func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// cluster is what is true. Objects in it are replaced, never changed, so that whoever saw one keeps what was seen.
+type cluster struct {
+	clock
+	plan *Plan
+	rng  *rand.Rand
+	// calm is true once everything that stood in the way was put right.
+	calm    bool
+	nodes   map[string]*corev1.Node
+	pods    map[types.UID]*corev1.Pod
+	budgets map[string]*policyv1.PodDisruptionBudget
+	makers  map[string]*maker
+	cloud   cloud
+	ending  bool
+	version int
+	// shadow are the nodes as they would be without the upgrade: as found, and as others have changed them since.
+	shadow map[string]*corev1.Node
+	// stale is true for a budget whose status the disruption controller has still to compute.
+	stale map[string]bool
+	// watch is told of every change.
+	watch func(change)
+	// struck is told of every fault that strikes.
+	struck func(FaultKind)
+	// emptied is when a pod that a drain waits for last left each node.
+	emptied map[string]time.Time
+	// placing is true while the scheduler is due.
+	placing bool
+}
+
+// change is one event of a watch. One of the objects is set; Gone says that it is no more.
+type change struct {
+	node   *corev1.Node
+	pod    *corev1.Pod
+	budget *policyv1.PodDisruptionBudget
+	gone   bool
+}
+
+func newCluster(p *Plan) *cluster {
+	c := &cluster{
+		clock: clock{now: start()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
+		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
+		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
+		struck: func(FaultKind) {}, emptied: map[string]time.Time{},
+	}
+	c.cloud = newCloud(p)
+	for i, n := range p.Nodes {
+		c.found(i, n)
+	}
+	if p.Outside {
+		c.addOutside("outside")
+	}
+	for i := range p.Workloads {
+		c.deal(&p.Workloads[i])
+	}
+	for i, b := range p.Budgets {
+		c.putBudget(newBudget(i, b))
+		c.sync(budgetName(i, b))
+	}
+	return c
+}
+
+// since is how long the world has been going on.
+func (c *cluster) since() time.Duration { return c.now.Sub(start()) }
+
+func (c *cluster) touch() string {
+	c.version++
+	return strconv.Itoa(c.version)
+}
+
+func (c *cluster) draw(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return 0
+	}
+	return time.Duration(c.rng.Int64N(int64(limit)))
+}
+
+func (c *cluster) chance(percent int) bool { return c.rng.IntN(100) < percent }
+
+// found puts a node and its instance where the plan has them at the start.
+func (c *cluster) found(i int, n Node) {
+	zone := zoneName(n.Zone)
+	name := fmt.Sprintf("old-%s-%02d", zone, i)
+	revision := "1"
+	if n.Current {
+		name, revision = fmt.Sprintf("cur-%s-%02d", zone, i), "2"
+	}
+	if c.plan.sized() {
+		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: true, revision: revision, protected: n.Marks&MarkProtected != 0})
+	}
+	if n.Marks&MarkNoNode != 0 {
+		return
+	}
+	node := newNode(name, zone, revision, c.now.Add(-24*time.Hour))
+	mark(node, n.Marks, c.plan.Provider)
+	c.putNode(node)
+	c.shadow[name] = node
+}
+
+func zoneName(i int) string { return string(rune('a' + i)) }
+
+func newNode(name, zone, revision string, at time.Time) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID("node-" + name), CreationTimestamp: metav1.Time{Time: at},
+			Labels: map[string]string{corev1.LabelTopologyZone: zone, groupLabel: "workers", imageLabel: revision},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: "aws:///" + zone + "/i-" + name},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{readyCondition(true, at)}},
+	}
+}
+
+func readyCondition(ready bool, at time.Time) corev1.NodeCondition {
+	status := corev1.ConditionUnknown
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Time{Time: at}}
+}
+
+func fenceTaint(provider string) corev1.Taint {
+	if provider == "aws" {
+		return corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
+	}
+	return corev1.Taint{Key: "kubectl-nodeupgrade/outdated", Effect: corev1.TaintEffectNoSchedule}
+}
+
+// mark makes a node odd in the ways the marks say.
+func mark(node *corev1.Node, marks Marks, provider string) {
+	if marks&MarkCordoned != 0 {
+		node.Spec.Unschedulable = true
+	}
+	if marks&MarkTainted != 0 {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule})
+	}
+	if marks&MarkFenceLike != 0 {
+		node.Spec.Taints = append(node.Spec.Taints, fenceTaint(provider))
+	}
+	if marks&MarkExcluded != 0 {
+		node.Labels[corev1.LabelNodeExcludeBalancers] = "yes"
+	}
+	if marks&MarkForeign != 0 {
+		node.Labels["team"] = "payments"
+		node.Annotations = map[string]string{"example.com/note": "mine"}
+	}
+	if marks&MarkSilent != 0 {
+		node.Status.Conditions = []corev1.NodeCondition{readyCondition(false, node.CreationTimestamp.Add(time.Hour))}
+	}
+}
+
+// addOutside brings up a node of another group.
+func (c *cluster) addOutside(name string) {
+	node := newNode(name, "a", "1", c.now)
+	delete(node.Labels, groupLabel)
+	node.Spec.ProviderID = "aws:///a/i-elsewhere-" + name
+	c.putNode(node)
+	c.place()
+}
+
+func (c *cluster) putNode(node *corev1.Node) {
+	node.ResourceVersion = c.touch()
+	c.nodes[node.Name] = node
+	c.watch(change{node: node})
+}
+
+// changeNode replaces a node by a changed copy of it.
+func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
+	old, ok := c.nodes[name]
+	if !ok {
+		return
+	}
+	node := old.DeepCopy()
+	by(node)
+	c.putNode(node)
+	c.place()
+}
+
+// othersChange changes a node, and what it would be without us, in the name of somebody else.
+func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
+	c.changeNode(name, by)
+	if shadow, ok := c.shadow[name]; ok {
+		shadow = shadow.DeepCopy()
+		by(shadow)
+		c.shadow[name] = shadow
+	}
+}
+
+// dropNode takes the Node object away; garbage collection ends the pods that were on it.
+func (c *cluster) dropNode(name string) {
+	node, ok := c.nodes[name]
+	if !ok {
+		return
+	}
+	delete(c.nodes, name)
+	delete(c.shadow, name)
+	c.watch(change{node: node, gone: true})
+	for _, pod := range c.on(name) {
+		c.end(pod.UID)
+	}
+}
+
+// on are the pods bound to a node, by UID.
+func (c *cluster) on(node string) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range c.pods {
+		if pod.Spec.NodeName == node {
+			pods = append(pods, pod)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	return pods
+}
+
+func (c *cluster) nodeNames() []string { return slices.Sorted(maps.Keys(c.nodes)) }
+
+func isReady(node *corev1.Node) bool {
+	return len(node.Status.Conditions) > 0 && node.Status.Conditions[0].Status == corev1.ConditionTrue
+}
+
+// setReady changes the node's Ready condition as its kubelet's silence or return does.
+func (c *cluster) setReady(name string, ready bool) {
+	c.othersChange(name, func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{readyCondition(ready, c.now)} })
+}

@@ -1,0 +1,282 @@
+package worlds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// act holds one action to the rules, by what the process saw.
+func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upgrade.Action) {
+	stored := &p.stored.record
+	if w.Record.Stopping != "" {
+		switch action.(type) {
+		case upgrade.Fence, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, upgrade.AddCapacity, upgrade.SetRevision, upgrade.Quiesce, upgrade.RaiseMax:
+			r.fail("stop", "%s is begun after the upgrade began to stop", action)
+		}
+	}
+	switch a := action.(type) {
+	case upgrade.Fence:
+		r.fence(w, step, a)
+	case upgrade.Unfence:
+		r.unfence(w, step, a)
+	case upgrade.StartDrain:
+		r.begunOn(w, stored, a.Node, a)
+		r.floor(&step.Record)
+	case upgrade.Evict:
+		r.evict(p, w, stored, a)
+	case upgrade.Delete:
+		if pod := r.pod(w, stored, a.Node, string(a.UID), a); pod != nil {
+			n := stored.Nodes[a.Node]
+			if n.State != upgrade.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != upgrade.Force {
+				r.fail("E43", "pod %s is deleted on node %s, which is %q until %s", a.Pod, a.Node, n.State, n.Deadline)
+			}
+		}
+	case upgrade.Terminate:
+		r.terminate(w, step, stored, a)
+		r.floor(&step.Record)
+	case upgrade.DeleteNode:
+		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.sized() && r.c.instanceOf(node) != nil {
+			r.fail("semantics 3.2.8", "the Node object %s is deleted before its machine is gone", a.Node)
+		}
+	default:
+		r.capacity(w, stored, action)
+	}
+}
+
+// capacity is I7 for what is done to the group: the record says so before.
+func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action upgrade.Action) {
+	switch a := action.(type) {
+	case upgrade.AddCapacity:
+		if !slices.ContainsFunc(stored.Ledger.Zones[a.Zone].Open, func(l upgrade.Launch) bool { return l.N == a.N && l.Desired == a.Desired }) {
+			r.fail("I7", "%s, which is not on the books", a)
+		}
+	case upgrade.RaiseMax:
+		if stored.Ledger.MaxTo != a.Max || stored.Ledger.MaxFrom > a.From {
+			r.fail("I7", "%s, and the books say %d to %d", a, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
+		}
+	case upgrade.LowerMax:
+		if a.Max < w.Group.Desired || a.Max < stored.Ledger.MaxFrom || a.From != stored.Ledger.MaxTo {
+			r.fail("E61", "%s, with a desired size of %d and a raise from %d to %d", a, w.Group.Desired, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
+		}
+	case upgrade.Quiesce:
+		for _, process := range a.Processes {
+			if !slices.Contains(stored.Suspended, process) || slices.Contains(w.Group.Suspended, process) {
+				r.fail("I7", "%s is suspended, and the record has %v", process, stored.Suspended)
+			}
+		}
+	case upgrade.SetRevision:
+		if stored.Previous.ID == "" || a.To.ID != stored.Target.ID {
+			r.fail("I7", "%s, with %q as the target and %q as the revision before", a, stored.Target.ID, stored.Previous.ID)
+		}
+	}
+}
+
+// fence is I6, and E24–E30: only outdated nodes, and only once the whole surge is fit for pods.
+func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
+	m := find(w, a.Node)
+	if m == nil || !m.Outdated {
+		r.fail("I6", "current node %s is fenced", a.Node)
+		return
+	}
+	if step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseUpgrade {
+		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
+	}
+	if !r.quiet || step.Record.Phase != upgrade.PhaseScaleUp {
+		return
+	}
+	want, usable := 0, map[string]int{}
+	for zone, z := range step.Record.Ledger.Zones {
+		want += z.Surge
+		usable[zone] = 0
+	}
+	if most := min(step.Record.Request.Surge, step.Record.Total); want != most {
+		r.fail("E21", "the surge is %d, want %d", want, most)
+	}
+	fit := 0
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node != nil && !m.Outdated && m.Instance.State == upgrade.InstanceInService && isReady(m.Node) && !slices.Contains(step.Record.Ledger.Known, m.Name()) {
+			fit++
+		}
+	}
+	if fit < want && step.Record.Replaced+len(step.Record.Nodes) == 0 {
+		r.fail("E26", "node %s is fenced with %d of %d new nodes ready", a.Node, fit, want)
+	}
+}
+
+func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a upgrade.Unfence) {
+	m := find(w, a.Node)
+	if m == nil || m.Node == nil || m.Node.Annotations[upgrade.AnnotationRun] == "" {
+		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
+		return
+	}
+	if _, started := step.Record.Nodes[a.Node]; started && m.Node.Spec.Unschedulable {
+		r.fail("stop", "node %s was started, and is unfenced", a.Node)
+	}
+}
+
+// begunOn is I6 and I7 for what is done to a node: it is outdated, and the record has it as started.
+func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, action upgrade.Action) *upgrade.Member {
+	m := find(w, name)
+	if m == nil || m.Node == nil || !m.Outdated {
+		r.fail("I6", "%s: node %s is not outdated", action, name)
+		return nil
+	}
+	n, ok := stored.Nodes[name]
+	if !ok {
+		n, ok = stored.Nodes[m.Instance.ID]
+	}
+	if _, start := action.(upgrade.StartDrain); start && n.State == upgrade.NodeDrained {
+		return m // it was empty at once
+	}
+	if !ok || n.State == upgrade.NodeQuarantined || n.State == upgrade.NodeDrained {
+		r.fail("I7", "%s: node %s is %q in the record", action, name, n.State)
+	}
+	return m
+}
+
+// pod is I3: a pod is sent away only by its UID, from the node it is on, which is being drained and fenced (E47).
+func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, action upgrade.Action) *corev1.Pod {
+	m := r.begunOn(w, stored, node, action)
+	if m == nil {
+		return nil
+	}
+	i := slices.IndexFunc(m.Pods, func(p *corev1.Pod) bool { return string(p.UID) == uid })
+	switch {
+	case i < 0:
+		r.fail("I3", "%s: the pod is not on node %s", action, node)
+		return nil
+	case m.Pods[i].DeletionTimestamp != nil || !mustGo(m.Pods[i], false):
+		r.fail("I3", "%s: the pod is leaving or may stay", action)
+	case !m.Node.Spec.Unschedulable || !slices.ContainsFunc(m.Node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == fenceTaint(r.c.plan.Provider).Key }):
+		r.fail("E47", "%s: node %s is not fenced", action, node)
+	}
+	return m.Pods[i]
+}
+
+// evict is I5: an eviction is sent when what was seen admits it, and no faster than a budget can bear.
+func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a upgrade.Evict) {
+	pod := r.pod(w, stored, a.Node, string(a.UID), a)
+	if pod == nil {
+		return
+	}
+	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
+		r.fail("unmanaged", "%s: nobody brings the pod back", a)
+	}
+	if _, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space]); err != nil {
+		r.fail("I5", "%s, which would be refused: %v", a, err)
+	}
+	before := p.open[a.Key()]
+	if done := before.Outcome == upgrade.OutcomeDone; before.InFlight || (done && w.Now.Sub(before.Ended) < 30*time.Second) {
+		r.fail("I10", "%s is sent twice", a)
+	}
+}
+
+// terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
+// pods listed – when it has settled (E44), and when its drain is written on it.
+func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.Record, a upgrade.Terminate) {
+	var m *upgrade.Member
+	if i := slices.IndexFunc(w.Members, func(m upgrade.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
+		m = &w.Members[i]
+	}
+	n, ok := stored.Nodes[a.Node]
+	if m == nil || !ok || n.State != upgrade.NodeRemoving || n.Shrink != a.Shrink || n.Instance != a.Instance {
+		r.fail("I7", "%s: the record has %+v", a, n)
+		return
+	}
+	again := step.Record.Stopping == "" && !n.Terminated.Equal(w.Now)
+	var left []*corev1.Pod
+	for _, pod := range m.Pods {
+		if mustGo(pod, silent(m.Node, w.Now)) {
+			left = append(left, pod)
+		}
+	}
+	switch {
+	case !m.Outdated && len(left) > 0:
+		r.fail("I6", "current node %s is removed with pod %s on it", a.Node, left[0].Name)
+	case !m.Outdated && step.Record.Stopping != upgrade.NodeCreationFailure && !r.c.plan.hasActor(TargetMoves):
+		r.fail("I6", "current node %s is removed", a.Node)
+	case len(left) > 0 && n.Reason == "" && !again:
+		r.fail("I2", "node %s is removed with pod %s on it", a.Node, left[0].Name)
+	case len(left) == 0 && n.Reason == "" && m.Outdated && m.Node != nil && !again:
+		r.settled(w, stored, m, n)
+	}
+}
+
+// settled is E44 and E45: the wait after a node is empty, by when it truly was, and for its volumes.
+func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *upgrade.Member, n upgrade.NodeRecord) {
+	since := n.Began
+	if at := r.c.emptied[m.Node.Name]; at.After(since) && isReady(m.Node) {
+		since = at
+	}
+	kept := !r.c.plan.hasActor(NodeSilent) // pods of a silent node are not waited for, and may end later
+	if rested := w.Now.Sub(since); kept && rested < stored.Request.Settle.Duration {
+		r.fail("E44", "node %s is removed %s after it was empty, want %s", m.Name(), rested, stored.Request.Settle)
+	}
+	if m.Node.Annotations[upgrade.AnnotationDeadline] == "" || m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+		r.fail("E46", "node %s is removed and was not taken out of the load balancers", m.Name())
+	}
+	staying := slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return len(p.Spec.Volumes) > 0 })
+	if len(m.Node.Status.VolumesAttached) > 0 && !staying && w.Now.Sub(since) < 6*time.Minute {
+		r.fail("detach", "node %s is removed with volumes attached", m.Name())
+	}
+}
+
+// floor is I1 from the other end: as many nodes serve as did at first, but for MaxUnavailable.
+func (r *rules) floor(record *upgrade.Record) {
+	if !r.c.plan.sized() && !record.Request.WaitReplacement {
+		return
+	}
+	if serving := r.serving(*record); serving < r.serves-record.Request.MaxUnavailable {
+		r.fail("I1", "%d nodes serve, of %d, with %d allowed to be unavailable", serving, r.serves, record.Request.MaxUnavailable)
+	}
+}
+
+// effect holds what an action did to the rules.
+func (r *rules) effect(p *process, action upgrade.Action, err error) {
+	switch a := action.(type) {
+	case upgrade.Evict:
+		steady := r.quiet && p.request.OnTimeout != upgrade.Force // what is deleted past its budget shows in it later
+		if steady && apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) {
+			r.fail("I5", "%s is refused: %v", a, err)
+		}
+		if err == nil {
+			r.twice(a)
+		}
+	case upgrade.Terminate:
+		if r.c.cloud.shrunk[a.Instance] > 1 {
+			r.fail("I10", "instance %s is terminated with shrinking %d times", a.Instance, r.c.cloud.shrunk[a.Instance])
+		}
+	}
+	if record := &p.stored.record; record.Run != "" {
+		r.size(record)
+	}
+}
+
+// twice is the promise that no pod moves twice. Of the pods that are drawn only a StatefulSet's keep a name to know them by.
+func (r *rules) twice(a upgrade.Evict) {
+	app, _, _ := strings.Cut(a.Pod, "-")
+	m := r.c.makers[app]
+	if !r.quiet || m == nil || m.Kind != StatefulSet || m.Tolerant {
+		return
+	}
+	if r.moved[a.Pod]++; r.moved[a.Pod] > 1 {
+		r.fail("E62", "pod %s is moved twice", a.Pod)
+	}
+}
+
+func find(w *upgrade.World, name string) *upgrade.Member {
+	for i := range w.Members {
+		if w.Members[i].Name() == name {
+			return &w.Members[i]
+		}
+	}
+	return nil
+}

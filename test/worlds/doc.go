@@ -1,0 +1,17 @@
+// Package worlds upgrades node groups in random worlds and holds every moment of
+// every upgrade to the invariants of the state machine.
+//
+//	seed ──▶ Generate ──▶ Plan ──▶ run ──▶ invariants ──▶ Verdict, Tally
+//	                       ▲                   │ broken
+//	                       └──── Shrink ◀──────┘
+//
+// A world is a pure function of its Plan, and a Plan of its seed. A world holds a
+// cluster and a cloud that move by themselves in virtual time, a process that does
+// what package runner does – it sees the cluster late, stores the record, has
+// requests in flight, dies – and everything that may go wrong between the two.
+//
+// The cluster here is not pkg/simulate's. It answers evictions from its own reading
+// of the eviction API and of the disruption controller, so that a mistake in the
+// predictor cannot stand on both sides and hide; and it honours what the simulator
+// of a plan has no need of: preconditions, lost answers, watches that lag.
+package worlds

@@ -1,0 +1,176 @@
+package worlds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// rest holds an upgrade that came to rest, at its goal or before, to the rules: there is a reason for its
+// result, nodes that were not started are as others left them, and nothing of ours is suspended.
+func (r *rules) rest(p *process, record upgrade.Record) {
+	r.tally.met("result", string(record.Result))
+	r.reason(record)
+	for _, name := range sortedKeys(r.c.nodes) {
+		node, shadow := r.c.nodes[name], r.c.shadow[name]
+		_, started := record.Nodes[name]
+		ours := node.Annotations[upgrade.AnnotationRun] != ""
+		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded) {
+			continue
+		}
+		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
+			continue
+		}
+		if !sameMarks(node, shadow) {
+			r.fail("I4", "node %s, which was not started, is %+v %v %v; without us it would be %+v %v %v",
+				name, node.Spec, node.Labels, node.Annotations, shadow.Spec, shadow.Labels, shadow.Annotations)
+		}
+	}
+	theirs := r.c.plan.Suspended && !r.resumed
+	kept := strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
+	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
+		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
+	}
+}
+
+// unbalanced reports whether rebalancing the zones, if it ran, would terminate nodes.
+func (r *rules) unbalanced() bool {
+	zones := r.c.cloud.zones()
+	least, most := len(r.c.cloud.instances), 0
+	for i := range r.c.plan.Zones {
+		least, most = min(least, zones[zoneName(i)]), max(most, zones[zoneName(i)])
+	}
+	return most-least > 1
+}
+
+func sameMarks(a, b *corev1.Node) bool {
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Annotations, b.Annotations)
+}
+
+// reason holds a result to what there was in the world that leads to it, and to a message that names it.
+func (r *rules) reason(record upgrade.Record) {
+	p := r.c.plan
+	switch record.Result {
+	case upgrade.Succeeded:
+	case upgrade.LeftBehind:
+		if record.Request.OnTimeout != upgrade.Skip || r.easy {
+			r.fail("liveness", "nodes are left behind for no reason")
+		}
+	case upgrade.PodEvictionFailure:
+		r.evictionFailure(record)
+	case upgrade.NodeCreationFailure:
+		if r.quiet && p.Boot*5/4+5*time.Minute < record.Request.BootTimeout.Duration {
+			r.fail("liveness", "nodes are said not to be created: %s", record.Message)
+		}
+		if !strings.Contains(record.Message, "new nodes are ready: ") {
+			r.fail("E33", "the message names no cause: %q", record.Message)
+		}
+	case upgrade.Failed:
+		if !p.hasFault(Forbidden) || !strings.Contains(record.Message, "forbidden") {
+			r.fail("liveness", "it fails without a cause: %q", record.Message)
+		}
+	case upgrade.Paused:
+		if !p.hasActor(AdminUncordons) || !strings.Contains(record.Message, "made schedulable by somebody") {
+			r.fail("liveness", "it pauses without a cause: %q", record.Message)
+		}
+	case upgrade.TargetMoved:
+		if !p.hasActor(TargetMoves) {
+			r.fail("liveness", "the target is said to have moved")
+		}
+	case upgrade.Interrupted:
+		if !p.hasActor(Interrupt) {
+			r.fail("liveness", "it says it was interrupted")
+		}
+	default:
+		r.fail("end", "result %q", record.Result)
+	}
+}
+
+// evictionFailure is E42 and E52: only where failing was asked for, naming the node, a pod and the reason.
+func (r *rules) evictionFailure(record upgrade.Record) {
+	m := record.Message
+	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/"))
+	switch {
+	case record.Request.OnTimeout != upgrade.Fail:
+		r.fail("E43", "it fails where it was asked to %s: %s", record.Request.OnTimeout, m)
+	case !named:
+		r.fail("E52", "the message names no pod: %q", m)
+	case r.easy || (r.c.calm && record.Started.After(start().Add(r.c.plan.Calm))):
+		r.fail("liveness", "nothing kept the pods from leaving: %s", m)
+	}
+}
+
+// end holds a group whose upgrade reached its goal to the rules.
+func (r *rules) end(p *process, record upgrade.Record) {
+	for _, name := range sortedKeys(r.c.nodes) {
+		node := r.c.nodes[name]
+		state := record.Nodes[name].State
+		kept := state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
+		if node.Labels[groupLabel] == "" || kept || r.stripped[name] {
+			continue
+		}
+		i := r.c.instanceOf(node)
+		if r.c.plan.sized() && (i == nil || i.leaving) {
+			continue
+		}
+		if r.outdated(node, i, record) {
+			r.fail("end", "node %s is outdated still, and %q", name, state)
+		}
+		if node.Annotations[upgrade.AnnotationRun] != "" {
+			r.fail("end", "node %s keeps annotations of ours", name)
+		}
+	}
+	if r.c.plan.sized() && record.Run != "" {
+		r.endSize(record)
+	}
+}
+
+func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) bool {
+	target := record.Target.ID
+	if record.Run == "" {
+		target = r.c.cloud.wanted
+	}
+	if i != nil {
+		return i.revision != target && !r.c.plan.hasActor(TargetMoves)
+	}
+	return node.Labels[imageLabel] != target && !r.c.plan.hasActor(TargetMoves)
+}
+
+// endSize is I9 at the end: the group is as large as before and in the same zones, but for what others did
+// and for what is said to be owed.
+func (r *rules) endSize(record upgrade.Record) {
+	k, owed := &r.c.cloud, record.Ledger.Contribution()
+	if owed < 0 || (owed > 0 && !strings.Contains(record.Message, "more nodes than before")) {
+		r.fail("I9", "it ends owing %d nodes and says %q", owed, record.Message)
+	}
+	if r.quiet && owed != 0 && record.Result == upgrade.Succeeded {
+		r.fail("I9", "it succeeds owing %d nodes", owed)
+	}
+	if want := r.desired + r.others + owed; k.desired != want {
+		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
+	}
+	if want := max(r.max, k.desired); !r.maxed && k.max != want {
+		r.fail("I9", "the maximum is %d, want %d", k.max, want)
+	}
+	if launched := r.launched(record); r.c.plan.Zonal && launched != len(k.tokens) {
+		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))
+	}
+	if zones := k.zones(); r.c.plan.Zonal && owed == 0 && !r.rearranged && !maps.Equal(zones, r.zones) {
+		r.fail("E20", "the zones are %v, and were %v", zones, r.zones)
+	}
+}
+
+func (r *rules) launched(record upgrade.Record) int {
+	n := 0
+	for _, z := range record.Ledger.Zones {
+		n += z.Launched
+	}
+	return n
+}

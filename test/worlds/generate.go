@@ -1,0 +1,177 @@
+package worlds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// dice draws the plan of one world.
+type dice struct{ *rand.Rand }
+
+// Generate draws the plan of the seed's world. Half of the worlds are quiet: nothing goes wrong in
+// them but what their own budgets and pods do, so that the strictest rules hold.
+func Generate(seed uint64) Plan {
+	d := dice{rand.New(rand.NewPCG(seed, 0x6e6f6465))}
+	p := Plan{
+		Seed: seed, Provider: pick(d, "aws", "aws", "gke", "manual"), Zones: 1 + d.IntN(3), Zonal: d.chance(65),
+		Room: pick(d, 0, 0, 1, 3, 20), Outside: d.chance(50), Suspended: d.chance(15), Repoint: d.chance(20),
+		Boot: d.between(5*time.Second, 5*time.Minute), Leave: d.between(30*time.Second, 2*time.Minute),
+	}
+	p.Zonal = p.Zonal && p.sized()
+	d.nodes(&p)
+	d.workloads(&p)
+	p.Request = d.request(&p)
+	if d.chance(50) {
+		d.lags(&p)
+		d.faults(&p)
+		d.actors(&p)
+	}
+	if d.chance(85) {
+		p.Calm = d.between(time.Hour, 8*time.Hour)
+	}
+	return p
+}
+
+func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
+
+func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
+
+func (d dice) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(d.Int64N(int64((to-from)/time.Second)+1))*time.Second
+}
+
+// moment draws when something happens, sooner rather than later: most upgrades are over in an hour.
+func (d dice) moment() time.Duration {
+	return d.between(0, pick(d, 5*time.Minute, 15*time.Minute, time.Hour))
+}
+
+// nodes draws up to twelve nodes, few more often than many. The zones a group may use need not all have nodes.
+func (d dice) nodes(p *Plan) {
+	for range 1 + min(d.IntN(12), d.IntN(12)) {
+		n := Node{Zone: d.IntN(p.Zones), Current: d.chance(20)}
+		if d.chance(25) {
+			n.Marks = 1 << d.IntN(8)
+			if d.chance(20) {
+				n.Marks |= 1 << d.IntN(6)
+			}
+		}
+		if p.Provider == "manual" {
+			n.Marks &^= MarkNoNode | MarkProtected
+		}
+		p.Nodes = append(p.Nodes, n)
+	}
+}
+
+func (d dice) workloads(p *Plan) {
+	for i := range d.IntN(5) {
+		w := Workload{
+			Name: fmt.Sprintf("app%d", i), Replicas: min(d.IntN(13), d.IntN(13)),
+			Kind:  pick(d, Deployment, Deployment, Deployment, StatefulSet, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
+			Ready: d.between(time.Second, 40*time.Second), Gone: pick(d, 0, time.Second, d.between(0, 90*time.Second)),
+			Claims: d.chance(10),
+		}
+		switch {
+		case d.chance(4):
+			w.Broken = true
+		case d.chance(3):
+			w.Undead = true
+		case d.chance(4):
+			w.Tolerant = true
+		}
+		p.Workloads = append(p.Workloads, w)
+		d.budgets(p, w)
+	}
+}
+
+// budgets draws none, one or – seldom – two for a workload.
+func (d dice) budgets(p *Plan, w Workload) {
+	if d.chance(45) {
+		return
+	}
+	b := Budget{Workload: w.Name, AlwaysAllow: d.chance(25), Percent: d.chance(30)}
+	switch n := d.IntN(100); {
+	case n < 55:
+		b.Shape, b.N = MaxUnavailable, 1+d.IntN(3)
+	case n < 60:
+		b.Shape, b.N = MaxUnavailable, 0
+	case n < 88:
+		b.Shape, b.N = MinAvailable, max(0, w.Replicas-1-d.IntN(3))
+	case n < 92:
+		b.Shape, b.N = MinAvailable, w.Replicas
+	case n < 94:
+		b.Shape, b.N = Everything, 1
+	case n < 97:
+		b.Shape, b.N = Nothing, 1
+	default:
+		b.Shape, b.N = Invalid, 1
+	}
+	if b.Percent {
+		b.N = min(100, b.N*100/max(1, w.Replicas))
+	}
+	p.Budgets = append(p.Budgets, b)
+	if d.chance(5) {
+		p.Budgets = append(p.Budgets, Budget{Workload: w.Name, Shape: MaxUnavailable, N: 1})
+	}
+}
+
+func (d dice) request(p *Plan) upgrade.Request {
+	unavailable := 1 + min(d.IntN(5), d.IntN(5))
+	req := upgrade.Request{
+		Group: "workers", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: unavailable, Window: unavailable,
+		BatchBarrier: d.chance(15), EvictUnmanaged: d.chance(50), KeepFence: d.chance(10), KeepMax: d.chance(15),
+		OnTimeout:    pick(d, upgrade.Fail, upgrade.Fail, upgrade.Force, upgrade.Skip),
+		DrainTimeout: upgrade.Duration{Duration: pick(d, 15*time.Minute, 15*time.Minute, d.between(time.Minute, 5*time.Minute))},
+		Settle:       upgrade.Duration{Duration: pick(d, 0, time.Minute, d.between(time.Second, 3*time.Minute))},
+		BootTimeout:  upgrade.Duration{Duration: pick(d, 20*time.Minute, 20*time.Minute, d.between(6*time.Minute, 10*time.Minute))},
+	}
+	if p.sized() {
+		req.Surge = min(d.IntN(7), p.outdated())
+	}
+	if req.KeepMax {
+		req.Surge = min(req.Surge, p.Room)
+	}
+	if d.chance(25) { // the window of GKE, which the surge covers (GKE G12)
+		req.Like, req.MaxUnavailable = "gke", d.IntN(2)
+		req.Window = min(req.Surge+req.MaxUnavailable, 20)
+		if req.Window == 0 {
+			req.MaxUnavailable, req.Window = 1, 1
+		}
+	}
+	req.WaitReplacement = !p.sized() && d.chance(60)
+	return req
+}
+
+// lags keeps what is seen late within what the state machine says it bears: a reading of the cloud
+// may be older than what was done to it by less than half a minute, an event of a watch may be late by less.
+func (d dice) lags(p *Plan) {
+	if d.chance(40) {
+		p.WatchLag = pick(d, time.Second, d.between(0, 15*time.Second))
+	}
+	if d.chance(40) {
+		p.CloudLag = d.between(0, 25*time.Second)
+	}
+}
+
+func (d dice) faults(p *Plan) {
+	for range d.IntN(5) {
+		from := d.moment()
+		p.Faults = append(p.Faults, Fault{
+			Kind: pick(d, allFaults()...), From: from, To: from + d.between(time.Minute, 40*time.Minute), Percent: pick(d, 10, 50, 100),
+		})
+	}
+}
+
+func (d dice) actors(p *Plan) {
+	for range d.IntN(5) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, allActors()...), At: d.moment(), Pick: d.IntN(1000)})
+	}
+	if d.chance(20) { // one that never gives up
+		kind := pick(d, Kill, KillMidStep, Interrupt)
+		for range 2 + d.IntN(8) {
+			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.moment(), Pick: d.IntN(1000)})
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package worlds
+
+// FaultKind names what may go wrong with a request, a reading or a new node.
+type FaultKind string
+
+// The faults. Those of evictions are the rows of semantics 3.1.
+const (
+	EvictOverload   FaultKind = "429 priority and fairness"
+	EvictInternal   FaultKind = "500 after the effect"
+	EvictConflict   FaultKind = "504 update conflict"
+	EvictWebhook    FaultKind = "403 webhook"
+	EvictPending    FaultKind = "429 being processed"
+	NodeConflict    FaultKind = "409 node changed"
+	ClusterLost     FaultKind = "answer lost after the effect"
+	ClusterRefused  FaultKind = "refused before the effect"
+	ClusterSlow     FaultKind = "requests take long"
+	CloudThrottled  FaultKind = "cloud throttles"
+	CloudLost       FaultKind = "cloud answer lost after the effect"
+	CloudUnsent     FaultKind = "cloud request lost before the effect"
+	CloudSlow       FaultKind = "cloud takes long"
+	CloudBlind      FaultKind = "cloud cannot be read"
+	CloudStale      FaultKind = "cloud readings are old"
+	WatchSlow       FaultKind = "watches are slow"
+	StoreSlow       FaultKind = "record is stored slowly"
+	ZoneFull        FaultKind = "zone out of capacity"
+	BootNever       FaultKind = "nodes never boot"
+	BootLate        FaultKind = "nodes boot late"
+	BootUnlabelled  FaultKind = "nodes boot without labels"
+	BudgetSlow      FaultKind = "disruption controller is slow"
+	Forbidden       FaultKind = "403 forbidden"
+	NodeObjectStays FaultKind = "node objects outlive machines"
+)
+
+func allFaults() []FaultKind {
+	return []FaultKind{
+		EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, NodeConflict, ClusterLost, ClusterRefused,
+		ClusterSlow, CloudThrottled, CloudLost, CloudUnsent, CloudSlow, CloudBlind, CloudStale, WatchSlow, StoreSlow, ZoneFull,
+		BootNever, BootLate, BootUnlabelled, BudgetSlow, Forbidden, NodeObjectStays,
+	}
+}
+
+// ActorKind names who interferes, and how.
+type ActorKind string
+
+// The actors.
+const (
+	Kill            ActorKind = "process killed"
+	KillMidStep     ActorKind = "process killed between actions"
+	Interrupt       ActorKind = "Ctrl-C"
+	Sleep           ActorKind = "laptop sleeps"
+	Spot            ActorKind = "spot takes an instance"
+	ScalerGrows     ActorKind = "autoscaler grows the group"
+	ScalerShrinks   ActorKind = "autoscaler removes a new node"
+	AdminCordons    ActorKind = "admin cordons"
+	AdminUncordons  ActorKind = "admin uncordons"
+	AdminTaints     ActorKind = "admin taints"
+	AdminLabels     ActorKind = "admin labels"
+	AdminDeletes    ActorKind = "admin deletes a pod"
+	AdminStripsNode ActorKind = "admin strips annotations"
+	AdminTerminates ActorKind = "admin terminates an instance"
+	AdminRaisesMax  ActorKind = "admin raises the maximum"
+	AdminResumes    ActorKind = "admin resumes processes"
+	NodeSilent      ActorKind = "node goes silent"
+	PodCrashes      ActorKind = "pod crashes"
+	BudgetChanges   ActorKind = "budget changes"
+	TargetMoves     ActorKind = "target moves"
+	NamespaceEnds   ActorKind = "namespace ends"
+)
+
+func allActors() []ActorKind {
+	return []ActorKind{
+		Kill, KillMidStep, Interrupt, Sleep, Spot, ScalerGrows, ScalerShrinks, AdminCordons, AdminUncordons, AdminTaints,
+		AdminLabels, AdminDeletes, AdminStripsNode, AdminTerminates, AdminRaisesMax, AdminResumes, NodeSilent, PodCrashes,
+		BudgetChanges, TargetMoves, NamespaceEnds,
+	}
+}

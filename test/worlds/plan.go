@@ -1,0 +1,151 @@
+package worlds
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Plan is a whole world before it begins: the cluster, what is asked for, what goes wrong and who interferes.
+type Plan struct {
+	Seed     uint64
+	Provider string
+	// Zones are how many zones the group may launch in; Zonal that launches name one.
+	Zones int
+	Zonal bool
+	// Room is how many nodes the group's maximum leaves beyond its size at the start.
+	Room      int
+	Nodes     []Node
+	Workloads []Workload
+	Budgets   []Budget
+	Request   upgrade.Request
+	Faults    []Fault
+	Actors    []Actor
+	// Outside is true when there is a node of another group that takes pods.
+	Outside bool
+	// Suspended is true when somebody has suspended the cloud's rebalancing before us.
+	Suspended bool
+	// Repoint is true when the group must be pointed at the wanted revision first.
+	Repoint bool
+	// Calm is when everything that stands in the way is put right, since the start; 0 for never.
+	Calm time.Duration
+	// Boot is from a launch to a Ready node, Leave from a termination to the machine's end.
+	Boot, Leave time.Duration
+	// CloudLag is how old the cloud's readings may be, WatchLag how late the cluster's events may come.
+	CloudLag, WatchLag time.Duration
+}
+
+// Node is one member of the group before its upgrade.
+type Node struct {
+	Zone    int
+	Current bool
+	Marks   Marks
+}
+
+// Marks are what is odd about a node, bit by bit.
+type Marks uint
+
+// The oddities of a node.
+const (
+	MarkCordoned  Marks = 1 << iota // by an admin
+	MarkTainted                     // with a taint of the user's
+	MarkFenceLike                   // with the fence's own taint, by somebody else
+	MarkExcluded                    // from load balancers, by the user
+	MarkForeign                     // labels and annotations of others
+	MarkSilent                      // NotReady
+	MarkNoNode                      // an instance that never became a node
+	MarkProtected                   // against removal
+)
+
+// Kind is what makes the pods of a workload.
+type Kind string
+
+// The kinds of workloads.
+const (
+	Deployment  Kind = "ReplicaSet"
+	StatefulSet Kind = "StatefulSet"
+	DaemonSet   Kind = "DaemonSet"
+	Job         Kind = "Job"
+	Bare        Kind = "bare"
+	Mirror      Kind = "static"
+	Finished    Kind = "finished"
+	Ending      Kind = "terminating"
+)
+
+// Workload is a set of pods with one maker.
+type Workload struct {
+	Name     string
+	Kind     Kind
+	Replicas int
+	// Ready is from a pod's start to its readiness, Gone from its deletion to its end.
+	Ready, Gone time.Duration
+	// Broken pods are never ready, Undead ones never end, Tolerant ones tolerate every taint; until Calm.
+	Broken, Undead, Tolerant bool
+	// Claims is true when its pods have volumes that detach after them.
+	Claims bool
+}
+
+// Shape is how a budget counts.
+type Shape string
+
+// The shapes of budgets.
+const (
+	MaxUnavailable Shape = "maxUnavailable"
+	MinAvailable   Shape = "minAvailable"
+	// Everything is a selector that covers the namespace, Nothing none at all, Invalid one that cannot be parsed.
+	Everything Shape = "everything"
+	Nothing    Shape = "nothing"
+	Invalid    Shape = "invalid"
+)
+
+// Budget is a PodDisruptionBudget over one workload.
+type Budget struct {
+	Workload string
+	Shape    Shape
+	// N is its number, of pods or in percent.
+	N           int
+	Percent     bool
+	AlwaysAllow bool
+}
+
+// Fault is something that goes wrong with a share of requests while it lasts.
+type Fault struct {
+	Kind     FaultKind
+	From, To time.Duration
+	// Percent of the requests that it may befall.
+	Percent int
+}
+
+// Actor is somebody who does one thing at one time.
+type Actor struct {
+	Kind ActorKind
+	At   time.Duration
+	// Pick chooses among what the deed may be done to.
+	Pick int
+}
+
+// outdated counts the nodes that are to be replaced.
+func (p *Plan) outdated() int {
+	n := 0
+	for _, node := range p.Nodes {
+		if !node.Current {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *Plan) sized() bool { return p.Provider != "manual" }
+
+func (p *Plan) hasFault(kinds ...FaultKind) bool {
+	return slices.ContainsFunc(p.Faults, func(f Fault) bool { return slices.Contains(kinds, f.Kind) })
+}
+
+func (p *Plan) hasActor(kinds ...ActorKind) bool {
+	return slices.ContainsFunc(p.Actors, func(a Actor) bool { return slices.Contains(kinds, a.Kind) })
+}
+
+func (p *Plan) hasWorkload(is func(*Workload) bool) bool {
+	return slices.ContainsFunc(p.Workloads, func(w Workload) bool { return is(&w) })
+}

@@ -1,0 +1,299 @@
+package worlds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maker is a workload as it goes on: what it wants and what is in the way of its pods.
+type maker struct {
+	*Workload
+	broken, undead, tolerant bool
+	serial                   int
+	// away is true when nobody makes its pods any more.
+	away bool
+}
+
+// deal gives the workload its first pods, in turn to the nodes of the group that take pods.
+func (c *cluster) deal(w *Workload) {
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant}
+	c.makers[w.Name] = m
+	var homes []string
+	for _, name := range c.nodeNames() {
+		if node := c.nodes[name]; isReady(node) && node.Labels[groupLabel] != "" {
+			homes = append(homes, name)
+		}
+	}
+	if len(homes) == 0 {
+		return
+	}
+	replicas := w.Replicas
+	if w.Kind == DaemonSet {
+		replicas = len(homes)
+	}
+	for i := range replicas {
+		pod := c.newPod(m, i)
+		pod.Spec.NodeName = homes[i%len(homes)]
+		c.settlePod(m, pod)
+		c.putPod(pod)
+	}
+}
+
+// settlePod makes a pod of the start one that has been there for long.
+func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
+	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(!m.broken)}
+	switch m.Kind {
+	case Finished:
+		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
+	case Ending:
+		pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(30 * time.Second)}
+		c.after(m.Gone, func() { c.finish(pod.UID) })
+	}
+}
+
+func podReady(ready bool) []corev1.PodCondition {
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+}
+
+func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
+	m.serial++
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: space, Name: fmt.Sprintf("%s-%d", m.Name, m.serial), UID: types.UID(fmt.Sprintf("%s-%04d", m.Name, m.serial)),
+			Labels: map[string]string{"app": m.Name}, CreationTimestamp: metav1.Time{Time: c.now},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: podReady(false)},
+	}
+	grace := int64(30)
+	pod.Spec.TerminationGracePeriodSeconds = &grace
+	yes := true
+	switch m.Kind {
+	case Bare:
+	case Mirror:
+		pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "file"}
+	default:
+		kind := string(m.Kind)
+		if m.Kind == Finished || m.Kind == Ending {
+			kind = string(Job)
+		}
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: m.Name, UID: types.UID("owner-" + m.Name), Controller: &yes}}
+	}
+	if m.Kind == StatefulSet {
+		pod.Name = fmt.Sprintf("%s-%d", m.Name, ordinal)
+	}
+	if m.tolerant || m.Kind == DaemonSet {
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
+	if m.Claims {
+		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod.Name},
+		}}}
+	}
+	return pod
+}
+
+func (c *cluster) putPod(pod *corev1.Pod) {
+	pod.ResourceVersion = c.touch()
+	c.pods[pod.UID] = pod
+	if pod.Spec.NodeName != "" {
+		c.watch(change{pod: pod})
+	}
+	c.count(pod)
+}
+
+// delete begins a pod's end, as the API server does; its maker brings another up at once, or after the
+// end where names are kept.
+func (c *cluster) delete(uid types.UID) {
+	old, ok := c.pods[uid]
+	if !ok || old.DeletionTimestamp != nil {
+		return
+	}
+	m := c.makers[old.Labels["app"]]
+	if old.Spec.NodeName == "" {
+		c.end(uid)
+		return
+	}
+	pod := old.DeepCopy()
+	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(30 * time.Second)}
+	c.putPod(pod)
+	if m.Kind == Deployment || m.Kind == Job {
+		c.make(m)
+	}
+	c.after(m.Gone, func() { c.finish(uid) })
+}
+
+// finish is the kubelet's word that a deleted pod is over. Undead pods, and those of silent kubelets, go on.
+func (c *cluster) finish(uid types.UID) {
+	pod, ok := c.pods[uid]
+	if !ok {
+		return
+	}
+	node := c.nodes[pod.Spec.NodeName]
+	if c.makers[pod.Labels["app"]].undead || (node != nil && !isReady(node)) {
+		c.after(time.Minute, func() { c.finish(uid) })
+		return
+	}
+	c.end(uid)
+}
+
+// end takes a pod away, and has its maker see to it.
+func (c *cluster) end(uid types.UID) {
+	pod, ok := c.pods[uid]
+	if !ok {
+		return
+	}
+	delete(c.pods, uid)
+	if mustGo(pod, false) {
+		c.emptied[pod.Spec.NodeName] = c.now
+	}
+	c.watch(change{pod: pod, gone: true})
+	c.count(pod)
+	c.detach(pod)
+	c.make(c.makers[pod.Labels["app"]])
+}
+
+// detach shows the pod's volume on its node for a while after it.
+func (c *cluster) detach(pod *corev1.Pod) {
+	node := pod.Spec.NodeName
+	if len(pod.Spec.Volumes) == 0 || c.nodes[node] == nil {
+		return
+	}
+	volume := corev1.UniqueVolumeName(pod.Name)
+	c.changeNode(node, func(n *corev1.Node) {
+		n.Status.VolumesAttached = append(n.Status.VolumesAttached, corev1.AttachedVolume{Name: volume})
+	})
+	c.after(c.draw(time.Minute), func() {
+		c.changeNode(node, func(n *corev1.Node) {
+			n.Status.VolumesAttached = slices.DeleteFunc(n.Status.VolumesAttached, func(v corev1.AttachedVolume) bool { return v.Name == volume })
+		})
+	})
+}
+
+// make has the maker bring up what it lacks.
+func (c *cluster) make(m *maker) {
+	if m.away || c.ending {
+		return
+	}
+	switch m.Kind {
+	case Bare, Mirror, Finished, Ending:
+		return
+	case DaemonSet:
+		c.makeDaemons(m)
+		return
+	}
+	have, names := 0, map[string]bool{}
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name {
+			names[pod.Name] = true
+			if pod.DeletionTimestamp == nil {
+				have++
+			}
+		}
+	}
+	for i := 0; i < m.Replicas; i++ {
+		if m.Kind == StatefulSet && !names[fmt.Sprintf("%s-%d", m.Name, i)] {
+			c.putPod(c.newPod(m, i))
+		} else if m.Kind != StatefulSet && have < m.Replicas {
+			have++
+			c.putPod(c.newPod(m, i))
+		}
+	}
+	c.place()
+}
+
+// makeDaemons gives each node of the group its pod; it is there from the start, as far as anybody can tell.
+func (c *cluster) makeDaemons(m *maker) {
+	has := map[string]bool{}
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name {
+			has[pod.Spec.NodeName] = true
+		}
+	}
+	for _, name := range c.nodeNames() {
+		if node := c.nodes[name]; isReady(node) && !has[name] && node.Labels[groupLabel] != "" {
+			pod := c.newPod(m, 0)
+			pod.Spec.NodeName = name
+			c.bound(m, pod)
+		}
+	}
+}
+
+// bound has a pod come up on its node.
+func (c *cluster) bound(m *maker, pod *corev1.Pod) {
+	c.putPod(pod)
+	uid := pod.UID
+	c.after(m.Ready, func() { c.turn(uid, !m.broken) })
+}
+
+// turn makes a pod that is not being deleted ready, or not.
+func (c *cluster) turn(uid types.UID, ready bool) {
+	old, ok := c.pods[uid]
+	if !ok || old.DeletionTimestamp != nil || old.Status.Phase == corev1.PodSucceeded {
+		return
+	}
+	pod := old.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready)}
+	c.putPod(pod)
+}
+
+// place has the scheduler bind the pods that wait, a moment later.
+func (c *cluster) place() {
+	if c.placing {
+		return
+	}
+	c.placing = true
+	c.after(10*time.Millisecond, func() {
+		c.placing = false
+		c.bind()
+	})
+}
+
+// bind gives each waiting pod to the node with the fewest pods among those that take it.
+func (c *cluster) bind() {
+	load := map[string]int{}
+	var waiting []*corev1.Pod
+	for _, pod := range c.pods {
+		load[pod.Spec.NodeName]++
+		if pod.Spec.NodeName == "" {
+			waiting = append(waiting, pod)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	names := c.nodeNames()
+	for _, old := range waiting {
+		best := ""
+		for _, name := range names {
+			if takes(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
+				best = name
+			}
+		}
+		if best == "" {
+			continue
+		}
+		load[best]++
+		pod := old.DeepCopy()
+		pod.Spec.NodeName = best
+		c.bound(c.makers[pod.Labels["app"]], pod)
+	}
+	for _, m := range c.makers {
+		if m.Kind == DaemonSet && !m.away && !c.ending {
+			c.makeDaemons(m)
+		}
+	}
+}
+
+// takes is the scheduler's filter of cordons and taints: here a pod tolerates all of them or none.
+func takes(node *corev1.Node, pod *corev1.Pod) bool {
+	return isReady(node) && (len(pod.Spec.Tolerations) > 0 || (!node.Spec.Unschedulable && len(node.Spec.Taints) == 0))
+}

@@ -1,0 +1,330 @@
+package worlds
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// The runner's own numbers.
+const (
+	coalesce   = 15 * time.Millisecond
+	cloudBusy  = 5 * time.Second
+	cloudIdle  = time.Minute
+	cloudSoon  = time.Second
+	probe      = 30 * time.Second
+	remembered = 5 * time.Minute
+	stopLimit  = 10 * time.Second
+)
+
+// process is one run of the command, and does what package runner does: it sees the world late, decides,
+// stores, acts, and may die at any moment.
+type process struct {
+	c       *cluster
+	rules   *rules
+	stored  *stored
+	seen    *view
+	request upgrade.Request
+	group   upgrade.Group
+	record  upgrade.Record
+	notes   upgrade.Notes
+	open    map[string]upgrade.Attempt
+	flying  int
+	stop    bool
+	// dead processes do nothing more; ended is told the last record, once.
+	dead  bool
+	ended func(upgrade.Record)
+	// killAfter is how many actions of the next turn are still begun before the process dies; negative for never.
+	killAfter int
+	// until is when a sleeping laptop wakes, or a record that is being stored is.
+	until time.Time
+	// looking is true while a look is due; turns numbers the looks.
+	looking, polling bool
+	turns            int
+	asked, soon      time.Time
+	asking           int
+	delivered        [3]time.Time
+}
+
+// stored is what outlives a process.
+type stored struct{ record upgrade.Record }
+
+func newProcess(c *cluster, r *rules, s *stored, request upgrade.Request, record upgrade.Record, group upgrade.Group) *process {
+	p := &process{
+		c: c, rules: r, stored: s, request: request, record: record, group: group, seen: newView(c),
+		open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
+	}
+	c.watch = p.hear
+	p.look()
+	return p
+}
+
+// hear is an event of a watch; it reaches the process late, and in the order of its kind.
+func (p *process) hear(ch change) {
+	if p.dead {
+		return
+	}
+	lag := p.c.plan.WatchLag
+	if p.c.calm {
+		lag = 0
+	} else if p.c.befalls(WatchSlow) {
+		lag = max(lag, 20*time.Second)
+	}
+	kind := 0
+	if ch.pod != nil {
+		kind = 1
+	} else if ch.budget != nil {
+		kind = 2
+	}
+	at := p.c.now.Add(p.c.draw(lag))
+	if at.Before(p.delivered[kind]) {
+		at = p.delivered[kind]
+	}
+	p.delivered[kind] = at
+	if !at.After(p.c.now) {
+		p.notice(ch)
+		return
+	}
+	p.c.after(at.Sub(p.c.now), func() { p.notice(ch) })
+}
+
+func (p *process) notice(ch change) {
+	if p.dead {
+		return
+	}
+	p.seen.take(ch, p.c.now)
+	if ch.node != nil {
+		p.soon = p.c.now.Add(cloudSoon)
+	}
+	p.look()
+}
+
+// look has the process take a turn in a moment.
+func (p *process) look() {
+	if p.looking || p.dead {
+		return
+	}
+	p.looking = true
+	p.awake(coalesce, p.turn)
+}
+
+// awake has the process do something after the time, or when it wakes.
+func (p *process) awake(after time.Duration, do func()) {
+	if left := p.until.Sub(p.c.now); left > after {
+		after = left
+	}
+	p.c.after(after, func() {
+		switch {
+		case p.dead:
+		case p.c.now.Before(p.until):
+			p.awake(0, do)
+		default:
+			do()
+		}
+	})
+}
+
+func (p *process) world() upgrade.World {
+	for key, attempt := range p.open {
+		if !attempt.InFlight && p.c.now.Sub(attempt.Ended) > remembered {
+			delete(p.open, key)
+		}
+	}
+	ending := map[string]bool{}
+	if p.c.ending {
+		ending[space] = true
+	}
+	return upgrade.World{
+		Now: p.c.now, Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop,
+	}
+}
+
+// turn is one pass of the loop.
+func (p *process) turn() {
+	p.looking = false
+	p.turns++
+	w := p.world()
+	step := upgrade.Next(w)
+	if !step.Persist || !p.c.befalls(StoreSlow) {
+		p.carryOut(w, step)
+		return
+	}
+	p.looking = true // nothing is looked at while the record is stored
+	p.awake(p.c.draw(30*time.Second), func() {
+		p.looking = false
+		p.carryOut(w, step)
+		p.look()
+	})
+}
+
+func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
+	if step.Persist {
+		p.stored.record = step.Record
+	}
+	p.record, p.notes = step.Record, step.Notes
+	p.rules.step(p, &w, &step)
+	if step.Finished && p.flying == 0 {
+		p.dead = true
+		p.ended(p.record)
+		return
+	}
+	for _, action := range step.Actions {
+		if p.killAfter == 0 {
+			break
+		}
+		p.killAfter--
+		p.begin(action)
+	}
+	if p.killAfter >= 0 && len(step.Actions) > 0 {
+		p.die()
+		return
+	}
+	turn := p.turns
+	p.awake(step.Wake.Sub(p.c.now), func() {
+		if p.turns == turn {
+			p.look()
+		}
+	})
+	p.ask(step.Cloud)
+}
+
+// die ends the process without a word.
+func (p *process) die() {
+	p.dead = true
+	p.ended(upgrade.Record{})
+}
+
+// begin sends an action's request on its way.
+func (p *process) begin(action upgrade.Action) {
+	key := action.Key()
+	p.open[key] = upgrade.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
+	p.flying++
+	p.rules.tally.met("action", kindOf(action))
+	if p.stray(action) {
+		p.c.after(0, func() { p.settle(action, upgrade.ErrMoved) })
+		return
+	}
+	f := p.c.flightOf(action)
+	p.c.after(f.there, func() {
+		var err error
+		if f.effect && (!p.dead || p.c.chance(50)) {
+			err = p.c.do(action, p.request.Run)
+			p.rules.effect(p, action, err)
+		}
+		switch {
+		case f.lost:
+			err = errLost()
+		case f.refusal != nil:
+			err = f.refusal
+		}
+		p.c.after(f.back, func() { p.awake(0, func() { p.settle(action, err) }) })
+	})
+}
+
+// stray is the writer's last look: what it knows to have changed it does not ask for.
+func (p *process) stray(action upgrade.Action) bool {
+	switch a := action.(type) {
+	case upgrade.Evict:
+		pod, ok := p.seen.pods[a.UID]
+		return !ok || pod.Spec.NodeName != a.Node
+	case upgrade.Fence:
+		node, ok := p.seen.nodes[a.Node]
+		return !ok || node.ResourceVersion != a.Version
+	case upgrade.Unfence:
+		node, ok := p.seen.nodes[a.Node]
+		return !ok || node.ResourceVersion != a.Version
+	case upgrade.StartDrain:
+		node, ok := p.seen.nodes[a.Node]
+		return !ok || node.ResourceVersion != a.Version
+	default:
+		return false
+	}
+}
+
+// settle books the answer to an action.
+func (p *process) settle(action upgrade.Action, err error) {
+	if p.dead {
+		return
+	}
+	p.flying--
+	answer := runner.Sort(err)
+	attempt := p.open[action.Key()]
+	attempt.InFlight, attempt.Ended = false, p.c.now
+	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail
+	attempt.NotBefore = p.c.now.Add(p.backoff(answer, attempt.Tries))
+	p.open[action.Key()] = attempt
+	p.rules.tally.met("outcome", string(answer.Outcome))
+	if answer.Outcome != upgrade.OutcomeDone {
+		p.rules.say("%s: %s %s", action, answer.Outcome, answer.Detail)
+	}
+	if upgrade.OfCloud(action) {
+		p.soon = p.c.now.Add(cloudSoon)
+	}
+	p.look()
+}
+
+func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
+	switch answer.Outcome {
+	case upgrade.OutcomeDone, upgrade.OutcomeMoved:
+		return 0
+	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
+		return max(answer.After, probe+p.c.draw(probe))
+	default:
+		base := min(500*time.Millisecond<<min(tries-1, 6), probe)
+		return max(answer.After, base/2+p.c.draw(base))
+	}
+}
+
+// ask has the cloud asked when it is due: often while something of ours is under way there.
+func (p *process) ask(busy bool) {
+	if p.polling || !p.c.plan.sized() {
+		return
+	}
+	next := p.asked.Add(cloudIdle)
+	if busy {
+		next = p.asked.Add(cloudBusy)
+	}
+	if !p.soon.IsZero() && p.soon.Before(next) {
+		next = p.soon
+	}
+	p.asking++
+	asking := p.asking
+	p.awake(next.Sub(p.c.now), func() {
+		if p.asking == asking && !p.polling {
+			p.poll()
+		}
+	})
+}
+
+func (p *process) poll() {
+	p.polling, p.asked, p.soon = true, p.c.now, time.Time{}
+	group, err := p.c.describe()
+	lag := 500 * time.Millisecond
+	if p.c.befalls(CloudSlow) {
+		lag = 20 * time.Second
+	}
+	p.awake(p.c.draw(lag), func() {
+		p.polling = false
+		if err == nil {
+			p.group = group
+		}
+		p.look()
+	})
+}
+
+// reread is the record as it comes back from the cluster.
+func reread(record upgrade.Record) (upgrade.Record, error) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		return upgrade.Record{}, fmt.Errorf("storing the record: %w", err)
+	}
+	var back upgrade.Record
+	if err := json.Unmarshal(text, &back); err != nil {
+		return upgrade.Record{}, fmt.Errorf("reading the record: %w", err)
+	}
+	return back, nil
+}

@@ -1,0 +1,266 @@
+package worlds
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// rules watch a world from its beginning to its end. The first rule that is broken stays in broken.
+type rules struct {
+	c      *cluster
+	tell   func(string)
+	broken string
+	tally  Tally
+
+	// desired, max, zones and serves are what the group had at first; others is what somebody else has added since.
+	desired, max, others int
+	zones                map[string]int
+	serves               int
+	// rearranged is true once others changed which zones nodes are in, maxed that they changed the maximum.
+	rearranged, maxed bool
+	// stripped are nodes that somebody took our annotations from.
+	stripped map[string]bool
+	// deadlines by node UID, phase the furthest phase of the run, run its name.
+	deadlines map[types.UID]time.Time
+	phase     int
+	run       string
+	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
+	moved map[string]int
+	// resumed is true once somebody else resumed processes.
+	resumed bool
+	// quiet worlds have no faults, actors or lags; easy ones nothing either that keeps pods from leaving in time.
+	quiet, easy bool
+}
+
+func newRules(c *cluster, say func(string)) *rules {
+	p := c.plan
+	r := &rules{
+		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, zones: c.cloud.zones(),
+		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{},
+		quiet: len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
+	}
+	r.easy = r.quiet && easy(p)
+	r.serves = r.serving(upgrade.Record{})
+	c.struck = func(kind FaultKind) {
+		r.tally.met("fault", string(kind))
+		if kind == ZoneFull || kind == BootNever || kind == BootUnlabelled {
+			r.rearranged = true
+		}
+	}
+	r.tally.met("provider", p.Provider)
+	r.tally.met("like", p.Request.Like)
+	r.tally.met("on-timeout", string(p.Request.OnTimeout))
+	for _, w := range p.Workloads {
+		r.tally.met("workload", string(w.Kind))
+	}
+	return r
+}
+
+// easy reports whether nothing but patience is needed to drain every node of the plan.
+func easy(p *Plan) bool {
+	hard := p.hasWorkload(func(w *Workload) bool {
+		return w.Broken || w.Undead || w.Tolerant || (w.Kind == Bare && !p.Request.EvictUnmanaged)
+	})
+	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
+	twice := map[string]bool{}
+	for _, w := range p.Workloads {
+		twice[w.Name] = w.Kind != Deployment && w.Kind != StatefulSet // whose pods no budget counts, or that end
+	}
+	for _, b := range p.Budgets {
+		tight = tight || twice[b.Workload]
+		twice[b.Workload] = true
+	}
+	return !hard && !tight && p.Outside && p.Request.DrainTimeout.Duration >= 15*time.Minute
+}
+
+func (r *rules) say(format string, args ...any) {
+	if r.tell != nil {
+		r.tell(fmt.Sprintf("%10s  %s", r.c.since().Round(time.Millisecond), fmt.Sprintf(format, args...)))
+	}
+}
+
+// fail notes that a rule is broken.
+func (r *rules) fail(rule, format string, args ...any) {
+	if r.broken == "" {
+		r.broken = rule + ": " + fmt.Sprintf(format, args...)
+		r.say("BROKEN %s", r.broken)
+	}
+}
+
+// lost says that somebody else took a node, which lowers what is asked of us.
+func (r *rules) lost() {
+	r.serves--
+	r.rearranged = true
+}
+
+func (r *rules) grown(n int) {
+	r.others += n
+	r.rearranged = true
+}
+
+func (r *rules) remaxed() { r.maxed = true }
+
+// begun is the beginning of a process.
+func (r *rules) begun(p *process) {
+	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
+	if p.record.Run != r.run {
+		r.run, r.phase = p.record.Run, 0
+	}
+}
+
+// serving counts the nodes of the group that are fit for pods and not on their way out.
+func (r *rules) serving(record upgrade.Record) int {
+	n := 0
+	for name, node := range r.c.nodes {
+		if node.Labels[groupLabel] == "" || !isReady(node) || node.Labels[imageLabel] == "" {
+			continue
+		}
+		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {
+			continue
+		}
+		started, ok := record.Nodes[name]
+		if !ok || started.UID != node.UID || started.State == upgrade.NodeQuarantined {
+			n++
+		}
+	}
+	return n
+}
+
+// step holds one decision to the rules, before its actions are begun and after its record is stored.
+func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
+	r.note(w, step)
+	if p.turns%40 == 1 && !r.c.plan.hasFault(StoreSlow) { // answers come while it is stored
+		if again := upgrade.Next(*w); !reflect.DeepEqual(again, *step) {
+			r.fail("pure", "the same world gives another step: %+v and %+v", *step, again)
+		}
+	}
+	if step.Finished && (r.quiet && len(step.Actions) > 0 || step.Record.Result == "") {
+		r.fail("end", "finished with %v to do and result %q", step.Actions, step.Record.Result)
+	}
+	if !step.Finished && step.Wake.Before(w.Now) {
+		r.fail("wake", "it wakes at %s, before %s", step.Wake, w.Now)
+	}
+	r.window(w, &step.Record)
+	r.size(&step.Record)
+	r.progress(&step.Record)
+	for _, action := range step.Actions {
+		r.act(p, w, step, action)
+	}
+	for _, b := range step.Blocked {
+		r.tally.met("blocked", string(b.Kind))
+		if b.String() == "" || b.Remedy() == "" {
+			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
+		}
+	}
+}
+
+// note tallies and tells what the step shows.
+func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
+	r.tally.met("phase", string(step.Record.Phase))
+	for _, n := range step.Status.Nodes {
+		r.tally.met("state", string(n.State))
+	}
+	if r.tell == nil {
+		return
+	}
+	before := w.Record
+	if before.Phase != step.Record.Phase {
+		r.say("phase %s, desired %d max %d", step.Record.Phase, w.Group.Desired, w.Group.Max)
+	}
+	if before.Stopping != step.Record.Stopping {
+		r.say("stopping: %s %s", step.Record.Stopping, step.Record.Message)
+	}
+	for _, name := range sortedKeys(step.Record.Nodes) {
+		if n := step.Record.Nodes[name]; before.Nodes[name].State != n.State {
+			r.say("node %s is %s", name, n.State)
+		}
+	}
+	for _, action := range step.Actions {
+		r.say("-> %s", action)
+	}
+}
+
+// window is I1: at most Window nodes are between Draining and Removing.
+func (r *rules) window(w *upgrade.World, record *upgrade.Record) {
+	busy := 0
+	for _, n := range record.Nodes {
+		switch n.State {
+		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+			busy++
+		}
+	}
+	if record.Run != "" && busy > record.Request.Window {
+		r.fail("I1", "%d nodes in flight, window %d", busy, record.Request.Window)
+	}
+}
+
+// size is I9: what we add and take stays within bounds, on the books and in the group.
+func (r *rules) size(record *upgrade.Record) {
+	if record.Run == "" || !r.c.plan.sized() {
+		return
+	}
+	least, most := -record.Request.MaxUnavailable, record.Request.Surge
+	if owed := record.Ledger.Contribution(); owed < least || owed > most {
+		r.fail("I9", "our contribution is %d, outside [%d, %d]", owed, least, most)
+	}
+	if change := r.c.cloud.desired - r.desired - r.others; change < least || change > most {
+		r.fail("I9", "the group changed by %d because of us, outside [%d, %d]", change, least, most)
+	}
+	if len(r.c.cloud.scaledIn) > 0 {
+		r.fail("E53", "the cloud had too many nodes and took %v itself", r.c.cloud.scaledIn)
+	}
+	if record.Request.KeepMax && r.c.plan.Zonal && !r.maxed && r.c.cloud.max != r.max {
+		r.fail("keep-max", "the maximum is %d and was %d", r.c.cloud.max, r.max)
+	}
+}
+
+// progress is I8 and I10: no deadline is extended, and phases only go on.
+func (r *rules) progress(record *upgrade.Record) {
+	if record.Stopping == upgrade.PodEvictionFailure || record.Result == upgrade.PodEvictionFailure {
+		clear(r.deadlines) // the same command gives the nodes their time anew
+	} else {
+		for name, n := range record.Nodes {
+			if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
+				continue
+			}
+			if first, known := r.deadlines[n.UID]; known && !n.Deadline.Equal(first) {
+				r.fail("I8", "the deadline of node %s moved from %s to %s", name, first, n.Deadline)
+			}
+			r.deadlines[n.UID] = n.Deadline
+		}
+	}
+	if record.Stopping != "" {
+		clear(r.moved) // nodes that take pods again are drained again
+	}
+	if record.Run == "" {
+		return // there was nothing to do
+	}
+	reached := slices.Index(phases(), record.Phase)
+	if record.Run == r.run && reached < r.phase {
+		r.fail("I10", "phase %q after %q", record.Phase, phases()[r.phase])
+	}
+	r.run, r.phase = record.Run, reached
+}
+
+// mustGo reports whether a drain has to wait until the pod has left its node.
+func mustGo(pod *corev1.Pod, lost bool) bool {
+	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || pod.Status.Phase == corev1.PodSucceeded {
+		return false
+	}
+	if len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].Kind == string(DaemonSet) {
+		return false
+	}
+	return pod.DeletionTimestamp == nil || !lost
+}
+
+// silent reports whether the node has been without its kubelet's word for so long that deleted pods are not waited for.
+func silent(node *corev1.Node, now time.Time) bool {
+	return node != nil && !isReady(node) && now.Sub(node.Status.Conditions[0].LastTransitionTime.Time) >= 5*time.Minute
+}

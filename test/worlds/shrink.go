@@ -1,0 +1,97 @@
+package worlds
+
+import "slices"
+
+// Shrink makes the plan of a broken world smaller, one part at a time, for as long as a rule stays broken
+// and there are tries left: what remains is what it takes.
+func Shrink(plan Plan, tries int) Plan {
+	for smaller := true; smaller; {
+		smaller = false
+		for _, candidate := range candidates(plan) {
+			if tries--; tries < 0 {
+				return plan
+			}
+			if Run(candidate, nil).Broken != "" {
+				plan, smaller = candidate, true
+				break
+			}
+		}
+	}
+	return plan
+}
+
+// candidates are the plans that lack one thing each, large things first.
+func candidates(p Plan) []Plan {
+	var plans []Plan
+	for i := range p.Actors {
+		q := p
+		q.Actors = without(p.Actors, i)
+		plans = append(plans, q)
+	}
+	for i := range p.Faults {
+		q := p
+		q.Faults = without(p.Faults, i)
+		plans = append(plans, q)
+	}
+	for i := range p.Workloads {
+		q := p
+		q.Workloads = without(p.Workloads, i)
+		q.Budgets = slices.DeleteFunc(slices.Clone(p.Budgets), func(b Budget) bool { return b.Workload == p.Workloads[i].Name })
+		plans = append(plans, q)
+	}
+	for i := range p.Budgets {
+		q := p
+		q.Budgets = without(p.Budgets, i)
+		plans = append(plans, q)
+	}
+	for i := range p.Nodes {
+		if len(p.Nodes) > 1 {
+			q := p
+			q.Nodes = without(p.Nodes, i)
+			plans = append(plans, q)
+		}
+	}
+	return append(plans, plainer(p)...)
+}
+
+// plainer are the plans with one oddity less.
+func plainer(p Plan) []Plan {
+	var plans []Plan
+	for i := range p.Nodes {
+		if p.Nodes[i].Marks != 0 {
+			q := p
+			q.Nodes = slices.Clone(p.Nodes)
+			q.Nodes[i].Marks = 0
+			plans = append(plans, q)
+		}
+	}
+	for i := range p.Workloads {
+		if p.Workloads[i].Replicas > 1 {
+			q := p
+			q.Workloads = slices.Clone(p.Workloads)
+			q.Workloads[i].Replicas--
+			plans = append(plans, q)
+		}
+	}
+	for _, change := range []func(*Plan){
+		func(q *Plan) { q.WatchLag = 0 },
+		func(q *Plan) { q.CloudLag = 0 },
+		func(q *Plan) { q.Repoint = false },
+		func(q *Plan) { q.Suspended = false },
+		func(q *Plan) { q.Request.BatchBarrier = false },
+		func(q *Plan) { q.Request.KeepFence = false },
+		func(q *Plan) { q.Request.KeepMax = false },
+		func(q *Plan) { q.Request.Surge = 0 },
+		func(q *Plan) { q.Calm = 0 },
+	} {
+		q := p
+		if change(&q); q.WatchLag != p.WatchLag || q.CloudLag != p.CloudLag || q.Repoint != p.Repoint || q.Suspended != p.Suspended ||
+			q.Request.BatchBarrier != p.Request.BatchBarrier || q.Request.KeepFence != p.Request.KeepFence ||
+			q.Request.KeepMax != p.Request.KeepMax || (q.Request.Surge != p.Request.Surge && q.Request.MaxUnavailable > 0) || q.Calm != p.Calm {
+			plans = append(plans, q)
+		}
+	}
+	return plans
+}
+
+func without[T any](of []T, i int) []T { return slices.Delete(slices.Clone(of), i, i+1) }

@@ -1,0 +1,106 @@
+package worlds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// view is the cluster as a process has seen it: complete when the process began, and changed by what its watches told since.
+type view struct {
+	nodes     map[string]*corev1.Node
+	pods      map[types.UID]*corev1.Pod
+	budgets   map[string]*policyv1.PodDisruptionBudget
+	index     drain.Budgets
+	indexed   bool
+	disrupted map[types.NamespacedName]time.Time
+}
+
+func newView(c *cluster) *view {
+	v := &view{
+		nodes: maps.Clone(c.nodes), pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
+		disrupted: map[types.NamespacedName]time.Time{},
+	}
+	for uid, pod := range c.pods {
+		if pod.Spec.NodeName != "" {
+			v.pods[uid] = pod
+		}
+	}
+	for _, pdb := range c.budgets {
+		v.take(change{budget: pdb}, c.now)
+	}
+	return v
+}
+
+// take applies one event.
+func (v *view) take(ch change, now time.Time) {
+	switch {
+	case ch.node != nil && ch.gone:
+		delete(v.nodes, ch.node.Name)
+	case ch.node != nil:
+		v.nodes[ch.node.Name] = ch.node
+	case ch.pod != nil && ch.gone:
+		delete(v.pods, ch.pod.UID)
+	case ch.pod != nil:
+		v.pods[ch.pod.UID] = ch.pod
+	case ch.gone:
+		delete(v.budgets, ch.budget.Name)
+		v.indexed = false
+	default:
+		v.budgets[ch.budget.Name] = ch.budget
+		v.indexed = false
+		for pod := range ch.budget.Status.DisruptedPods {
+			v.disrupted[types.NamespacedName{Namespace: space, Name: pod}] = now
+		}
+	}
+}
+
+func (v *view) indexedBudgets() drain.Budgets {
+	if !v.indexed {
+		v.index, v.indexed = drain.NewBudgets(slices.Collect(maps.Values(v.budgets))), true
+	}
+	return v.index
+}
+
+// members joins the nodes that belong to the group, or were started by the record, with their instances and pods.
+func (v *view) members(group *upgrade.Group, record *upgrade.Record) []upgrade.Member {
+	machines := make(map[string]bool, len(group.Instances))
+	for i := range group.Instances {
+		machines[group.Instances[i].ID] = true
+	}
+	var nodes []*corev1.Node
+	for name, node := range v.nodes {
+		started, ok := record.Nodes[name]
+		mine := node.Labels[groupLabel] != ""
+		if group.Sized {
+			mine = machines[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
+		}
+		if mine || (ok && started.UID == node.UID) {
+			nodes = append(nodes, node)
+		}
+	}
+	members := upgrade.Join(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
+	at := make(map[string]int, len(members))
+	for i := range members {
+		if members[i].Node != nil {
+			at[members[i].Node.Name] = i
+		}
+	}
+	for _, pod := range v.pods {
+		if i, ok := at[pod.Spec.NodeName]; ok {
+			members[i].Pods = append(members[i].Pods, pod)
+		}
+	}
+	for i := range members {
+		slices.SortFunc(members[i].Pods, func(a, b *corev1.Pod) int { return strings.Compare(string(a.UID), string(b.UID)) })
+	}
+	return members
+}

@@ -1,0 +1,182 @@
+package worlds
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// patience is how long an upgrade may take once nothing is in its way, in virtual time.
+	patience = 48 * time.Hour
+	// mostTurns bounds the turns of a world: one that takes more acts without end.
+	mostTurns = 20_000
+	// mostRuns is how often the command is run again once nothing is in its way.
+	mostRuns = 12
+	// stubbornRuns is how often it is run where the obstacles stay.
+	stubbornRuns = 4
+)
+
+// Verdict is how a world ended. Broken is empty, or the first rule that was broken and how.
+type Verdict struct {
+	Seed   uint64
+	Broken string
+	Result upgrade.Result
+	Tally  Tally
+	// Lasted is the virtual time the world went on for; Turns are the decisions that were taken.
+	Lasted time.Duration
+	Turns  int
+}
+
+// Run lets the planned world happen. say, if not nil, is told what happens, line by line.
+func Run(plan Plan, say func(string)) Verdict {
+	c := newCluster(&plan)
+	u := &user{c: c, rules: newRules(c, say), stored: &stored{}}
+	for _, a := range plan.Actors {
+		c.after(a.At, func() { u.interfere(a) })
+	}
+	if plan.Calm > 0 {
+		c.after(plan.Calm, u.calm)
+	}
+	u.begin()
+	if !plan.sized() {
+		c.after(time.Minute, u.replaceDrained)
+	}
+	u.live()
+	v := Verdict{
+		Seed: plan.Seed, Broken: u.rules.broken, Result: u.stored.record.Result, Tally: u.rules.tally, Lasted: c.since(), Turns: u.turns(),
+	}
+	return v
+}
+
+// user is the person at the command line, who runs the command, stops it, and runs it again.
+type user struct {
+	c       *cluster
+	rules   *rules
+	process *process
+	stored  *stored
+	// runs counts runs of the command, late those since the world is calm.
+	runs, late int
+	// past counts the turns of processes that are no more.
+	past int
+	// done is true when the user is content, or gives up.
+	done bool
+	// names numbers the runs of upgrades.
+	names int
+}
+
+func (u *user) turns() int { return u.past + u.process.turns }
+
+// live passes the time until the user is done or a rule is broken.
+func (u *user) live() {
+	for !u.done && u.rules.broken == "" && u.c.tick() {
+		if u.turns() > mostTurns {
+			u.rules.fail("liveness", "it acts without end, in phase %q", u.process.record.Phase)
+		}
+		if limit := u.c.plan.Calm + patience; u.c.since() > limit {
+			u.rules.fail("liveness", "no end within %s: in phase %q with %d of %d replaced", limit, u.process.record.Phase, u.process.record.Replaced, u.process.record.Total)
+		}
+	}
+	if !u.done && u.rules.broken == "" {
+		u.rules.fail("liveness", "nothing happens any more")
+	}
+}
+
+// begin runs the command: for the first time, or to go on.
+func (u *user) begin() {
+	record, err := reread(u.stored.record)
+	if err != nil {
+		u.rules.fail("record", "%v", err)
+		return
+	}
+	group := u.c.group()
+	request := u.c.plan.Request
+	if record.Resumable() {
+		record = record.Reopened()
+		request = record.Request
+	} else {
+		record = upgrade.Record{}
+		u.names++
+		request.Run = fmt.Sprintf("r%d", u.names)
+	}
+	if u.process != nil {
+		u.past += u.process.turns
+	}
+	u.runs++
+	if u.c.calm {
+		u.late++
+	}
+	u.rules.say("the command is run, run %s", request.Run)
+	u.stored.record = record
+	if record.Run == "" {
+		u.stored.record = upgrade.Record{}
+	}
+	u.process = newProcess(u.c, u.rules, u.stored, request, record, group)
+	u.rules.begun(u.process)
+	process := u.process
+	u.process.ended = func(record upgrade.Record) { u.over(process, record) }
+}
+
+// over is the end of a process: with a result, or without a word.
+func (u *user) over(p *process, record upgrade.Record) {
+	if p != u.process || u.done {
+		return
+	}
+	if record.Result == "" {
+		u.rules.say("the process is dead")
+		u.again(time.Minute + u.c.draw(10*time.Minute)) // its lease must be over
+		return
+	}
+	u.rules.say("result %q %s", record.Result, record.Message)
+	u.rules.rest(p, record)
+	switch {
+	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind:
+		u.rules.end(p, record)
+		u.done = true
+	case record.Result == upgrade.TargetMoved:
+		u.done = true // going on to another target is another plan
+	case u.late > mostRuns:
+		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, record.Result, record.Message)
+	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && record.Result != upgrade.Interrupted:
+		u.done = true
+	default:
+		u.again(time.Second + u.c.draw(30*time.Minute))
+	}
+}
+
+func (u *user) again(after time.Duration) { u.c.after(after, u.begin) }
+
+// interrupt is Ctrl-C. A process that does not come to rest in its time is over all the same.
+func (u *user) interrupt() {
+	p := u.process
+	if p.dead || p.stop {
+		return
+	}
+	p.stop = true
+	p.look()
+	u.c.after(stopLimit, func() {
+		if !p.dead {
+			p.die()
+		}
+	})
+}
+
+// replaceDrained is the person who replaces the drained nodes of a group without a cloud.
+func (u *user) replaceDrained() {
+	for name, n := range u.stored.record.Nodes {
+		if node := u.c.nodes[name]; n.State == upgrade.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
+			u.c.dropNode(name)
+			zone := node.Labels["topology.kubernetes.io/zone"]
+			u.c.cloud.serial++
+			fresh := fmt.Sprintf("new-%s-%02d", zone, u.c.cloud.serial)
+			u.c.after(u.c.plan.Boot, func() {
+				made := newNode(fresh, zone, u.c.cloud.wanted, u.c.now)
+				u.c.putNode(made)
+				u.c.shadow[fresh] = made
+				u.c.place()
+			})
+		}
+	}
+	u.c.after(time.Minute+u.c.draw(4*time.Minute), u.replaceDrained)
+}

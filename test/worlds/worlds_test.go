@@ -1,0 +1,36 @@
+package worlds_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
+)
+
+// sample is how many worlds a run of the tests lives through; make worlds has many more.
+const sample = 300
+
+// TestWorlds upgrades the first few worlds. One that breaks a rule is told by its seed:
+// go run ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks it and tells what happens.
+func TestWorlds(t *testing.T) {
+	for seed := uint64(1); seed <= sample; seed++ {
+		if v := worlds.Run(worlds.Generate(seed), nil); v.Broken != "" {
+			t.Errorf("seed %d: %s", seed, v.Broken)
+		}
+	}
+}
+
+// TestAWorldIsAFunctionOfItsSeed holds two worlds of one seed to one course of events.
+func TestAWorldIsAFunctionOfItsSeed(t *testing.T) {
+	for seed := uint64(1); seed <= 20; seed++ {
+		var first, second []string
+		worlds.Run(worlds.Generate(seed), func(line string) { first = append(first, line) })
+		worlds.Run(worlds.Generate(seed), func(line string) { second = append(second, line) })
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("seed %d: two courses of events", seed)
+		}
+		if len(first) == 0 {
+			t.Errorf("seed %d: nothing happens", seed)
+		}
+	}
+}
