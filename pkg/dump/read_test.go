@@ -201,7 +201,7 @@ func TestReadRefuses(t *testing.T) {
 		"JSON cut in an object":    {in: strings.NewReader(listJSON[:len(listJSON)-80]), want: "the text ends in the middle, after 1 whole object: the file was cut short: write it again with " + Command},
 		"JSON cut behind a name":   {in: strings.NewReader(`{"items"`), want: "the text ends in the middle, after 0 whole objects: the file was cut short: write it again with " + Command},
 		"JSON cut in the List":     {in: strings.NewReader(listJSON[:len(listJSON)-2]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
-		"YAML cut behind an item":  {in: strings.NewReader(listYAML[:strings.Index(listYAML, "kind: List")]), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
+		"YAML cut behind an item":  {in: strings.NewReader(before(listYAML, "kind: List")), want: "the text ends in the middle, after 2 whole objects: the file was cut short: write it again with " + Command},
 		"YAML cut in a string":     {in: strings.NewReader("items:\n- kind: \"No"), want: "object 1 (line 2) is not YAML: line 2: found unexpected end of stream (lines counted from there): write the file with " + Command},
 		"gzip cut":                 {in: strings.NewReader(pack(listYAML, 1)[:60]), want: "object 1: gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
 		"gzip cut at once":         {in: strings.NewReader(gzipMagic), want: "gzip data ends too early: the file was cut short: write it again with " + Command + " | gzip"},
@@ -266,4 +266,10 @@ func flip(packed string) string {
 	b := []byte(packed)
 	b[len(b)-8] ^= 1
 	return string(b)
+}
+
+// before is the text up to the first mention of the mark.
+func before(text, mark string) string {
+	head, _, _ := strings.Cut(text, mark)
+	return head
 }

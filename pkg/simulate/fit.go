@@ -92,15 +92,8 @@ func room(s *shape, m *machine) misfit {
 
 // neighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of others.
 func neighbours(s *shape, m *machine) misfit {
-	for i := range s.near {
-		if _, labelled := m.node.Labels[s.near[i].key]; !labelled {
-			return misfitAffinity
-		}
-	}
-	for i := range s.near {
-		if s.near[i].pods.at(m, s.near[i].key) == 0 && !s.first() {
-			return misfitAffinity
-		}
+	if !near(s, m) {
+		return misfitAffinity
 	}
 	for i := range s.apart {
 		if _, labelled := m.node.Labels[s.apart[i].key]; labelled && s.apart[i].pods.at(m, s.apart[i].key) > 0 {
@@ -194,4 +187,20 @@ func (c *Cluster) explain(s *shape) string {
 	}
 	slices.Sort(parts)
 	return fmt.Sprintf("0/%d nodes are available: %s", len(c.sites), strings.Join(parts, ", "))
+}
+
+// near reports whether the machine satisfies the pod's affinity to other pods: it has every topology key, and
+// pods that match each term, unless the pod is the first of its kind.
+func near(s *shape, m *machine) bool {
+	for i := range s.near {
+		if _, labelled := m.node.Labels[s.near[i].key]; !labelled {
+			return false
+		}
+	}
+	for i := range s.near {
+		if s.near[i].pods.at(m, s.near[i].key) == 0 && !s.first() {
+			return false
+		}
+	}
+	return true
 }

@@ -133,14 +133,8 @@ func (c *Cluster) parse(s *shape) {
 	s.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
 	s.anywhere = len(spec.NodeSelector) == 0 && (affinity == nil || affinity.NodeAffinity == nil)
 	s.cordon = drain.Tolerates(s.like, cordonTaint())
-	if affinity != nil && affinity.PodAffinity != nil {
-		s.near = c.terms(s.like, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-	}
-	if affinity != nil && affinity.PodAntiAffinity != nil {
-		s.apart = c.terms(s.like, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-		for _, t := range s.apart {
-			s.repels = append(s.repels, c.guard(t))
-		}
+	if affinity != nil {
+		c.parsePodAffinity(s, affinity)
 	}
 	for i := range spec.TopologySpreadConstraints {
 		if con := &spec.TopologySpreadConstraints[i]; con.WhenUnsatisfiable == corev1.DoNotSchedule {
@@ -221,4 +215,18 @@ func volumeSelectors(spec *Spec) map[string]*nodeaffinity.NodeSelector {
 		}
 	}
 	return selectors
+}
+
+// parsePodAffinity reads which pods the shape wants beside it and which it keeps away.
+func (c *Cluster) parsePodAffinity(s *shape, affinity *corev1.Affinity) {
+	if affinity.PodAffinity != nil {
+		s.near = c.terms(s.like, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if affinity.PodAntiAffinity == nil {
+		return
+	}
+	s.apart = c.terms(s.like, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	for _, t := range s.apart {
+		s.repels = append(s.repels, c.guard(t))
+	}
 }

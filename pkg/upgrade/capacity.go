@@ -206,6 +206,14 @@ func (t *turn) shrinks(zone string) bool {
 // describeLag is how long a provider's answer may be older than what was done to it.
 const describeLag = 30 * time.Second
 
+// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
+func (l *Ledger) closeRaise(maximum int) {
+	l.MaxTo = 0
+	if l.Contribution() <= 0 || maximum <= l.MaxFrom {
+		l.MaxFrom = 0 // else only a part could be taken back, and this is where the rest of it ends
+	}
+}
+
 // lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
 // not at all when somebody else changed it meanwhile (EKS E61).
 func (t *turn) lowerMax() bool {
@@ -215,10 +223,7 @@ func (t *turn) lowerMax() bool {
 		return false // the reading may be older than the raise
 	}
 	if l.MaxTo == 0 || g.Max != l.MaxTo {
-		l.MaxTo = 0 // it is taken back, or somebody else's by now: a later raise begins anew
-		if l.Contribution() <= 0 || g.Max <= l.MaxFrom {
-			l.MaxFrom = 0 // else only a part could be taken back, and this is where the rest of it ends
-		}
+		l.closeRaise(g.Max)
 		return true
 	}
 	t.cloud = true

@@ -37,8 +37,6 @@ type cloud struct {
 	// cloud itself took because it had too many.
 	shrunk   map[string]int
 	scaledIn []string
-	// excess is how many nodes others have made superfluous.
-	excess int
 	// readings are what the group was at earlier moments, oldest first.
 	readings []upgrade.Group
 }

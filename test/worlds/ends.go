@@ -14,7 +14,7 @@ import (
 
 // rest holds an upgrade that came to rest, at its goal or before, to the rules: there is a reason for its
 // result, nodes that were not started are as others left them, and nothing of ours is suspended.
-func (r *rules) rest(p *process, record upgrade.Record) {
+func (r *rules) rest(record upgrade.Record) {
 	r.tally.met("result", string(record.Result))
 	r.reason(record)
 	for _, name := range sortedKeys(r.c.nodes) {
@@ -108,7 +108,7 @@ func (r *rules) evictionFailure(record upgrade.Record) {
 }
 
 // end holds a group whose upgrade reached its goal to the rules.
-func (r *rules) end(p *process, record upgrade.Record) {
+func (r *rules) end(record upgrade.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]
 		state := record.Nodes[name].State

@@ -73,14 +73,9 @@ func (d dice) workloads(p *Plan) {
 			Ready: d.between(time.Second, 40*time.Second), Gone: pick(d, 0, time.Second, d.between(0, 90*time.Second)),
 			Claims: d.chance(10),
 		}
-		switch {
-		case d.chance(4):
-			w.Broken = true
-		case d.chance(3):
-			w.Undead = true
-		case d.chance(4):
-			w.Tolerant = true
-		}
+		w.Broken = d.chance(4)
+		w.Undead = !w.Broken && d.chance(3)
+		w.Tolerant = !w.Broken && !w.Undead && d.chance(4)
 		p.Workloads = append(p.Workloads, w)
 		d.budgets(p, w)
 	}

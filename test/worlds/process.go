@@ -52,9 +52,16 @@ type process struct {
 // stored is what outlives a process.
 type stored struct{ record upgrade.Record }
 
-func newProcess(c *cluster, r *rules, s *stored, request upgrade.Request, record upgrade.Record, group upgrade.Group) *process {
+// found is what a process begins with.
+type found struct {
+	request upgrade.Request
+	record  upgrade.Record
+	group   upgrade.Group
+}
+
+func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	p := &process{
-		c: c, rules: r, stored: s, request: request, record: record, group: group, seen: newView(c),
+		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
 		open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	c.watch = p.hear

@@ -147,7 +147,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	if !step.Finished && step.Wake.Before(w.Now) {
 		r.fail("wake", "it wakes at %s, before %s", step.Wake, w.Now)
 	}
-	r.window(w, &step.Record)
+	r.window(&step.Record)
 	r.size(&step.Record)
 	r.progress(&step.Record)
 	for _, action := range step.Actions {
@@ -188,7 +188,7 @@ func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
 }
 
 // window is I1: at most Window nodes are between Draining and Removing.
-func (r *rules) window(w *upgrade.World, record *upgrade.Record) {
+func (r *rules) window(record *upgrade.Record) {
 	busy := 0
 	for _, n := range record.Nodes {
 		switch n.State {

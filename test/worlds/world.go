@@ -112,7 +112,7 @@ func (u *user) begin() {
 	if record.Run == "" {
 		u.stored.record = upgrade.Record{}
 	}
-	u.process = newProcess(u.c, u.rules, u.stored, request, record, group)
+	u.process = newProcess(u.c, u.rules, u.stored, found{request, record, group})
 	u.rules.begun(u.process)
 	process := u.process
 	u.process.ended = func(record upgrade.Record) { u.over(process, record) }
@@ -129,10 +129,10 @@ func (u *user) over(p *process, record upgrade.Record) {
 		return
 	}
 	u.rules.say("result %q %s", record.Result, record.Message)
-	u.rules.rest(p, record)
+	u.rules.rest(record)
 	switch {
 	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind:
-		u.rules.end(p, record)
+		u.rules.end(record)
 		u.done = true
 	case record.Result == upgrade.TargetMoved:
 		u.done = true // going on to another target is another plan
