@@ -35,7 +35,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("upgrading group %q: %s holds it since %s: see kubectl nodeupgrade status %s", e.Group, e.Holder, e.Since.Format(time.RFC3339), e.Group)
+	return fmt.Sprintf("%s holds it since %s: see kubectl nodeupgrade status %s, or pass --takeover", e.Holder, e.Since.Format(time.RFC3339), e.Group)
 }
 
 // Hold is the right to write for one group.

@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -32,7 +34,7 @@ type connection struct {
 }
 
 // connect logs in to the cluster and asks for its version, so that a server that cannot be reached is told at once.
-func (o *options) connect() (*connection, error) {
+func (o *options) connect(ctx context.Context) (*connection, error) {
 	config, err := o.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err)
@@ -46,7 +48,7 @@ func (o *options) connect() (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	info, err := client.Discovery().ServerVersion()
+	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
 	}
@@ -68,6 +70,9 @@ func (o *options) contextName() string {
 func (c *connection) read(ctx context.Context) (upgrade.View, error) {
 	view, err := cluster.Read(ctx, c.client)
 	if err != nil {
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
+		}
 		return upgrade.View{}, fmt.Errorf("reading the cluster: %w", err)
 	}
 	return view, nil

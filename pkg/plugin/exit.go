@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -54,7 +55,7 @@ func exitCode(err error) int {
 		return coded.code
 	case errors.Is(err, runner.ErrLost), errors.As(err, &held):
 		return exitPaused
-	case errors.Is(err, runner.ErrUnrested):
+	case errors.Is(err, runner.ErrUnrested), errors.Is(err, context.Canceled): // nothing but an interrupt cancels
 		return exitInterrupted
 	default:
 		return exitError

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -29,11 +30,15 @@ func (o *options) list(ctx context.Context, conn *connection) error {
 	if err != nil {
 		fmt.Fprintln(o.ErrOut, "warning: phases are not shown:", err)
 	}
-	list := &report.NodeGroupList{}
+	list := &report.NodeGroupList{Items: []report.NodeGroup{}} // an empty list is one in JSON, too
 	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
 	var names []string
 	for i := range groups {
-		if row := groupRow(provider, &groups[i], view.Nodes, records); !o.outdated || drivable(row) {
+		row := groupRow(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: conn.version})
+		if record, ok := records[row.Name]; ok {
+			row.Phase = phaseText(&record)
+		}
+		if !o.outdated || drivable(row) {
 			list.Items = append(list.Items, row)
 			names = append(names, "nodegroup/"+row.Name)
 		}
@@ -72,8 +77,8 @@ func (o *options) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.P
 	return provider, groups, err
 }
 
-func groupRow(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node, records map[string]upgrade.Record) report.NodeGroup {
-	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name, Refusal: g.Refusal}
+func groupRow(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
+	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
 	members := membersOf(provider, g, nodes)
 	row.Nodes = len(members)
@@ -89,8 +94,8 @@ func groupRow(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node, r
 	if g.Wanted.ID != "" {
 		row.Outdated = &outdated
 	}
-	if record, ok := records[g.Name]; ok {
-		row.Phase = phaseText(&record)
+	if f := refusal(preflight.Check(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
+		row.Refusal = f.String()
 	}
 	return row
 }

@@ -68,6 +68,17 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 	dry.NoOptDefVal = "client"
 	dry.Usage = "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner"
 	flags.BoolVar(&o.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
+	o.addStrategy(flags)
+	flags.BoolVar(&o.keepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
+	flags.BoolVar(&o.waitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
+	flags.BoolVar(&o.replan, "replan", false, "Go on with an upgrade although its settings or its target have changed")
+	flags.BoolVar(&o.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
+	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+}
+
+// addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
+func (o *options) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&o.strategy, "strategy", "", "How the group is replaced: surge")
 	flags.StringVar(&o.like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
 	flags.StringVar(&o.to, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
@@ -80,12 +91,6 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 	flags.DurationVar(&o.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.DurationVar(&o.bootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
 	flags.BoolVar(&o.keepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
-	flags.BoolVar(&o.keepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
-	flags.BoolVar(&o.waitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
-	flags.BoolVar(&o.replan, "replan", false, "Go on with an upgrade although its settings or its target have changed")
-	flags.BoolVar(&o.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
-	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
 }
 
 // complete turns what was typed into typed values and refuses what contradicts itself. It touches nothing.

@@ -1,13 +1,16 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -27,11 +30,17 @@ type prospect struct {
 	request  upgrade.Request
 	record   upgrade.Record
 	findings []preflight.Finding
+	// now is the one moment that a plan is made at.
+	now time.Time
+	// What is known of controllers and volumes, if anything is.
+	workloads map[types.UID]simulate.Workload
+	claims    []*corev1.PersistentVolumeClaim
+	volumes   []*corev1.PersistentVolume
 }
 
 // look observes a group and resolves the request against it. It changes nothing.
 func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
-	p := &prospect{provider: s.provider, view: s.view}
+	p := &prospect{provider: s.provider, view: s.view, now: time.Now()}
 	var err error
 	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
 		return nil, err
@@ -43,18 +52,27 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
+	return p, o.resolve(p, s, settings)
+}
+
+// resolve joins the group with the cluster and settles the request against both.
+func (o *options) resolve(p *prospect, s *session, settings upgrade.Settings) error {
 	if err := p.join(s); err != nil {
-		return nil, err
+		return err
 	}
+	if err := p.knowsLabels(settings.Current); err != nil {
+		return err
+	}
+	var err error
 	if p.request, err = settings.Resolve(&p.group, p.size(), p.outdated()); err != nil {
-		return nil, usage(err)
+		return usage(err)
 	}
 	if err := o.adopt(p); err != nil {
-		return nil, err
+		return err
 	}
-	world := p.world(time.Now())
+	world := p.world(p.now)
 	p.findings = preflight.Check(&world, preflight.Facts{ServerVersion: s.version})
-	return p, nil
+	return nil
 }
 
 // join pairs the group's instances with the cluster's nodes. It errs when none of them is one.
@@ -126,7 +144,7 @@ func (p *prospect) world(now time.Time) upgrade.World {
 
 // plan runs the upgrade in virtual time and reports what it would do.
 func (p *prospect) plan(s *session) (*report.Plan, error) {
-	forecast, err := simulate.Predict(p.spec(), p.request)
+	forecast, assumed, err := p.forecast(p.request)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +152,9 @@ func (p *prospect) plan(s *session) (*report.Plan, error) {
 		Context: s.context, Account: s.account, Provider: p.group.Provider, Kind: p.group.Kind,
 		From: p.group.Pointed, To: p.group.Wanted, Request: p.request,
 		Sizes: upgrade.Sizes{Desired: p.group.Desired, Min: p.group.Min, Max: p.group.Max},
-		Peak:  forecast.Peak, Findings: p.findings, Resumes: p.record.Run,
+		Peak:  forecast.Peak, Findings: append(p.findings, unplaced(forecast.Unplaced)...), Resumes: p.record.Run,
+		Duration: forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
+		Room: forecast.Room, Assumptions: assumed, Nodes: []report.PlanNode{}, // an empty list is one in JSON, too
 	}
 	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", p.group.Name)
 	for _, process := range p.group.Quiesce {
@@ -177,6 +197,7 @@ func (p *prospect) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
 func (p *prospect) planNode(m *upgrade.Member, f simulate.NodeForecast) report.PlanNode {
 	n := report.PlanNode{
 		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.group.Wanted.Name, Why: m.Instance.Why,
+		Start: f.Start, End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
 	}
 	for _, pod := range m.Pods {
 		if drain.Judge(pod, p.request.Policy(), false).Fate == drain.Stay {
@@ -198,17 +219,52 @@ func (p *prospect) planNode(m *upgrade.Member, f simulate.NodeForecast) report.P
 	return n
 }
 
-// defaultTimes are what the forecast assumes; only the order of nodes rests on them.
-func defaultTimes() simulate.Times {
-	return simulate.Times{
-		Boot: 2 * time.Minute, Leave: 30 * time.Second, Ready: 10 * time.Second,
-		Gone: func(*corev1.Pod) time.Duration { return 5 * time.Second },
+// forecast runs the upgrade as requested in virtual time, and says what its times rest on.
+func (p *prospect) forecast(req upgrade.Request) (simulate.Forecast, []string, error) {
+	spec := p.spec()
+	var assumed []string
+	spec.Times, assumed = simulate.Estimate(&spec)
+	forecast, err := simulate.Predict(spec, req)
+	return forecast, assumed, err
+}
+
+// remaining is how long the rest of an upgrade under way would take; zero when nobody can say.
+func (p *prospect) remaining(record upgrade.Record) simulate.Span {
+	rest := *p
+	rest.record = record.Reopened()
+	forecast, _, err := rest.forecast(record.Request)
+	if err != nil {
+		return simulate.Span{} // a status is worth having without it
 	}
+	return forecast.Duration
+}
+
+// unplaced is CAP001 as the simulation shows it, one finding for the pods of a controller that no node takes for one
+// reason. It only warns: an autoscaler may add the nodes.
+func unplaced(pods []simulate.Unplaced) []preflight.Finding {
+	type cause struct{ owner, reason string }
+	counts := map[cause]int{}
+	for _, pod := range pods {
+		counts[cause{cmp.Or(pod.Owner, "pod "+pod.Pod.String()), pod.Reason}]++
+	}
+	found := make([]preflight.Finding, 0, len(counts))
+	for c, n := range counts {
+		found = append(found, preflight.Finding{
+			Rule: "CAP001", Severity: preflight.Warn, Object: c.owner,
+			Message: fmt.Sprintf("%d of its pods may find no node: %s", n, c.reason),
+			Remedy:  "make room, or see that an autoscaler does",
+		})
+	}
+	slices.SortFunc(found, func(a, b preflight.Finding) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
+	})
+	return found
 }
 
 func (p *prospect) spec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: time.Now(), Group: p.group, Record: p.record, Budgets: p.view.PDBs, Times: defaultTimes(),
+		Now: p.now, Group: p.group, Record: p.record, Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
+		Workloads: p.workloads, Claims: p.claims, Volumes: p.volumes,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
 	}
 	own := map[string]bool{}
@@ -224,15 +280,14 @@ func (p *prospect) spec() simulate.Spec {
 		}
 		spec.Pods = append(spec.Pods, p.view.Pods[node.Name]...)
 	}
+	spec.Pods = append(spec.Pods, p.view.Pods[""]...)
 	return spec
 }
 
 // refused is the first finding that forbids the upgrade, as an error.
 func (p *prospect) refused() error {
-	for _, f := range p.findings {
-		if f.Severity == preflight.Refuse {
-			return fmt.Errorf("upgrading group %q: %s", p.group.Name, f)
-		}
+	if f := refusal(p.findings); f != nil {
+		return fmt.Errorf("upgrading group %q: %s", p.group.Name, f)
 	}
 	return nil
 }

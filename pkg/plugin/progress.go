@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,18 +130,30 @@ func (p *progress) write(event report.Event) {
 	switch p.mode {
 	case "quiet":
 	case "json":
-		line, err := json.Marshal(struct {
-			Time  time.Time `json:"time"`
-			Group string    `json:"group"`
-			report.Event
-		}{p.spoken.UTC(), p.group, event})
-		if err == nil {
-			fmt.Fprintf(p.w, "%s\n", line)
-		}
+		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade goes on unseen
 	default:
 		p.clear()
-		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.paint(event, printers.EscapeTerminal(event.Text)))
+		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.paint(event, oneLine(event.Text)))
 	}
+}
+
+// writeEvent writes an event as one line of JSON. It returns the writer's error.
+func writeEvent(w io.Writer, at time.Time, group string, event report.Event) error {
+	line, err := json.Marshal(struct {
+		Time  time.Time `json:"time"`
+		Group string    `json:"group"`
+		report.Event
+	}{at.UTC(), group, event})
+	if err != nil {
+		return fmt.Errorf("writing an event: %w", err)
+	}
+	_, err = fmt.Fprintf(w, "%s\n", line)
+	return err
+}
+
+// oneLine makes text of which parts may come from the cluster harmless to a terminal, and one line.
+func oneLine(text string) string {
+	return printers.EscapeTerminal(strings.Join(strings.Fields(text), " "))
 }
 
 // paint colours what needs attention; colour never carries the meaning alone.
@@ -162,7 +175,7 @@ func (p *progress) paint(event report.Event, text string) string {
 const lineWidth = 100
 
 func (p *progress) draw(text string) {
-	runes := []rune(printers.EscapeTerminal(text))
+	runes := []rune(oneLine(text))
 	if len(runes) > lineWidth {
 		runes = append(runes[:lineWidth-1], '…')
 	}

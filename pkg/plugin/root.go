@@ -67,14 +67,16 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 			return o.run(cmd.Context(), cmd)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w: see kubectl nodeupgrade --help", err))
+	})
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)
 	o.addShared(cmd.PersistentFlags())
 	o.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), o)
-	cmd.AddCommand(newStatusCommand(o), newVersionCommand(streams), newOptionsCommand(o))
+	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(streams), newOptionsCommand(o))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	return cmd
 }
@@ -94,7 +96,7 @@ func newOptionsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the connection flags that every command takes",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 			o.config.AddFlags(kube)

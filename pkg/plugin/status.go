@@ -26,7 +26,7 @@ func newStatusCommand(o *options) *cobra.Command {
 			if err := o.completeShared(args); err != nil {
 				return usage(err)
 			}
-			conn, err := o.connect()
+			conn, err := o.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -78,6 +78,9 @@ func (p *prospect) status(record upgrade.Record, now time.Time) *report.UpgradeS
 	world.Request = record.Request
 	step := upgrade.Next(world)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
+	if record.Running() {
+		status.Remaining = p.remaining(record)
+	}
 	return status
 }
 

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +27,7 @@ import (
 // run is the root command: the list without a group, else the plan and, unless it is a dry run, the upgrade of
 // one group after the other.
 func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
-	conn, err := o.connect()
+	conn, err := o.connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -142,7 +144,7 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	}
 	record, err := o.carryOut(ctx, s.connection, p)
 	if err != nil {
-		return fmt.Errorf("upgrading group %q: %w: run the same command to go on", name, err)
+		return fmt.Errorf("upgrading group %q: %w", name, err)
 	}
 	return o.printOutcome(name, record)
 }
@@ -198,7 +200,11 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	}
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
 	watcher, err := cluster.Watch(watchCtx, conn.client)
+	if err == nil && !watched() {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -209,7 +215,11 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 		Watch: progress.step, Polled: progress.polled,
 	}
 	progress.say(fmt.Sprintf("run %s: upgrading to %s", p.request.Run, p.group.Wanted.Name))
-	return r.Run(ctx)
+	record, err := r.Run(ctx)
+	if err != nil {
+		err = fmt.Errorf("%w: run the same command to go on", err)
+	}
+	return record, err
 }
 
 // onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each other's
@@ -263,6 +273,8 @@ func (o *options) printOutcome(name string, record upgrade.Record) error {
 	case upgrade.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: interrupted in phase %q with %d of %d nodes replaced%s: run the same command to go on",
 			name, record.Phase, record.Replaced, record.Total, aside(record.Message))}
+	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
+		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: %s: %s", name, record.Result, record.Message)}
 	default:
 		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: %s: %s; run the same command to go on", name, record.Result, record.Message)}
 	}
@@ -276,8 +288,8 @@ func (o *options) printResult(name string, record upgrade.Record) error {
 			verb = "is current"
 		}
 		lines := []string{fmt.Sprintf("nodegroup/%s %s%s", name, verb, suffix(record))}
-		for node, n := range record.Nodes {
-			if n.State == upgrade.NodeQuarantined {
+		for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
+			if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
 				lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
 			}
 		}

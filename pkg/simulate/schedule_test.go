@@ -110,10 +110,10 @@ func claim(p *corev1.Pod) {
 // disk is the claim "data" bound to a volume that is reachable from one zone.
 func disk(zone string) ([]*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume) {
 	return []*corev1.PersistentVolumeClaim{{
-		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
-	}}, []*corev1.PersistentVolume{{
-		ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: inZones(zone)}},
-	}}
+			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+		}}, []*corev1.PersistentVolume{{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: inZones(zone)}},
+		}}
 }
 
 func TestScheduler(t *testing.T) {

@@ -13,8 +13,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// patience is how long anything may take that has to happen at some time.
-const patience = 90 * time.Second
+// patience is how long anything may take that has to happen at some time: longer than the two minutes for which the
+// disruption controller holds a pod to be disrupted that is not, when it is late (see add).
+const patience = 4 * time.Minute
 
 // event is one line of --progress=json.
 type event struct {

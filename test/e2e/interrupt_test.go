@@ -53,7 +53,7 @@ func interruptions() map[string]interruption {
 // wedge has a pod on each of so many nodes that its budget never lets go of: whichever node is first is blocked.
 func wedge(nodes int) stage.Workload {
 	w := stubborn()
-	w.Replicas, w.CPU = int32(nodes), "1500m" // of the two that a node has
+	w.Replicas, w.CPU = int32(nodes), "1200m" // of the two that a node has
 	return w
 }
 

@@ -42,7 +42,7 @@ type scene struct {
 	group string
 	// surge and unavailable are how far the group's size may go beyond and below what it was.
 	surge, unavailable int
-	// mayBreak says that a budget is to be broken.
+	// mayBreak says that budgets may be broken.
 	mayBreak bool
 
 	before  picture
@@ -151,18 +151,24 @@ func awaitNodes(t *testing.T, s *stage.Stage, group stage.Group) {
 // furnish adds a Deployment and a StatefulSet under budgets and a DaemonSet, all on the group's nodes, and what else is wanted.
 func (s *scene) furnish(extra ...stage.Workload) {
 	s.t.Helper()
+	s.add(
+		stage.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"},
+		stage.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
+		stage.Workload{Name: "agent", Kind: "DaemonSet"},
+	)
+	s.add(extra...)
+}
+
+// add adds workloads to the group's nodes.
+func (s *scene) add(workloads ...stage.Workload) {
+	s.t.Helper()
 	const soon = 200 * time.Millisecond
-	workloads := append([]stage.Workload{
-		{Name: "web", Replicas: 4, MaxUnavailable: "1"},
-		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"},
-		{Name: "agent", Kind: "DaemonSet"},
-	}, extra...)
 	for _, w := range workloads {
 		w.Ready, w.Gone, w.NodeSelector = soon, soon, map[string]string{"pool": s.group}
 		if w.Kind == "StatefulSet" {
 			// A pod that is back under its name before the disruption controller looked again passes for the
 			// evicted one, and counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
-			w.Gone = time.Second
+			w.Gone = 2 * time.Second
 		}
 		if err := s.Add(s.t.Context(), w); err != nil {
 			s.t.Fatal(err)

@@ -22,12 +22,12 @@ func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	shared := stage.ForTest(t, quick())
 	scenes := map[string]func(*testing.T, *stage.Stage){
-		"three nodes in three zones":         threeNodes,
-		"one outdated node of four":          oneOfFour,
-		"a process that was not suspended":   ownSuspension,
-		"a group that cannot launch in zone": mixedInstances,
-		"to a template version":              toVersion,
-		"to an image":                        toImage,
+		"three nodes in three zones":           threeNodes,
+		"one outdated node of four":            oneOfFour,
+		"a process that was not suspended":     ownSuspension,
+		"a group that cannot launch in zone":   mixedInstances,
+		"to a template version":                toVersion,
+		"to an image":                          toImage,
 		"a node that cannot be drained: skip":  skipNode,
 		"a node that cannot be drained: fail":  failNode,
 		"a node that cannot be drained: force": forceNode,
@@ -150,7 +150,7 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
 	s.mark(stuck)
-	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=3s")
+	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=6s")
 	if text := c.out.String(); !strings.Contains(text, stuck) || !strings.Contains(text, "stubborn") {
 		t.Errorf("stdout names neither the node %s nor its pod:\n%s", stuck, text)
 	}
@@ -170,7 +170,7 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 func failNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
-	c := s.upgrade(1, "--drain-timeout=3s")
+	c := s.upgrade(1, "--drain-timeout=6s")
 	complaint := c.complaint()
 	for _, part := range []string{
 		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", "run the same command",
@@ -185,7 +185,7 @@ func failNode(t *testing.T, shared *stage.Stage) {
 		}
 	}
 	s.unblock("stubborn")
-	s.upgrade(0, "--drain-timeout=3s")
+	s.upgrade(0, "--drain-timeout=6s")
 	s.checkDone()
 }
 
@@ -196,7 +196,7 @@ func forceNode(t *testing.T, shared *stage.Stage) {
 			delete(s.before.moves, uid) // it is deleted, and not evicted
 		}
 	}
-	s.upgrade(0, "--on-timeout=force", "--drain-timeout=3s")
+	s.upgrade(0, "--on-timeout=force", "--drain-timeout=6s")
 	if deleted := s.deletions(); len(deleted) != 1 || !strings.HasPrefix(deleted[0], "stubborn-") {
 		t.Errorf("deleted %v, want the one pod that its budget held", deleted)
 	}

@@ -30,7 +30,9 @@ func (s *scene) waitForNodes(n int) {
 	s.waitFor("the nodes to be Ready", func() bool {
 		ready := 0
 		for _, node := range s.nodes() {
-			if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue }) {
+			if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			}) {
 				ready++
 			}
 		}

@@ -1,0 +1,254 @@
+package plugin
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+const listed = `NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE
+blue    manual     2       1          -       -
+green   manual     1       0          -       -
+`
+
+// TestAnswers has commands that only read, against a server of two groups.
+func TestAnswers(t *testing.T) {
+	const nobody = "NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE\nblue    manual     2       ?          -       -\ngreen   manual     1       ?          -       -\n"
+	cases := map[string]struct {
+		args, stdout, stderr string
+		code                 int
+	}{
+		"the list":                      {"--current image=v2", listed, "", 0},
+		"the list, nobody says":         {"", nobody, "", 0},
+		"names":                         {"--current image=v2 -o name", "nodegroup/blue\nnodegroup/green\n", "", 0},
+		"names of the outdated":         {"--current image=v2 -o name --outdated", "nodegroup/blue\n", "", 0},
+		"a label that no node has":      {"--current a=b,image=v2 -l image=v2 -o name --dry-run", "", "error: --current=a=b: ", 2},
+		"a label without a value":       {"--current kops.k8s.io/instancegroup --outdated", "", "error: --current=kops.k8s.io/instancegroup: ", 2},
+		"no outdated group":             {"--outdated", "", "No node groups with outdated nodes found.\n", 0},
+		"an unknown group":              {"red --dry-run", "", "error: no node group \"red\": there are blue, green\n", 2},
+		"a verb mistyped":               {"statu --dry-run", "", "error: no node group \"statu\": did you mean the command \"status\"", 2},
+		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
+		"a selector of no node":         {"-l a=b --dry-run", "", "error: finding the group: no node matches --selector=a=b: check kubectl get nodes --show-labels\n", 2},
+		"a status that never was":       {"status blue --current image=v2", "Node group blue: no upgrade was started with this tool; 1 outdated\n", "", 0},
+		"a status of no group":          {"status", "", "error: no upgrade is under way: name a group (0 have a record)\n", 2},
+		"a status of an unknown group":  {"status red", "", "error: no node group \"red\": there are blue, green\n", 2},
+		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
+		"a group by one of its nodes":   {"--node g1 --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
+		"an upgrade with nothing to do": {"green --current image=v2 --yes", "nodegroup/green is current: all 1 nodes are current\n", "", 0},
+		"nobody to ask":                 {"blue --current image=v2", "", "error: there is no terminal to ask at: pass --yes, or --dry-run to see the plan\n", 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			s.serve(t)
+			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
+			if code != c.code || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) || (c.stderr == "") != (stderr == "") {
+				t.Errorf("exit code %d, want %d\nstdout %q\nwant   %q\nstderr %q\nwant   %q", code, c.code, stdout, c.stdout, stderr, c.stderr)
+			}
+			if len(s.changes) > 0 {
+				t.Errorf("a command that reads sent %q", s.changes)
+			}
+		})
+	}
+}
+
+// TestUpgradeWithoutRights is refused before anything is written, and names each right.
+func TestUpgradeWithoutRights(t *testing.T) {
+	s := twoGroups()
+	s.powerless = true
+	s.serve(t)
+	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes", "--on-timeout=force")
+	for _, right := range []string{"patch nodes", "create pods/eviction", "delete pods", "update leases in namespace kube-system"} {
+		if !strings.Contains(stderr, right) {
+			t.Errorf("stderr does not name the right to %s: %q", right, stderr)
+		}
+	}
+	if code != exitError || len(s.changes) > 0 {
+		t.Errorf("exit code %d, sent %q", code, s.changes)
+	}
+}
+
+// TestAnswersForPrograms are one document each, with empty lists where there is nothing.
+func TestAnswersForPrograms(t *testing.T) {
+	cases := map[string]struct {
+		args, kind, names string
+		list              func(map[string]json.RawMessage) json.RawMessage
+	}{
+		"the list":                  {"--current image=v2", "NodeGroupList", "blue green", items},
+		"an empty list":             {"--outdated", "NodeGroupList", "", items},
+		"a plan":                    {"blue --current image=v2 --dry-run", "Plan", "", nil},
+		"plans":                     {"blue green --current image=v2 --dry-run", "PlanList", "blue green", items},
+		"a plan with nothing to do": {"green --current image=v2 --dry-run", "Plan", "", func(o map[string]json.RawMessage) json.RawMessage { return o["nodes"] }},
+		"a status":                  {"status blue --current image=v2", "UpgradeStatus", "", nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			twoGroups().serve(t)
+			stdout, stderr, code := invoke(t, append(strings.Fields(c.args), "-o", "json")...)
+			if code != exitDone || stderr != "" {
+				t.Fatalf("exit code %d, stderr %q", code, stderr)
+			}
+			var object map[string]json.RawMessage
+			oneDocument(t, stdout, &object)
+			if got := string(object["kind"]); got != `"`+c.kind+`"` {
+				t.Errorf("kind %s, want %s", got, c.kind)
+			}
+			if c.list == nil {
+				return
+			}
+			var named []struct{ Metadata metav1.ObjectMeta }
+			if err := json.Unmarshal(c.list(object), &named); err != nil || named == nil {
+				t.Fatalf("the list is %s, error %v", c.list(object), err)
+			}
+			var names []string
+			for _, n := range named {
+				names = append(names, n.Metadata.Name)
+			}
+			if got := strings.Join(names, " "); got != c.names {
+				t.Errorf("lists %q, want %q", got, c.names)
+			}
+		})
+	}
+}
+
+func items(object map[string]json.RawMessage) json.RawMessage { return object["items"] }
+
+// TestDryRunOfTheServer asks about the pods that would be evicted and writes nothing else.
+func TestDryRunOfTheServer(t *testing.T) {
+	s := twoGroups()
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run=server")
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "Probe       pod shop/web-0: may be evicted now\n") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+	if want := "POST /api/v1/namespaces/shop/pods/web-0/eviction"; len(s.changes) != 1 || s.changes[0] != want {
+		t.Errorf("sent %q, want %q alone", s.changes, want)
+	}
+}
+
+// TestPlanThatIsBlocked says so with its exit code, too.
+func TestPlanThatIsBlocked(t *testing.T) {
+	cases := map[string]func(*apiServer){
+		"by a budget": func(s *apiServer) {
+			s.budgets = []policyv1.PodDisruptionBudget{*build.Budget("web", build.Counts(2, 2, 2))}
+		},
+		"by a pod without controller": func(s *apiServer) { s.pods = append(s.pods, *build.Pod("seed", build.Bare, build.On("b1"))) },
+		"but not by one on a current": func(s *apiServer) { s.pods = append(s.pods, *build.Pod("seed", build.Bare, build.On("b2"))) },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			change(s)
+			s.serve(t)
+			want := exitStructural
+			if strings.HasPrefix(name, "but not") {
+				want = exitDone
+			}
+			stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
+			if code != want || stderr != "" || strings.Contains(stdout, "\nBlocked  ") != (want == exitStructural) {
+				t.Errorf("exit code %d, want %d; stdout\n%s\nstderr %q", code, want, stdout, stderr)
+			}
+		})
+	}
+}
+
+// recorded gives a group a record of an upgrade.
+func (s *apiServer) recorded(t *testing.T, group string, record upgrade.Record) {
+	t.Helper()
+	text, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.maps = append(s.maps, corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: cluster.ObjectName(group), Labels: map[string]string{cluster.LabelManagedBy: cluster.FieldManager}},
+		Data:       map[string]string{"record": string(text), "group": group},
+	})
+}
+
+func stopped(result upgrade.Result) upgrade.Record {
+	return upgrade.Record{
+		Version: 1, Run: "r1", Phase: upgrade.PhaseUpgrade, Result: result, Total: 3, Replaced: 2,
+		Target: upgrade.Revision{ID: "image=v2", Name: "image=v2"},
+	}
+}
+
+func TestListShowsPhases(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "blue", stopped(""))
+	s.recorded(t, "green", stopped(upgrade.Succeeded))
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "-o", "jsonpath={range .items[*]}{.metadata.name}={.phase} {end}")
+	if want := "blue=upgrade green=succeeded \n"; code != exitDone || stdout != want || stderr != "" {
+		t.Errorf("exit code %d, stdout %q, want %q; stderr %q", code, stdout, want, stderr)
+	}
+}
+
+// TestListWithoutRecords lists the groups all the same and says what is missing.
+func TestListWithoutRecords(t *testing.T) {
+	s := twoGroups()
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "configmaps") {
+			http.Error(w, "no", http.StatusForbidden)
+			return true
+		}
+		return false
+	}
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "--current=image=v2")
+	if code != exitDone || stdout != listed || !strings.HasPrefix(stderr, "warning: phases are not shown: ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestStatusChoosesTheGroup(t *testing.T) {
+	cases := map[string]struct {
+		records map[string]upgrade.Result
+		want    string
+	}{
+		"the only one with a record": {map[string]upgrade.Result{"blue": upgrade.Interrupted}, "Node group blue, run r1"},
+		"the only one under way":     {map[string]upgrade.Result{"blue": "", "green": upgrade.Succeeded}, "Node group blue, run r1"},
+		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several groups are being upgraded: name one\n"},
+		"none under way":             {map[string]upgrade.Result{"blue": upgrade.Succeeded, "green": upgrade.Succeeded}, "error: no upgrade is under way: name a group (2 have a record)\n"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			for group, result := range c.records {
+				s.recorded(t, group, stopped(result))
+			}
+			s.serve(t)
+			stdout, stderr, code := invoke(t, "status", "--current=image=v2")
+			want := exitDone
+			if strings.HasPrefix(c.want, "error") {
+				want = exitUsage
+			}
+			if code != want || !strings.HasPrefix(stdout+stderr, c.want) {
+				t.Errorf("exit code %d, stdout %q, stderr %q; want %d and %q", code, stdout, stderr, want, c.want)
+			}
+		})
+	}
+}
+
+// TestStatusForPrograms is the document of the whole upgrade.
+func TestStatusForPrograms(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "blue", stopped(upgrade.Interrupted))
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
+	var got report.UpgradeStatus
+	oneDocument(t, stdout, &got)
+	if code != exitDone || stderr != "" || got.Run != "r1" || got.Result != upgrade.Interrupted || got.Status.Replaced != 2 || got.Status.Total != 3 || got.Name != "blue" {
+		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
+	}
+}

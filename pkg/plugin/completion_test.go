@@ -1,0 +1,122 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// completions are what the shell would offer. The line that cobra writes on stderr is for people who look
+// for the cause of a silence; anything else there would be in their way.
+func completions(t *testing.T, args ...string) []string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code := Run(t.Context(), append([]string{"__complete"}, args...), strings.NewReader(""), &out, &errOut)
+	const noFiles = ":4"
+	lines := strings.Fields(out.String())
+	if code != exitDone || len(lines) == 0 || lines[len(lines)-1] != noFiles {
+		t.Errorf("exit code %d, stdout %q, want file names not to be offered", code, out.String())
+		return nil
+	}
+	if text := errOut.String(); strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "Completion ended with directive") {
+		t.Errorf("stderr: %q", text)
+	}
+	return lines[:len(lines)-1]
+}
+
+func TestCompletion(t *testing.T) {
+	twoGroups().serve(t)
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing typed":            {[]string{""}, "blue green"},
+		"the first letter":         {[]string{"g"}, "green"},
+		"nothing that begins so":   {[]string{"x"}, ""},
+		"a group that is given":    {[]string{"blue", ""}, "green"},
+		"with the prefix":          {[]string{"nodegroup/"}, "nodegroup/blue nodegroup/green"},
+		"with the prefix and more": {[]string{"nodegroup/b"}, "nodegroup/blue"},
+		"given with the prefix":    {[]string{"nodegroup/blue", ""}, "green"},
+		"of status":                {[]string{"status", "b"}, "blue"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var groups []string
+			for _, word := range completions(t, c.args...) {
+				if strings.HasPrefix(word, "blue") || strings.HasPrefix(word, "green") || strings.HasPrefix(word, groupPrefix) {
+					groups = append(groups, word)
+				}
+			}
+			if got := strings.Join(groups, " "); got != c.want {
+				t.Errorf("offered %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCompletionIsSilent whatever goes wrong.
+func TestCompletionIsSilent(t *testing.T) {
+	forbid := func(path string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != path {
+				return false
+			}
+			w.Header().Set("Warning", `299 - "be warned"`)
+			http.Error(w, "no", http.StatusForbidden)
+			return true
+		}
+	}
+	cases := map[string]func(*testing.T){
+		"no server":           func(t *testing.T) { kubeconfig(t, nowhere) },
+		"no kubeconfig":       func(t *testing.T) { t.Setenv("KUBECONFIG", "/nonexistent/config"); t.Setenv("HOME", t.TempDir()) },
+		"no right to connect": func(t *testing.T) { (&apiServer{refuse: forbid("/version")}).serve(t) },
+		"no right to list":    func(t *testing.T) { (&apiServer{refuse: forbid("/api/v1/nodes")}).serve(t) },
+	}
+	for name, prepare := range cases {
+		t.Run(name, func(t *testing.T) {
+			prepare(t)
+			if got := completions(t, "workers", "b"); len(got) > 0 {
+				t.Errorf("offered %q", got)
+			}
+		})
+	}
+}
+
+// TestCompletionDoesNotHang has servers that take the request and never answer.
+func TestCompletionDoesNotHang(t *testing.T) {
+	for _, path := range []string{"/version", "/api/v1/nodes"} {
+		s := &apiServer{refuse: func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == path {
+				<-r.Context().Done()
+			}
+			return r.URL.Path == path
+		}}
+		s.serve(t)
+		start := time.Now()
+		if got := completions(t, "workers", "b"); len(got) > 0 {
+			t.Errorf("offered %q", got)
+		}
+		if took := time.Since(start); took < completionLimit || took > 3*completionLimit {
+			t.Errorf("%s: it took %s, want %s", path, took, completionLimit)
+		}
+	}
+}
+
+// TestConnectCanBeInterrupted has a server that does not answer, and a user who does not wait.
+func TestConnectCanBeInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &apiServer{refuse: func(_ http.ResponseWriter, r *http.Request) bool {
+		cancel()
+		<-r.Context().Done()
+		return true
+	}}
+	s.serve(t)
+	var out, errOut bytes.Buffer
+	code := Run(ctx, nil, strings.NewReader(""), &out, &errOut)
+	if code != exitInterrupted || strings.Count(errOut.String(), "\n") != 1 {
+		t.Errorf("exit code %d, stderr %q, want %d and one line", code, errOut.String(), exitInterrupted)
+	}
+}

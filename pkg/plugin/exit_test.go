@@ -1,0 +1,73 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func TestExitCode(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("upgrading group %q: %w", "workers", err) }
+	cases := map[string]struct {
+		err  error
+		want int
+	}{
+		"no error":                  {nil, 0},
+		"any error":                 {errors.New("x"), 1},
+		"the user's":                {usage(errors.New("x")), 2},
+		"the user's, wrapped":       {wrap(usage(errors.New("x"))), 2},
+		"none of the user's":        {usage(nil), 0},
+		"a code without words":      {&exitErr{code: exitStructural}, 3},
+		"somebody holds the lease":  {wrap(&cluster.HeldError{Holder: "ann"}), 5},
+		"the lease was lost":        {wrap(runner.ErrLost), 5},
+		"lost, by the record":       {wrap(fmt.Errorf("%w: %w", runner.ErrLost, upgrade.ErrRecordChanged)), 5},
+		"stopped without rest":      {wrap(runner.ErrUnrested), 130},
+		"interrupted while reading": {wrap(fmt.Errorf("listing pods: %w", context.Canceled)), 130},
+		"a deadline":                {wrap(context.DeadlineExceeded), 1},
+		"usage before the rest":     {usage(runner.ErrLost), 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := exitCode(c.err); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+func TestResultCode(t *testing.T) {
+	cases := map[upgrade.Result]int{
+		upgrade.Succeeded: 0, upgrade.LeftBehind: 4, upgrade.Interrupted: 130, upgrade.Paused: 5, upgrade.TargetMoved: 5,
+		upgrade.PodEvictionFailure: 1, upgrade.NodeCreationFailure: 1, upgrade.Failed: 1, "something new": 1,
+	}
+	for result, want := range cases {
+		if got := resultCode(result); got != want {
+			t.Errorf("%s: got %d, want %d", result, got, want)
+		}
+	}
+}
+
+func TestExitErrKeepsItsCause(t *testing.T) {
+	cause := errors.New("x")
+	err := usage(cause)
+	if !errors.Is(err, cause) || err.Error() != "x" {
+		t.Errorf("got %v", err)
+	}
+	if text := (&exitErr{code: 3}).Error(); text != "" {
+		t.Errorf("a code without words says %q", text)
+	}
+}
+
+// TestErrorsAreOneLine holds what a server says to one line that steers no terminal.
+func TestErrorsAreOneLine(t *testing.T) {
+	kubeconfig(t, nowhere)
+	_, stderr, _ := invoke(t, "--provider", "a\nb\x1b[31m")
+	if want := "error: --provider=a b^[[31m is not known: use auto, aws or manual\n"; stderr != want {
+		t.Errorf("got %q, want %q", stderr, want)
+	}
+}

@@ -1,0 +1,184 @@
+package plugin
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestRefusedArguments has every combination that contradicts itself: one line that says what to do, exit code 2, and
+// no look at the cluster, which would fail otherwise.
+func TestRefusedArguments(t *testing.T) {
+	const names = "a group is named by its name, by --node or by -l: use one of them"
+	cases := map[string]struct{ args, want string }{
+		"a group and a node":          {"workers --node n1", names},
+		"a group and a selector":      {"workers -l a=b", names},
+		"a node and a selector":       {"--node n1 -l a=b", names},
+		"all three":                   {"workers --node n1 -l a=b", names},
+		"an empty name":               {"nodegroup/", "a group's name is empty: kubectl nodeupgrade lists the groups"},
+		"yes without a group":         {"--yes", "--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)"},
+		"-y without a group":          {"-y", "--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)"},
+		"a dry run without a group":   {"--dry-run", "--dry-run without a group: name the group to plan for (kubectl nodeupgrade lists them)"},
+		"a dry run of another kind":   {"workers --dry-run=cloud", "--dry-run=cloud is not known: use none, client or server"},
+		"a dry run with a space":      {"workers --dry-run server", "--dry-run server has a space: write --dry-run=server"},
+		"a filter of one group":       {"workers --outdated", "--outdated filters the list: leave it out, or the group"},
+		"a provider":                  {"--provider=azure", "--provider=azure is not known: use auto, aws or manual"},
+		"a selector of a cloud":       {"-l a=b --provider=aws", "--selector names labelled nodes: it goes with --provider=manual"},
+		"a selector":                  {"-l a=b,,", "--selector=a=b,,: found ',', expected: identifier after ','"},
+		"a way of progress":           {"--progress=loud", "--progress=loud is not known: use auto, tty, plain, json or quiet"},
+		"labels without a value":      {"workers --current image", "--current=image: invalid selector: [image]: write KEY=VALUE[,KEY=VALUE]"},
+		"labels that exclude":         {"workers --current image!=v1", "write KEY=VALUE[,KEY=VALUE]"},
+		"a format":                    {"-o xml", "--output=xml is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…"},
+		"a template that is none":     {"-o jsonpath={", "unclosed action"},
+		"a template without text":     {"-o go-template=", "template"},
+		"no unavailable nodes":        {"workers --max-unavailable=0%", "--max-unavailable: "},
+		"half a node":                 {"workers --max-unavailable=1.5", "--max-unavailable: "},
+		"a surge of words":            {"workers --max-surge=some", "--max-surge: "},
+		"what becomes of pods":        {"workers --unmanaged-pods=keep", "--unmanaged-pods=keep is not known: use refuse or evict"},
+		"a time without a unit":       {"workers --drain-timeout=5", `invalid argument "5" for "--drain-timeout" flag`},
+		"a flag":                      {"workers --force", "unknown flag: --force: see kubectl nodeupgrade --help"},
+		"two groups' status":          {"status a b", "accepts at most 1 arg(s), received 2"},
+		"a status by name and node":   {"status a --node n1", names},
+		"an upgrade's flag of status": {"status a --yes", "unknown flag: --yes"},
+		"an argument of version":      {"version x", `unknown command "x" for "kubectl nodeupgrade version"`},
+		"an argument of options":      {"options x", `unknown command "x" for "kubectl nodeupgrade options"`},
+	}
+	kubeconfig(t, nowhere)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
+			if code != exitUsage || stdout != "" {
+				t.Errorf("exit code %d, want %d; stdout %q", code, exitUsage, stdout)
+			}
+			line, ok := strings.CutPrefix(stderr, "error: ")
+			if !ok || strings.Count(stderr, "\n") != 1 || !strings.Contains(line, c.want) {
+				t.Errorf("stderr %q, want one line with %q", stderr, c.want)
+			}
+		})
+	}
+}
+
+// TestAcceptedArguments gets as far as the cluster, which is not there.
+func TestAcceptedArguments(t *testing.T) {
+	kubeconfig(t, nowhere)
+	for _, args := range []string{
+		"", "workers", "nodegroup/workers other --yes", "--node n1 --dry-run=server", "-l a=b,c!=d --current image=v2", "workers --dry-run=none",
+		"--outdated -o name", "-o jsonpath={.items[*].metadata.name}", "-o go-template={{.kind}}", "-o markdown", "-o wide", "-o yaml", "status", "status workers -o json",
+	} {
+		stdout, stderr, code := invoke(t, strings.Fields(args)...)
+		if code != exitError || stdout != "" || !strings.HasPrefix(stderr, "error: reaching the API server at "+nowhere) || !strings.HasSuffix(stderr, ": check --context and the network\n") {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", args, code, stdout, stderr)
+		}
+	}
+}
+
+// completed parses arguments as the root command does.
+func completed(t *testing.T, args ...string) *options {
+	t.Helper()
+	o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+	cmd := &cobra.Command{Use: "test"}
+	o.addShared(cmd.Flags())
+	o.addUpgrade(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.complete(cmd, cmd.Flags().Args()); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestCompleteLeavesOpenWhatWasNotSaid(t *testing.T) {
+	want := upgrade.Settings{BootTimeout: 20 * time.Minute, WaitReplacement: true}
+	if got := completed(t, "workers").settings; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestCompleteReadsEverything(t *testing.T) {
+	o := completed(t,
+		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
+		"--drain-timeout=0s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
+		"--wait-replacement=false", "--current=a=b,c=", "--dry-run=server",
+	)
+	none := time.Duration(0)
+	want := upgrade.Settings{
+		Like: "gke", Strategy: upgrade.Surge, To: "ami-1", Current: map[string]string{"a": "b", "c": ""},
+		MaxUnavailable: quantityOf(t, "10%"), MaxSurge: quantityOf(t, "2/zone"), DrainTimeout: &none, Settle: &none,
+		BootTimeout: 5 * time.Minute, OnTimeout: upgrade.Skip, BatchBarrier: true, EvictUnmanaged: true, KeepMax: true, KeepFence: true,
+	}
+	if !reflect.DeepEqual(o.settings, want) {
+		t.Errorf("got %+v, want %+v", o.settings, want)
+	}
+	if !slices.Equal(o.groups, []string{"workers", "other"}) || o.dryRun != cmdutil.DryRunServer {
+		t.Errorf("groups %q, dry run %v", o.groups, o.dryRun)
+	}
+}
+
+func quantityOf(t *testing.T, text string) *upgrade.Quantity {
+	t.Helper()
+	q, err := upgrade.ParseQuantity(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &q
+}
+
+func TestCompleteDryRun(t *testing.T) {
+	cases := map[string]struct {
+		args []string
+		want cmdutil.DryRunStrategy
+	}{
+		"not said":              {[]string{"workers"}, cmdutil.DryRunNone},
+		"none":                  {[]string{"workers", "--dry-run=none"}, cmdutil.DryRunNone},
+		"without a value":       {[]string{"workers", "--dry-run"}, cmdutil.DryRunClient},
+		"client":                {[]string{"workers", "--dry-run=client"}, cmdutil.DryRunClient},
+		"server":                {[]string{"workers", "--dry-run=server"}, cmdutil.DryRunServer},
+		"a group called server": {[]string{"server"}, cmdutil.DryRunNone},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := completed(t, c.args...).dryRun; got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParseLabels(t *testing.T) {
+	cases := map[string]struct {
+		text string
+		want map[string]string
+		ok   bool
+	}{
+		"nothing":        {"", nil, true},
+		"one":            {"image=v2", map[string]string{"image": "v2"}, true},
+		"two":            {"image=v2,eks.amazonaws.com/nodegroup-image=ami-0abc", map[string]string{"image": "v2", "eks.amazonaws.com/nodegroup-image": "ami-0abc"}, true},
+		"blanks":         {"image = v2, a=b", map[string]string{"image": "v2", "a": "b"}, true},
+		"an empty value": {"image=", map[string]string{"image": ""}, true},
+		"no value":       {"image", nil, false},
+		"two signs":      {"image==v2", nil, false},
+		"an exclusion":   {"image!=v2", nil, false},
+		"no key":         {"=v2", nil, false},
+		"a bad key":      {"a b=v2", nil, false},
+		"a bad value":    {"image=v/2", nil, false},
+		"a loose comma":  {"image=v2,", nil, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseLabels(c.text)
+			if (err == nil) != c.ok || !maps.Equal(got, c.want) {
+				t.Errorf("got %v and error %v, want %v", got, err, c.want)
+			}
+		})
+	}
+}

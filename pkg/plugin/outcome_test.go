@@ -1,0 +1,210 @@
+package plugin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// ended is a record that ended after 90 seconds.
+func ended(result upgrade.Result, message string, with ...func(*upgrade.Record)) upgrade.Record {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := upgrade.Record{
+		Run: "r1", Phase: upgrade.PhaseUpgrade, Total: 4, Replaced: 2, Result: result, Message: message, Started: start, Ended: start.Add(90 * time.Second),
+	}
+	for _, change := range with {
+		change(&r)
+	}
+	return r
+}
+
+// TestOutcomes has each way an upgrade ends: on stdout what reached its goal, as an error what did not.
+func TestOutcomes(t *testing.T) {
+	left := func(r *upgrade.Record) {
+		r.Nodes = map[string]upgrade.NodeRecord{
+			"n3": {State: upgrade.NodeQuarantined, Reason: "pod shop/b"}, "n1": {State: upgrade.NodeQuarantined, Reason: "pod shop/a"}, "n2": {State: upgrade.NodeDrained},
+		}
+	}
+	none := func(r *upgrade.Record) { r.Total, r.Replaced = 0, 0 }
+	cases := map[string]struct {
+		record      upgrade.Record
+		stdout, err string
+		code        int
+	}{
+		"succeeded":               {ended(upgrade.Succeeded, ""), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\n", "", 0},
+		"succeeded, with a note":  {ended(upgrade.Succeeded, "the group keeps 1"), "nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s; the group keeps 1\n", "", 0},
+		"nothing to do":           {ended(upgrade.Succeeded, "all 3 nodes are current", none), "nodegroup/blue is current: all 3 nodes are current\n", "", 0},
+		"nothing to do or to say": {ended(upgrade.Succeeded, "", none), "nodegroup/blue is current\n", "", 0},
+		"nodes left behind": {
+			ended(upgrade.LeftBehind, "", left),
+			"nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
+		},
+		"interrupted":              {ended(upgrade.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run the same command to go on`, 130},
+		"interrupted, with a note": {ended(upgrade.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run the same command to go on`, 130},
+		"a node cannot be drained": {ended(upgrade.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run the same command to go on`, 1},
+		"no nodes come up":         {ended(upgrade.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run the same command to go on`, 1},
+		"refused for good":         {ended(upgrade.Failed, "x"), "", `upgrading group "blue": failed: x; run the same command to go on`, 1},
+		"somebody interfered":      {ended(upgrade.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
+		"the target moved":         {ended(upgrade.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			streams, _, out, _ := genericiooptions.NewTestIOStreams()
+			err := newOptions(streams).printOutcome("blue", c.record)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if out.String() != c.stdout || text != c.err || exitCode(err) != c.code {
+				t.Errorf("stdout %q, error %q, exit code %d; want %q, %q, %d", out, text, exitCode(err), c.stdout, c.err, c.code)
+			}
+		})
+	}
+}
+
+func TestOutcomeForPrograms(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	o := newOptions(streams)
+	o.output.format = "json"
+	if err := o.printOutcome("blue", ended(upgrade.Succeeded, "")); err != nil {
+		t.Fatal(err)
+	}
+	var got report.UpgradeStatus
+	oneDocument(t, out.String(), &got)
+	if got.Result != upgrade.Succeeded || got.Name != "blue" || got.Status.Replaced != 2 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// TestAdopt has an upgrade that was begun before meet the command that finds it.
+func TestAdopt(t *testing.T) {
+	request := func(change ...func(*upgrade.Request)) upgrade.Request {
+		r := upgrade.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: upgrade.Fail}
+		for _, f := range change {
+			f(&r)
+		}
+		return r
+	}
+	two := func(r *upgrade.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
+	begun := func(result upgrade.Result) upgrade.Record {
+		r := ended(result, "x")
+		r.Target, r.Request = upgrade.Revision{ID: "v2", Name: "v2"}, request()
+		return r
+	}
+	cases := map[string]struct {
+		record  upgrade.Record
+		request upgrade.Request
+		wanted  string
+		replan  bool
+		run     string
+		err     string
+		code    int
+	}{
+		"none was begun":                {upgrade.Record{}, request(), "v2", false, "", "", 0},
+		"one that reached its goal":     {begun(upgrade.Succeeded), request(two), "v3", false, "", "", 0},
+		"one that was interrupted":      {begun(upgrade.Interrupted), request(), "v2", false, "r1", "", 0},
+		"one whose process died":        {begun(""), request(), "v2", false, "r1", "", 0},
+		"other settings":                {begun(upgrade.Interrupted), request(two), "v2", false, "", "--max-unavailable 1, now 2", 2},
+		"other settings, agreed to":     {begun(upgrade.Interrupted), request(two), "v2", true, "r1", "", 0},
+		"another target":                {begun(upgrade.Interrupted), request(), "v3", false, "", "pass --replan to go on to v3", 5},
+		"another target, agreed to":     {begun(upgrade.Interrupted), request(), "v3", true, "r1", "", 0},
+		"a size that follows the group": {begun(upgrade.Interrupted), request(func(r *upgrade.Request) { r.Surge = 5 }), "v2", false, "r1", "", 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.replan = c.replan
+			p := &prospect{record: c.record, request: c.request, group: upgrade.Group{Name: "blue", Wanted: upgrade.Revision{ID: c.wanted, Name: c.wanted}}}
+			err := o.adopt(p)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != c.code {
+					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCode(err), c.err, c.code)
+				}
+				return
+			}
+			if err != nil || p.record.Run != c.run || p.request.Run != c.run || p.record.Result != "" {
+				t.Fatalf("got run %q, requested as %q, ended %q, error %v; want run %q under way", p.record.Run, p.request.Run, p.record.Result, err, c.run)
+			}
+			if c.run == "" {
+				return
+			}
+			if p.request.Surge != 2 || p.record.Request.Surge != 2 {
+				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", p.request.Surge)
+			}
+			if p.record.Target.ID != c.wanted || p.request.MaxUnavailable != c.request.MaxUnavailable {
+				t.Errorf("goes on to %s with %d unavailable", p.record.Target.ID, p.request.MaxUnavailable)
+			}
+		})
+	}
+}
+
+// TestOnlyOneUpgrade looks at the leases of other groups.
+func TestOnlyOneUpgrade(t *testing.T) {
+	holder, nobody := "ann", ""
+	lease := func(name string, holder *string, renewed time.Duration) coordinationv1.Lease {
+		at := metav1.NewMicroTime(time.Now().Add(-renewed))
+		return coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: holder, RenewTime: &at}}
+	}
+	never := lease("never", &holder, 0)
+	never.Spec.RenewTime = nil
+	cases := map[string]struct {
+		lease    coordinationv1.Lease
+		parallel bool
+		refused  bool
+	}{
+		"of another group":                 {lease("other", &holder, time.Second), false, true},
+		"of another group, agreed to":      {lease("other", &holder, time.Second), true, false},
+		"of another group, long ago":       {lease("other", &holder, 2*cluster.LeaseDuration), false, false},
+		"of this group":                    {lease(cluster.ObjectName("blue"), &holder, time.Second), false, false},
+		"of another group, given back":     {lease("other", nil, time.Second), false, false},
+		"of another group, held by nobody": {lease("other", &nobody, time.Second), false, false},
+		"of another group, never renewed":  {never, false, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &apiServer{refuse: func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/leases") {
+					return false
+				}
+				if want := "app.kubernetes.io/managed-by=kubectl-nodeupgrade"; r.URL.Query().Get("labelSelector") != want {
+					t.Errorf("asked for %q, want %q", r.URL.RawQuery, want)
+				}
+				answer(w, http.StatusOK, coordinationv1.LeaseList{
+					TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}, Items: []coordinationv1.Lease{c.lease},
+				})
+				return true
+			}}
+			s.serve(t)
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.parallelGroups, o.stateSpace = c.parallel, "kube-system"
+			conn, err := o.connect(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = o.onlyOne(t.Context(), conn, "blue")
+			if (err != nil) != c.refused {
+				t.Fatalf("got error %v", err)
+			}
+			if c.refused && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), "ann is upgrading another group") || !strings.Contains(err.Error(), "--parallel-groups")) {
+				t.Errorf("got error %v with exit code %d", err, exitCode(err))
+			}
+		})
+	}
+}
+
+// TestIdentitiesDiffer between two processes of one user on one machine.
+func TestIdentitiesDiffer(t *testing.T) {
+	one, other := identity(), identity()
+	if one == other || !strings.Contains(one, "@") || !strings.Contains(one, "/") {
+		t.Errorf("got %q and %q", one, other)
+	}
+}

@@ -1,0 +1,168 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+)
+
+func sampleList() *report.NodeGroupList {
+	list := &report.NodeGroupList{Items: make([]report.NodeGroup, 2)}
+	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
+	for i, name := range []string{"blue", "green"} {
+		list.Items[i].TypeMeta, list.Items[i].ObjectMeta = report.NewMeta("NodeGroup", name)
+	}
+	return list
+}
+
+// printed writes the list in a format; the table is replaced by the options that it was asked for with.
+func printed(t *testing.T, format string) string {
+	t.Helper()
+	var w bytes.Buffer
+	o := &output{format: format}
+	if err := o.complete(); err != nil {
+		t.Fatal(err)
+	}
+	err := o.print(&w, sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
+		if ro.Now.IsZero() {
+			t.Error("ages would be counted to nothing")
+		}
+		return json.NewEncoder(&w).Encode(map[string]any{"wide": ro.Wide, "markdown": ro.Style == report.Markdown})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.String()
+}
+
+func TestFormats(t *testing.T) {
+	table := func(wide, markdown string) string { return `{"markdown":` + markdown + `,"wide":` + wide + "}\n" }
+	cases := map[string]struct{ format, want string }{
+		"nothing said":     {"", table("false", "false")},
+		"table":            {"table", table("false", "false")},
+		"wide":             {"wide", table("true", "false")},
+		"markdown":         {"markdown", table("false", "true")},
+		"name":             {"name", "nodegroup/blue\nnodegroup/green\n"},
+		"jsonpath":         {"jsonpath={.items[*].metadata.name}", "blue green\n"},
+		"go-template":      {"go-template={{range .items}}{{.metadata.name}},{{end}}", "blue,green,\n"},
+		"jsonpath-as-json": {"jsonpath-as-json={.items[*].metadata.name}", "[\n    \"blue\",\n    \"green\"\n]\n\n"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := printed(t, c.format); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDocumentsAreWhole(t *testing.T) {
+	for _, format := range []string{"json", "yaml"} {
+		text := []byte(printed(t, format))
+		if format == "yaml" {
+			var err error
+			if text, err = yaml.YAMLToJSONStrict(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var list report.NodeGroupList
+		oneDocument(t, string(text), &list)
+		if list.Kind != "NodeGroupList" || list.APIVersion != report.APIVersion || len(list.Items) != 2 || list.Items[1].TypeMeta.Kind != "NodeGroup" || list.Items[1].Name != "green" {
+			t.Errorf("%s: got %+v", format, list)
+		}
+	}
+}
+
+// oneDocument decodes the text and holds it to being one JSON document.
+func oneDocument(t *testing.T, text string, into any) {
+	t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(into); err != nil {
+		t.Fatalf("%v: in %q", err, text)
+	}
+	if err := decoder.Decode(new(any)); !errors.Is(err, io.EOF) {
+		t.Errorf("there is more than one document in %q", text)
+	}
+}
+
+func TestMachineFormats(t *testing.T) {
+	cases := map[string]bool{"": false, "table": false, "wide": false, "markdown": false, "name": true, "json": true, "yaml": true, "jsonpath={.kind}": true}
+	for format, want := range cases {
+		if got := (&output{format: format}).machine(); got != want {
+			t.Errorf("%q: got %t, want %t", format, got, want)
+		}
+	}
+}
+
+// TestPlansAreOneDocument has one plan as itself and several as a list.
+func TestPlansAreOneDocument(t *testing.T) {
+	plan := func(name string) report.Plan {
+		p := report.Plan{Nodes: []report.PlanNode{}}
+		p.TypeMeta, p.ObjectMeta = report.NewMeta("Plan", name)
+		return p
+	}
+	cases := map[string]struct {
+		plans []report.Plan
+		kind  string
+	}{
+		"one": {[]report.Plan{plan("blue")}, "Plan"},
+		"two": {[]report.Plan{plan("blue"), plan("green")}, "PlanList"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			streams, _, out, _ := genericiooptions.NewTestIOStreams()
+			o := newOptions(streams)
+			o.output.format = "json"
+			list := &report.PlanList{Items: c.plans}
+			list.TypeMeta, _ = report.NewMeta("PlanList", "")
+			if err := o.printPlans(list, nil); err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Kind  string          `json:"kind"`
+				Nodes json.RawMessage `json:"nodes"`
+				Items []report.Plan   `json:"items"`
+			}
+			oneDocument(t, out.String(), &got)
+			if got.Kind != c.kind || len(got.Items) != len(c.plans)*(len(c.plans)-1) || (got.Kind == "Plan" && string(got.Nodes) != "[]") {
+				t.Errorf("got %s", out)
+			}
+		})
+	}
+}
+
+func TestPlansAsTables(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	o := newOptions(streams)
+	list := &report.PlanList{Items: make([]report.Plan, 2)}
+	list.Items[0].Name, list.Items[1].Name = "blue", "green"
+	if err := o.printPlans(list, nil); err != nil {
+		t.Fatal(err)
+	}
+	blue, green, ok := strings.Cut(out.String(), "\n\nNode group green")
+	if !ok || !strings.HasPrefix(blue, "Node group blue") || green == "" {
+		t.Errorf("got %q, want two plans with a blank line between them", out)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+func TestPrintErrors(t *testing.T) {
+	for _, format := range []string{"name", "json", "yaml", "jsonpath={.kind}"} {
+		o := &output{format: format}
+		err := o.print(full{}, sampleList(), []string{"x"}, nil)
+		if err == nil || !strings.Contains(err.Error(), io.ErrShortWrite.Error()) {
+			t.Errorf("%s: got error %v", format, err)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// follow writes the progress of an upgrade in a mode, in the time of a synctest bubble.
+func follow(t *testing.T, mode string, happens func(*progress)) string {
+	t.Helper()
+	var text string
+	synctest.Test(t, func(t *testing.T) {
+		var w bytes.Buffer
+		o := newOptions(genericiooptions.IOStreams{ErrOut: &w})
+		o.progress = mode
+		p := newProgress(o, "workers")
+		happens(p)
+		synctest.Wait()
+		p.close()
+		text = w.String()
+	})
+	return text
+}
+
+// stepOf is a step in a phase, with obstacles.
+func stepOf(phase upgrade.Phase, blocked ...upgrade.Blocked) upgrade.Step {
+	return upgrade.Step{Blocked: blocked, Status: upgrade.Status{
+		Group: "workers", Phase: phase, Total: 2, Desired: 3, Max: 4, Zones: "a:3",
+		Nodes: []upgrade.NodeStatus{{Name: "n1", State: upgrade.NodeDraining, Batch: 1, Pods: 1}},
+	}}
+}
+
+func deniedPod(detail string) upgrade.Blocked {
+	return upgrade.Blocked{
+		Node: "n1", Pod: types.NamespacedName{Namespace: "shop", Name: "web-0"}, Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: detail},
+	}
+}
+
+// story is an upgrade in short.
+func story(p *progress) {
+	p.say("run r1: upgrading to workers:2")
+	p.step(stepOf(upgrade.PhaseSetup))
+	p.step(stepOf(upgrade.PhaseSetup))
+	p.step(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
+	p.polled(errors.New("no route to host"))
+	p.polled(errors.New("no route to host"))
+	p.polled(nil)
+	p.polled(errors.New("no route to host"))
+	stopping := stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
+	stopping.Record.Stopping = upgrade.Interrupted
+	p.step(stopping)
+	p.step(stopping)
+}
+
+var told = []string{
+	"run r1: upgrading to workers:2",
+	"phase setup: 2 outdated nodes, desired 3, max 4 (a:3)",
+	"node n1 draining 1 pod (batch 1)",
+	"phase upgrade",
+	"node n1 waits: pod shop/web-0: not now^[[2J: see what denies its eviction",
+	"the cloud does not answer, the last answer stands: no route to host",
+	"the cloud does not answer, the last answer stands: no route to host",
+	"stopping: interrupted",
+}
+
+func TestPlainProgress(t *testing.T) {
+	clock := regexp.MustCompile(`^\d\d:\d\d:\d\d  `)
+	var got []string
+	for line := range strings.Lines(follow(t, "plain", story)) {
+		if !clock.MatchString(line) {
+			t.Errorf("a line without the time: %q", line)
+		}
+		got = append(got, strings.TrimSuffix(clock.ReplaceAllString(line, ""), "\n"))
+	}
+	if strings.Join(got, "\n") != strings.Join(told, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(told, "\n"))
+	}
+}
+
+func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
+	if auto, plain := follow(t, "auto", story), follow(t, "plain", story); auto != plain {
+		t.Errorf("got\n%s\nwant\n%s", auto, plain)
+	}
+}
+
+func TestJSONProgress(t *testing.T) {
+	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "phase"}
+	var got []string
+	for line := range strings.Lines(follow(t, "json", story)) {
+		var event struct {
+			Time                           time.Time
+			Group, Type, Node, State, Text string
+		}
+		decoder := json.NewDecoder(strings.NewReader(line))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&event); err != nil {
+			t.Fatalf("%v: in %q", err, line)
+		}
+		if event.Group != "workers" || event.Time.IsZero() || event.Time.Location() != time.UTC || event.Text == "" {
+			t.Errorf("got %+v", event)
+		}
+		got = append(got, event.Type)
+	}
+	if strings.Join(got, " ") != strings.Join(wantTypes, " ") {
+		t.Errorf("got events %q, want %q", got, wantTypes)
+	}
+}
+
+func TestQuietProgress(t *testing.T) {
+	if got := follow(t, "quiet", func(p *progress) { story(p); time.Sleep(time.Hour) }); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestHeartbeat breaks a silence every half minute, and says nothing before there is something to say.
+func TestHeartbeat(t *testing.T) {
+	cases := map[string]struct {
+		happens func(*progress)
+		want    int
+	}{
+		"nothing was decided yet": {func(*progress) { time.Sleep(10 * time.Minute) }, 0},
+		"a short silence":         {func(p *progress) { p.step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
+		"a long silence":          {func(p *progress) { p.step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
+		"somebody speaks": {func(p *progress) {
+			p.step(stepOf(upgrade.PhaseUpgrade))
+			for range 10 {
+				time.Sleep(heartbeat - 2*time.Second)
+				p.say("still here")
+			}
+		}, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			text := follow(t, "plain", c.happens)
+			if got := strings.Count(text, "still in phase upgrade, 0 of 2 replaced; n1 draining"); got != c.want {
+				t.Errorf("%d heartbeats, want %d:\n%s", got, c.want, text)
+			}
+		})
+	}
+}
+
+const erase = "\r\x1b[K"
+
+// TestTerminalProgress draws the line of the moment below the lines that stay, on one line, and takes it away at the end.
+func TestTerminalProgress(t *testing.T) {
+	text := follow(t, "tty", func(p *progress) {
+		p.step(stepOf(upgrade.PhaseUpgrade))
+		time.Sleep(1500 * time.Millisecond)
+		p.say("one more line")
+		time.Sleep(time.Second)
+		p.step(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
+		time.Sleep(time.Second)
+	})
+	const moment = "phase upgrade, 0 of 2 replaced; n1 draining"
+	if want := moment + erase; strings.Count(text, want) != 2 {
+		t.Errorf("the line of the moment is not drawn and erased twice in %q", text)
+	}
+	if !strings.HasSuffix(text, erase) || !strings.Contains(text, erase+strings.SplitN(text[strings.Index(text, erase)+len(erase):], "\n", 2)[0]) {
+		t.Errorf("something is left of the line of the moment in %q", text)
+	}
+	drawn := text[strings.LastIndex(text, "\n")+1:]
+	line := []rune(strings.TrimSuffix(drawn, erase))
+	if len(line) != lineWidth || line[lineWidth-1] != '…' || strings.Contains(string(line), "\x1b") {
+		t.Errorf("drawn: %q, %d characters, want %d that end in an ellipsis", string(line), len(line), lineWidth)
+	}
+	if !strings.Contains(text, "  one more line\n") {
+		t.Errorf("a line is missing in %q", text)
+	}
+}
+
+func TestColour(t *testing.T) {
+	p := &progress{color: true}
+	cases := map[string]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
+	for kind, want := range cases {
+		if got := p.paint(eventOf(kind), "x"); got != want {
+			t.Errorf("%s: got %q, want %q", kind, got, want)
+		}
+	}
+	if got := (&progress{}).paint(eventOf("blocked"), "x"); got != "x" {
+		t.Errorf("without colour: got %q", got)
+	}
+}
+
+func eventOf(kind string) report.Event { return report.Event{Type: kind} }

@@ -1,0 +1,124 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// invoke runs the command line as main does, without a terminal.
+func invoke(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = Run(t.Context(), args, strings.NewReader("yes\n"), &out, &errOut)
+	return out.String(), errOut.String(), code
+}
+
+// kubeconfig has the commands of this test talk to a server.
+func kubeconfig(t *testing.T, server string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test","user":"test"}}],
+		"clusters":[{"name":"test","cluster":{"server":%q}}],"users":[{"name":"test"}]}`, server)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+}
+
+// nowhere is an address that refuses connections.
+const nowhere = "http://127.0.0.1:1"
+
+// apiServer answers reads from what it was given, and counts the requests for changes.
+type apiServer struct {
+	nodes   []corev1.Node
+	pods    []corev1.Pod
+	budgets []policyv1.PodDisruptionBudget
+	maps    []corev1.ConfigMap
+	// refuse answers in its place where it returns true.
+	refuse func(http.ResponseWriter, *http.Request) bool
+	// powerless is true when the user may only read.
+	powerless bool
+	changes   []string
+}
+
+// serve has the commands of this test talk to the server.
+func (s *apiServer) serve(t *testing.T) {
+	t.Helper()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	kubeconfig(t, server.URL)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.refuse != nil && s.refuse(w, r) {
+		return
+	}
+	if strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		answer(w, http.StatusCreated, authorizationv1.SelfSubjectAccessReview{
+			TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+			Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: !s.powerless},
+		})
+		return
+	}
+	if r.Method != http.MethodGet {
+		s.changes = append(s.changes, r.Method+" "+r.URL.Path)
+		answer(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
+		return
+	}
+	list := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "v1"} }
+	lists := map[string]any{
+		"/version":           map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
+		"/api/v1/nodes":      corev1.NodeList{TypeMeta: list("NodeList"), Items: s.nodes},
+		"/api/v1/pods":       corev1.PodList{TypeMeta: list("PodList"), Items: s.pods},
+		"/api/v1/namespaces": corev1.NamespaceList{TypeMeta: list("NamespaceList")},
+		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{
+			TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudgetList", APIVersion: "policy/v1"}, Items: s.budgets,
+		},
+		"/api/v1/namespaces/kube-system/configmaps": corev1.ConfigMapList{TypeMeta: list("ConfigMapList"), Items: s.maps},
+	}
+	for i := range s.maps {
+		lists["/api/v1/namespaces/kube-system/configmaps/"+s.maps[i].Name] = s.maps[i]
+	}
+	if object, ok := lists[r.URL.Path]; ok {
+		answer(w, http.StatusOK, object)
+		return
+	}
+	answer(w, http.StatusNotFound, metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
+	})
+}
+
+func answer(w http.ResponseWriter, code int, object any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	if err := json.NewEncoder(w).Encode(object); err != nil {
+		panic(err)
+	}
+}
+
+// twoGroups are the groups "blue" of an outdated and a current node and "green" of a current one, by --current=image=v2.
+func twoGroups() *apiServer {
+	s := &apiServer{}
+	for name, labels := range map[string][2]string{"b1": {"blue", "v1"}, "b2": {"blue", "v2"}, "g1": {"green", "v2"}} {
+		node := build.Node(name, "a")
+		node.Labels["kops.k8s.io/instancegroup"], node.Labels["image"] = labels[0], labels[1]
+		s.nodes = append(s.nodes, *node)
+	}
+	s.pods = []corev1.Pod{*build.Pod("web-0", build.On("b1")), *build.Pod("web-1", build.On("b2"))}
+	return s
+}

@@ -1,0 +1,192 @@
+package plugin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// simulated runs the command without a kubeconfig, so that a look at any cluster would fail.
+func simulated(t *testing.T, stdin string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out, errOut bytes.Buffer
+	code = Run(context.Background(), append([]string{"simulate"}, args...), strings.NewReader(stdin), &out, &errOut)
+	return out.String(), errOut.String(), code
+}
+
+// TestSimulateExample holds the built-in example to what it shows.
+func TestSimulateExample(t *testing.T) {
+	stdout, stderr, code := simulated(t, "", "--progress=plain")
+	if code != exitDone {
+		t.Errorf("exit code %d, want %d", code, exitDone)
+	}
+	golden(t, "testdata/simulate.txt", stdout)
+	golden(t, "testdata/simulate-progress.txt", stderr)
+}
+
+// TestReadmeExample holds what the README shows of the example to what the command prints.
+func TestReadmeExample(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, ok := strings.Cut(string(text), "\n$ kubectl nodeupgrade simulate\n")
+	shown, _, closed := strings.Cut(shown, "\n```\n")
+	if !ok || !closed {
+		t.Fatalf("%s does not show kubectl nodeupgrade simulate", readme)
+	}
+	stdout, _, _ := simulated(t, "")
+	for line := range strings.Lines(shown) {
+		if line = strings.TrimSuffix(line, "\n"); line != "…" && !strings.Contains(stdout, line+"\n") {
+			t.Errorf("%s shows a line that is not printed: %s\nprinted:\n%s", readme, line, stdout)
+		}
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("not what %s holds: run go test ./pkg/plugin -run TestSimulate -update and read the difference\ngot:\n%s", file, got)
+	}
+}
+
+// TestSimulateTellsTheSameTwice runs the example twice, with pods and nodes that take a range of times.
+func TestSimulateTellsTheSameTwice(t *testing.T) {
+	once, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
+	twice, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
+	if once != twice {
+		t.Errorf("once:\n%s\ntwice:\n%s", once, twice)
+	}
+}
+
+// smallCluster is a small dump: two nodes of the group a with a Deployment's two pods, and one of the group b.
+const smallCluster = `
+{apiVersion: v1, kind: Node, metadata: {name: a1, labels: {pool: p, image: v1, kops.k8s.io/instancegroup: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: a2, labels: {pool: p, image: v2, kops.k8s.io/instancegroup: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: b1, labels: {kops.k8s.io/instancegroup: b}}, status: {conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web, namespace: shop}, spec: {replicas: 2}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-1, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, controller: true}]}, spec: {nodeName: a1}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web-2, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, controller: true}]}, spec: {nodeName: a2}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}
+`
+
+// neverOpens is a budget for the Deployment's pods that admits no eviction whatever happens.
+const neverOpens = `---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop, generation: 1}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: web}}}, status: {observedGeneration: 1, expectedPods: 2, currentHealthy: 2, desiredHealthy: 2}}
+`
+
+func TestSimulateReadsADump(t *testing.T) {
+	onAWS := strings.NewReplacer(
+		"image: v1", "image: v1, topology.kubernetes.io/zone: us-east-1a", "image: v2", "image: v2, topology.kubernetes.io/zone: us-east-1b",
+	).Replace(smallCluster)
+	cases := map[string]struct {
+		dump string
+		args []string
+		code int
+		// want are parts of stdout, or of stderr when it is an error.
+		want []string
+	}{
+		"a group by its name":          {smallCluster, []string{"a"}, exitDone, []string{"Node group a (labelled nodes), context stdin", "2 of 2 nodes are outdated"}},
+		"a group by one of its nodes":  {smallCluster, []string{"--node=b1"}, exitDone, []string{"Node group b (labelled nodes)", "1 of 1 nodes are outdated"}},
+		"a group by a selector":        {smallCluster, []string{"-l", "pool=p"}, exitDone, []string{"Node group pool=p (labelled nodes)", "2 of 2 nodes are outdated"}},
+		"nodes that are current":       {smallCluster, []string{"a", "--current=image=v2"}, exitDone, []string{"image=v2: 1 of 2 nodes are outdated", "a1"}},
+		"nodes that are all current":   {smallCluster, []string{"a", "--current=pool=p"}, exitDone, []string{"Nothing to do: all 2 nodes are current"}},
+		"zones and surge as AWS":       {onAWS, []string{"a", "--provider=aws"}, exitDone, []string{"Auto Scaling group", "+2 while it lasts (us-east-1a +1, us-east-1b +1)"}},
+		"a strategy":                   {onAWS, []string{"a", "--provider=aws", "--max-surge=1", "--like=gke"}, exitDone, []string{"surge like gke", "+1 while it lasts"}},
+		"a target":                     {smallCluster, []string{"a", "--to=ami-1"}, exitDone, []string{"ami-1: 2 of 2"}},
+		"names alone":                  {smallCluster, []string{"a", "-o", "name"}, exitDone, []string{"nodegroup/a\n"}},
+		"one document":                 {smallCluster, []string{"a", "-o", "json"}, exitDone, []string{`"kind": "Plan"`}},
+		"a budget that never opens":    {smallCluster + neverOpens, []string{"a"}, exitStructural, []string{"PDB shop/web"}},
+		"several groups":               {smallCluster, nil, exitUsage, []string{"error: looking into stdin: name one of its node groups: a, b"}},
+		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: looking into stdin: no node group "c": there are a, b`}},
+		"no group":                     {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, nil, exitUsage, []string{"error: looking into stdin: its 1 nodes belong to no node group that is known: pass -l SELECTOR"}},
+		"AWS without a zone":           {smallCluster, []string{"a", "--provider=aws"}, exitUsage, []string{`error: node "a1" names no zone: give it the label topology.kubernetes.io/zone, or pass --provider=manual`}},
+		"a dump cut short":             {smallCluster[:200], []string{"a"}, exitError, []string{"error: reading stdin: object 2 (line 4) is not YAML"}},
+		"two groups at once":           {smallCluster, []string{"a", "b"}, exitUsage, []string{"error: accepts at most 1 arg(s), received 2"}},
+		"a flag that changes clusters": {smallCluster, []string{"a", "--takeover"}, exitUsage, []string{"error: unknown flag: --takeover"}},
+		"a wish that contradicts":      {smallCluster, []string{"a", "--max-surge=2"}, exitUsage, []string{"error: --max-surge=2: provider manual cannot add nodes"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := simulated(t, c.dump, append(c.args, "-f", "-")...)
+			if code != c.code {
+				t.Errorf("exit code %d, want %d; stderr:\n%s", code, c.code, stderr)
+			}
+			got := stdout
+			if code == exitUsage || code == exitError {
+				got = stderr
+			}
+			for _, part := range c.want {
+				if !strings.Contains(got, part) {
+					t.Errorf("%q is not in:\n%s", part, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSimulateReadsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "dump.yaml.gz")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, err := fmt.Fprint(w, smallCluster)
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = os.WriteFile(file, packed.Bytes(), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := simulated(t, "", "a", "-f", file)
+	if code != exitDone || !strings.Contains(stdout, "context "+file) {
+		t.Errorf("exit code %d, stderr %s, stdout:\n%s", code, stderr, stdout)
+	}
+	if !strings.Contains(stderr, "all 2 nodes of the group count as outdated") {
+		t.Errorf("not said that all nodes count as outdated:\n%s", stderr)
+	}
+	if _, stderr, code = simulated(t, "", "-f", file+".missing"); code != exitUsage || !strings.Contains(stderr, "no such file") {
+		t.Errorf("a missing file: exit code %d, %s", code, stderr)
+	}
+}
+
+// TestSimulateFollowsInVirtualTime has both forms of the transcript tell the same events.
+func TestSimulateFollowsInVirtualTime(t *testing.T) {
+	_, plain, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=plain")
+	_, lines, _ := simulated(t, smallCluster, "a", "-f", "-", "--progress=json")
+	for _, part := range []string{"00:00:00  phase ", "node a1 draining 1 pod", "upgraded: 2 of 2 nodes"} {
+		if !strings.Contains(plain, part) {
+			t.Errorf("%q is not in:\n%s", part, plain)
+		}
+	}
+	for line := range strings.Lines(lines) {
+		if !strings.HasPrefix(line, `{"time":"`) {
+			t.Errorf("not an event: %s", line)
+		}
+	}
+	events := strings.Count(plain, "\n") - strings.Count(plain, "note: ")
+	if got := strings.Count(lines, "\n"); got != events {
+		t.Errorf("%d events as JSON, %d as lines", got, events)
+	}
+}

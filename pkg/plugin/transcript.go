@@ -1,0 +1,48 @@
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// transcript writes the events of a simulated upgrade. Its lines carry the time since the start: the clock is virtual.
+type transcript struct {
+	w     io.Writer
+	group string
+	json  bool
+	began time.Time
+	last  report.Moment
+	// err is the first that writing met.
+	err error
+}
+
+// step sees every step of the simulation.
+func (t *transcript) step(w upgrade.World, step upgrade.Step) {
+	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked}
+	events := report.Changes(t.last, now)
+	t.last = now
+	for _, event := range events {
+		t.write(event)
+	}
+}
+
+func (t *transcript) write(event report.Event) {
+	if t.err != nil {
+		return
+	}
+	if t.json {
+		t.err = writeEvent(t.w, t.last.At, t.group, event)
+		return
+	}
+	_, t.err = fmt.Fprintf(t.w, "%s  %s\n", clock(t.last.At.Sub(t.began)), oneLine(event.Text))
+}
+
+// clock writes a span of time as hours:minutes:seconds.
+func clock(d time.Duration) string {
+	s := int(d / time.Second)
+	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
+}

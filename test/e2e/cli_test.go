@@ -1,0 +1,273 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/rogpeppe/go-internal/testscript"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestCommandLine is about what is typed and what is printed. But for the loop in the beginning nothing may be
+// written on its stage, by whatever is typed.
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	s := stage.ForTest(t, quick())
+	t.Run("no region", func(t *testing.T) { // before there are nodes, which would tell it
+		refusal{
+			args: []string{"workers", "--yes", "--provider=aws"}, env: []string{"AWS_REGION="}, code: 1,
+			says: []string{"no region", "set AWS_REGION"},
+		}.check(t, s)
+	})
+	for _, name := range []string{"alpha", "beta", "gamma"} {
+		addGroup(t, s, stage.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	}
+	scripts(t, s, testscript.Params{Files: []string{"testdata/loop.txtar"}})
+	addOddGroups(t, s)
+	addWorkers(t, s)
+
+	before := writesOf(t, s)
+	scripts(t, s, testscript.Params{Dir: "testdata/script"})
+	before.checkNone(t, s)
+	t.Run("reads", func(t *testing.T) { checkReads(t, s) })
+	t.Run("refusal", func(t *testing.T) { checkAllRefusals(t, s) })
+}
+
+// scripts runs testscript's scripts one after the other.
+func scripts(t *testing.T, s *stage.Stage, p testscript.Params) {
+	t.Helper()
+	p.Setup = func(env *testscript.Env) error {
+		for _, entry := range s.Env() {
+			if key, value, _ := strings.Cut(entry, "="); key != "TMPDIR" {
+				env.Setenv(key, value)
+			}
+		}
+		if group, err := s.Cloud.Group("workers"); err == nil {
+			env.Setenv("NODE", group.Instances[0].Node)
+		}
+		return nil
+	}
+	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"code": codeCommand, "document": documentCommand}
+	testscript.RunT(inTurn{t}, p)
+}
+
+// inTurn is a test whose sub-tests do not run at the same time.
+type inTurn struct{ *testing.T }
+
+func (inTurn) Parallel()     {}
+func (inTurn) Verbose() bool { return testing.Verbose() }
+
+func (t inTurn) Run(name string, f func(testscript.T)) {
+	t.T.Run(name, func(t *testing.T) { f(inTurn{t}) })
+}
+
+// codeCommand is "code N COMMAND...": the command must exit with N.
+func codeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var ended *exec.ExitError
+	if errors.As(err, &ended) {
+		got = ended.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("%s ended with %d, want %d\n%s", strings.Join(args[1:], " "), got, want, ts.ReadFile("stderr"))
+	}
+}
+
+// documentCommand is "document FILE KIND": the file must be one JSON document of the kind.
+func documentCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: document FILE KIND")
+	}
+	var found metav1.TypeMeta
+	decoder := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	ts.Check(decoder.Decode(&found))
+	if found.Kind != args[1] {
+		ts.Fatalf("the document is a %s, want a %s", found.Kind, args[1])
+	}
+	if err := decoder.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		ts.Fatalf("there is more after the document: %v", err)
+	}
+}
+
+func addGroup(t *testing.T, s *stage.Stage, group stage.Group) {
+	t.Helper()
+	if err := s.AddGroup(group); err != nil {
+		t.Fatal(err)
+	}
+	awaitNodes(t, s, group)
+}
+
+// newestImage is of a Kubernetes that does not exist yet.
+const newestImage = "ami-0ccccccccccccccc3"
+
+// addOddGroups adds a group for each reason there is not to upgrade one.
+func addOddGroups(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	one := func(name string, more func(*awscloud.GroupSpec)) stage.Group {
+		return stage.Group{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more}
+	}
+	s.Cloud.AddImage(newestImage, "v1.99.0", "x86_64")
+	for _, group := range []stage.Group{
+		one("newer", func(spec *awscloud.GroupSpec) {
+			s.Cloud.AddTemplate("newer", awscloud.TemplateVersion{Image: newestImage, InstanceType: "m7i.large"})
+			spec.Template.Version = "3"
+		}),
+		one("operated", func(spec *awscloud.GroupSpec) { spec.Operator = "batch.amazonaws.com" }),
+		one("refreshing", func(spec *awscloud.GroupSpec) {
+			spec.Refreshes = []at.InstanceRefresh{{InstanceRefreshId: aws.String("08b91cf7-8fa6-48af-b6a6-d227f40f1b9b"), Status: at.InstanceRefreshStatusInProgress}}
+		}),
+		one("protected", nil),
+		one("elsewhere", nil),
+		one("bare", nil),
+	} {
+		addGroup(t, s, group)
+	}
+	protect(t, s, "protected")
+	forget(t, s, "elsewhere")
+	addManaged(t, s)
+	for name, image := range map[string]string{"m1": "v1", "m2": "v2"} {
+		if err := s.Cluster.AddNode(t.Context(), controlplane.NodeSpec{Name: name, Labels: map[string]string{"pool": "x", "image": image}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func protect(t *testing.T, s *stage.Stage, group string) {
+	t.Helper()
+	status, err := s.Cloud.Group(group)
+	if err == nil {
+		err = s.Cloud.Protect(status.Instances[0].ID, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forget takes a group's nodes out of the cluster, as if it were another cluster's.
+func forget(t *testing.T, s *stage.Stage, group string) {
+	t.Helper()
+	status, err := s.Cloud.Group(group)
+	if err == nil {
+		err = s.Cluster.Client().CoreV1().Nodes().Delete(t.Context(), status.Instances[0].Node, metav1.DeleteOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func addManaged(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	s.Cloud.AddCluster("prod", "1.36")
+	group, err := s.Cloud.AddManagedNodegroup(awscloud.NodegroupSpec{
+		Cluster: "prod", Name: "managed", Version: "1.35", ReleaseVersion: "1.35.4-20260101", Image: stage.OldImage, InstanceType: "m7i.large",
+		Group: awscloud.GroupSpec{Zones: []string{zoneA}, Counts: []int{1}, Min: 1, Max: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitNodes(t, s, stage.Group{Name: group})
+}
+
+// addWorkers adds the group that could be upgraded, its workloads, and a pod that nobody would bring back elsewhere.
+func addWorkers(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	addGroup(t, s, stage.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	workers := map[string]string{"pool": "workers"}
+	for _, w := range []stage.Workload{
+		{Name: "web", Replicas: 4, MaxUnavailable: "1", NodeSelector: workers},
+		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1", NodeSelector: workers},
+		{Name: "agent", Kind: "DaemonSet", NodeSelector: workers},
+		{Name: "lonely", Kind: "Pod", NodeSelector: map[string]string{"pool": "bare"}},
+	} {
+		if err := s.Add(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Settle(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writes are what the plugin has asked to change so far.
+type writes struct{ cluster, cloud []string }
+
+func writesOf(t *testing.T, s *stage.Stage) writes {
+	t.Helper()
+	cluster, err := s.Mutations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writes{cluster: cluster, cloud: s.CloudMutations()}
+}
+
+// checkNone wants nothing to have been written since.
+func (w writes) checkNone(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	now := writesOf(t, s)
+	if fresh := now.cluster[len(w.cluster):]; len(fresh) > 0 {
+		t.Errorf("the API server was asked to %v", fresh)
+	}
+	if fresh := now.cloud[len(w.cloud):]; len(fresh) > 0 {
+		t.Errorf("the cloud was asked to %v", fresh)
+	}
+}
+
+// checkReads wants every way to look to write nothing, in the cluster and in the cloud.
+func checkReads(t *testing.T, s *stage.Stage) {
+	formats := []string{"", "wide", "json", "yaml", "name", "markdown", "jsonpath={.kind}"}
+	var commands [][]string
+	for _, format := range formats {
+		commands = append(commands,
+			[]string{"-o", format}, []string{"status", "alpha", "-o", format}, []string{"status", "workers", "-o", format},
+			[]string{"workers", "--dry-run=client", "-o", format}, []string{"workers", "--dry-run=server", "-o", format},
+			[]string{"workers", "--dry-run", "--yes", "-o", format})
+	}
+	before := writesOf(t, s)
+	probed := len(probes(t, s))
+	for _, args := range commands {
+		result := run(t, s, append([]string{"nodeupgrade"}, args...)...)
+		if result.Code != 0 || result.Stdout == "" || result.Stderr != "" {
+			t.Errorf("kubectl nodeupgrade %s ended with %d, stderr %q and %d bytes on stdout", strings.Join(args, " "), result.Code, result.Stderr, len(result.Stdout))
+		}
+	}
+	before.checkNone(t, s)
+	// One pod of each budget and owner is asked about: web and db.
+	if got, want := len(probes(t, s))-probed, 2*len(formats); got != want {
+		t.Errorf("%d evictions were tried dryly, want %d", got, want)
+	}
+}
+
+// probes lists the evictions that were asked for as dry runs.
+func probes(t *testing.T, s *stage.Stage) []string {
+	t.Helper()
+	events, err := s.Cluster.AuditEvents(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, e := range events {
+		if stage.Ours(e) && e.Eviction() && e.DryRun() {
+			found = append(found, e.ObjectRef.Name)
+		}
+	}
+	return found
+}

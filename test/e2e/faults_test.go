@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestUnreliableCloud holds the scenes in which the cloud is late, busy or loses its answers. Faults hit
+// whichever group asks next, so one scene follows the other.
+func TestUnreliableCloud(t *testing.T) {
+	t.Parallel()
+	options := quick()
+	options.Cloud.DescribeLag = time.Second
+	shared := stage.ForTest(t, options)
+	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { lateAndBusy(t, shared) })
+	t.Run("answers are lost", func(t *testing.T) { lostAnswers(t, shared) })
+	t.Run("it does not let us stop", func(t *testing.T) { cannotStop(t, shared) })
+}
+
+// openLate is open with a cloud that takes its time to tell of the group.
+func openLate(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
+	t.Helper()
+	s := open(t, shared, group)
+	s.awaitListed()
+	return s
+}
+
+func (s *scene) awaitListed() {
+	s.t.Helper()
+	s.waitFor("the group to be listed", func() bool {
+		return strings.Contains(run(s.t, s.Stage, "nodeupgrade", "-o", "name").Stdout, "nodegroup/"+s.group+"\n")
+	})
+}
+
+// lateAndBusy has two nodes out at a time.
+func lateAndBusy(t *testing.T, shared *stage.Stage) {
+	s := openLate(t, shared, stage.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}, Suspended: []string{rebalance}})
+	s.unavailable = 2
+	for _, fault := range []awscloud.Fault{
+		{Operation: "DescribeAutoScalingGroups", Times: 4, Code: "Throttling"},
+		{Operation: "LaunchInstances", Times: 2, Code: "Throttling"},
+		{Operation: "UpdateAutoScalingGroup", Times: 1, Code: "ResourceContention"},
+		{Operation: "TerminateInstanceInAutoScalingGroup", Times: 2, Code: "ScalingActivityInProgress"},
+	} {
+		s.Cloud.Fault(fault)
+	}
+	s.upgrade(0, "--max-unavailable=2")
+	s.checkDone()
+	s.checkFaults("Throttling", 6)
+	s.checkFaults("ResourceContention", 1)
+	s.checkFaults("ScalingActivityInProgress", 2)
+}
+
+// lostAnswers has a launch and a termination carried out without the plugin being told.
+func lostAnswers(t *testing.T, shared *stage.Stage) {
+	s := openLate(t, shared, stage.Group{Name: "lost", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+	s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", AfterEffect: true})
+	s.Cloud.Fault(awscloud.Fault{Operation: "TerminateInstanceInAutoScalingGroup", AfterEffect: true})
+	s.upgrade(0)
+	s.checkDone()
+	for _, operation := range []string{"LaunchInstances", "TerminateInstanceInAutoScalingGroup"} {
+		lost := 0
+		for _, r := range s.Cloud.Requests() {
+			if r.Operation == operation && r.Status == 0 {
+				lost++
+			}
+		}
+		if lost != 1 {
+			t.Errorf("%d answers to %s were lost, want 1: nothing was tried", lost, operation)
+		}
+	}
+}
+
+// checkFaults wants exactly so many answers with the code, or the faults have not come up.
+func (s *scene) checkFaults(code string, want int) {
+	s.t.Helper()
+	got := 0
+	for _, r := range s.Cloud.Requests() {
+		if r.Code == code {
+			got++
+		}
+	}
+	if got != want {
+		s.t.Errorf("the cloud answered %s %d times, want %d", code, got, want)
+	}
+}
+
+// cannotStop has an upgrade interrupted that cannot bring the group to rest, then another that is interrupted twice.
+func cannotStop(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.add(wedge(2)) // and nothing else, for an eviction that the second interrupt cuts off costs its budget two minutes
+	s.ready()
+	s.awaitListed()
+	s.Cloud.Fault(awscloud.Fault{Operation: "ResumeProcesses", Times: -1, Code: "Throttling"})
+	first := s.start()
+	blockedBy("stubborn")(s, first)
+	first.interrupt()
+	asked := time.Now()
+	first.end(130)
+	if took := time.Since(asked); took < stopLimit-slack || took > stopLimit+slack {
+		t.Errorf("it took %s to stop, want %s", took, stopLimit)
+	}
+	if complaint := first.complaint(); !strings.Contains(complaint, "run the same command to go on") {
+		t.Errorf("the error does not say how to go on: %s", complaint)
+	}
+
+	second := s.start()
+	blockedBy("stubborn")(s, second)
+	second.interrupt()
+	second.until("the stop to begin", func(e event) bool { return strings.HasPrefix(e.Text, "stopping") })
+	second.interrupt()
+	asked = time.Now()
+	second.end(130)
+	if took := time.Since(asked); took > slack {
+		t.Errorf("it took %s to stop at the second interrupt, want no time", took)
+	}
+
+	s.Cloud.ClearFaults()
+	s.unblock("stubborn")
+	// What was interrupted twice has left its lease behind, which is believed for a minute.
+	s.upgrade(0, "--takeover")
+	s.checkDone()
+}

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// refusal is a command that must do nothing but say, in one line, what is wrong and what to do about it.
+type refusal struct {
+	args []string
+	env  []string
+	code int
+	// says are parts of the line.
+	says []string
+	// during makes the world as bad as it has to be, and returns what makes it good again.
+	during func(*stage.Stage) (undo func())
+}
+
+func refusals() map[string]refusal {
+	yes := func(args ...string) []string { return append(args, "--yes") }
+	return map[string]refusal{
+		"unknown group":              {args: yes("wokrers"), code: 2, says: []string{`"wokrers"`, "alpha", "workers"}},
+		"one unknown among known":    {args: yes("workers", "nope"), code: 2, says: []string{`"nope"`, "workers"}},
+		"another cluster's group":    {args: yes("elsewhere"), code: 2, says: []string{`"elsewhere"`, "workers"}},
+		"mistyped verb":              {args: []string{"stauts"}, code: 2, says: []string{`"stauts"`, `"status"`}},
+		"unknown node":               {args: yes("--node=nope"), code: 2, says: []string{`"nope"`, "kubectl get nodes"}},
+		"node of no group":           {args: yes("--node=m1"), code: 2, says: []string{`"m1"`, "--current"}},
+		"unknown flag":               {args: yes("workers", "--fast"), code: 2, says: []string{"--fast", "--help"}},
+		"yes without a group":        {args: yes(), code: 2, says: []string{"--yes without a group", "name the group"}},
+		"plan without a group":       {args: []string{"--dry-run"}, code: 2, says: []string{"--dry-run without a group", "name the group"}},
+		"nobody to ask":              {args: []string{"workers"}, code: 2, says: []string{"no terminal", "--yes"}},
+		"dry run with a space":       {args: []string{"workers", "--dry-run", "server"}, code: 2, says: []string{"--dry-run=server"}},
+		"unknown dry run":            {args: []string{"workers", "--dry-run=maybe"}, code: 2, says: []string{"none, client or server"}},
+		"unknown format":             {args: []string{"-o", "csv"}, code: 2, says: []string{"csv", "json"}},
+		"unknown provider":           {args: yes("workers", "--provider=azure"), code: 2, says: []string{"azure", "manual"}},
+		"unknown way to end":         {args: yes("workers", "--on-timeout=panic"), code: 2, says: []string{"panic", "fail, force or skip"}},
+		"unknown strategy":           {args: yes("workers", "--strategy=magic"), code: 2, says: []string{"magic", "surge"}},
+		"none unavailable, no surge": {args: yes("workers", "--max-unavailable=0", "--max-surge=0"), code: 2, says: []string{"--max-unavailable=0", "raise"}},
+		"101 unavailable":            {args: yes("workers", "--max-unavailable=101"), code: 2, says: []string{"101", "limit of 100"}},
+		"0 percent unavailable":      {args: yes("workers", "--max-unavailable=0%"), code: 2, says: []string{"0%", "1% to 100%"}},
+		"one and a half unavailable": {args: yes("workers", "--max-unavailable=1.5"), code: 2, says: []string{"1.5", "write 2, 10% or 2/zone"}},
+		"no time to drain":           {args: yes("workers", "--drain-timeout=0s"), code: 2, says: []string{"--drain-timeout", "positive"}},
+		"no room under the maximum":  {args: yes("workers", "--keep-max"), code: 2, says: []string{"--keep-max", "max of 2", "raise its max"}},
+		"selector that fits nothing": {args: yes("-l", "pool=zzz", "--current=image=v2"), code: 2, says: []string{"pool=zzz", "kubectl get nodes --show-labels"}},
+		"selector that is none":      {args: yes("-l", "pool=(", "--current=image=v2"), code: 2, says: []string{"--selector"}},
+		"nobody says what's current": {args: yes("-l", "pool=x"), code: 1, says: []string{"pool=x", "--current KEY=VALUE"}},
+		"label that no node has":     {args: yes("-l", "pool=x", "--current=imgae=v2"), code: 2, says: []string{`"imgae"`, "spelling"}},
+		"newer than control plane":   {args: yes("newer"), code: 1, says: []string{"v1.99", "upgrade the control plane first"}},
+		"no such template version":   {args: yes("workers", "--to=7"), code: 1, says: []string{"version 7", "--to"}},
+		"no such image":              {args: yes("workers", "--to=ami-0dddddddddddddddd"), code: 1, says: []string{"ami-0dddddddddddddddd", "check the ID"}},
+		"no target at all":           {args: yes("workers", "--to=latest-ish"), code: 1, says: []string{"latest-ish", "ami-0123456789abcdef0"}},
+		"managed by EKS":             {args: yes("managed"), code: 1, says: []string{"aws eks update-nodegroup-version --cluster-name prod --nodegroup-name managed"}},
+		"operated by a service":      {args: yes("operated"), code: 1, says: []string{"batch.amazonaws.com", "upgrade it there"}},
+		"instance refresh":           {args: yes("refreshing"), code: 1, says: []string{"instance refresh", "aws autoscaling cancel-instance-refresh"}},
+		"protected instance":         {args: yes("protected"), code: 1, says: []string{"protected from scale-in", "aws autoscaling set-instance-protection"}},
+		"pods without a controller":  {args: yes("bare"), code: 2, says: []string{"pod default/lonely", "--unmanaged-pods=evict"}},
+		"no credentials": {
+			args: yes("workers"), env: []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY="}, code: 1,
+			says: []string{"no credentials found", "aws sso login"},
+		},
+		"unknown profile":      {args: yes("workers"), env: []string{"AWS_PROFILE=nope"}, code: 1, says: []string{"nope", "check AWS_PROFILE"}},
+		"expired credentials":  {args: yes("workers"), code: 1, says: []string{"expired", "aws sso login"}, during: reject(awscloud.CredentialsExpired)},
+		"invalid credentials":  {args: yes("workers"), code: 1, says: []string{"InvalidClientTokenId", "aws sso login"}, during: reject(awscloud.CredentialsInvalid)},
+		"wrong region":         {args: yes("workers"), env: []string{"AWS_REGION=eu-west-1"}, code: 1, says: []string{"eu-west-1", "set AWS_REGION=us-east-1"}},
+		"no API server":        {args: yes("workers", "--server=https://127.0.0.1:1"), code: 1, says: []string{"https://127.0.0.1:1", "check --context"}},
+		"unknown context":      {args: yes("workers", "--context=nope"), code: 1, says: []string{`"nope"`, "check --kubeconfig and --context"}},
+		"unknown state space":  {args: yes("workers", "--state-namespace=nope"), code: 1, says: []string{`"nope"`, "not found"}},
+		"list without a right": {args: nil, env: []string{"KUBECONFIG=stranger"}, code: 1, says: []string{`User "stranger" cannot list resource`, "ask for a role"}},
+		"upgrade without any":  {args: yes("workers"), env: []string{"KUBECONFIG=stranger"}, code: 1, says: []string{`User "stranger" cannot list resource`, "ask for a role"}},
+		"upgrade by a reader": {
+			args: yes("workers"), env: []string{"KUBECONFIG=reader"}, code: 1,
+			says: []string{"you may not", "patch nodes", "create pods/eviction", "update leases in namespace kube-system", "ask for a role"},
+		},
+	}
+}
+
+func reject(problem awscloud.CredentialProblem) func(*stage.Stage) func() {
+	return func(s *stage.Stage) func() {
+		s.Cloud.RejectCredentials(problem)
+		return func() { s.Cloud.RejectCredentials(awscloud.CredentialsFine) }
+	}
+}
+
+// checkAllRefusals runs them one after the other, for what is written is the stage's.
+func checkAllRefusals(t *testing.T, s *stage.Stage) {
+	allowReader(t, s)
+	for name, r := range refusals() {
+		t.Run(name, func(t *testing.T) { r.check(t, s) })
+	}
+}
+
+// allowReader lets the user "reader" look at everything that the plan needs, and change nothing.
+func allowReader(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	client, meta := s.Cluster.Client().RbacV1(), metav1.ObjectMeta{Name: "reader"}
+	look := []string{"get", "list", "watch"}
+	_, err := client.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: look},
+	}}, metav1.CreateOptions{})
+	if err == nil {
+		_, err = client.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r refusal) check(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	before := writesOf(t, s)
+	if r.during != nil {
+		defer r.during(s)()
+	}
+	var out, errOut bytes.Buffer
+	code, err := s.Start(t.Context(), &out, &errOut, r.environment(t, s), append([]string{"nodeupgrade"}, r.args...)...).Wait()
+	if err != nil || code != r.code {
+		t.Errorf("it ended with %d (%v), want %d", code, err, r.code)
+	}
+	lines := strings.Split(strings.TrimSuffix(errOut.String(), "\n"), "\n")
+	if len(lines) != 1 || len(complaints(lines)) != 1 || out.Len() > 0 {
+		t.Errorf("stdout %q and stderr %q, want one line on stderr that starts with \"error: \"", out.String(), errOut.String())
+	}
+	for _, part := range r.says {
+		if !strings.Contains(errOut.String(), part) {
+			t.Errorf("the error does not say %q: %s", part, errOut.String())
+		}
+	}
+	before.checkNone(t, s)
+}
+
+// environment writes the kubeconfig of a user that is named instead of a file.
+func (r refusal) environment(t *testing.T, s *stage.Stage) []string {
+	t.Helper()
+	var env []string
+	for _, entry := range r.env {
+		if user, ok := strings.CutPrefix(entry, "KUBECONFIG="); ok {
+			path, err := s.Cluster.KubeconfigFor(user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			entry = "KUBECONFIG=" + path
+		}
+		env = append(env, entry)
+	}
+	return env
+}
