@@ -203,8 +203,3 @@ func phase(name string) func(event) bool {
 func nodeState(state string) func(event) bool {
 	return func(e event) bool { return e.Type == "node" && e.State == state }
 }
-
-// kind wants an event of a type.
-func kind(name string) func(event) bool {
-	return func(e event) bool { return e.Type == name }
-}
