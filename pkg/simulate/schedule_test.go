@@ -109,11 +109,11 @@ func claim(p *corev1.Pod) {
 
 // disk is the claim "data" bound to a volume that is reachable from one zone.
 func disk(zone string) ([]*corev1.PersistentVolumeClaim, []*corev1.PersistentVolume) {
-	return []*corev1.PersistentVolumeClaim{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
-		}}, []*corev1.PersistentVolume{{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: inZones(zone)}},
-		}}
+	data := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}}
+	data.Spec.VolumeName = "pv"
+	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: inZones(zone)}
+	return []*corev1.PersistentVolumeClaim{data}, []*corev1.PersistentVolume{pv}
 }
 
 func TestScheduler(t *testing.T) {
