@@ -14,7 +14,7 @@ import (
 )
 
 // brief are a lease's times for tests; the API counts its duration in whole seconds.
-var brief = leaseTimes{duration: 3 * time.Second, renew: 250 * time.Millisecond, giveUp: 1500 * time.Millisecond}
+var brief = leaseTimes{duration: 2 * time.Second, renew: 250 * time.Millisecond, giveUp: 1500 * time.Millisecond}
 
 func (s *space) claim(identity string) Claim {
 	return Claim{Namespace: s.name, Group: testGroup, Identity: identity}
@@ -69,7 +69,7 @@ func testLease(t *testing.T, s *space) {
 			t.Errorf("%s waited %s for a lease that nobody held", identity, took)
 		}
 		lease := s.lease(t)
-		if holder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 3 {
+		if holder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 2 {
 			t.Errorf("the lease is %q's, labels %v", holder(lease), lease.Labels)
 		}
 		renewed := lease.Spec.RenewTime.Time

@@ -83,13 +83,18 @@ func (c *Cluster) sizes() map[string]int {
 // launch brings up an instance of the revision the group points at; its node is Ready after the boot time.
 func (c *Cluster) launch(zone string) {
 	c.serial++
-	name := nodeName(c.group.Name, zone, c.serial)
 	m := &member{instance: upgrade.Instance{
-		ID: "i-" + name, Zone: zone, State: upgrade.InstancePending, Revision: c.group.Pointed,
+		ID: "i-" + nodeName(c.group.Name, zone, c.serial), Zone: zone, State: upgrade.InstancePending, Revision: c.group.Pointed,
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
 	c.members[m.instance.ID] = m
 	c.enroll(m)
+	c.boot(m)
+}
+
+// boot brings the node of a pending instance up in time.
+func (c *Cluster) boot(m *member) {
+	name := strings.TrimPrefix(m.instance.ID, "i-")
 	c.after(c.times.Boot, func() {
 		if m.instance.State != upgrade.InstancePending {
 			return
@@ -131,15 +136,20 @@ func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
 	} else {
 		c.launch(c.smallestZone())
 	}
+	c.leave(m)
+	return upgrade.OutcomeDone, ""
+}
+
+// leave takes a terminating machine and its node away in time.
+func (c *Cluster) leave(m *member) {
 	c.after(c.times.Leave, func() {
 		if m.node != nil {
 			c.forget(m.node.Name)
 		}
-		delete(c.members, a.Instance)
-		delete(c.attempts, a.Key())
+		delete(c.members, m.instance.ID)
+		delete(c.attempts, upgrade.Terminate{Instance: m.instance.ID}.Key())
 		c.expel(m)
 	})
-	return upgrade.OutcomeDone, ""
 }
 
 // ZoneSizes counts the instances in service or on their way, by the last part of the zone's name: "a:3 b:2".

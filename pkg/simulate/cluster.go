@@ -126,7 +126,14 @@ func (c *Cluster) addNodes(spec *Spec) {
 		c.setNode(node, nil)
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.members)) {
-		c.enroll(c.members[id]) // instances without a node
+		m := c.members[id]
+		c.enroll(m) // instances without a node
+		switch {
+		case m.instance.State == upgrade.InstanceLeaving:
+			c.leave(m)
+		case m.instance.State == upgrade.InstancePending && m.node == nil:
+			c.boot(m)
+		}
 	}
 }
 

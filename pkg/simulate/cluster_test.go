@@ -392,3 +392,25 @@ func TestForecast(t *testing.T) {
 		t.Errorf("stuck: %q", forecast.Nodes[0].Stuck)
 	}
 }
+
+func TestMachinesUnderWay(t *testing.T) {
+	spec := twoNodes()
+	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-late", Zone: "b", State: upgrade.InstancePending})
+	for i := range spec.Group.Instances {
+		if spec.Group.Instances[i].ID == "i-old-a-1" {
+			spec.Group.Instances[i].State = upgrade.InstanceLeaving
+		}
+	}
+	c := simulate.New(spec)
+	for c.Advance(start.Add(5 * time.Minute)) {
+	}
+	var names []string
+	for _, m := range c.World(request()).Members {
+		if m.Node != nil {
+			names = append(names, m.Name())
+		}
+	}
+	if want := []string{"cur-b-1", "late"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("the nodes are %v in the end, want %v: what was terminating goes and what was booting comes", names, want)
+	}
+}

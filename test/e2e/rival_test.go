@@ -17,13 +17,19 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	first := s.start()
 	blockedBy("stubborn")(s, first)
 
+	holder := s.status().Holder
+	if holder == "" {
+		t.Fatal("the status does not say who holds the lease")
+	}
 	asked := time.Now()
 	second := s.upgrade(5)
 	if took := time.Since(asked); took > renewal+slack {
 		t.Errorf("the second run took %s to give way, want at most %s", took, renewal)
 	}
-	if complaint := second.complaint(); !strings.Contains(complaint, "holds it since") || !strings.Contains(complaint, "kubectl nodeupgrade status contested") {
-		t.Errorf("the error names neither the holder nor what to do: %s", complaint)
+	for _, part := range []string{holder + " ", " since ", "kubectl nodeupgrade status contested", "--takeover"} {
+		if complaint := second.complaint(); !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
 	}
 
 	third := s.start("--takeover")

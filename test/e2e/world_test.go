@@ -110,6 +110,7 @@ func (s *scene) deletions() []string {
 type status struct {
 	Run    string `json:"run"`
 	Result string `json:"result"`
+	Holder string `json:"holder"`
 	Status struct {
 		Phase   string `json:"phase"`
 		Waiting string `json:"waiting"`
