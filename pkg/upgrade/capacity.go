@@ -251,7 +251,12 @@ func (t *turn) resume() bool {
 		return false
 	}
 	ours := t.suspended()
-	if len(ours) == 0 || !t.balanced() {
+	if len(ours) == 0 {
+		return true
+	}
+	resumed := t.attempt(Resume{})
+	coming := resumed.Ended.After(quiesced.Ended) && resumed.Outcome == OutcomeDone && !t.w.Group.Observed.After(resumed.Ended.Add(describeLag))
+	if !resumed.InFlight && !coming && !t.balanced() {
 		return true
 	}
 	t.cloud = true

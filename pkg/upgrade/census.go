@@ -27,6 +27,8 @@ type census struct {
 	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts all members by their own zone.
 	left  map[string]int
 	zones map[string]int
+	// instances counts those that are not on their way out.
+	instances int
 	// pendingIn counts pending members by their own zone.
 	pendingIn map[string]int
 	// ready counts members of any revision that are fit for pods, or were but for our fence, and are not being removed.
@@ -49,6 +51,9 @@ func takeCensus(w *World, rec *Record) census {
 			continue
 		}
 		c.zones[m.Zone()]++
+		if m.Instance.ID != "" {
+			c.instances++
+		}
 		fit := m.Node != nil && nodeReady(m.Node) && (m.Outdated || m.Usable(w.Group.WantedLabels))
 		if fit && rec.Nodes[name].State != NodeRemoving {
 			c.ready++

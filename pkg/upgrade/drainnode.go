@@ -116,7 +116,11 @@ func (t *turn) drive(name string) {
 
 // gone books a started node that is no longer there.
 func (t *turn) gone(name string) {
-	if t.rec.Nodes[name].State != NodeDrained {
+	n := t.rec.Nodes[name]
+	if n.State == NodeRemoving && !n.Landed && t.othersTook(n, true) {
+		t.unshrink(n)
+	}
+	if n.State != NodeDrained {
 		t.rec.Replaced++
 	}
 	delete(t.rec.Nodes, name)

@@ -38,29 +38,35 @@ func TestSpreadSurge(t *testing.T) {
 	}
 }
 
-func TestSpreadSurgeIsFair(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(-2, 40).Draw(t, "surge")
-		outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
-		surge := upgrade.SpreadSurge(n, outdated)
+func TestSpreadSurgeIsFair(t *testing.T) { rapid.Check(t, fairSpread) }
 
-		sum, total := 0, 0
-		for zone, has := range outdated {
-			sum, total = sum+surge[zone], total+has
-			if surge[zone] > has {
-				t.Errorf("zone %s gets %d for %d outdated nodes", zone, surge[zone], has)
+func FuzzSpreadSurge(f *testing.F) {
+	f.Add([]byte("\x06a3b1c"))
+	f.Fuzz(rapid.MakeFuzz(fairSpread))
+}
+
+// fairSpread deals surge out to zones at random: none gets more than it has use for, nor a second before another its first.
+func fairSpread(t *rapid.T) {
+	n := rapid.IntRange(-2, 40).Draw(t, "surge")
+	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
+	surge := upgrade.SpreadSurge(n, outdated)
+
+	sum, total := 0, 0
+	for zone, has := range outdated {
+		sum, total = sum+surge[zone], total+has
+		if surge[zone] > has {
+			t.Errorf("zone %s gets %d for %d outdated nodes", zone, surge[zone], has)
+		}
+		for other := range outdated {
+			if surge[zone] < has && surge[other] > surge[zone]+1 {
+				t.Errorf("zone %s gets %d and zone %s %d, though the first has room", zone, surge[zone], other, surge[other])
 			}
-			for other := range outdated {
-				if surge[zone] < has && surge[other] > surge[zone]+1 {
-					t.Errorf("zone %s gets %d and zone %s %d, though the first has room", zone, surge[zone], other, surge[other])
-				}
-				if has > 0 && surge[zone] == 0 && surge[other] > 1 {
-					t.Errorf("E25: zone %s gets its second before zone %s its first", other, zone)
-				}
+			if has > 0 && surge[zone] == 0 && surge[other] > 1 {
+				t.Errorf("E25: zone %s gets its second before zone %s its first", other, zone)
 			}
 		}
-		if want := min(max(n, 0), total); sum != want {
-			t.Errorf("%d dealt out, want %d", sum, want)
-		}
-	})
+	}
+	if want := min(max(n, 0), total); sum != want {
+		t.Errorf("%d dealt out, want %d", sum, want)
+	}
 }

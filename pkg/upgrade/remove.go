@@ -1,5 +1,7 @@
 package upgrade
 
+import "cmp"
+
 // terminate decides the end of a drained node's machine and books it. It is written before it is done.
 func (t *turn) terminate(name string, n NodeRecord, m *Member) {
 	zone := t.rec.Ledger.zone(m)
@@ -32,21 +34,42 @@ func (t *turn) remove(name string, n NodeRecord, m *Member) {
 	attempt := t.attempt(action)
 	switch {
 	case attempt.InFlight:
-	case attempt.Outcome == OutcomeMoved && !n.Landed:
-		// Somebody else terminated it: the group was not shrunk by us.
-		if n.Shrink {
-			t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
-			n.Shrink = false
-		}
+	case !n.Landed && t.othersTook(n, m.Instance.State == InstanceLeaving || m.Instance.ID == ""):
+		n = t.unshrink(n)
 		n.Landed = true
 		t.put(name, n, true)
 	case n.Landed, m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
-		n.Landed = true
-		t.put(name, n, false)
+		t.land(name, n, attempt)
 		t.deleteNode(n, m)
 	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt, m.Instance.State == InstanceInService):
 		t.want(action)
 	}
+}
+
+// land books that the machine of a node is on its way out because of us.
+func (t *turn) land(name string, n NodeRecord, attempt Attempt) {
+	if n.Landed {
+		return
+	}
+	n.Landed = true
+	t.changed(cmp.Or(attempt.Ended, t.w.Now))
+	t.put(name, n, false)
+}
+
+// othersTook reports whether somebody else terminated the instance: it was gone when we asked, or it leaves although
+// our last request is known to have had no effect. An earlier one had none either, or it would not have been repeated.
+func (t *turn) othersTook(n NodeRecord, leaving bool) bool {
+	attempt := t.attempt(Terminate{Instance: n.Instance})
+	return attempt.Outcome == OutcomeMoved || (leaving && attempt.Outcome == OutcomeLater && !attempt.InFlight)
+}
+
+// unshrink takes a termination off the books that did not shrink the group after all.
+func (t *turn) unshrink(n NodeRecord) NodeRecord {
+	if n.Shrink {
+		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		n.Shrink = false
+	}
+	return n
 }
 
 // stillThere reports whether the group's newest reading proves that the termination has not happened,

@@ -104,17 +104,26 @@ func (t *turn) surgeWanted() int {
 }
 
 // surgeUsable is the check at the end of scale up: every new node is usable, all that are
-// wanted are there, and each zone that was given surge has one (EKS E24–E27).
+// wanted are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took meanwhile does
+// not come back: then those that are left must do.
 func (t *turn) surgeUsable(wanted int) bool {
-	if t.count.usable < wanted || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
+	taken := t.nothingComes()
+	if (t.count.usable < wanted && !taken) || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
 		return false
 	}
 	for zone, z := range t.rec.Ledger.Zones {
-		if z.Contribution() < min(z.Surge, t.count.left[zone]) || (z.Contribution() > 0 && t.count.usableIn[zone] == 0) {
+		if z.Contribution() < min(z.Surge, t.count.left[zone]) || (z.Contribution() > 0 && t.count.usableIn[zone] == 0 && !taken) {
 			return false
 		}
 	}
 	return true
+}
+
+// nothingComes reports whether the group has as many instances as it is meant to have, by a reading that is younger
+// than what we did last: no further node will come up by itself.
+func (t *turn) nothingComes() bool {
+	g := &t.w.Group
+	return g.Sized && g.Observed.After(t.rec.Ledger.Changed.Add(describeLag)) && t.count.instances >= g.Desired
 }
 
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).

@@ -72,7 +72,7 @@ func (t *turn) busy() int {
 
 // deficit is how many nodes the group is short of what it would have without the upgrade: those we removed
 // minus the new ones fit for pods. It is negative while surge is to spare. It is never more than what the
-// group still waits for, so that nodes an autoscaler took away are not waited for.
+// group's own size lacks, so that nodes an autoscaler took away, one of ours among them, are not waited for.
 func (t *turn) deficit() int {
 	if t.w.Group.Provider == manualProvider && !t.rec.Request.WaitReplacement {
 		return 0
@@ -82,8 +82,8 @@ func (t *turn) deficit() int {
 	if !t.w.Group.Sized || !t.w.Group.Observed.After(t.rec.Ledger.Changed.Add(describeLag)) {
 		return short // the sizes read may be older than what we did last
 	}
-	awaited := max(0, t.w.Group.Desired-t.count.ready) + t.unlaunched()
-	return min(short, awaited)
+	without := t.w.Group.Desired - t.rec.Ledger.landed() // its size were it not for us, as an autoscaler left it (EKS E61)
+	return min(short, without-t.count.ready)
 }
 
 const manualProvider = "manual"
@@ -97,11 +97,6 @@ func (t *turn) busyRemoved() int {
 		}
 	}
 	return n
-}
-
-// unlaunched is how many nodes the ledger still wants in zones, or has asked for without an answer.
-func (t *turn) unlaunched() int {
-	return t.openLaunches() + t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, z.Surge-z.Contribution()) })
 }
 
 func (t *turn) waitForReplacement() {

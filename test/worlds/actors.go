@@ -97,7 +97,7 @@ func (u *user) grow(int) bool {
 
 // shrink is cluster-autoscaler's removal of a new node without pods.
 func (u *user) shrink(pick int) bool {
-	if u.stored.record.Phase != upgrade.PhaseUpgrade {
+	if p := u.stored.record.Phase; p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp {
 		return false
 	}
 	var idle []*instance

@@ -68,6 +68,22 @@ func FuzzParseProviderID(f *testing.F) {
 	})
 }
 
+// A node's zone alone tells its region, or nothing does.
+func FuzzRegionOfZone(f *testing.F) {
+	for _, zone := range []string{"us-east-1a", "us-gov-west-1b", "us-east-1-bos-1a", "us-east-1-wl1-bos-wlz-1", "eusc-de-east-1a", "a", ""} {
+		f.Add(zone)
+	}
+	f.Fuzz(func(t *testing.T, zone string) {
+		region := RegionOf([]*corev1.Node{newNode("aws:///"+zone+"/i-0123456789abcdef0", "")})
+		if !strings.HasPrefix(zone, region) {
+			t.Errorf("zone %q is said to be in region %q", zone, region)
+		}
+		if again := RegionOf([]*corev1.Node{newNode("aws:///"+region+"a/i-0123456789abcdef0", "")}); region != "" && again != region {
+			t.Errorf("region %q of zone %q has a zone a in region %q", region, zone, again)
+		}
+	})
+}
+
 func TestRegionOf(t *testing.T) {
 	const id = "/i-0123456789abcdef0"
 	cases := map[string]struct {
