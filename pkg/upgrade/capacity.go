@@ -161,9 +161,19 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		z.RetryAt, z.Refusal = attempt.NotBefore, attempt.Detail
 		t.persist = true
 	})
-	if books := &t.rec.Ledger; !landed && l.Max > 0 && books.MaxTo == l.Max {
-		if books.MaxTo -= l.N; books.MaxTo <= books.MaxFrom {
-			books.MaxFrom, books.MaxTo = 0, 0
+	t.rec.Ledger.settleRaise(l, landed)
+}
+
+// settleRaise books what became of the raise of the maximum that came with a launch. One that landed is on the books
+// even if they were closed meanwhile, when a stop found it neither in the group's reading nor answered.
+func (l *Ledger) settleRaise(launch Launch, landed bool) {
+	switch {
+	case launch.Max == 0:
+	case landed && l.MaxTo < launch.Max:
+		l.MaxFrom, l.MaxTo = cmp.Or(l.MaxFrom, launch.Max-launch.N), launch.Max
+	case !landed && l.MaxTo == launch.Max:
+		if l.MaxTo -= launch.N; l.MaxTo <= l.MaxFrom {
+			l.MaxFrom, l.MaxTo = 0, 0
 		}
 	}
 }

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -35,55 +36,56 @@ type census struct {
 	ready int
 }
 
-// takeCensus sorts the members by what the upgrade has to do with them.
+// takeCensus sorts the members by what the upgrade has to do with them. It is done in every step for the whole group,
+// so that it looks at as little of a member as it can.
 func takeCensus(w *World, rec *Record) census {
 	c := census{
 		byName: map[string]*Member{}, usableIn: map[string]int{},
 		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
 	}
+	var counts zoneCounts
+	begun := rec.begun(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
-		name, started := rec.nameOf(m)
-		if started {
-			c.byName[name] = m
+		name, started := "", false
+		if len(begun) > 0 && begun[0] == i {
+			begun = begun[1:]
+			if name, started = rec.nameOf(m); started {
+				c.byName[name] = m
+			}
 		}
 		if m.Instance.State == InstanceLeaving {
 			continue
 		}
-		c.zones[m.Zone()]++
+		zone := counts.of(m.Zone())
+		zone.all++
 		if m.Instance.ID != "" {
 			c.instances++
 		}
-		fit := m.Node != nil && nodeReady(m.Node) && (m.Outdated || m.Usable(w.Group.WantedLabels))
-		if fit && rec.Nodes[name].State != NodeRemoving {
+		fit := m.ready() && (m.Outdated || w.usable(m))
+		if fit && (!started || rec.Nodes[name].State != NodeRemoving) {
 			c.ready++
 		}
-		if m.Outdated {
-			c.addOutdated(m, rec)
-		} else {
-			c.addCurrent(m, rec, w)
+		switch {
+		case !m.Outdated:
+			c.addCurrent(m, rec, w, zone)
+		case !started:
+			c.pending = append(c.pending, m)
+			zone.pending++
+			zone.left++
+		case !ending(rec.Nodes[name].State):
+			zone.left++
 		}
 	}
+	c.sum(counts, &rec.Ledger)
 	return c
 }
 
-func (c *census) addOutdated(m *Member, rec *Record) {
-	started, known := rec.started(m)
-	if !known {
-		c.pending = append(c.pending, m)
-		c.pendingIn[m.Zone()]++
-		c.left[rec.Ledger.zone(m)]++
-		return
-	}
-	switch started.State {
-	case NodeRemoving, NodeQuarantined, NodeDrained:
-	default:
-		c.left[rec.Ledger.zone(m)]++
-	}
-}
+// ending reports whether a node in the state is no longer to be terminated.
+func ending(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
-func (c *census) addCurrent(m *Member, rec *Record, w *World) {
-	usable := m.Usable(w.Group.WantedLabels)
+func (c *census) addCurrent(m *Member, rec *Record, w *World, zone *zoneCount) {
+	usable := w.usable(m)
 	if rec.Run == "" || rec.Ledger.knows(m) {
 		c.known = append(c.known, m)
 		if !usable {
@@ -94,7 +96,45 @@ func (c *census) addCurrent(m *Member, rec *Record, w *World) {
 	c.fresh = append(c.fresh, m)
 	if usable {
 		c.usable++
-		c.usableIn[rec.Ledger.zone(m)]++
+		zone.usable++
+	}
+}
+
+// zoneCounts counts members by their own zone. A group has few zones: they are looked through faster than a map.
+type zoneCounts []zoneCount
+
+type zoneCount struct {
+	zone                       string
+	all, pending, left, usable int
+}
+
+// of is the zone's count, which must be used before the next is asked for.
+func (z *zoneCounts) of(zone string) *zoneCount {
+	for i := range *z {
+		if (*z)[i].zone == zone {
+			return &(*z)[i]
+		}
+	}
+	*z = append(*z, zoneCount{zone: zone})
+	return &(*z)[len(*z)-1]
+}
+
+// sum takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands for none.
+func (c *census) sum(counts zoneCounts, ledger *Ledger) {
+	add := func(to map[string]int, zone string, n int) {
+		if n > 0 {
+			to[zone] += n
+		}
+	}
+	for _, z := range counts {
+		booked := z.zone
+		if !ledger.Zonal {
+			booked = ""
+		}
+		add(c.zones, z.zone, z.all)
+		add(c.pendingIn, z.zone, z.pending)
+		add(c.left, booked, z.left)
+		add(c.usableIn, booked, z.usable)
 	}
 }
 
@@ -125,6 +165,36 @@ func (r *Record) nameOf(m *Member) (name string, started bool) {
 	return "", false
 }
 
+// begun are the places of the members that one of the records may be about, ascending. A record has the name that the
+// member had when it was started, which its instance's is no more once its node has joined.
+func (r *Record) begun(members []Member) []int {
+	var places []int
+	for name, n := range r.Nodes {
+		i, found := seat(members, name)
+		if found {
+			places = append(places, i)
+		}
+		if n.Instance == "" || (found && members[i].Instance.ID == n.Instance) {
+			continue
+		}
+		if i, found = seat(members, n.Instance); found {
+			places = append(places, i)
+		} else if name == n.Instance {
+			if i = slices.IndexFunc(members, func(m Member) bool { return m.Instance.ID == name }); i >= 0 {
+				places = append(places, i)
+			}
+		}
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// seat finds a member by its name.
+func seat(members []Member, name string) (int, bool) {
+	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
+	return i, i < len(members) && members[i].Name() == name
+}
+
 // started is the record of a member that was started.
 func (r *Record) started(m *Member) (NodeRecord, bool) {
 	name, ok := r.nameOf(m)
@@ -133,6 +203,9 @@ func (r *Record) started(m *Member) (NodeRecord, bool) {
 
 // knows reports whether the member was there before us, as a node or as an instance still without one.
 func (l *Ledger) knows(m *Member) bool {
+	if len(l.Known) == 0 {
+		return false
+	}
 	if _, known := slices.BinarySearch(l.Known, m.Name()); known {
 		return true
 	}

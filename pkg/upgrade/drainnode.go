@@ -117,8 +117,8 @@ func (t *turn) drive(name string) {
 // gone books a started node that is no longer there.
 func (t *turn) gone(name string) {
 	n := t.rec.Nodes[name]
-	if n.State == NodeRemoving && !n.Landed && t.othersTook(n, true) {
-		t.unshrink(n)
+	if !t.ownUp(n) {
+		return
 	}
 	if n.State != NodeDrained {
 		t.rec.Replaced++

@@ -13,7 +13,7 @@ func (t *turn) fenceAll() bool {
 	all := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m.Node) {
+		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fencedMember(m) {
 			continue
 		}
 		if n, started := t.rec.started(m); started && n.State == NodeRemoving {

@@ -103,6 +103,7 @@ func (t *turn) stopping() bool {
 func (t *turn) fail(result Result, message string) {
 	if t.rec.Stopping == "" {
 		t.rec.Stopping, t.rec.Message, t.persist = result, message, true
+		t.actions = nil
 		t.wake = t.w.Now // the next turn begins to stop
 	}
 }

@@ -63,6 +63,21 @@ func (t *turn) othersTook(n NodeRecord, leaving bool) bool {
 	return attempt.Outcome == OutcomeMoved || (leaving && attempt.Outcome == OutcomeLater && !attempt.InFlight)
 }
 
+// ownUp books who ended the machine of a node that is no longer there, and reports whether that is known: an answer
+// under way will tell.
+func (t *turn) ownUp(n NodeRecord) bool {
+	if n.State != NodeRemoving || n.Landed {
+		return true
+	}
+	if t.attempt(Terminate{Instance: n.Instance}).InFlight {
+		return false
+	}
+	if t.othersTook(n, true) {
+		t.unshrink(n)
+	}
+	return true
+}
+
 // unshrink takes a termination off the books that did not shrink the group after all.
 func (t *turn) unshrink(n NodeRecord) NodeRecord {
 	if n.Shrink {

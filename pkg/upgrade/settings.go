@@ -113,7 +113,10 @@ func (s Settings) surge(group *Group, like string, unavailable, size, outdated i
 		return surge, nil
 	}
 	room := max(0, group.Max-group.Desired)
-	if room == 0 {
+	switch {
+	case !group.Zonal: // the raise is the only proof that a launch has landed, since it bears no token
+		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: pass --max-surge=0 or leave --keep-max out", group.Name)
+	case room == 0:
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: raise its max, pass --max-surge=0 or leave --keep-max out", group.Name, group.Max)
 	}
 	return min(surge, room), nil

@@ -98,11 +98,11 @@ func TestResolveRefuses(t *testing.T) {
 		"E06 too many unavailable":     {func(s *upgrade.Settings) { s.MaxUnavailable = number(101) }, true, 20, "--max-unavailable"},
 		"G29 no surge, none available": {func(s *upgrade.Settings) { s.MaxUnavailable, s.MaxSurge = number(0), number(0) }, true, 20, "raise --max-unavailable or --max-surge"},
 		"a surge without a cloud":      {func(s *upgrade.Settings) { s.MaxSurge = number(1) }, false, 0, "--max-surge=1"},
-		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "--keep-max"},
+		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "at its max of 9"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zones: zones(3), Desired: 9, Max: c.max}
+			group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
 			_, err := settings(c.change).Resolve(group, 9, 9)
 			checkError(t, err, c.want)
 		})
@@ -110,11 +110,15 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 func TestKeepMaxLimitsTheSurge(t *testing.T) {
-	group := &upgrade.Group{Provider: "aws", Sized: true, Zones: zones(3), Desired: 9, Max: 11}
-	req, err := settings(func(s *upgrade.Settings) { s.KeepMax = true }).Resolve(group, 9, 9)
+	group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 11}
+	keep := settings(func(s *upgrade.Settings) { s.KeepMax = true })
+	req, err := keep.Resolve(group, 9, 9)
 	if err != nil || req.Surge != 2 {
 		t.Errorf("surge %d, %v, want the 2 nodes of room", req.Surge, err)
 	}
+	group.Zonal = false
+	_, err = keep.Resolve(group, 9, 9)
+	checkError(t, err, `group "workers" can only grow together with its max`)
 }
 
 func TestDifferences(t *testing.T) {

@@ -19,6 +19,9 @@ func (t *turn) status() Status {
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
 		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
 	}
+	if t.w.Brief {
+		return s
+	}
 	s.Nodes = make([]NodeStatus, 0, len(t.count.pending)+len(t.rec.Nodes))
 	// Both are in order of name already; a large group would take longer to sort than all else does.
 	started := slices.Sorted(maps.Keys(t.rec.Nodes))
@@ -36,7 +39,7 @@ func (t *turn) status() Status {
 
 func (t *turn) pendingStatus(m *Member) NodeStatus {
 	state := NodePending
-	if m.Node != nil && t.rec.Run != "" && t.fenced(m.Node) {
+	if t.rec.Run != "" && t.fencedMember(m) {
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}

@@ -90,12 +90,14 @@ func (t *turn) returnSurge() bool {
 // driveReturn sees the termination of a returned node through; it is no replaced node.
 func (t *turn) driveReturn(name string) {
 	m := t.count.byName[name]
+	n := t.rec.Nodes[name]
 	if m == nil {
-		delete(t.rec.Nodes, name)
-		t.persist = true
+		if t.ownUp(n) {
+			delete(t.rec.Nodes, name)
+			t.persist = true
+		}
 		return
 	}
-	n := t.rec.Nodes[name]
 	attempt := t.attempt(Terminate{Instance: n.Instance})
 	if !n.Landed && !attempt.InFlight && t.carriesPods(m) && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
 		// Pods came before the machine went: it is owed, as any other that carries pods.

@@ -83,9 +83,10 @@ func (t *turn) scaleUp() bool {
 	if surge > 0 && !t.surgeUsable(surge) {
 		t.cloud = true
 		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
-		deadline := t.rec.PhaseBegan.Add(t.rec.Request.BootTimeout.Duration)
+		since := t.lastChange()
+		deadline := since.Add(t.rec.Request.BootTimeout.Duration)
 		if !t.w.Now.Before(deadline) {
-			t.fail(NodeCreationFailure, t.bootFailure(surge, t.rec.PhaseBegan))
+			t.fail(NodeCreationFailure, t.bootFailure(surge, since))
 		}
 		t.wakeAt(deadline)
 		return false

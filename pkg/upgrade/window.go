@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // contenders is how many of the next nodes are weighed against each other when one may start.
@@ -15,7 +17,7 @@ const contenders = 32
 func (t *turn) startMore(fenced bool) {
 	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room() {
 		m := t.nextNode()
-		if m == nil || (!fenced && m.Node != nil && !t.fenced(m.Node)) {
+		if m == nil || (!fenced && m.Node != nil && !t.fencedMember(m)) {
 			return
 		}
 		t.start(m)
@@ -99,13 +101,18 @@ func (t *turn) busyRemoved() int {
 	return n
 }
 
+// lastChange is since when nodes are waited for: the last change of ours that landed, or the phase's beginning after that.
+func (t *turn) lastChange() time.Time {
+	if t.rec.PhaseBegan.After(t.rec.Ledger.Changed) {
+		return t.rec.PhaseBegan // it was stopped meanwhile
+	}
+	return t.rec.Ledger.Changed
+}
+
 func (t *turn) waitForReplacement() {
 	t.waiting = "a replacement to be ready"
 	t.cloud = true
-	since := t.rec.Ledger.Changed
-	if t.rec.PhaseBegan.After(since) {
-		since = t.rec.PhaseBegan // it was stopped meanwhile
-	}
+	since := t.lastChange()
 	deadline := since.Add(t.rec.Request.BootTimeout.Duration)
 	if t.w.Group.Provider == manualProvider || t.busy() > 0 {
 		return
@@ -128,7 +135,7 @@ func (t *turn) nextNode() *Member {
 	var best *Member
 	bestScore := 0
 	for _, m := range order {
-		if best != nil && !t.interchangeable(best, m) {
+		if best != nil && (bestScore == 0 || !t.interchangeable(best, m)) {
 			break
 		}
 		score, movable := t.contention(m, taken)
@@ -142,9 +149,17 @@ func (t *turn) nextNode() *Member {
 	return best
 }
 
-// startOrder sorts the pending members by what is known before anything contends.
+// startOrder sorts the pending members by what is known before anything contends, as far as they may be among the first
+// contenders: of those alike in all but their names, which they are sorted by, the others come later.
 func (t *turn) startOrder() []*Member {
-	order := slices.Clone(t.count.pending)
+	var order []*Member
+	var seen [urgencies]zoneCounts
+	for _, m := range t.count.pending {
+		alike := seen[urgency(m)].of(m.Zone())
+		if alike.all++; alike.all <= contenders {
+			order = append(order, m)
+		}
+	}
 	slices.SortFunc(order, func(a, b *Member) int {
 		return cmp.Or(
 			cmp.Compare(urgency(a), urgency(b)),
@@ -165,11 +180,14 @@ func (t *turn) interchangeable(a, b *Member) bool {
 	return t.rec.Ledger.Zonal || t.count.pendingIn[a.Zone()] == t.count.pendingIn[b.Zone()]
 }
 
+// urgencies is how many degrees of urgency there are.
+const urgencies = 3
+
 func urgency(m *Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
-	case !nodeReady(m.Node):
+	case !m.ready():
 		return 1
 	default:
 		return 2
@@ -177,8 +195,8 @@ func urgency(m *Member) int {
 }
 
 // budgetsInFlight counts, by budget, the pods that still have to leave the nodes in flight.
-func (t *turn) budgetsInFlight() map[types.NamespacedName]int32 {
-	taken := map[types.NamespacedName]int32{}
+func (t *turn) budgetsInFlight() map[*drain.Budget]int32 {
+	taken := map[*drain.Budget]int32{}
 	for name, n := range t.rec.Nodes {
 		if m := t.count.byName[name]; m != nil && inDrain(n.State) {
 			t.countBudgets(m, taken)
@@ -187,26 +205,28 @@ func (t *turn) budgetsInFlight() map[types.NamespacedName]int32 {
 	return taken
 }
 
-func (t *turn) countBudgets(m *Member, counts map[types.NamespacedName]int32) {
+func (t *turn) countBudgets(m *Member, counts map[*drain.Budget]int32) {
 	view := t.view(m)
-	for _, pod := range slices.Concat(view.toEvict, view.leaving) {
-		for _, budget := range t.w.Budgets.Covering(pod) {
-			counts[budget.Key()]++
+	for _, pods := range [][]*corev1.Pod{view.toEvict, view.leaving} {
+		for _, pod := range pods {
+			for _, budget := range t.w.Budgets.Covering(pod) {
+				counts[budget]++
+			}
 		}
 	}
 }
 
 // contention counts the member's pods that would have to wait for pods of nodes in flight, and says
 // whether any of its pods could move at once.
-func (t *turn) contention(m *Member, taken map[types.NamespacedName]int32) (score int, movable bool) {
-	mine := map[types.NamespacedName]int32{}
+func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) (score int, movable bool) {
+	mine := map[*drain.Budget]int32{}
 	view := t.view(m)
 	movable = view.remaining() == 0
 	for _, pod := range view.toEvict {
 		over := false
 		for _, budget := range t.w.Budgets.Covering(pod) {
-			mine[budget.Key()]++
-			over = over || taken[budget.Key()]+mine[budget.Key()] > budget.Status.DisruptionsAllowed
+			mine[budget]++
+			over = over || taken[budget]+mine[budget] > budget.Status.DisruptionsAllowed
 		}
 		if over {
 			score++

@@ -37,6 +37,8 @@ type World struct {
 	Notes Notes
 	// Stop is set when the user asked to stop; nothing new is begun.
 	Stop bool
+	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
+	Brief bool
 }
 
 // Group is a node group as its provider sees it.
@@ -128,6 +130,8 @@ type Member struct {
 	Outdated bool
 	// Pods are all pods bound to the node. Nil where the observer does not keep them (current nodes).
 	Pods []*corev1.Pod
+
+	traits traits
 }
 
 // Name is the node's name or, for an instance without a node, the instance's ID.
@@ -140,8 +144,11 @@ func (m *Member) Name() string {
 
 // Zone is the member's zone, "" when nobody says.
 func (m *Member) Zone() string {
-	if m.Instance.Zone != "" || m.Node == nil {
+	switch {
+	case m.Instance.Zone != "" || m.Node == nil:
 		return m.Instance.Zone
+	case m.read():
+		return m.traits.zone
 	}
 	return m.Node.Labels[corev1.LabelTopologyZone]
 }

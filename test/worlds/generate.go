@@ -28,6 +28,7 @@ func Generate(seed uint64) Plan {
 		d.lags(&p)
 		d.faults(&p)
 		d.actors(&p)
+		rare(&p)
 	}
 	if d.chance(85) {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
@@ -127,6 +128,9 @@ func (d dice) request(p *Plan) upgrade.Request {
 	}
 	if req.KeepMax {
 		req.Surge = min(req.Surge, p.Room)
+		if !p.Zonal {
+			req.Surge = 0 // anything else is refused
+		}
 	}
 	if d.chance(25) { // the window of GKE, which the surge covers (GKE G12)
 		req.Like, req.MaxUnavailable = "gke", d.IntN(2)
@@ -154,7 +158,7 @@ func (d dice) faults(p *Plan) {
 	for range d.IntN(5) {
 		from := d.moment()
 		p.Faults = append(p.Faults, Fault{
-			Kind: pick(d, allFaults()...), From: from, To: from + d.between(time.Minute, 40*time.Minute), Percent: pick(d, 10, 50, 100),
+			Kind: pick(d, commonFaults()...), From: from, To: from + d.between(time.Minute, 40*time.Minute), Percent: pick(d, 10, 50, 100),
 		})
 	}
 }
