@@ -36,7 +36,7 @@ func (t *turn) raiseMax() bool {
 // termination gives back is launched again only when the cloud has begun it: a launch that overtook it would make
 // the group larger than its surge allows, which its maximum may forbid.
 func (t *turn) launch() {
-	if !t.w.Group.Sized {
+	if !t.w.Group.Sized || (t.crowded() && !t.raiseMax()) {
 		return
 	}
 	shrinking := t.shrinking()
@@ -58,6 +58,11 @@ func (t *turn) launch() {
 			}
 		}
 	}
+}
+
+// crowded reports whether a launch was refused: an autoscaler may have taken the room that its node was to have.
+func (t *turn) crowded() bool {
+	return t.rec.Ledger.total(func(z ZoneLedger) int { return len(z.Refusal) }) > 0
 }
 
 // lendSurge gives zones that were dealt no surge what other zones have given back. Where no node may be missing they
@@ -158,7 +163,13 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 			return
 		}
 		z.Launched -= l.N
-		z.RetryAt, z.Refusal = attempt.NotBefore, attempt.Detail
+		retry := attempt.NotBefore
+		if attempt.Outcome == OutcomeMoved {
+			retry = attempt.Ended.Add(movedPause)
+		}
+		if z.Refusal = attempt.Detail; retry.After(z.RetryAt) {
+			z.RetryAt = retry // several may be refused at once
+		}
 		t.persist = true
 	})
 	t.rec.Ledger.settleRaise(l, landed)
@@ -212,6 +223,10 @@ func (t *turn) shrinks(zone string) bool {
 	l := &t.rec.Ledger
 	return t.w.Group.Sized && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
 }
+
+// movedPause is how long a launch is not asked for again that the group, as it is by now, did not admit: the group has to be
+// read anew first.
+const movedPause = 10 * time.Second
 
 // describeLag is how long a provider's answer may be older than what was done to it.
 const describeLag = 30 * time.Second
