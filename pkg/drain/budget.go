@@ -8,6 +8,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,33 +25,117 @@ func (b *Budget) Key() types.NamespacedName {
 
 // Budgets finds the budgets that cover a pod. The zero value covers nothing.
 type Budgets struct {
-	byNamespace map[string][]*Budget
+	byNamespace map[string]*indexed
 }
 
-// NewBudgets indexes PodDisruptionBudgets by namespace. As the API server does, a
+// indexed are the budgets of a namespace. Those whose selector asks for a label with one value are found by it; the
+// others are tried on every pod.
+type indexed struct {
+	labels []byLabel
+	others []*Budget
+}
+
+// byLabel are budgets by the value that they ask of one label, sorted by name.
+type byLabel struct {
+	key    string
+	values map[string][]*Budget
+}
+
+// label is a label with its value.
+type label struct{ key, value string }
+
+// NewBudgets indexes PodDisruptionBudgets. As the API server does, a
 // selector that cannot be parsed covers nothing, a nil one covers nothing and an
 // empty one covers its whole namespace (policy/v1).
 func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets {
-	index := map[string][]*Budget{}
+	byNamespace := map[string][]*Budget{}
 	for _, pdb := range pdbs {
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil {
 			continue
 		}
-		index[pdb.Namespace] = append(index[pdb.Namespace], &Budget{PodDisruptionBudget: pdb, selector: selector})
+		byNamespace[pdb.Namespace] = append(byNamespace[pdb.Namespace], &Budget{PodDisruptionBudget: pdb, selector: selector})
 	}
-	for _, budgets := range index {
-		slices.SortFunc(budgets, func(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) })
+	index := make(map[string]*indexed, len(byNamespace))
+	for namespace, budgets := range byNamespace {
+		slices.SortFunc(budgets, byName)
+		index[namespace] = newIndexed(budgets)
 	}
 	return Budgets{byNamespace: index}
 }
 
-// Covering returns the budgets whose selector matches the pod, by name.
+func byName(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
+
+// newIndexed files each budget under the label it asks for that the fewest others do.
+func newIndexed(budgets []*Budget) *indexed {
+	asking := map[label]int{}
+	for _, budget := range budgets {
+		for _, l := range budget.labels() {
+			asking[l]++
+		}
+	}
+	x := &indexed{}
+	for _, budget := range budgets {
+		asked := budget.labels()
+		if len(asked) == 0 {
+			x.others = append(x.others, budget)
+			continue
+		}
+		x.file(budget, slices.MinFunc(asked, func(a, b label) int { return cmp.Compare(asking[a], asking[b]) }))
+	}
+	return x
+}
+
+func (x *indexed) file(budget *Budget, under label) {
+	i := slices.IndexFunc(x.labels, func(l byLabel) bool { return l.key == under.key })
+	if i < 0 {
+		i = len(x.labels)
+		x.labels = append(x.labels, byLabel{key: under.key, values: map[string][]*Budget{}})
+	}
+	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
+}
+
+// labels are those that every pod of the budget carries, as far as its selector names them one by one.
+func (b *Budget) labels() (all []label) {
+	requirements, _ := b.selector.Requirements()
+	for i := range requirements {
+		switch r := &requirements[i]; r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if values := r.ValuesUnsorted(); len(values) == 1 {
+				all = append(all, label{r.Key(), values[0]})
+			}
+		}
+	}
+	return all
+}
+
+// Covering returns the budgets whose selector matches the pod, by name; the caller must not change the slice.
 // The API server refuses to evict a running pod that has more than one.
 func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
-	var covering []*Budget
-	for _, budget := range b.byNamespace[pod.Namespace] {
-		if budget.selector.Matches(labels.Set(pod.Labels)) {
+	x := b.byNamespace[pod.Namespace]
+	if x == nil {
+		return nil
+	}
+	covering := matching(nil, x.others, pod)
+	for i := range x.labels {
+		if value, labelled := pod.Labels[x.labels[i].key]; labelled {
+			covering = matching(covering, x.labels[i].values[value], pod)
+		}
+	}
+	if len(covering) > 1 {
+		slices.SortFunc(covering, byName)
+	}
+	return covering
+}
+
+// matching adds those of the budgets that match to the others. One alone is returned as a part of its list, without a copy.
+func matching(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
+	for i, budget := range budgets {
+		switch {
+		case !budget.selector.Matches(labels.Set(pod.Labels)):
+		case covering == nil:
+			covering = budgets[i : i+1 : i+1]
+		default:
 			covering = append(covering, budget)
 		}
 	}

@@ -269,9 +269,7 @@ func (t *turn) lowerMax() bool {
 // of ours that is on its way, or that the group's reading is too old to show, is waited for.
 func (t *turn) resume() bool {
 	quiesced := t.attempt(Quiesce{})
-	unseen := quiesced.Outcome != "" && t.attempt(Resume{}).Ended.Before(quiesced.Ended) &&
-		len(t.suspended()) < len(t.rec.Suspended) && !t.w.Group.Observed.After(quiesced.Ended.Add(describeLag))
-	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || unseen) {
+	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || t.unseen(quiesced)) {
 		t.cloud = true
 		return false
 	}
@@ -288,6 +286,22 @@ func (t *turn) resume() bool {
 	t.want(Resume{Processes: ours})
 	return false
 }
+
+// unseen reports whether the group's reading is too old to show a suspension of ours: older than its answer, or so old
+// that nobody remembers whether there was one.
+func (t *turn) unseen(quiesced Attempt) bool {
+	if len(t.suspended()) == len(t.rec.Suspended) {
+		return false
+	}
+	observed := t.w.Group.Observed
+	if t.w.Now.After(observed.Add(staleReading)) {
+		return true
+	}
+	return quiesced.Outcome != "" && t.attempt(Resume{}).Ended.Before(quiesced.Ended) && !observed.After(quiesced.Ended.Add(describeLag))
+}
+
+// staleReading is the age of a reading of the cloud at which several in a row must have failed.
+const staleReading = 3 * time.Minute
 
 // suspended are the processes that we suspended and that nobody has resumed.
 func (t *turn) suspended() []string {

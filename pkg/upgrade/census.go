@@ -17,12 +17,12 @@ type census struct {
 	byName map[string]*Member
 	// pending are outdated members that were not started, by name.
 	pending []*Member
-	// fresh are current members that were not there at the start; usable are those of them fit for pods.
-	fresh  []*Member
+	// fresh counts current members that were not there at the start, usable those of them fit for pods.
+	fresh  int
 	usable int
 	// usableIn counts usable fresh members by ledger zone.
 	usableIn map[string]int
-	// known are current members from before; unready counts those of them that are not usable.
+	// known are the current members before the start; unready counts those of them that are not usable, at any time.
 	known   []*Member
 	unready int
 	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts all members by their own zone.
@@ -34,13 +34,16 @@ type census struct {
 	pendingIn map[string]int
 	// ready counts members of any revision that are fit for pods, or were but for our fence, and are not being removed.
 	ready int
+	// serving counts the members that take pods, or would but for our fence or for what is not our doing: all but those
+	// being removed and new ones that are not usable yet.
+	serving int
 }
 
 // takeCensus sorts the members by what the upgrade has to do with them. It is done in every step for the whole group,
 // so that it looks at as little of a member as it can.
 func takeCensus(w *World, rec *Record) census {
 	c := census{
-		byName: map[string]*Member{}, usableIn: map[string]int{},
+		pending: make([]*Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*Member{}, usableIn: map[string]int{},
 		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
 	}
 	var counts zoneCounts
@@ -62,9 +65,8 @@ func takeCensus(w *World, rec *Record) census {
 		if m.Instance.ID != "" {
 			c.instances++
 		}
-		fit := m.ready() && (m.Outdated || w.usable(m))
-		if fit && (!started || rec.Nodes[name].State != NodeRemoving) {
-			c.ready++
+		if !started || rec.Nodes[name].State != NodeRemoving {
+			c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
 		}
 		switch {
 		case !m.Outdated:
@@ -84,20 +86,45 @@ func takeCensus(w *World, rec *Record) census {
 // ending reports whether a node in the state is no longer to be terminated.
 func ending(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
+func (c *census) countServing(m *Member, fit bool) {
+	if fit {
+		c.ready++
+	}
+	if m.Outdated {
+		c.serving++
+	}
+}
+
 func (c *census) addCurrent(m *Member, rec *Record, w *World, zone *zoneCount) {
 	usable := w.usable(m)
-	if rec.Run == "" || rec.Ledger.knows(m) {
+	switch {
+	case rec.Run == "":
 		c.known = append(c.known, m)
+		fallthrough
+	case rec.Ledger.knows(m):
+		c.serving++
 		if !usable {
 			c.unready++
 		}
-		return
+	default:
+		c.fresh++
+		if usable {
+			c.usable++
+			c.serving++
+			zone.usable++
+		}
 	}
-	c.fresh = append(c.fresh, m)
-	if usable {
-		c.usable++
-		zone.usable++
+}
+
+// fresh lists the current members that were not there at the start.
+func (t *turn) fresh() []*Member {
+	var fresh []*Member
+	for i := range t.w.Members {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.rec.Run != "" && !t.rec.Ledger.knows(m) {
+			fresh = append(fresh, m)
+		}
 	}
+	return fresh
 }
 
 // zoneCounts counts members by their own zone. A group has few zones: they are looked through faster than a map.
@@ -180,8 +207,10 @@ func (r *Record) begun(members []Member) []int {
 		if i, found = seat(members, n.Instance); found {
 			places = append(places, i)
 		} else if name == n.Instance {
-			if i = slices.IndexFunc(members, func(m Member) bool { return m.Instance.ID == name }); i >= 0 {
-				places = append(places, i)
+			for i := range members {
+				if members[i].Instance.ID == name {
+					places = append(places, i)
+				}
 			}
 		}
 	}

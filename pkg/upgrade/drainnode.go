@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,11 +46,16 @@ func (t *turn) view(m *Member) *drainView {
 		return v
 	}
 	v := &drainView{}
+	var unready []*corev1.Pod
 	lost := m.Node != nil && nodeLost(m.Node, t.w.Now)
 	for _, pod := range m.Pods {
 		switch drain.Judge(pod, t.rec.Request.Policy(), lost).Fate {
 		case drain.Go:
-			v.toEvict = append(v.toEvict, pod)
+			if drain.Ready(pod) {
+				v.toEvict = append(v.toEvict, pod)
+			} else {
+				unready = append(unready, pod)
+			}
 		case drain.Leaving:
 			v.leaving = append(v.leaving, pod)
 		case drain.Held:
@@ -59,17 +65,15 @@ func (t *turn) view(m *Member) *drainView {
 		}
 	}
 	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the same each time.
-	slices.SortStableFunc(v.toEvict, func(a, b *corev1.Pod) int {
-		if ra, rb := drain.Ready(a), drain.Ready(b); ra != rb {
-			if rb {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	v.toEvict = append(unready, v.toEvict...)
+	slices.SortStableFunc(v.toEvict[:len(unready)], byName)
+	slices.SortStableFunc(v.toEvict[len(unready):], byName)
 	t.drains[m.Name()] = v
 	return v
+}
+
+func byName(a, b *corev1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // startedNames are the nodes that were started, in order of start.
@@ -124,6 +128,8 @@ func (t *turn) gone(name string) {
 		t.rec.Replaced++
 	}
 	delete(t.rec.Nodes, name)
+	delete(t.notes.Yielded, name)
+	maps.DeleteFunc(t.notes.Returned, func(r Return, _ int) bool { return r.Node == name })
 	t.persist = true
 }
 

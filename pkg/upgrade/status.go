@@ -15,7 +15,7 @@ func (t *turn) status() Status {
 	s := Status{
 		Group: g.Name, Phase: t.rec.Phase, Since: t.rec.PhaseBegan,
 		Total: t.rec.Total, Replaced: t.rec.Replaced, Outdated: len(t.count.pending), Ready: t.count.ready,
-		New: len(t.count.fresh), NewReady: t.count.usable,
+		New: t.count.fresh, NewReady: t.count.usable,
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
 		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
 	}

@@ -63,7 +63,7 @@ func (t *turn) fenceComing(node *corev1.Node) bool {
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss; the
 // others stay and are owed.
 func (t *turn) returnSurge() bool {
-	for _, m := range t.count.fresh {
+	for _, m := range t.fresh() {
 		zone := t.rec.Ledger.zone(m)
 		if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
 			continue

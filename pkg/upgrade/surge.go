@@ -109,7 +109,7 @@ func (t *turn) surgeWanted() int {
 // not come back: then those that are left must do.
 func (t *turn) surgeUsable(wanted int) bool {
 	taken := t.nothingComes()
-	if (t.count.usable < wanted && !taken) || t.count.usable < len(t.count.fresh) || t.openLaunches() > 0 {
+	if (t.count.usable < wanted && !taken) || t.count.usable < t.count.fresh || t.openLaunches() > 0 {
 		return false
 	}
 	for zone, z := range t.rec.Ledger.Zones {
@@ -132,14 +132,19 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 	waited := t.w.Now.Sub(since).Round(time.Second)
 	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, t.count.usable, wanted)
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
-		if z := t.rec.Ledger.Zones[zone]; z.Refusal != "" {
+		z := t.rec.Ledger.Zones[zone]
+		switch {
+		case z.Refusal == "":
+		case t.rec.Request.KeepMax && t.w.Group.Desired >= t.w.Group.Max:
+			return head + ": " + z.Refusal + ": raise the group's max or leave --keep-max out"
+		default:
 			return head + ": " + z.Refusal + ": allow more instance types or zones, or ask for a higher quota"
 		}
 	}
 	if f := t.w.Group.LaunchFailure; f.Message != "" && f.At.After(t.rec.Started) {
 		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
 	}
-	for _, m := range t.count.fresh {
+	for _, m := range t.fresh() {
 		switch {
 		case m.Usable(t.w.Group.WantedLabels):
 		case m.Node == nil:
@@ -168,7 +173,7 @@ func (t *turn) replace() bool {
 		t.launch()
 		t.startMore(fenced)
 	}
-	if t.rec.Stopping != "" || t.replaced() {
+	if t.rec.Stopping != "" || (t.replaced() && fenced) {
 		return t.rec.Stopping == ""
 	}
 	t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody

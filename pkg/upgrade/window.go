@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -42,11 +43,19 @@ func (t *turn) room() bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have a say too.
 	spent := t.w.Group.Sized && t.rec.Ledger.landed()-t.draining() <= -req.MaxUnavailable
-	if spent || busy+1+t.deficit() > unavailable {
+	if spent || busy+t.price()+t.deficit() > unavailable {
 		t.waitForReplacement()
 		return false
 	}
 	return true
+}
+
+// price is how many nodes that serve are lost with the start of the next one: none while one is left that is not Ready.
+func (t *turn) price() int {
+	if slices.ContainsFunc(t.count.pending, func(m *Member) bool { return urgency(m) < urgencies-1 }) {
+		return 0
+	}
+	return 1
 }
 
 // draining counts the started nodes whose termination is not on the books yet.
@@ -85,7 +94,7 @@ func (t *turn) deficit() int {
 		return short // the sizes read may be older than what we did last
 	}
 	without := t.w.Group.Desired - t.rec.Ledger.landed() // its size were it not for us, as an autoscaler left it (EKS E61)
-	return min(short, without-t.count.ready)
+	return min(short, without-t.count.serving)
 }
 
 const manualProvider = "manual"
@@ -133,16 +142,13 @@ func (t *turn) nextNode() *Member {
 	order = order[:min(len(order), contenders)]
 	taken := t.budgetsInFlight()
 	var best *Member
-	bestScore := 0
+	bestScore := math.MaxInt
 	for _, m := range order {
 		if best != nil && (bestScore == 0 || !t.interchangeable(best, m)) {
 			break
 		}
-		score, movable := t.contention(m, taken)
-		if len(taken) > 0 && !movable {
-			continue
-		}
-		if best == nil || score < bestScore {
+		score, movable := t.contention(m, taken, bestScore)
+		if score < bestScore && (movable || len(taken) == 0) {
 			best, bestScore = m, score
 		}
 	}
@@ -217,8 +223,8 @@ func (t *turn) countBudgets(m *Member, counts map[*drain.Budget]int32) {
 }
 
 // contention counts the member's pods that would have to wait for pods of nodes in flight, and says
-// whether any of its pods could move at once.
-func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) (score int, movable bool) {
+// whether any of its pods could move at once. It stops counting at enough.
+func (t *turn) contention(m *Member, taken map[*drain.Budget]int32, enough int) (score int, movable bool) {
 	mine := map[*drain.Budget]int32{}
 	view := t.view(m)
 	movable = view.remaining() == 0
@@ -228,10 +234,10 @@ func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) (score int, 
 			mine[budget]++
 			over = over || taken[budget]+mine[budget] > budget.Status.DisruptionsAllowed
 		}
-		if over {
-			score++
-		} else {
+		if !over {
 			movable = true
+		} else if score++; score >= enough {
+			break
 		}
 	}
 	return score, movable

@@ -1,0 +1,78 @@
+package drain_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// drawLabels draws up to three labels of few keys and values, so that they often match.
+func drawLabels(r *rand.Rand) map[string]string {
+	set := map[string]string{}
+	for range r.IntN(4) {
+		set[fmt.Sprintf("key-%d", r.IntN(3))] = fmt.Sprintf("value-%d", r.IntN(3))
+	}
+	return set
+}
+
+func drawSelector(r *rand.Rand) *metav1.LabelSelector {
+	selector := &metav1.LabelSelector{MatchLabels: drawLabels(r)}
+	operators := []metav1.LabelSelectorOperator{
+		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist,
+	}
+	for range r.IntN(2) {
+		e := metav1.LabelSelectorRequirement{Key: fmt.Sprintf("key-%d", r.IntN(3)), Operator: operators[r.IntN(len(operators))]}
+		if e.Operator == metav1.LabelSelectorOpIn || e.Operator == metav1.LabelSelectorOpNotIn {
+			for range 1 + r.IntN(2) {
+				e.Values = append(e.Values, fmt.Sprintf("value-%d", r.IntN(3)))
+			}
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, e)
+	}
+	return selector
+}
+
+// The index finds what trying every budget finds.
+func TestCoveringFindsWhatMatches(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	found := 0
+	for range 300 {
+		var pdbs []*policyv1.PodDisruptionBudget
+		for i := range r.IntN(8) {
+			pdbs = append(pdbs, build.Budget(fmt.Sprintf("budget-%d", i), build.Selecting(drawSelector(r))))
+		}
+		budgets := drain.NewBudgets(pdbs)
+		for range 10 {
+			pod := build.Pod("web-0", func(p *corev1.Pod) { p.Labels = drawLabels(r) })
+			var want, got []string
+			for _, pdb := range pdbs {
+				selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if selector.Matches(labels.Set(pod.Labels)) {
+					want = append(want, pdb.Name)
+				}
+			}
+			for _, budget := range budgets.Covering(pod) {
+				got = append(got, budget.Name)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("labels %v: got %v, want %v", pod.Labels, got, want)
+			}
+			found += len(got)
+		}
+	}
+	if found < 1000 {
+		t.Errorf("only %d budgets matched", found)
+	}
+}
