@@ -53,9 +53,11 @@ func (t *turn) launch() {
 		}
 		for _, l := range t.rec.Ledger.Zones[zone].Open {
 			t.cloud = true
-			if add := t.addition(zone, l); !t.unproven(l, t.attempt(add)) {
-				t.want(add)
+			add := t.addition(zone, l)
+			if t.w.Now.Before(z.RetryAt) || t.unproven(l, t.attempt(add)) {
+				continue
 			}
+			t.want(add)
 		}
 	}
 }

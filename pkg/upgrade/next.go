@@ -124,7 +124,8 @@ func (t *turn) want(a Action) {
 	case attempt.Outcome == OutcomeDone:
 		due = attempt.Ended.Add(seen)
 	case attempt.Outcome == OutcomeMoved && !OfCloud(a) && attempt.Action == a:
-		due = attempt.Ended.Add(time.Second) // what moved it is not seen yet, and the answer would be the same
+		// What moved it is not seen yet, and the answer would be the same.
+		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
 	if begun && t.w.Now.Before(due) {
 		t.wakeAt(due)

@@ -63,6 +63,10 @@ func (t *turn) fenceComing(node *corev1.Node) bool {
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss; the
 // others stay and are owed.
 func (t *turn) returnSurge() bool {
+	if l := &t.rec.Ledger; l.landed() > 0 && !t.w.Group.Observed.After(l.Changed.Add(describeLag)) {
+		t.cloud = true
+		return false // the reading may be too old to show them all
+	}
 	for _, m := range t.fresh() {
 		zone := t.rec.Ledger.zone(m)
 		if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {

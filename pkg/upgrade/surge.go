@@ -85,7 +85,7 @@ func (t *turn) scaleUp() bool {
 		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
 		since := t.lastChange()
 		deadline := since.Add(t.rec.Request.BootTimeout.Duration)
-		if !t.w.Now.Before(deadline) {
+		if t.over(deadline) {
 			t.fail(NodeCreationFailure, t.bootFailure(surge, since))
 		}
 		t.wakeAt(deadline)

@@ -110,6 +110,12 @@ func (t *turn) busyRemoved() int {
 	return n
 }
 
+// over reports whether a limit on what the cloud does is over, as far as the cloud was read since: nobody knows what it
+// did while this process slept or the cloud did not answer.
+func (t *turn) over(deadline time.Time) bool {
+	return !t.w.Now.Before(deadline) && !t.w.Group.Observed.Before(deadline)
+}
+
 // lastChange is since when nodes are waited for: the last change of ours that landed, or the phase's beginning after that.
 func (t *turn) lastChange() time.Time {
 	if t.rec.PhaseBegan.After(t.rec.Ledger.Changed) {
@@ -126,7 +132,7 @@ func (t *turn) waitForReplacement() {
 	if t.w.Group.Provider == manualProvider || t.busy() > 0 {
 		return
 	}
-	if !t.w.Now.Before(deadline) {
+	if t.over(deadline) {
 		t.fail(NodeCreationFailure, t.bootFailure(t.count.usable+t.deficit(), since))
 		return
 	}

@@ -136,6 +136,8 @@ func (u *user) over(p *process, record upgrade.Record) {
 		u.done = true
 	case record.Result == upgrade.TargetMoved:
 		u.done = true // going on to another target is another plan
+	case u.late > mostRuns && strings.HasSuffix(record.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
+		u.done = true // the room that was left is an autoscaler's by now, and more was ruled out
 	case u.late > mostRuns:
 		u.rules.fail("liveness", "run %d times with nothing in the way, it ends with %q: %s", u.late, record.Result, record.Message)
 	case u.c.plan.Calm == 0 && u.runs >= stubbornRuns && record.Result != upgrade.Interrupted:
