@@ -234,12 +234,7 @@ const movedPause = 10 * time.Second
 const describeLag = 30 * time.Second
 
 // closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
-func (l *Ledger) closeRaise(maximum int) {
-	l.MaxTo = 0
-	if l.Contribution() <= 0 || maximum <= l.MaxFrom {
-		l.MaxFrom = 0 // else only a part could be taken back, and this is where the rest of it ends
-	}
-}
+func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 
 // lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
 // not at all when somebody else changed it meanwhile (EKS E61).
@@ -249,8 +244,11 @@ func (t *turn) lowerMax() bool {
 		t.cloud = true
 		return false // the reading may be older than the raise
 	}
-	if l.MaxTo == 0 || g.Max != l.MaxTo {
-		l.closeRaise(g.Max)
+	if l.MaxLow > 0 && g.Max == l.MaxLow {
+		l.MaxTo, l.MaxLow, t.persist = l.MaxLow, 0, true // a part is taken back, or all
+	}
+	if l.MaxTo <= l.MaxFrom || g.Max != l.MaxTo {
+		l.closeRaise()
 		return true
 	}
 	t.cloud = true
@@ -260,6 +258,8 @@ func (t *turn) lowerMax() bool {
 	}
 	to := max(l.MaxFrom, g.Desired)
 	if to < g.Max {
+		t.persist = t.persist || l.MaxLow != to
+		l.MaxLow = to
 		t.want(LowerMax{From: g.Max, Max: to})
 		return false
 	}

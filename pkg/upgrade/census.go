@@ -50,37 +50,43 @@ func takeCensus(w *World, rec *Record) census {
 	begun := rec.begun(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
-		name, started := "", false
+		started, state := false, NodeState("")
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
+			var name string
 			if name, started = rec.nameOf(m); started {
-				c.byName[name] = m
+				c.byName[name], state = m, rec.Nodes[name].State
 			}
 		}
 		if m.Instance.State == InstanceLeaving {
 			continue
 		}
-		zone := counts.of(m.Zone())
-		zone.all++
 		if m.Instance.ID != "" {
 			c.instances++
 		}
-		if !started || rec.Nodes[name].State != NodeRemoving {
+		if state != NodeRemoving {
 			c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
 		}
-		switch {
-		case !m.Outdated:
+		zone := counts.of(m.Zone())
+		zone.all++
+		if m.Outdated {
+			c.addOutdated(m, zone, started, state)
+		} else {
 			c.addCurrent(m, rec, w, zone)
-		case !started:
-			c.pending = append(c.pending, m)
-			zone.pending++
-			zone.left++
-		case !ending(rec.Nodes[name].State):
-			zone.left++
 		}
 	}
 	c.sum(counts, &rec.Ledger)
 	return c
+}
+
+func (c *census) addOutdated(m *Member, zone *zoneCount, started bool, state NodeState) {
+	if !started {
+		c.pending = append(c.pending, m)
+		zone.pending++
+	}
+	if !started || !ending(state) {
+		zone.left++
+	}
 }
 
 // ending reports whether a node in the state is no longer to be terminated.

@@ -23,6 +23,8 @@ type Ledger struct {
 	// MaxFrom and MaxTo are our raise of the group's maximum; both 0 without one.
 	MaxFrom int `json:"maxFrom,omitempty"`
 	MaxTo   int `json:"maxTo,omitempty"`
+	// MaxLow is what the maximum is being lowered to; 0 when it is not.
+	MaxLow int `json:"maxLow,omitempty"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
 	// Changed is when a launch of ours was last accepted, or a termination decided.

@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -62,6 +63,8 @@ type user struct {
 	past int
 	// done is true when the user is content, or gives up.
 	done bool
+	// replan is true when the next run goes on to the target as it is by then.
+	replan bool
 	// names numbers the runs of upgrades.
 	names int
 }
@@ -95,6 +98,9 @@ func (u *user) begin() {
 	if record.Resumable() {
 		record = record.Reopened()
 		request = record.Request
+		if u.replan {
+			record.Target, u.replan = group.Wanted, false
+		}
 	} else {
 		record = upgrade.Record{}
 		u.names++
@@ -135,7 +141,8 @@ func (u *user) over(p *process, record upgrade.Record) {
 		u.rules.end(record)
 		u.done = true
 	case record.Result == upgrade.TargetMoved:
-		u.done = true // going on to another target is another plan
+		u.replan = true
+		u.again(time.Second + u.c.draw(30*time.Minute))
 	case u.late > mostRuns && strings.HasSuffix(record.Message, "leave --keep-max out") && u.c.plan.hasActor(ScalerGrows):
 		u.done = true // the room that was left is an autoscaler's by now, and more was ruled out
 	case u.late > mostRuns:
