@@ -68,7 +68,9 @@ func takeCensus(w *World, rec *Record) census {
 			c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
 		}
 		zone := counts.of(m.Zone())
-		zone.all++
+		if m.Instance.ID != "" || !w.Group.Sized {
+			zone.all++ // a Node object that outlives its machine is none of the group's
+		}
 		if m.Outdated {
 			c.addOutdated(m, zone, started, state)
 		} else {

@@ -156,6 +156,9 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		n.State, n.EmptyAt = NodeDraining, time.Time{}
 		t.put(name, n, false)
 	}
+	if t.fencing {
+		return // what leaves could land on a node that is drained next (EKS E30)
+	}
 	if n.State == NodeForcing {
 		t.force(name, n, m, view)
 		return

@@ -76,16 +76,17 @@ func (l *Ledger) Contribution() int {
 	return sum
 }
 
-// landed is the contribution without the launches that are not known to have been accepted.
-func (l *Ledger) landed() int {
-	sum := l.Contribution()
-	for _, z := range l.Zones {
-		for _, o := range z.Open {
-			sum -= o.N
-		}
+// landed is the zone's contribution without the launches that are not known to have been accepted.
+func (z ZoneLedger) landed() int {
+	sum := z.Contribution()
+	for _, launch := range z.Open {
+		sum -= launch.N
 	}
 	return sum
 }
+
+// landed is the contribution without the launches that are not known to have been accepted.
+func (l *Ledger) landed() int { return l.total(ZoneLedger.landed) }
 
 func (l *Ledger) total(count func(ZoneLedger) int) int {
 	sum := 0

@@ -43,9 +43,11 @@ type turn struct {
 	spent    drain.Spending
 	inFlight drain.Spending
 
-	actions  []Action
-	blocked  []Blocked
-	persist  bool
+	actions []Action
+	blocked []Blocked
+	persist bool
+	// fencing is true while outdated nodes are still open to pods that leave others.
+	fencing  bool
 	cloud    bool
 	finished bool
 	waiting  string

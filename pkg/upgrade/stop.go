@@ -72,7 +72,7 @@ func (t *turn) returnSurge() bool {
 		if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
 			continue
 		}
-		if t.rec.Ledger.Zones[zone].Contribution() <= 0 {
+		if t.rec.Ledger.Zones[zone].landed() <= 0 {
 			continue
 		}
 		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true}

@@ -163,7 +163,7 @@ func (t *turn) replace() bool {
 	if !t.point() {
 		return false
 	}
-	fenced := t.fenceAll()
+	t.fencing = !t.fenceAll()
 	for _, name := range t.startedNames() {
 		if t.rec.Stopping == "" {
 			t.drive(name)
@@ -171,9 +171,9 @@ func (t *turn) replace() bool {
 	}
 	if t.rec.Stopping == "" {
 		t.launch()
-		t.startMore(fenced)
+		t.startMore()
 	}
-	if t.rec.Stopping != "" || (t.replaced() && fenced) {
+	if t.rec.Stopping != "" || (t.replaced() && !t.fencing) {
 		return t.rec.Stopping == ""
 	}
 	t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody

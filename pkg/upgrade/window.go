@@ -15,10 +15,10 @@ import (
 const contenders = 32
 
 // startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between Draining and Removing).
-func (t *turn) startMore(fenced bool) {
+func (t *turn) startMore() {
 	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room() {
 		m := t.nextNode()
-		if m == nil || (!fenced && m.Node != nil && !t.fencedMember(m)) {
+		if m == nil || (t.fencing && m.Node != nil && !t.fencedMember(m)) {
 			return
 		}
 		t.start(m)
