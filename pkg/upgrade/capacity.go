@@ -98,8 +98,12 @@ func (t *turn) shrinking() map[string]int {
 }
 
 // book writes down the launches that are to be made. A zonal provider is asked for one node
-// at a time, so that no answer can be half a success.
+// at a time, so that no answer can be half a success; another for all at once, and for more only when that is
+// answered, because the maximum that proves the one would count for the other.
 func (t *turn) book(zone string, n int) {
+	if !t.rec.Ledger.Zonal && t.openLaunches() > 0 {
+		return
+	}
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
 		z.Launched += n
 		if !t.rec.Ledger.Zonal {

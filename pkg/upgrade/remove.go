@@ -4,6 +4,10 @@ import "cmp"
 
 // terminate decides the end of a drained node's machine and books it. It is written before it is done.
 func (t *turn) terminate(name string, n NodeRecord, m *Member) {
+	if !t.rec.Ledger.Zonal && t.openLaunches() > 0 {
+		t.cloud = true
+		return // a launch without a token is told from its repetition by the group's size: that must not go down meanwhile
+	}
 	zone := t.rec.Ledger.zone(m)
 	if m.Instance.ID == "" {
 		n.State = NodeDrained
