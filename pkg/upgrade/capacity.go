@@ -74,15 +74,26 @@ func (t *turn) lendSurge() {
 		return
 	}
 	free := t.rec.Request.Surge
+	spare := map[string]int{} // by zone, what it was dealt and has given back
 	for zone, z := range t.rec.Ledger.Zones {
-		free -= max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+		needed := max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+		free -= needed
+		spare[zone] = z.Surge - needed
 	}
 	for _, zone := range slices.Sorted(maps.Keys(t.count.left)) {
-		if free > 0 && t.count.left[zone] > 0 && t.rec.Ledger.Zones[zone].Surge == 0 {
-			t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = 1 })
-			t.persist = true
-			free--
+		if free <= 0 || t.count.left[zone] == 0 || t.rec.Ledger.Zones[zone].Surge > 0 {
+			continue
 		}
+		for _, lender := range slices.Sorted(maps.Keys(spare)) {
+			if spare[lender] > 0 {
+				spare[lender]--
+				t.rec.Ledger.change(lender, func(z *ZoneLedger) { z.Surge-- })
+				break
+			}
+		}
+		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = 1 })
+		t.persist = true
+		free--
 	}
 }
 
@@ -303,7 +314,9 @@ func (t *turn) unseen(quiesced Attempt) bool {
 	if t.w.Now.After(observed.Add(staleReading)) {
 		return true
 	}
-	return quiesced.Outcome != "" && t.attempt(Resume{}).Ended.Before(quiesced.Ended) && !observed.After(quiesced.Ended.Add(describeLag))
+	resumed := t.attempt(Resume{})
+	undone := resumed.Outcome == OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
+	return quiesced.Outcome != "" && !undone && !observed.After(quiesced.Ended.Add(describeLag))
 }
 
 // staleReading is the age of a reading of the cloud at which several in a row must have failed.

@@ -231,8 +231,8 @@ func (t *turn) countBudgets(m *Member, counts map[*drain.Budget]int32) {
 // contention counts the member's pods that would have to wait for pods of nodes in flight, and says
 // whether any of its pods could move at once. It stops counting at enough.
 func (t *turn) contention(m *Member, taken map[*drain.Budget]int32, enough int) (score int, movable bool) {
-	mine := map[*drain.Budget]int32{}
 	view := t.view(m)
+	mine := make(map[*drain.Budget]int32, len(view.toEvict))
 	movable = view.remaining() == 0
 	for _, pod := range view.toEvict {
 		over := false
