@@ -37,12 +37,13 @@ type RaiseMax struct{ From, Max int }
 // LowerMax lowers the group's maximum size to Max.
 type LowerMax struct{ From, Max int }
 
-// AddCapacity adds N nodes, in Zone where the provider can; Zone "" raises the group as a whole, from Desired to Desired+N.
+// AddCapacity adds N nodes, in Zone where the provider can; Zone "" raises the group as a whole, its desired size from
+// Desired and its maximum from Max by N each.
 type AddCapacity struct {
-	Zone    string
-	N       int
-	Desired int
-	Token   string
+	Zone         string
+	N            int
+	Desired, Max int
+	Token        string
 }
 
 // Fence makes the node take no new pods: taint and spec.unschedulable in one patch.

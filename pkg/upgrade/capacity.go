@@ -133,14 +133,18 @@ func (t *turn) book(zone string, n int) {
 // raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that names no zones, and
 // returns what it makes of the maximum.
 func (t *turn) raiseWith(n int) int {
-	l := &t.rec.Ledger
-	l.MaxFrom = cmp.Or(l.MaxFrom, t.w.Group.Max)
-	l.MaxTo = max(l.MaxTo, t.w.Group.Max) + n
+	l, g := &t.rec.Ledger, &t.w.Group
+	l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
+	from := g.Max
+	if !g.Observed.After(l.Changed.Add(describeLag)) {
+		from = max(from, l.MaxTo) // the reading may be older than our last raise
+	}
+	l.MaxTo = from + n
 	return l.MaxTo
 }
 
 func (t *turn) addition(zone string, l Launch) AddCapacity {
-	return AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Token: token(t.rec.Run, zone, l.Serial)}
+	return AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: token(t.rec.Run, zone, l.Serial)}
 }
 
 func (t *turn) openLaunches() int {

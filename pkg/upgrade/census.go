@@ -50,43 +50,53 @@ func takeCensus(w *World, rec *Record) census {
 	begun := rec.begun(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
-		started, state := false, NodeState("")
+		var started *NodeRecord
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
-			var name string
-			if name, started = rec.nameOf(m); started {
-				c.byName[name], state = m, rec.Nodes[name].State
-			}
+			started = c.find(m, rec)
 		}
-		if m.Instance.State == InstanceLeaving {
-			continue
-		}
-		if m.Instance.ID != "" {
-			c.instances++
-		}
-		if state != NodeRemoving {
-			c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
-		}
-		zone := counts.of(m.Zone())
-		if m.Instance.ID != "" || !w.Group.Sized {
-			zone.all++ // a Node object that outlives its machine is none of the group's
-		}
-		if m.Outdated {
-			c.addOutdated(m, zone, started, state)
-		} else {
-			c.addCurrent(m, rec, w, zone)
+		if m.Instance.State != InstanceLeaving {
+			c.add(m, started, counts.of(m.Zone()), w, rec)
 		}
 	}
 	c.sum(counts, &rec.Ledger)
 	return c
 }
 
-func (c *census) addOutdated(m *Member, zone *zoneCount, started bool, state NodeState) {
+// find is the record of the member, which is noted under that name; nil when it was not started.
+func (c *census) find(m *Member, rec *Record) *NodeRecord {
+	name, started := rec.nameOf(m)
 	if !started {
+		return nil
+	}
+	c.byName[name] = m
+	n := rec.Nodes[name]
+	return &n
+}
+
+func (c *census) add(m *Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
+	if m.Instance.ID != "" {
+		c.instances++
+	}
+	if m.Instance.ID != "" || !w.Group.Sized {
+		zone.all++ // a Node object that outlives its machine is none of the group's
+	}
+	if started == nil || started.State != NodeRemoving {
+		c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
+	}
+	if m.Outdated {
+		c.addOutdated(m, started, zone)
+	} else {
+		c.addCurrent(m, rec, w, zone)
+	}
+}
+
+func (c *census) addOutdated(m *Member, started *NodeRecord, zone *zoneCount) {
+	if started == nil {
 		c.pending = append(c.pending, m)
 		zone.pending++
 	}
-	if !started || !ending(state) {
+	if started == nil || !ending(started.State) {
 		zone.left++
 	}
 }

@@ -224,7 +224,7 @@ func TestAddCapacityInAZone(t *testing.T) {
 func TestAddCapacityAnywhere(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	add := upgrade.AddCapacity{N: 2, Desired: 3, Token: "t"}
+	add := upgrade.AddCapacity{N: 2, Desired: 3, Max: 6, Token: "t"}
 	s.lose("UpdateAutoScalingGroup")
 	s.wantOutcome(s.do(add), upgrade.OutcomeUnclear)
 	if got := s.status(); got.Desired != 5 || got.Max != 8 {

@@ -94,10 +94,13 @@ func (s sizes) lowered(a upgrade.LowerMax) (bool, error) {
 	}
 }
 
-// grown are the sizes after the action. It returns moved when the desired size is not the one the action was decided on.
+// grown are the sizes after the action. It returns moved when they are not those the action was decided on.
 func (s sizes) grown(a upgrade.AddCapacity) (sizes, error) {
-	if s.desired != a.Desired {
+	switch {
+	case s.desired != a.Desired:
 		return sizes{}, moved("the desired size is %d now and was %d", s.desired, a.Desired)
+	case s.max != a.Max:
+		return sizes{}, moved("the maximum is %d now and was %d", s.max, a.Max)
 	}
 	return sizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }

@@ -74,13 +74,15 @@ func TestLowerMax(t *testing.T) {
 }
 
 func TestGrow(t *testing.T) {
-	action := upgrade.AddCapacity{N: 2, Desired: 3}
+	action := upgrade.AddCapacity{N: 2, Desired: 3, Max: 6}
 	if got, err := (sizes{desired: 3, max: 6}).grown(action); err != nil || got != (sizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	_, err := sizes{desired: 4, max: 6}.grown(action)
-	if got := outcome(t, err); got != upgrade.OutcomeMoved {
-		t.Errorf("another desired size is %s", got)
+	for _, now := range []sizes{{desired: 4, max: 6}, {desired: 3, max: 7}} {
+		_, err := now.grown(action)
+		if got := outcome(t, err); got != upgrade.OutcomeMoved {
+			t.Errorf("sizes of %+v are %s", now, got)
+		}
 	}
 }
 

@@ -1,0 +1,76 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+var _ cloud.Historian = (*Provider)(nil)
+
+// remembered is how many instances and how many activities a group's past is read off: one request for each.
+const remembered = 100
+
+// History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities. Auto Scaling keeps
+// activities for six weeks. What could be read is returned with an error, too. Managed node groups, which nobody plans
+// for here, go by another name than their Auto Scaling group and tell of launches alone.
+func (p *Provider) History(ctx context.Context, group *upgrade.Group) (cloud.History, error) {
+	var h cloud.History
+	if len(group.Instances) == 0 {
+		return h, nil
+	}
+	ids := make([]string, 0, remembered)
+	for _, i := range group.Instances[:min(remembered, len(group.Instances))] {
+		ids = append(ids, i.ID)
+	}
+	machines, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
+		Filters: []et.Filter{{Name: sdk.String("instance-id"), Values: ids}},
+	})
+	if err != nil {
+		return h, explain("reading when instances were launched", err)
+	}
+	h.Launched = launched(machines.Reservations)
+	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
+		AutoScalingGroupName: sdk.String(group.Name), MaxRecords: sdk.Int32(remembered),
+	})
+	if err != nil {
+		return h, explain(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
+	}
+	h.Terminations = terminations(past.Activities)
+	return h, nil
+}
+
+// launched is when each instance was launched, by ID.
+func launched(reservations []et.Reservation) map[string]time.Time {
+	at := map[string]time.Time{}
+	for _, r := range reservations {
+		for _, i := range r.Instances {
+			if i.LaunchTime != nil {
+				at[sdk.ToString(i.InstanceId)] = *i.LaunchTime
+			}
+		}
+	}
+	return at
+}
+
+// terminations are how long the terminations among activities took that came to their end.
+func terminations(activities []at.Activity) []time.Duration {
+	var took []time.Duration
+	for _, a := range activities {
+		ended := a.StatusCode == at.ScalingActivityStatusCodeSuccessful && a.StartTime != nil && a.EndTime != nil
+		if ended && strings.HasPrefix(sdk.ToString(a.Description), "Terminating") {
+			took = append(took, a.EndTime.Sub(*a.StartTime))
+		}
+	}
+	return took
+}

@@ -1,0 +1,74 @@
+package aws_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// TestHistory reads off a group of which one machine has gone what the past tells of it.
+func TestHistory(t *testing.T) {
+	o := quick()
+	o.Terminate = 300 * time.Millisecond
+	s := start(t, o)
+	s.workers()
+	before := s.observe("workers", "")
+	s.mustDo(upgrade.Terminate{Instance: before.Instances[0].ID, Shrink: true})
+	err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == len(before.Instances)-1 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := s.observe("workers", "")
+	s.requests()
+	h, err := s.History(t.Context(), &group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.calls(); got != "DescribeInstances DescribeScalingActivities" {
+		t.Errorf("sent %s", got)
+	}
+	if len(h.Terminations) != 1 || h.Terminations[0] < o.Terminate || h.Terminations[0] > o.Terminate+10*time.Second {
+		t.Errorf("terminations took %v, want one of %s or a little more", h.Terminations, o.Terminate)
+	}
+	for _, i := range group.Instances {
+		if ago := time.Since(h.Launched[i.ID]); ago < 30*time.Minute || ago > 2*time.Hour {
+			t.Errorf("instance %s was launched %s ago, want an hour", i.ID, ago)
+		}
+	}
+	if len(h.Launched) != len(group.Instances) {
+		t.Errorf("launches of %d instances are known, want %d", len(h.Launched), len(group.Instances))
+	}
+}
+
+// TestHistoryThatMayNotBeRead tells what may be read, and what may not.
+func TestHistoryThatMayNotBeRead(t *testing.T) {
+	cases := map[string]struct {
+		operation, service string
+		launched           bool
+	}{
+		"activities": {"DescribeScalingActivities", "autoscaling", true},
+		"instances":  {"DescribeInstances", "ec2", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, quick())
+			s.workers()
+			group := s.observe("workers", "")
+			s.Fault(awscloud.Fault{Service: c.service, Operation: c.operation, Code: "UnauthorizedOperation"})
+			h, err := s.History(t.Context(), &group)
+			s.wantOutcome(err, upgrade.OutcomeFatal, c.operation)
+			if (len(h.Launched) > 0) != c.launched || len(h.Terminations) > 0 {
+				t.Errorf("read %+v", h)
+			}
+		})
+	}
+}
+
+func TestHistoryOfAnEmptyGroup(t *testing.T) {
+	s := start(t, quick())
+	if h, err := s.History(t.Context(), &upgrade.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
+		t.Errorf("read %+v, error %v", h, err)
+	}
+}
