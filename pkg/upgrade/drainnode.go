@@ -106,6 +106,10 @@ func (t *turn) put(name string, n NodeRecord, ahead bool) {
 // drive takes one started node one step further.
 func (t *turn) drive(name string) {
 	n, m := t.rec.Nodes[name], t.count.byName[name]
+	if n.returned() {
+		t.driveReturn(name)
+		return
+	}
 	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
 		t.gone(name)
 		return

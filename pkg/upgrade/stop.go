@@ -91,7 +91,11 @@ func (t *turn) returnSurge() bool {
 	return t.rest(NodeRemoving)
 }
 
-// driveReturn sees the termination of a returned node through; it is no replaced node.
+// returned reports whether the node is a new one that is given back: it was never started.
+func (n NodeRecord) returned() bool { return n.State == NodeRemoving && n.Batch == 0 }
+
+// driveReturn sees the termination of a returned node through; it is no replaced node. One that the group turns out to
+// have still is kept, where it carries pods by now or the upgrade goes on.
 func (t *turn) driveReturn(name string) {
 	m := t.count.byName[name]
 	n := t.rec.Nodes[name]
@@ -103,14 +107,30 @@ func (t *turn) driveReturn(name string) {
 		return
 	}
 	attempt := t.attempt(Terminate{Instance: n.Instance})
-	if !n.Landed && !attempt.InFlight && t.carriesPods(m) && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
-		// Pods came before the machine went: it is owed, as any other that carries pods.
+	unwanted := t.rec.Stopping != "" && !t.carriesPods(m)
+	if !n.Landed && !attempt.InFlight && !unwanted && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
 		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
 		delete(t.rec.Nodes, name)
 		t.persist = true
 		return
 	}
 	t.remove(name, n, m)
+}
+
+// keepReturned ends what a stop began: of the new nodes that it was giving back, those that are still there are kept. It
+// reports whether that is known of all.
+func (t *turn) keepReturned() bool {
+	known := true
+	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
+		if !t.rec.Nodes[name].returned() {
+			continue
+		}
+		t.driveReturn(name)
+		n, returning := t.rec.Nodes[name]
+		known = known && (!returning || n.Landed)
+	}
+	t.cloud = t.cloud || !known
+	return known
 }
 
 // carriesPods reports whether the node has pods that would have to be evicted.

@@ -75,7 +75,7 @@ func (t *turn) quiesce() bool {
 
 // scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes (EKS E20–E31).
 func (t *turn) scaleUp() bool {
-	if !t.point() || !t.quiesce() || !t.raiseMax() {
+	if !t.point() || !t.quiesce() || !t.keepReturned() || !t.raiseMax() {
 		return false
 	}
 	t.launch()
