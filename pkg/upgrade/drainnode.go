@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -147,6 +146,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.put(name, n, true)
 	}
 	if m.Node != nil && !t.fenced(m.Node) {
+		t.yield(name)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	begun := len(t.actions)
@@ -161,6 +161,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.put(name, n, false)
 	}
 	if t.fencing {
+		t.yield(name)
 		return // what leaves could land on a node that is drained next (EKS E30)
 	}
 	if n.State == NodeForcing {
@@ -276,83 +277,6 @@ func (t *turn) countReturn(node string, pod *corev1.Pod, attempt Attempt) {
 func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
-}
-
-// outOfTime reports whether a node's limit is over. The time does not run while the node waits only for
-// budgets that nodes of this run which were started before it have spent.
-func (t *turn) outOfTime(name string, blocked []Blocked) bool {
-	if t.yields(name, blocked) && !t.w.Notes.At.IsZero() {
-		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
-	}
-	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
-	t.wakeAt(deadline)
-	return !t.w.Now.Before(deadline)
-}
-
-// giveUp applies --on-timeout to a node that was not empty in its time.
-func (t *turn) giveUp(name string, n NodeRecord) {
-	reason := t.leftovers(name)
-	switch t.rec.Request.OnTimeout {
-	case Force:
-		n.State, n.Reason = NodeForcing, reason
-	case Skip:
-		n.State, n.Reason = NodeQuarantined, reason
-	default:
-		t.fail(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
-		return
-	}
-	t.put(name, n, true)
-	t.wake = t.w.Now // the next turn acts on the new state
-}
-
-// leftovers names what is still on the node, with its obstacle and the remedy of the first.
-func (t *turn) leftovers(name string) string {
-	var mine []Blocked
-	for _, b := range t.blocked {
-		if b.Node == name {
-			mine = append(mine, b)
-		}
-	}
-	if len(mine) > 0 {
-		return summarize(mine, t.w.Now) + ": " + mine[0].Remedy()
-	}
-	view := t.view(t.count.byName[name])
-	var pods []string
-	for _, pod := range slices.Concat(view.leaving, view.toEvict) {
-		pods = append(pods, pod.Namespace+"/"+pod.Name)
-	}
-	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
-}
-
-// yields reports whether the node waits for nothing but budgets that pods of other draining nodes keep closed.
-func (t *turn) yields(name string, blocked []Blocked) bool {
-	if len(blocked) == 0 || len(t.view(t.count.byName[name]).leaving) > 0 {
-		return false
-	}
-	for _, b := range blocked {
-		if b.Kind != drain.BudgetSpent || !t.sharedBudget(name, b.Budget) {
-			return false
-		}
-	}
-	return true
-}
-
-func (t *turn) sharedBudget(name string, budget types.NamespacedName) bool {
-	for other, view := range t.drains {
-		if other == name || !inDrain(t.rec.Nodes[other].State) {
-			continue
-		}
-		for _, pod := range slices.Concat(view.leaving, view.toEvict) {
-			if covers(t.w.Budgets, pod, budget) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func covers(budgets drain.Budgets, pod *corev1.Pod, key types.NamespacedName) bool {
-	return slices.ContainsFunc(budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == key })
 }
 
 func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
