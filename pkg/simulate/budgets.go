@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,7 +138,7 @@ func (s *covered) add(c *Cluster, u *unit) {
 	if drain.Ready(u.pod) && u.pod.DeletionTimestamp == nil {
 		s.healthy++
 	}
-	if id := owner(u.pod); id != "" {
+	if id := u.shape.owner; id != "" {
 		_, known := c.workloads[id]
 		s.unknown = s.unknown || !known || u.shape.kind == daemonSet || u.shape.kind == "Job"
 		s.owners[id] = true
@@ -153,8 +154,13 @@ func (c *Cluster) initBudget(budget *policyv1.PodDisruptionBudget, s *covered) {
 			return
 		}
 		expected = 0
+		counted := map[types.UID]bool{}
 		for id := range s.owners {
-			expected += c.workloads[id].Replicas
+			scaled := c.workloads[id]
+			if of := cmp.Or(scaled.Of, id); !counted[of] {
+				counted[of] = true
+				expected += scaled.Replicas
+			}
 		}
 	}
 	desired, err := desired(spec, expected)

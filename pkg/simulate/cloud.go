@@ -17,15 +17,17 @@ func (c *Cluster) actCloud(action upgrade.Action) (upgrade.Outcome, string) {
 	c.news = true
 	switch a := action.(type) {
 	case upgrade.SetRevision:
-		c.group.Pointed = a.To
+		c.show(func() { c.group.Pointed = a.To })
 	case upgrade.Quiesce:
-		c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...)
+		c.show(func() { c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...) })
 	case upgrade.Resume:
-		c.group.Suspended = slices.DeleteFunc(slices.Clone(c.group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
+		c.show(func() {
+			c.group.Suspended = slices.DeleteFunc(slices.Clone(c.group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
+		})
 	case upgrade.RaiseMax:
-		c.group.Max = a.Max
+		c.show(func() { c.group.Max = a.Max })
 	case upgrade.LowerMax:
-		c.group.Max = max(a.Max, c.group.Desired)
+		c.show(func() { c.group.Max = max(a.Max, c.group.Desired) })
 	case upgrade.AddCapacity:
 		return c.add(a)
 	case upgrade.Terminate:
@@ -34,6 +36,18 @@ func (c *Cluster) actCloud(action upgrade.Action) (upgrade.Outcome, string) {
 		return upgrade.OutcomeFatal, fmt.Sprintf("the simulated cloud cannot %s", action)
 	}
 	return upgrade.OutcomeDone, ""
+}
+
+// show has a change of the group's settings take place, and be seen with the next question to the cloud.
+func (c *Cluster) show(change func()) {
+	if c.times.Seen == 0 {
+		change()
+		return
+	}
+	c.after(c.times.Seen, func() {
+		change()
+		c.news = true
+	})
 }
 
 func (c *Cluster) add(a upgrade.AddCapacity) (upgrade.Outcome, string) {

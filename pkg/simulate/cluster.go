@@ -35,8 +35,9 @@ type Cluster struct {
 	// machines are all nodes, by name and, in sites, sorted by it. Those that take pods are in open or cordoned,
 	// sorted by how much of them is allocated.
 	machines       map[string]*machine
+	numbers        int32
 	sites          []*machine
-	open, cordoned []*machine
+	open, cordoned ranking
 
 	// units are the pods on nodes, waiting those that no node takes; lines are the same in order.
 	units        map[types.UID]*unit
@@ -45,14 +46,18 @@ type Cluster struct {
 	roomAt       []*machine
 	roomAnywhere bool
 
+	// shapes are by controller, in shapesIn by namespace; tallies by what they mean, in talliesIn by namespace.
 	shapes    map[types.UID][]*shape
+	shapesIn  map[string][]*shape
 	tallies   map[string]*tally
-	counts    []*tally
-	guards    []*guard
+	talliesIn map[string][]*tally
+	domains   map[string]*domain
+	classes   map[string]*class
 	volumes   map[string]*nodeaffinity.NodeSelector
 	workloads map[types.UID]Workload
 	daemons   []daemon
-	// missing are pods of ordered StatefulSets that are to come, by controller.
+	// sets are the pods of ordered StatefulSets, missing those that are to come, by controller.
+	sets    map[types.UID]map[types.UID]*unit
 	missing map[types.UID][]*unit
 
 	budgets []*policyv1.PodDisruptionBudget
@@ -62,7 +67,9 @@ type Cluster struct {
 	disrupted map[types.NamespacedName]time.Time
 	ending    map[string]bool
 
+	// attempts are the actions of the upgrade, answers those of them that are to be forgotten, in that order.
 	attempts map[string]upgrade.Attempt
+	answers  []answer
 	record   upgrade.Record
 	notes    upgrade.Notes
 	evicted  int
@@ -81,18 +88,20 @@ func New(spec Spec) *Cluster {
 		workloads: spec.Workloads, volumes: volumeSelectors(&spec), model: newModel(sorted(spec.Nodes)),
 		members: map[string]*member{}, machines: map[string]*machine{}, tokens: map[string]bool{},
 		units: make(map[types.UID]*unit, len(spec.Pods)), waiting: map[types.UID]*unit{},
-		shapes: map[types.UID][]*shape{}, tallies: map[string]*tally{}, missing: map[types.UID][]*unit{},
+		shapes: map[types.UID][]*shape{}, shapesIn: map[string][]*shape{}, tallies: map[string]*tally{}, talliesIn: map[string][]*tally{},
+		domains: map[string]*domain{}, classes: map[string]*class{}, sets: map[types.UID]map[types.UID]*unit{}, missing: map[types.UID][]*unit{},
 		counted: map[*policyv1.PodDisruptionBudget]bool{}, disrupted: map[types.NamespacedName]time.Time{},
 		heeded: map[types.NamespacedName]bool{}, attempts: map[string]upgrade.Attempt{}, record: spec.Record,
+	}
+	if share := spec.TerminationShare; share[1] > 0 {
+		c.times.Gone = randomEnds(spec.Seed, share)
 	}
 	c.addNodes(&spec)
 	for _, budget := range spec.Budgets {
 		c.budgets = append(c.budgets, budget.DeepCopy())
 	}
 	c.index = drain.NewBudgets(c.budgets)
-	for _, pod := range slices.SortedFunc(slices.Values(spec.Pods), byName) {
-		c.addPod(pod)
-	}
+	c.addPods(slices.SortedFunc(slices.Values(spec.Pods), byName))
 	c.recompute()
 	for _, m := range c.sites {
 		for _, pod := range m.pods {

@@ -37,8 +37,8 @@ func (c *Cluster) replace(u *unit) {
 	switch {
 	case u.shape.kind == daemonSet:
 		c.startDaemon(next, u.on)
-	case u.shape.kind == statefulSet && c.workloads[owner(u.pod)].Ordered:
-		c.missing[owner(u.pod)] = append(c.missing[owner(u.pod)], next)
+	case u.shape.kind == statefulSet && c.workloads[u.shape.owner].Ordered:
+		c.missing[u.shape.owner] = append(c.missing[u.shape.owner], next)
 		c.succeed(next)
 	default:
 		c.create(next)
@@ -51,7 +51,7 @@ func (c *Cluster) create(u *unit) {
 }
 
 func owner(pod *corev1.Pod) types.UID {
-	if ref := metav1.GetControllerOf(pod); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return ref.UID
 	}
 	return ""
@@ -59,7 +59,7 @@ func owner(pod *corev1.Pod) types.UID {
 
 // ownerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
 func ownerName(pod *corev1.Pod) string {
-	if ref := metav1.GetControllerOf(pod); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return fmt.Sprintf("%s %s/%s", ref.Kind, pod.Namespace, ref.Name)
 	}
 	return ""
@@ -105,23 +105,30 @@ func (c *Cluster) longUnready(pod *corev1.Pod) bool {
 	return c.now.Sub(since) >= brokenAfter
 }
 
+// order notes a pod of an ordered StatefulSet, on a node or waiting for one.
+func (c *Cluster) order(u *unit) {
+	id := u.shape.owner
+	if u.shape.kind != statefulSet || !c.workloads[id].Ordered {
+		return
+	}
+	if c.sets[id] == nil {
+		c.sets[id] = map[types.UID]*unit{}
+	}
+	c.sets[id][u.pod.UID] = u
+}
+
 // succeed creates the next missing pod of an ordered StatefulSet, if all before it are ready and none of those is
 // leaving (stateful_set_control.go, the monotonic branch).
 func (c *Cluster) succeed(u *unit) {
-	id := owner(u.pod)
+	id := u.shape.owner
 	missing := c.missing[id]
 	if len(missing) == 0 {
 		return
 	}
 	slices.SortFunc(missing, func(a, b *unit) int { return cmp.Compare(ordinal(a.pod), ordinal(b.pod)) })
 	next := missing[0]
-	for _, other := range c.units { // any one that is not ready ends the search: the order does not matter
-		if owner(other.pod) == id && ordinal(other.pod) < ordinal(next.pod) && (!drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
-			return
-		}
-	}
-	for _, other := range c.waiting {
-		if owner(other.pod) == id && ordinal(other.pod) < ordinal(next.pod) {
+	for _, other := range c.sets[id] { // any one that is not ready ends the search: the order does not matter
+		if ordinal(other.pod) < ordinal(next.pod) && (other.on == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
 			return
 		}
 	}
@@ -149,9 +156,8 @@ type daemon struct {
 
 // addDaemon notes the DaemonSet of a pod on the group's nodes.
 func (c *Cluster) addDaemon(u *unit) {
-	id := owner(u.pod)
-	if !slices.ContainsFunc(c.daemons, func(d daemon) bool { return owner(d.model.pod) == id }) {
-		c.daemons = append(c.daemons, daemon{name: metav1.GetControllerOf(u.pod).Name, model: u})
+	if !slices.ContainsFunc(c.daemons, func(d daemon) bool { return d.model.shape.owner == u.shape.owner }) {
+		c.daemons = append(c.daemons, daemon{name: metav1.GetControllerOfNoCopy(u.pod).Name, model: u})
 	}
 }
 

@@ -95,6 +95,7 @@ func TestBudgetStatusFollowsFromItsSpec(t *testing.T) {
 		"minAvailable in percent, rounded up":  {least(percent("51%")), known, "3 of 4 healthy, 3 needed, 0 allowed"},
 		"maxUnavailable as a number":           {most(number(2)), known, "3 of 4 healthy, 2 needed, 1 allowed"},
 		"maxUnavailable in percent, too":       {most(percent("26%")), known, "3 of 4 healthy, 2 needed, 1 allowed"},
+		"the scale of a Deployment":            {most(number(2)), map[types.UID]simulate.Workload{"ReplicaSet/web": {Replicas: 5, Of: "web"}}, "3 of 5 healthy, 3 needed, 0 allowed"},
 		"more than there are":                  {most(number(7)), known, "3 of 4 healthy, 0 needed, 3 allowed"},
 		"an unknown workload":                  {most(number(2)), map[types.UID]simulate.Workload{}, "9 of 9 healthy, 9 needed, 0 allowed"},
 		"nothing known at all":                 {least(number(2)), nil, "9 of 9 healthy, 9 needed, 0 allowed"},

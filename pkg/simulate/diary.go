@@ -37,6 +37,7 @@ func newDiary(c *Cluster) *diary {
 
 // write is called for each step before it is done.
 func (d *diary) write(w upgrade.World, step upgrade.Step) {
+	d.f.Steps++
 	d.pass(w.Now)
 	d.size = w.Group.Desired
 	d.before = step.Record.Sizes.Desired
@@ -96,6 +97,9 @@ func (d *diary) starts(now time.Time, nodes map[string]upgrade.NodeRecord) {
 // ends notes how a started node came to its end, and reports whether it has.
 func (p *page) ends(passed time.Duration, n upgrade.NodeRecord, known bool) bool {
 	switch {
+	case n.State == upgrade.NodeForcing:
+		p.Stuck = n.Reason
+		return false
 	case n.State == upgrade.NodeQuarantined:
 		p.Stuck = n.Reason
 	case !known || n.State == upgrade.NodeDrained:

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -29,9 +28,9 @@ const (
 	misfitSpreadLabel  misfit = "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 
-// fit says whether the node takes a pod of the shape; skews are the shape's own, made for this moment. The order is
-// that of kube-scheduler's filters, so that a pod that fails several gives the same reason.
-func (c *Cluster) fit(s *shape, m *machine, skews []skew) misfit {
+// fit says whether the node takes a pod of the shape. The order is that of kube-scheduler's filters, so that a pod that
+// fails several gives the same reason.
+func fit(s *shape, m *machine) misfit {
 	if why := admits(s, m); why != fits {
 		return why
 	}
@@ -48,8 +47,8 @@ func (c *Cluster) fit(s *shape, m *machine, skews []skew) misfit {
 			return misfitVolume
 		}
 	}
-	for i := range skews {
-		if why := skews[i].fit(m); why != fits {
+	for i := range s.spread {
+		if why := s.spread[i].fit(m); why != fits {
 			return why
 		}
 	}
@@ -113,72 +112,12 @@ func (s *shape) first() bool {
 	return !slices.ContainsFunc(s.near, func(t term) bool { return t.pods.total > 0 || !t.pods.means(s.like) })
 }
 
-// skew is a topology spread constraint at one moment: how many pods each place has, and the fewest of any.
-type skew struct {
-	constraint
-	counts map[string]int
-	least  int
-	self   int
-}
-
-// skews counts for the shape's constraints. Places are counted on nodes that carry the labels of all of them and
-// that the policies count in; cordoned nodes are counted unless taints are honoured (podtopologyspread/filtering.go).
-func (c *Cluster) skews(s *shape) []skew {
-	skews := make([]skew, len(s.spread))
-	for i := range s.spread {
-		skews[i] = skew{constraint: s.spread[i], counts: map[string]int{}}
-		if s.spread[i].pods.means(s.like) {
-			skews[i].self = 1
-		}
-	}
-	for _, m := range c.sites {
-		if !slices.ContainsFunc(s.spread, func(con constraint) bool { _, ok := m.node.Labels[con.key]; return !ok }) {
-			for i := range skews {
-				skews[i].add(s, m)
-			}
-		}
-	}
-	for i := range skews {
-		k := &skews[i]
-		if len(k.counts) >= k.minDomains && len(k.counts) > 0 {
-			k.least = slices.Min(slices.Collect(maps.Values(k.counts)))
-		}
-	}
-	return skews
-}
-
-func (k *skew) add(s *shape, m *machine) {
-	if !k.ignoreLabels && !s.anywhere {
-		if ok, err := s.affinity.Match(m.node); !ok || err != nil {
-			return
-		}
-	}
-	if k.honorTaints && ((m.cordon && !s.cordon) || tolerated(s, m) != fits) {
-		return
-	}
-	k.counts[m.node.Labels[k.key]] += k.pods.live[m]
-}
-
-func (k *skew) fit(m *machine) misfit {
-	value, labelled := m.node.Labels[k.key]
-	switch {
-	case !labelled:
-		return misfitSpreadLabel
-	case k.counts[value]+k.self-k.least > k.maxSkew:
-		return misfitSpread
-	default:
-		return fits
-	}
-}
-
 // explain says why no node takes a pod of the shape, as the scheduler's event does.
 func (c *Cluster) explain(s *shape) string {
 	c.parse(s)
-	c.relate(s)
-	skews := c.skews(s)
 	counts := map[misfit]int{}
 	for _, m := range c.sites {
-		counts[c.fit(s, m, skews)]++
+		counts[fit(s, m)]++
 	}
 	delete(counts, fits)
 	var parts []string

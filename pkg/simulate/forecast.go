@@ -22,9 +22,9 @@ type Forecast struct {
 	Duration Span
 	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when the group is smaller meanwhile.
 	ExtraHours float64
-	// Evictions counts the pods that would be evicted.
-	Evictions int
-	Room      Room
+	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to find that out.
+	Evictions, Steps int
+	Room             Room
 	// Unplaced are the pods that would be left without a node, by name; those that wait for one already are left out.
 	Unplaced []Unplaced
 }
@@ -46,7 +46,7 @@ type NodeForecast struct {
 	// when nothing does. Waits is how long.
 	WaitsFor string
 	Waits    time.Duration
-	// Stuck says what would keep the node from being drained in its time; empty when nothing would.
+	// Stuck says what would keep the node from being drained in its time, be it forced then or set aside; empty when nothing would.
 	Stuck string
 }
 
@@ -70,13 +70,17 @@ type Room struct {
 }
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may and, if the Spec's
-// Times tell the two apart, once with pods that take as long as they may. A node that would not be empty in its
-// time is set aside, so that the forecast tells of all nodes. It returns an error when the upgrade would not end.
+// Times tell the two apart, once with pods that take as long as they may; with a TerminationShare it runs once. A node
+// that would not be empty in its time is forced where that was asked for, and else set aside, so that the forecast tells
+// of all nodes. It returns an error when the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
-	req.OnTimeout, req.WaitReplacement = upgrade.Skip, false
+	if req.OnTimeout != upgrade.Force {
+		req.OnTimeout = upgrade.Skip
+	}
+	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	f, err := predict(spec, req)
-	if err != nil || spec.Times.GoneLatest == nil {
+	if err != nil || spec.Times.GoneLatest == nil || spec.TerminationShare[1] > 0 {
 		return f, err
 	}
 	spec.Times.Gone = spec.Times.GoneLatest
@@ -89,7 +93,7 @@ func predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	c := New(spec)
 	d := newDiary(c)
 	d.f.Room = c.roomFor(req)
-	record, err := c.Run(req, d.write)
+	record, err := c.run(req, d.write, true)
 	d.close(c)
 	d.f.Result, d.f.Evictions, d.f.Unplaced = record.Result, c.evicted, c.Unplaced()
 	return d.f, err
@@ -98,6 +102,7 @@ func predict(spec Spec, req upgrade.Request) (Forecast, error) {
 // widen takes over from the later run what makes the forecast the more careful one.
 func (f *Forecast) widen(late *Forecast) {
 	f.Duration = f.Duration.or(late.Duration)
+	f.Steps += late.Steps
 	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result
 	if len(late.Unplaced) > len(f.Unplaced) {
 		f.Unplaced = late.Unplaced

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -60,7 +61,8 @@ func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
 }
 
 func TestForecastTellsTheFuture(t *testing.T) {
-	one, all := request(), request()
+	one, all, forced := request(), request(), request()
+	forced.OnTimeout = upgrade.Force
 	one.Surge, all.Surge, all.MaxUnavailable, all.Window = 1, 3, 3, 3
 	cases := map[string]struct {
 		change func(*simulate.Spec)
@@ -84,6 +86,18 @@ succeeded in 4m11s-4m40s, peak 6, 0.19 extra hours, 6 evictions
 2 old-1 start 17m0s-17m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
 3 old-2 start 32m0s-32m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
 left-behind in 47m0s-47m0s, peak 4, 0.78 extra hours, 3 evictions
+`},
+		"a budget that is overruled": {func(s *simulate.Spec) { allow(s, 0) }, forced, `
+1 old-0 start 2m0s-2m0s end 18m31s-19m0s waits 15m0s "PDB shop/web" stuck true
+2 old-1 start 18m1s-18m30s end 34m32s-35m30s waits 16m30s "the window" stuck true
+3 old-2 start 34m2s-35m0s end 50m33s-52m0s waits 16m30s "the window" stuck true
+succeeded in 50m33s-52m0s, peak 4, 0.86 extra hours, 3 evictions
+`},
+		"a cloud that is asked now and then": {func(s *simulate.Spec) { allow(s, 1); s.Times.Seen = 4 * time.Second }, one, `
+1 old-0 start 2m4s-2m4s end 3m35s-4m4s waits 2m4s "the surge" stuck false
+2 old-1 start 3m5s-3m34s end 4m36s-5m34s waits 1m30s "the window" stuck false
+3 old-2 start 5m5s-5m34s end 6m36s-7m34s waits 1m30s "the window" stuck false
+succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 `},
 		"no room for a pod": {func(s *simulate.Spec) {
 			for _, pod := range s.Pods {
@@ -144,5 +158,29 @@ func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
 	r := f.Room
 	if got := fmt.Sprintf("%s; %d nodes %s; surge %s", text(r.Moves), r.Nodes, text(r.Free), text(r.Added)); got != "3 6Gi 6; 2 nodes 4 7Gi 10; surge 4 8Gi 20" {
 		t.Error(got)
+	}
+}
+
+// TestNewsTakeTheirTimeToArrive has a node settle at the very moment at which the pod that left it is ready elsewhere:
+// the upgrade looks at its clock, and hears of the pod only then.
+func TestNewsTakeTheirTimeToArrive(t *testing.T) {
+	web := build.Pod("web-0")
+	spec := twoNodes(web)
+	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(1, 1, 0))}
+	req := request()
+	req.Settle.Duration = 5 * time.Second // as long as the pod takes to end, and both as long as it takes to start
+	terminated := false
+	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
+		for _, action := range step.Actions {
+			if _, ok := action.(upgrade.Terminate); ok {
+				terminated = true
+				if healthy := w.Budgets.Covering(web)[0].Status.CurrentHealthy; healthy != 0 {
+					t.Errorf("%d pods are known to be healthy when the node has settled, want none", healthy)
+				}
+			}
+		}
+	})
+	if err != nil || !terminated {
+		t.Errorf("terminated %t, error %v", terminated, err)
 	}
 }

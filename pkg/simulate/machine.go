@@ -27,7 +27,9 @@ type member struct {
 
 // machine is a node with its pods and the sums that placing pods needs.
 type machine struct {
-	node *corev1.Node
+	// number is its own among all machines that were ever there.
+	number int32
+	node   *corev1.Node
 	// member is nil for a node outside the group.
 	member *member
 	// pods are sorted by UID. The slice is replaced, never changed: a World may show it.
@@ -114,7 +116,7 @@ func (m *machine) hide(uid types.UID) {
 }
 
 // queueOf is the list of nodes that the scheduler looks through for pods that tolerate a cordon or do not.
-func (c *Cluster) queueOf(m *machine) *[]*machine {
+func (c *Cluster) queueOf(m *machine) *ranking {
 	if m.cordon {
 		return &c.cordoned
 	}
@@ -123,14 +125,10 @@ func (c *Cluster) queueOf(m *machine) *[]*machine {
 
 // unrank takes the node out of the scheduler's lists, to be changed and ranked again.
 func (c *Cluster) unrank(m *machine) {
-	if !m.ordered {
-		return
+	if m.ordered {
+		c.queueOf(m).remove(m)
+		m.ordered = false
 	}
-	list := c.queueOf(m)
-	if i, ok := slices.BinarySearchFunc(*list, m.rank, func(o *machine, r rank) int { return o.rank.compare(r) }); ok {
-		*list = slices.Delete(*list, i, i+1)
-	}
-	m.ordered = false
 }
 
 func (c *Cluster) rerank(m *machine) {
@@ -138,22 +136,24 @@ func (c *Cluster) rerank(m *machine) {
 		return
 	}
 	m.rank, m.ordered = m.rankNow(), true
-	list := c.queueOf(m)
-	i, _ := slices.BinarySearchFunc(*list, m.rank, func(o *machine, r rank) int { return o.rank.compare(r) })
-	*list = slices.Insert(*list, i, m)
+	c.queueOf(m).insert(m)
 }
 
 // setNode takes a new version of a node, or a new node, into account.
 func (c *Cluster) setNode(node *corev1.Node, owner *member) *machine {
 	m, known := c.machines[node.Name]
 	if !known {
-		m = &machine{member: owner, node: node}
+		m = &machine{number: c.numbers, member: owner, node: node}
+		c.numbers++
 		c.machines[node.Name] = m
 		i, _ := slices.BinarySearchFunc(c.sites, node.Name, func(o *machine, name string) int { return strings.Compare(o.node.Name, name) })
 		c.sites = slices.Insert(c.sites, i, m)
 	}
 	c.unrank(m)
+	before := m.node
 	m.observe(node)
+	c.survey(m, before, node)
+	c.reconsider(m)
 	c.rerank(m)
 	if owner != nil {
 		owner.node = node
@@ -165,6 +165,7 @@ func (c *Cluster) setNode(node *corev1.Node, owner *member) *machine {
 // dropNode forgets a node that carries nothing any more.
 func (c *Cluster) dropNode(m *machine) {
 	c.unrank(m)
+	c.survey(m, m.node, nil)
 	delete(c.machines, m.node.Name)
 	if i, ok := slices.BinarySearchFunc(c.sites, m.node.Name, func(o *machine, name string) int { return strings.Compare(o.node.Name, name) }); ok {
 		c.sites = slices.Delete(c.sites, i, i+1)
@@ -186,6 +187,7 @@ func (c *Cluster) enroll(m *member) {
 			shown.Pods = site.pods
 		}
 	}
+	shown.Read(&c.group)
 	name := shown.Name()
 	if m.shown != name {
 		c.expel(m)

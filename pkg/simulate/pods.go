@@ -26,9 +26,19 @@ type unit struct {
 	stranger bool
 }
 
-// addPod takes a pod of the Spec in.
-func (c *Cluster) addPod(pod *corev1.Pod) {
-	u := &unit{pod: pod, shape: c.shapeOf(pod), budgets: c.index.Covering(pod)}
+// addPods takes the pods of the Spec in. All shapes are known before the first pod is counted.
+func (c *Cluster) addPods(pods []*corev1.Pod) {
+	units := make([]*unit, 0, len(pods))
+	for _, pod := range pods {
+		units = append(units, &unit{pod: pod, shape: c.shapeOf(pod), budgets: c.index.Covering(pod)})
+	}
+	for _, u := range units {
+		c.addUnit(u)
+	}
+}
+
+func (c *Cluster) addUnit(u *unit) {
+	pod := u.pod
 	if m, ok := c.machines[pod.Spec.NodeName]; ok {
 		c.bind(u, m)
 		if m.member != nil && u.shape.kind == daemonSet {
@@ -39,6 +49,7 @@ func (c *Cluster) addPod(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" && !finished(pod) {
 		u.waits, u.stranger = c.now, true
 		c.waiting[pod.UID] = u
+		c.order(u)
 		c.lines = append(c.lines, &line{shape: u.shape, units: []*unit{u}})
 	}
 }
@@ -67,8 +78,9 @@ func (c *Cluster) bind(u *unit, m *machine) {
 		c.parse(u.shape) // it keeps others away from now on
 	}
 	c.units[u.pod.UID] = u
+	c.order(u)
 	u.on = m
-	c.count(u, 1, u.pod.DeletionTimestamp == nil)
+	count(u, 1, u.pod.DeletionTimestamp == nil)
 	c.fill(u, 1)
 	c.roomOn(m) // it may be what a pod with an affinity waits for
 }
@@ -117,7 +129,7 @@ func (c *Cluster) remove(u *unit) {
 	leaving := *u.pod
 	leaving.DeletionTimestamp = &metav1.Time{Time: c.now.Add(c.grace(u.pod))}
 	leaving.ResourceVersion = c.touch()
-	c.countLeaving(u)
+	countLeaving(u)
 	c.recount(u, -1)
 	c.put(u, &leaving)
 	if !keepsPlace(u.shape.kind) {
@@ -155,10 +167,11 @@ func (c *Cluster) gone(pod *corev1.Pod) time.Duration {
 
 // end takes a pod away that has ended.
 func (c *Cluster) end(u *unit) {
-	c.count(u, -1, u.pod.DeletionTimestamp == nil)
+	count(u, -1, u.pod.DeletionTimestamp == nil)
 	c.fill(u, -1)
 	c.roomOn(u.on)
 	delete(c.units, u.pod.UID)
+	delete(c.sets[u.shape.owner], u.pod.UID)
 	delete(c.attempts, "evict/"+string(u.pod.UID))
 	delete(c.attempts, "delete/"+string(u.pod.UID))
 	c.expect(u, -1)

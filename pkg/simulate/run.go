@@ -18,15 +18,22 @@ const (
 // nil, sees every step before it is done; the World it sees is to be used up at once. Run returns an error
 // when the upgrade does not come to an end: that is a fault of the state machine, never of the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
+	return c.run(req, watch, false)
+}
+
+// run is Run; brief leaves the nodes out of each step's status.
+func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Step), brief bool) (upgrade.Record, error) {
 	end := c.now.Add(horizon)
 	var step upgrade.Step
 	for still := 0; c.now.Before(end); {
 		world := c.world(req)
+		world.Brief = brief
 		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)
 		}
 		c.Do(step)
+		c.forgetAnswers(&step)
 		switch {
 		case step.Finished:
 			return c.record, nil
@@ -42,6 +49,34 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
+}
+
+// answer is one that no step asks for any more after a time.
+type answer struct {
+	key   string
+	ended time.Time
+}
+
+// lasting is how long an accepted request is looked up: until its effect must have been seen.
+const lasting = 30 * time.Second
+
+// forgetAnswers drops what was answered so long ago that no step looks it up, so that steps have only what is under way
+// to go through: fences stay on nodes for most of an upgrade. Evictions and terminations go with their pods and machines.
+func (c *Cluster) forgetAnswers(step *upgrade.Step) {
+	for _, action := range step.Actions {
+		switch action.(type) {
+		case upgrade.Fence, upgrade.Unfence, upgrade.StartDrain, upgrade.AddCapacity:
+			if c.attempts[action.Key()].Outcome == upgrade.OutcomeDone {
+				c.answers = append(c.answers, answer{key: action.Key(), ended: c.now})
+			}
+		}
+	}
+	for len(c.answers) > 0 && c.now.Sub(c.answers[0].ended) >= lasting {
+		if old := c.answers[0]; c.attempts[old.key].Ended.Equal(old.ended) {
+			delete(c.attempts, old.key)
+		}
+		c.answers = c.answers[1:]
+	}
 }
 
 // heed notes which budgets the upgrade waits for. While its window is full that is none but those that block a pod:
@@ -61,10 +96,15 @@ func (c *Cluster) heed(step *upgrade.Step) {
 	c.heedAll = step.Status.Outdated > 0 && busy < step.Record.Request.Window
 }
 
-// wait lets time pass until something happens that the upgrade might act on, or it wants to look again.
+// wait lets time pass until something happens that the upgrade might act on, or it wants to look again. It does not see
+// yet what happens at the very moment that it looks again: news take their time to arrive.
 func (c *Cluster) wait(wake time.Time) {
 	c.news = false
 	for !c.news && c.now.Before(wake) {
+		if len(c.events) == 0 || !c.events[0].at.Before(wake) {
+			c.now = wake
+			return
+		}
 		c.Advance(wake)
 	}
 }

@@ -12,56 +12,53 @@ import (
 type line struct {
 	shape *shape
 	units []*unit
+	// refused is a line that all nodes were asked for: those of the Spec were refused by a scheduler that knows more.
+	refused bool
 }
 
-// schedule binds the pod to the best node that takes it, or lets it wait.
+// schedule binds the pod to the best node that takes it, or lets it wait. Where pods like it wait already, only a node
+// that has room since they were refused takes it.
 func (c *Cluster) schedule(u *unit) {
-	if m := c.pick(u.shape); m != nil {
+	var l *line
+	if i := slices.IndexFunc(c.lines, func(l *line) bool { return l.shape == u.shape }); i >= 0 {
+		l = c.lines[i]
+	}
+	if m := c.offer(u.shape, l == nil || !l.refused || c.roomAnywhere, c.roomAt); m != nil {
 		c.start(u, m)
 		return
 	}
 	u.waits = c.now
 	c.waiting[u.pod.UID] = u
-	for _, l := range c.lines {
-		if l.shape == u.shape {
-			l.units = append(l.units, u)
-			return
-		}
+	c.order(u)
+	if l == nil {
+		l = &line{shape: u.shape}
+		c.lines = append(c.lines, l)
 	}
-	c.lines = append(c.lines, &line{shape: u.shape, units: []*unit{u}})
+	l.units, l.refused = append(l.units, u), true
 }
 
 // pick finds the node with the least allocated, and the first name among equals, of those that take the shape.
 func (c *Cluster) pick(s *shape) *machine {
 	c.parse(s)
-	c.relate(s)
-	skews := c.skews(s)
-	takes := func(m *machine) bool { return c.fit(s, m, skews) == fits }
-	best := first(c.open, takes)
+	best := c.open.first(s)
 	if !s.cordon {
 		return best
 	}
-	other := first(c.cordoned, takes)
+	other := c.cordoned.first(s)
 	if best == nil || (other != nil && other.rank.compare(best.rank) < 0) {
 		return other
 	}
 	return best
 }
 
-func first(machines []*machine, takes func(*machine) bool) *machine {
-	if i := slices.IndexFunc(machines, takes); i >= 0 {
-		return machines[i]
-	}
-	return nil
-}
-
 // start binds the pod; it becomes ready in its time.
 func (c *Cluster) start(u *unit, m *machine) {
-	pod := *u.pod
-	pod.Spec.NodeName = m.node.Name
-	started := corev1.PodStatus{Phase: corev1.PodPending, StartTime: &pod.CreationTimestamp}
-	pod.Status = started
-	u.pod = &pod
+	if u.stranger {
+		pod := *u.pod // it is the Spec's
+		u.pod = &pod
+	}
+	u.pod.Spec.NodeName = m.node.Name
+	u.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &u.pod.CreationTimestamp}
 	c.bind(u, m)
 	if wait := c.startTime(u.pod); wait >= 0 && !u.broken {
 		c.after(wait, func() { c.ready(u.pod.UID) })
@@ -122,7 +119,7 @@ func (c *Cluster) offer(s *shape, anywhere bool, at []*machine) *machine {
 	}
 	var best *machine
 	for _, m := range at {
-		if c.fit(s, m, nil) == fits && (best == nil || m.rank.compare(best.rank) < 0) {
+		if fit(s, m) == fits && (best == nil || m.rank.compare(best.rank) < 0) {
 			best = m
 		}
 	}

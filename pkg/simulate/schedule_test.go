@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -19,6 +20,8 @@ type scene struct {
 	pods    []*corev1.Pod
 	claims  []*corev1.PersistentVolumeClaim
 	volumes []*corev1.PersistentVolume
+	// before is what happens before it leaves.
+	before []upgrade.Action
 }
 
 // move evicts the pod and says which node its successor goes to, or why none takes it.
@@ -30,6 +33,11 @@ func (s scene) move(t *testing.T) string {
 		Now: start, Group: upgrade.Group{Name: "workers", Provider: "manual"}, Outdated: func(*corev1.Node) bool { return false },
 		Nodes: append([]*corev1.Node{from}, s.nodes...), Pods: append([]*corev1.Pod{pod}, s.pods...), Claims: s.claims, Volumes: s.volumes,
 	})
+	for _, action := range s.before {
+		if a := do(c, action); a.Outcome != upgrade.OutcomeDone {
+			t.Fatalf("%s: %s %s", action, a.Outcome, a.Detail)
+		}
+	}
 	if a := do(c, upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != upgrade.OutcomeDone {
 		t.Fatalf("evicting the pod: %s %s", a.Outcome, a.Detail)
 	}
@@ -185,6 +193,68 @@ func TestScheduler(t *testing.T) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// What a spread constraint counts is kept up to date as pods and nodes change.
+func TestSpreadFollowsPodsAndNodes(t *testing.T) {
+	honor := corev1.NodeInclusionPolicyHonor
+	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
+	counted := spread(corev1.LabelTopologyZone)
+	fence := func(node string) upgrade.Action { return upgrade.Fence{Node: node, UID: types.UID(node)} }
+	gone := func(node string) upgrade.Action { return upgrade.DeleteNode{Node: node, UID: types.UID(node)} }
+	evict := func(pod *corev1.Pod) upgrade.Action {
+		return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+	}
+	on := func(node string) *corev1.Pod { return pods("mover", node, build.Bare) }
+	const refused = "1 node(s) didn't match pod topology spread constraints"
+	cases := map[string]struct {
+		spread func(*corev1.Pod)
+		pods   []*corev1.Pod
+		before []upgrade.Action
+		want   string
+	}{
+		"nothing happened":                   {counted, []*corev1.Pod{on("a")}, nil, "b"},
+		"a fenced node counts":               {counted, []*corev1.Pod{on("a")}, []upgrade.Action{fence("b")}, refused},
+		"not where taints are honoured":      {honored, []*corev1.Pod{on("a")}, []upgrade.Action{fence("b")}, "a"},
+		"a node that is gone counts no more": {counted, []*corev1.Pod{on("a")}, []upgrade.Action{gone("b"), gone("b2")}, "a"},
+		"nor do its pods":                    {counted, []*corev1.Pod{on("a"), on("b"), on("b2")}, []upgrade.Action{gone("b2"), fence("a")}, "b"},
+		"a pod that leaves counts no more":   {counted, []*corev1.Pod{on("a"), on("b")}, []upgrade.Action{evict(on("a")), fence("b")}, "a"},
+		"a pod that stays counts":            {counted, []*corev1.Pod{on("a"), on("b")}, []upgrade.Action{evict(on("b")), fence("b")}, refused},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			// The zone of the node it leaves has enough of its kind not to matter.
+			s := scene{pod: []func(*corev1.Pod){c.spread}, nodes: []*corev1.Node{node("a", "a"), node("b", "b"), node("b2", "b", func(n *corev1.Node) { n.Spec.Unschedulable = true })}, pods: c.pods, before: c.before}
+			s.pods = append(s.pods, pods("mover", "from", build.Bare), build.Pod("second", build.App("mover"), build.Bare, build.On("from")))
+			if got := s.move(t); got != c.want && (len(c.want) < 3 || !strings.Contains(got, c.want)) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// What a node was like before it changed does not keep pods away.
+func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
+	const key = corev1.LabelNodeExcludeBalancers // the one label that an upgrade puts on nodes
+	early := build.Pod("early", build.App("early"), build.On("from"), selecting(key, "true"))
+	s := scene{
+		pod: []func(*corev1.Pod){selecting(key, "true")}, nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{early},
+		before: []upgrade.Action{
+			upgrade.Evict{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, upgrade.StartDrain{Node: "a", UID: "a", Deadline: start},
+		},
+	}
+	if got := s.move(t); got != "a" {
+		t.Errorf("got %q, want a", got)
+	}
+}
+
+// A pod that waits for what the simulation does not know does not keep others like it waiting.
+func TestPodIsPlacedBesideOneThatWaits(t *testing.T) {
+	waiting := build.Pod("gated", build.App("mover"), build.Phase(corev1.PodPending))
+	s := scene{nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{waiting}}
+	if got := s.move(t); got != "a" {
+		t.Errorf("got %q, want a", got)
 	}
 }
 

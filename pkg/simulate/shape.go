@@ -5,8 +5,10 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
@@ -15,19 +17,18 @@ import (
 
 // shape is what the scheduler has to know of a pod, shared by pods that are alike in it.
 type shape struct {
-	// like is a pod of the shape.
+	// like is a pod of the shape, kind and owner are its controller's.
 	like  *corev1.Pod
 	kind  string
+	owner types.UID
 	needs amount
-	// tallies count pods of this shape among others, guards keep it away from others; both of those that were
-	// there when so many had been looked at.
+	// tallies count pods of this shape among others, guards keep it away from others.
 	tallies []*tally
 	guards  []*guard
-	tallied int
-	guarded int
 
-	// The rest is read off the pod when one of the shape is to be placed, or repels others.
+	// The rest is read off the pod, for pods without a controller not before one is to be placed or repels others.
 	parsed   bool
+	class    *class
 	affinity nodeaffinity.RequiredNodeAffinity
 	// anywhere is a pod that asks for no particular nodes.
 	anywhere bool
@@ -46,16 +47,6 @@ type term struct {
 	key  string
 }
 
-// constraint is a topology spread constraint that forbids.
-type constraint struct {
-	pods         *tally
-	key          string
-	maxSkew      int
-	minDomains   int
-	ignoreLabels bool
-	honorTaints  bool
-}
-
 // relational reports whether it matters to the shape where other pods are.
 func (s *shape) relational() bool { return len(s.near)+len(s.apart)+len(s.spread) > 0 }
 
@@ -72,29 +63,49 @@ func (s *shape) scored() amount {
 	return a
 }
 
-// needsOf is what the scheduler sets aside for the pod (component-helpers/resource.PodRequests).
+// needsOf is what the scheduler sets aside for the pod (component-helpers/resource.PodRequests): the sum over its
+// containers, unless something else has a say.
 func needsOf(pod *corev1.Pod) amount {
-	if len(pod.Spec.Containers)+len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) == 0 && pod.Spec.Resources == nil {
-		return amount{}
+	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil {
+		requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+		return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
 	}
-	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
+	var cpu, memory quantity.Quantity
+	for i := range pod.Spec.Containers {
+		requests := pod.Spec.Containers[i].Resources.Requests
+		cpu.Add(requests[corev1.ResourceCPU])
+		memory.Add(requests[corev1.ResourceMemory])
+	}
+	return amount{cpu.MilliValue(), memory.Value()}
 }
 
 // shapeOf finds the shape among those of the pod's controller, or makes it.
 func (c *Cluster) shapeOf(pod *corev1.Pod) *shape {
 	needs := needsOf(pod)
-	owner := metav1.GetControllerOf(pod)
+	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		return &shape{like: pod, needs: needs}
+		return c.addShape(&shape{like: pod, needs: needs})
 	}
 	for _, s := range c.shapes[owner.UID] {
 		if s.needs == needs && alike(s.like, pod, owner.Kind) {
 			return s
 		}
 	}
-	s := &shape{like: pod, kind: owner.Kind, needs: needs}
+	s := c.addShape(&shape{like: pod, kind: owner.Kind, owner: owner.UID, needs: needs})
 	c.shapes[owner.UID] = append(c.shapes[owner.UID], s)
+	c.parse(s)
+	return s
+}
+
+// addShape has the shape counted by all tallies that mean it.
+func (c *Cluster) addShape(s *shape) *shape {
+	namespace := s.like.Namespace
+	c.shapesIn[namespace] = append(c.shapesIn[namespace], s)
+	for _, in := range []string{namespace, everywhere} {
+		for _, t := range c.talliesIn[in] {
+			t.take(s)
+		}
+	}
 	return s
 }
 
@@ -133,14 +144,11 @@ func (c *Cluster) parse(s *shape) {
 	s.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
 	s.anywhere = len(spec.NodeSelector) == 0 && (affinity == nil || affinity.NodeAffinity == nil)
 	s.cordon = drain.Tolerates(s.like, cordonTaint())
+	s.class = c.classOf(s)
 	if affinity != nil {
 		c.parsePodAffinity(s, affinity)
 	}
-	for i := range spec.TopologySpreadConstraints {
-		if con := &spec.TopologySpreadConstraints[i]; con.WhenUnsatisfiable == corev1.DoNotSchedule {
-			s.spread = append(s.spread, c.constraint(s.like, con))
-		}
-	}
+	c.parseSpread(s)
 	for _, name := range claims(s.like) {
 		if selector := c.volumes[s.like.Namespace+"/"+name]; selector != nil {
 			s.volumes = append(s.volumes, selector)
@@ -177,28 +185,6 @@ func namespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []string {
 	}
 }
 
-// constraint reads one topology spread constraint; absent policies honour labels and ignore taints
-// (kube-scheduler, podtopologyspread/common.go).
-func (c *Cluster) constraint(pod *corev1.Pod, con *corev1.TopologySpreadConstraint) constraint {
-	selector, err := metav1.LabelSelectorAsSelector(con.LabelSelector)
-	if err != nil {
-		selector = labels.Nothing()
-	}
-	for _, key := range con.MatchLabelKeys {
-		if value, ok := pod.Labels[key]; ok {
-			same, _ := labels.ValidatedSetSelector{key: value}.Requirements()
-			selector = selector.Add(same...)
-		}
-	}
-	read := constraint{pods: c.tally([]string{pod.Namespace}, selector), key: con.TopologyKey, maxSkew: int(con.MaxSkew), minDomains: 1}
-	if con.MinDomains != nil {
-		read.minDomains = int(*con.MinDomains)
-	}
-	read.ignoreLabels = con.NodeAffinityPolicy != nil && *con.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
-	read.honorTaints = con.NodeTaintsPolicy != nil && *con.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
-	return read
-}
-
 // volumeSelectors are the nodes that each claim's volume is reachable from, by namespace/name.
 func volumeSelectors(spec *Spec) map[string]*nodeaffinity.NodeSelector {
 	byName := make(map[string]*corev1.PersistentVolume, len(spec.Volumes))
@@ -227,6 +213,6 @@ func (c *Cluster) parsePodAffinity(s *shape, affinity *corev1.Affinity) {
 	}
 	s.apart = c.terms(s.like, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	for _, t := range s.apart {
-		s.repels = append(s.repels, c.guard(t))
+		s.repels = append(s.repels, guardOf(t))
 	}
 }

@@ -28,17 +28,27 @@ type Spec struct {
 	Volumes []*corev1.PersistentVolume
 	// EndingNamespaces are being deleted: nothing can be evicted there.
 	EndingNamespaces map[string]bool
+	// Launched is when machines of the group were launched, by instance ID, and Terminations how long others took to go,
+	// as far as their cloud tells.
+	Launched     map[string]time.Time
+	Terminations []time.Duration
 	// Outdated judges a node that has no instance.
 	Outdated func(*corev1.Node) bool
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record
 	Times  Times
+	// TerminationShare, unless zero, has each pod take a random share of its grace period to end, between its two numbers,
+	// whatever the Times say. Seed settles which: equal seeds give equal shares to pods of equal UID.
+	TerminationShare [2]float64
+	Seed             uint64
 }
 
 // Workload is what is known of a controller of pods beyond the pods themselves.
 type Workload struct {
 	// Replicas is its scale, in pods.
 	Replicas int32
+	// Of is the controller whose scale that is, where it is another's: a Deployment is whole in each of its ReplicaSets.
+	Of types.UID
 	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all before it are ready.
 	Ordered bool
 }
@@ -47,6 +57,8 @@ type Workload struct {
 type Times struct {
 	// Boot is from a launch to a Ready node, Leave from a termination to the end of machine and Node.
 	Boot, Leave time.Duration
+	// Seen is from a change of the group's settings to its being observed: a cloud has no watch.
+	Seen time.Duration
 	// Ready is from a pod's binding to its readiness.
 	Ready time.Duration
 	// ReadyOf is the same pod by pod, and negative for one that never becomes ready; nil for Ready.

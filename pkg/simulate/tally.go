@@ -19,7 +19,14 @@ type tally struct {
 	total     int
 	// places sums all up by the value of a node label, label by label.
 	places map[string]map[string]int
+	// shapes are those whose pods it counts; spreads and guards look at its counts.
+	shapes  []*shape
+	spreads []*spread
+	guards  []*guard
 }
+
+// everywhere stands for all namespaces where tallies are listed by namespace.
+const everywhere = ""
 
 func (t *tally) means(pod *corev1.Pod) bool {
 	return (t.namespaces == nil || slices.Contains(t.namespaces, pod.Namespace)) && t.selector.Matches(labels.Set(pod.Labels))
@@ -38,11 +45,34 @@ func (t *tally) at(m *machine, key string) int {
 	return sums[m.node.Labels[key]]
 }
 
+// add counts n more pods of all on the machine.
 func (t *tally) add(m *machine, n int) {
-	t.all[m] += n
+	if t.all[m] += n; t.all[m] == 0 {
+		delete(t.all, m)
+	}
 	t.total += n
 	for key, sums := range t.places {
 		sums[m.node.Labels[key]] += n
+	}
+}
+
+// addLive counts n more pods that are not deleted.
+func (t *tally) addLive(m *machine, n int) {
+	if t.live[m] += n; t.live[m] == 0 {
+		delete(t.live, m)
+	}
+	for _, p := range t.spreads {
+		if p.over.nodes[m] {
+			p.shift(m.node.Labels[p.key], n)
+		}
+	}
+}
+
+// take has the pods of the shape counted, if they are meant.
+func (t *tally) take(s *shape) {
+	if t.means(s.like) {
+		t.shapes = append(t.shapes, s)
+		s.tallies, s.guards = append(s.tallies, t), append(s.guards, t.guards...)
 	}
 }
 
@@ -60,51 +90,62 @@ func (c *Cluster) tally(namespaces []string, selector labels.Selector) *tally {
 		return t
 	}
 	t := &tally{namespaces: namespaces, selector: selector, all: map[*machine]int{}, live: map[*machine]int{}, places: map[string]map[string]int{}}
+	c.tallies[id] = t
+	c.enlist(t)
 	for _, u := range c.units {
-		if u.on != nil && t.means(u.pod) {
+		if u.on != nil && slices.Contains(u.shape.tallies, t) {
 			t.add(u.on, 1)
 			if u.pod.DeletionTimestamp == nil {
-				t.live[u.on]++
+				t.addLive(u.on, 1)
 			}
 		}
 	}
-	c.tallies[id] = t
-	c.counts = append(c.counts, t)
 	return t
 }
 
-func (c *Cluster) guard(t term) *guard {
-	for _, g := range c.guards {
-		if g.term == t {
+// enlist has the tally count the pods of the shapes that are known, and of those to come.
+func (c *Cluster) enlist(t *tally) {
+	if t.namespaces == nil {
+		c.talliesIn[everywhere] = append(c.talliesIn[everywhere], t)
+		for _, shapes := range c.shapesIn {
+			for _, s := range shapes {
+				t.take(s)
+			}
+		}
+		return
+	}
+	for i, namespace := range t.namespaces {
+		if slices.Contains(t.namespaces[:i], namespace) {
+			continue
+		}
+		c.talliesIn[namespace] = append(c.talliesIn[namespace], t)
+		for _, s := range c.shapesIn[namespace] {
+			t.take(s)
+		}
+	}
+}
+
+// guardOf finds or makes what keeps pods away from those that have the term.
+func guardOf(t term) *guard {
+	for _, g := range t.pods.guards {
+		if g.key == t.key {
 			return g
 		}
 	}
 	g := &guard{term: t, at: map[string]int{}}
-	c.guards = append(c.guards, g)
+	t.pods.guards = append(t.pods.guards, g)
+	for _, s := range t.pods.shapes {
+		s.guards = append(s.guards, g)
+	}
 	return g
 }
 
-// relate finds the tallies and guards that mean pods of the shape, of those made since it was last asked.
-func (c *Cluster) relate(s *shape) {
-	for ; s.tallied < len(c.counts); s.tallied++ {
-		if t := c.counts[s.tallied]; t.means(s.like) {
-			s.tallies = append(s.tallies, t)
-		}
-	}
-	for ; s.guarded < len(c.guards); s.guarded++ {
-		if g := c.guards[s.guarded]; g.pods.means(s.like) {
-			s.guards = append(s.guards, g)
-		}
-	}
-}
-
 // count has a pod counted where it is, or no more; live says whether that is so for those that are not deleted, too.
-func (c *Cluster) count(u *unit, n int, live bool) {
-	c.relate(u.shape)
+func count(u *unit, n int, live bool) {
 	for _, t := range u.shape.tallies {
 		t.add(u.on, n)
 		if live {
-			t.live[u.on] += n
+			t.addLive(u.on, n)
 		}
 	}
 	for _, g := range u.shape.repels {
@@ -113,9 +154,8 @@ func (c *Cluster) count(u *unit, n int, live bool) {
 }
 
 // countLeaving has a pod no longer counted among those that are not deleted.
-func (c *Cluster) countLeaving(u *unit) {
-	c.relate(u.shape)
+func countLeaving(u *unit) {
 	for _, t := range u.shape.tallies {
-		t.live[u.on]--
+		t.addLive(u.on, -1)
 	}
 }

@@ -1,7 +1,11 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,17 +35,7 @@ func Estimate(spec *Spec) (Times, []string) {
 	var assumed []string
 	assume := func(format string, args ...any) { assumed = append(assumed, fmt.Sprintf(format, args...)) }
 
-	if boots := bootTimes(spec.Nodes); t.Boot != 0 {
-		assume("a new node is ready %s after its launch: as given", t.Boot)
-	} else if t.Boot = median(boots, defaultBoot); len(boots) > 0 {
-		assume("a new node is ready %s after its launch: what the group's nodes took from joining to readiness, the median of %d", t.Boot, len(boots))
-	} else {
-		assume("a new node is ready %s after its launch: no node of the group tells", t.Boot)
-	}
-	if t.Leave == 0 {
-		t.Leave = defaultLeave
-	}
-	assume("a machine is gone %s after its termination begins", t.Leave)
+	assumed = append(assumed, t.learnBoot(spec), t.learnLeave(spec.Terminations))
 	if t.ReadyOf == nil {
 		assumed = append(assumed, t.learnReady(spec.Pods))
 	}
@@ -51,6 +45,32 @@ func Estimate(spec *Spec) (Times, []string) {
 	}
 	assume("nobody else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
 	return t, assumed
+}
+
+// learnBoot sets how long a machine takes from its launch to a Ready node, and says so. A cloud that tells when machines
+// were launched is believed before the nodes, which begin with joining.
+func (t *Times) learnBoot(spec *Spec) string {
+	if t.Boot != 0 {
+		return fmt.Sprintf("a new node is ready %s after its launch: as given", t.Boot)
+	}
+	from, boots := "launch", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return spec.Launched[path.Base(n.Spec.ProviderID)] })
+	if len(boots) == 0 {
+		from, boots = "joining", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
+	}
+	if t.Boot = typical(boots, defaultBoot); len(boots) == 0 {
+		return fmt.Sprintf("a new node is ready %s after its launch: no node of the group tells", t.Boot)
+	}
+	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
+}
+
+// learnLeave sets how long a machine takes to go, and says so.
+func (t *Times) learnLeave(terminations []time.Duration) string {
+	if t.Leave == 0 && len(terminations) > 0 {
+		t.Leave = typical(terminations, defaultLeave)
+		return fmt.Sprintf("a machine is gone %s after its termination begins: as machines of the group were, the median of %d", t.Leave, len(terminations))
+	}
+	t.Leave = cmp.Or(t.Leave, defaultLeave)
+	return fmt.Sprintf("a machine is gone %s after its termination begins", t.Leave)
 }
 
 // learnReady sets how long pods take to become ready, workload by workload, and says so.
@@ -64,52 +84,55 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 			samples[id] = append(samples[id], took)
 		}
 	}
-	typical := t.Ready
-	if typical == 0 {
-		typical = defaultReady
-	}
-	t.Ready = typical
+	t.Ready = cmp.Or(t.Ready, defaultReady)
+	otherwise := t.Ready
 	medians := make(map[types.UID]time.Duration, len(samples))
 	all := make([]time.Duration, 0, len(samples))
 	for id, took := range samples {
-		medians[id] = median(took, typical)
+		medians[id] = typical(took, otherwise)
 		all = append(all, medians[id])
 	}
 	t.ReadyOf = func(pod *corev1.Pod) time.Duration {
 		if took, known := medians[owner(pod)]; known {
 			return took
 		}
-		return typical
+		return otherwise
 	}
 	if len(all) == 0 {
-		return fmt.Sprintf("a pod is ready %s after its start: no pod tells", typical)
+		return fmt.Sprintf("a pod is ready %s after its start: no pod tells", otherwise)
 	}
 	return fmt.Sprintf("a pod is ready after its start as its workload's pods were, the median of each: %s to %s for %d workloads, %s for %d others",
-		slices.Min(all), slices.Max(all), len(all), typical, len(owners)-len(all))
+		slices.Min(all), slices.Max(all), len(all), otherwise, len(owners)-len(all))
 }
 
-// readyTime is how long the pod took to become ready first, as far as its status still tells.
+// readyTime is how long the pod took from its binding to a node until it was ready first, as far as its status still tells.
 func readyTime(pod *corev1.Pod) (time.Duration, bool) {
 	if pod.Status.StartTime == nil {
 		return 0, false
 	}
+	bound, ready := pod.Status.StartTime.Time, time.Time{}
 	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			took := c.LastTransitionTime.Sub(pod.Status.StartTime.Time)
-			return took, took >= 0 && took <= firstStart
+		switch c := &pod.Status.Conditions[i]; {
+		case c.Status != corev1.ConditionTrue || c.LastTransitionTime.IsZero():
+		case c.Type == corev1.PodReady:
+			ready = c.LastTransitionTime.Time
+		case c.Type == corev1.PodScheduled && c.LastTransitionTime.Before(pod.Status.StartTime):
+			bound = c.LastTransitionTime.Time // its kubelet took notice only later
 		}
 	}
-	return 0, false
+	took := ready.Sub(bound)
+	return took, !ready.IsZero() && took >= 0 && took <= firstStart
 }
 
-// bootTimes are how long the nodes took from joining to readiness.
-func bootTimes(nodes []*corev1.Node) []time.Duration {
+// bootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero moments are unknown.
+func bootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.Duration {
 	var all []time.Duration
 	for _, node := range nodes {
+		began := from(node)
 		for i := range node.Status.Conditions {
 			c := &node.Status.Conditions[i]
-			took := c.LastTransitionTime.Sub(node.CreationTimestamp.Time)
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !node.CreationTimestamp.IsZero() && took >= 0 && took <= firstBoot {
+			took := c.LastTransitionTime.Sub(began)
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !began.IsZero() && took >= 0 && took <= firstBoot {
 				all = append(all, took)
 			}
 		}
@@ -117,13 +140,21 @@ func bootTimes(nodes []*corev1.Node) []time.Duration {
 	return all
 }
 
-// median is the lower one, so that it is a value that was seen.
-func median(all []time.Duration, otherwise time.Duration) time.Duration {
+// typical is the median, made finer than the whole seconds that objects write times in: of two such times the difference
+// is off by up to a second either way, so that all that is no further from the median may stand for the same time, and
+// their mean is nearer to it.
+func typical(all []time.Duration, otherwise time.Duration) time.Duration {
 	if len(all) == 0 {
 		return otherwise
 	}
 	slices.Sort(all)
-	return all[(len(all)-1)/2]
+	median, sum, n := all[(len(all)-1)/2], time.Duration(0), time.Duration(0)
+	for _, took := range all {
+		if (took - median).Abs() <= time.Second {
+			sum, n = sum+took, n+1
+		}
+	}
+	return (sum / n).Round(10 * time.Millisecond)
 }
 
 // earliestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs first, within the grace period.
@@ -138,6 +169,16 @@ func gracePeriod(pod *corev1.Pod) time.Duration {
 		return time.Duration(*s) * time.Second
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+// randomEnds draws, from seed and UID, the share of its grace period that a pod takes to end.
+func randomEnds(seed uint64, share [2]float64) func(*corev1.Pod) time.Duration {
+	return func(pod *corev1.Pod) time.Duration {
+		id := fnv.New64a()
+		id.Write([]byte(pod.UID)) // a hash returns no error
+		drawn := share[0] + (share[1]-share[0])*rand.New(rand.NewPCG(seed, id.Sum64())).Float64()
+		return time.Duration(drawn * float64(gracePeriod(pod)))
+	}
 }
 
 // preStopSleep is the longest sleep among the containers' preStop hooks, whose hooks run side by side.

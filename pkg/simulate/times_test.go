@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -71,6 +73,95 @@ func TestNodesBootAsTheirGroupDid(t *testing.T) {
 	}
 }
 
+func TestNodesBootAsTheCloudSays(t *testing.T) {
+	node := build.Node("n", "a", func(n *corev1.Node) {
+		n.Spec.ProviderID = "aws:///a/i-1"
+		n.CreationTimestamp = metav1.Time{Time: start}
+		n.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: start.Add(30 * time.Second)}
+	})
+	cases := map[string]struct {
+		launched map[string]time.Time
+		want     time.Duration
+		says     string
+	}{
+		"the launch counts":             {map[string]time.Time{"i-1": start.Add(-40 * time.Second)}, 70 * time.Second, "from launch to readiness"},
+		"a launch of another":           {map[string]time.Time{"i-2": start.Add(-40 * time.Second)}, 30 * time.Second, "from joining to readiness"},
+		"a machine that rebooted since": {map[string]time.Time{"i-1": start.Add(time.Hour)}, 30 * time.Second, "from joining to readiness"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			times, assumed := simulate.Estimate(&simulate.Spec{Nodes: []*corev1.Node{node}, Launched: c.launched})
+			if times.Boot != c.want || !strings.Contains(assumed[0], c.says) {
+				t.Errorf("boot %s, want %s; says %q", times.Boot, c.want, assumed[0])
+			}
+		})
+	}
+}
+
+func TestMachinesLeaveAsOthersDid(t *testing.T) {
+	cases := map[string]struct {
+		given, want time.Duration
+		took        []time.Duration
+		says        string
+	}{
+		"nobody tells":              {0, 30 * time.Second, nil, "gone 30s after its termination begins"},
+		"the median":                {0, 50 * time.Second, []time.Duration{90 * time.Second, 50 * time.Second, 10 * time.Second}, "the median of 3"},
+		"what is given has its way": {time.Second, time.Second, []time.Duration{time.Minute}, "gone 1s after its termination begins"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			times, assumed := simulate.Estimate(&simulate.Spec{Terminations: c.took, Times: simulate.Times{Leave: c.given}})
+			if times.Leave != c.want || !strings.Contains(assumed[1], c.says) {
+				t.Errorf("leave %s, want %s; says %q", times.Leave, c.want, assumed[1])
+			}
+		})
+	}
+}
+
+// TestWholeSecondsAreEvenedOut has pods of one workload that take 4.25 s, seen at whole seconds.
+func TestWholeSecondsAreEvenedOut(t *testing.T) {
+	s := time.Second
+	cases := map[string]struct {
+		took []time.Duration
+		want time.Duration
+	}{
+		"one":                         {[]time.Duration{4 * s}, 4 * s},
+		"one in four is a second off": {[]time.Duration{4 * s, 4 * s, 5 * s, 4 * s}, 4250 * time.Millisecond},
+		"one that had to wait":        {[]time.Duration{4 * s, 4 * s, 5 * s, 4 * s, 90 * s}, 4250 * time.Millisecond},
+		"two kinds of start":          {[]time.Duration{4 * s, 60 * s, 62 * s, 59 * s}, 59500 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i, d := range c.took {
+				pods = append(pods, took("web", fmt.Sprintf("w%d", i), d))
+			}
+			times, _ := simulate.Estimate(&simulate.Spec{Pods: pods})
+			if got := times.ReadyOf(pods[0]); got != c.want {
+				t.Errorf("ready after %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestReadinessCountsFromTheBinding has a kubelet that takes notice of a pod only later.
+func TestReadinessCountsFromTheBinding(t *testing.T) {
+	bound := func(before time.Duration) *corev1.Pod {
+		pod := took("web", "w", 7*time.Second)
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: pod.Status.StartTime.Add(-before)},
+		})
+		return pod
+	}
+	for before, want := range map[time.Duration]time.Duration{3 * time.Second: 10 * time.Second, 0: 7 * time.Second, -time.Second: 7 * time.Second} {
+		pod := bound(before)
+		times, _ := simulate.Estimate(&simulate.Spec{Pods: []*corev1.Pod{pod}})
+		if got := times.ReadyOf(pod); got != want {
+			t.Errorf("bound %s before its start: ready after %s, want %s", before, got, want)
+		}
+	}
+}
+
 func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 	grace := func(seconds int64) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
@@ -108,6 +199,36 @@ func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 				t.Errorf("gone after %s to %s, want %s to %s", early, late, c.earliest, c.latest)
 			}
 		})
+	}
+}
+
+func TestTerminationsTakeARandomShareOfTheGrace(t *testing.T) {
+	ends := func(seed uint64) (all []time.Duration) {
+		spec := twoNodes()
+		spec.Seed, spec.TerminationShare = seed, [2]float64{0.1, 0.4}
+		for i := range 50 {
+			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("web-%d", i), build.App("web"), build.On("old-a-1")))
+		}
+		c := simulate.New(spec)
+		for _, pod := range spec.Pods {
+			do(c, upgrade.Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "old-a-1"})
+		}
+		for left := len(spec.Pods); left > 0; {
+			c.Advance(time.Time{})
+			now := strings.Count(podsOf(c, "old-a-1"), "web")
+			for ; left > now; left-- {
+				all = append(all, c.Now().Sub(start))
+			}
+		}
+		return all
+	}
+	first, other := ends(1), ends(2)
+	if !slices.Equal(first, ends(1)) || slices.Equal(first, other) {
+		t.Error("the seed does not settle the shares")
+	}
+	const grace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
+	if soon, late := first[0], first[len(first)-1]; soon < grace/10 || soon > grace/8 || late > grace*4/10 || late < grace*3/8 {
+		t.Errorf("50 pods end after %s to %s of %s", soon, late, grace)
 	}
 }
 

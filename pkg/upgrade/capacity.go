@@ -46,17 +46,23 @@ func (t *turn) launch() {
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		z := t.rec.Ledger.Zones[zone]
 		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
-		if missing > 0 && t.w.Now.Before(z.RetryAt) {
+		if t.w.Now.Before(z.RetryAt) {
+			t.cloud = t.cloud || len(z.Open) > 0
 			t.wakeAt(z.RetryAt)
-		} else if missing > 0 {
+			continue
+		}
+		if missing > 0 {
 			t.book(zone, missing)
 		}
-		for _, l := range t.rec.Ledger.Zones[zone].Open {
-			t.cloud = true
-			add := t.addition(zone, l)
-			if t.w.Now.Before(z.RetryAt) || t.unproven(l, t.attempt(add)) {
-				continue
-			}
+		t.ask(zone)
+	}
+}
+
+// ask sends the zone's launches that are on the books.
+func (t *turn) ask(zone string) {
+	for _, l := range t.rec.Ledger.Zones[zone].Open {
+		t.cloud = true
+		if add := t.addition(zone, l); !t.unproven(l, t.attempt(add)) {
 			t.want(add)
 		}
 	}
@@ -259,30 +265,43 @@ func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 // not at all when somebody else changed it meanwhile (EKS E61).
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if t.rec.Stopping != "" && l.MaxTo > g.Max && t.attempt(LowerMax{Max: g.Max}).Begun.IsZero() && !g.Observed.After(l.Changed.Add(describeLag)) {
+	old := !g.Observed.After(l.Changed.Add(describeLag))
+	if t.rec.Stopping != "" && l.MaxTo > g.Max && t.attempt(LowerMax{Max: g.Max}).Begun.IsZero() && old {
 		t.cloud = true
 		return false // the reading may be older than the raise
 	}
-	if l.MaxLow > 0 && g.Max == l.MaxLow {
-		l.MaxTo, l.MaxLow, t.persist = l.MaxLow, 0, true // a part is taken back, or all
-	}
+	t.persist = l.lowered(g.Max) || t.persist
 	if l.MaxTo <= l.MaxFrom || g.Max != l.MaxTo {
 		l.closeRaise()
 		return true
 	}
 	t.cloud = true
-	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && !g.Observed.After(l.Changed.Add(describeLag)) {
+	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && old {
 		t.waiting = "the group's desired size to show what was given back"
 		return false
 	}
-	to := max(l.MaxFrom, g.Desired)
-	if to < g.Max {
-		t.persist = t.persist || l.MaxLow != to
-		l.MaxLow = to
-		t.want(LowerMax{From: g.Max, Max: to})
+	return t.lowerTo(max(l.MaxFrom, g.Desired))
+}
+
+// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken back, or all.
+func (l *Ledger) lowered(maximum int) bool {
+	if l.MaxLow == 0 || maximum != l.MaxLow {
 		return false
 	}
+	l.MaxTo, l.MaxLow = l.MaxLow, 0
 	return true
+}
+
+// lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
+func (t *turn) lowerTo(maximum int) bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	if maximum >= g.Max {
+		return true
+	}
+	t.persist = t.persist || l.MaxLow != maximum
+	l.MaxLow = maximum
+	t.want(LowerMax{From: g.Max, Max: maximum})
+	return false
 }
 
 // resume lets the processes run again that we suspended, unless they would terminate nodes without a

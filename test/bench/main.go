@@ -1,9 +1,12 @@
-// Command bench measures how long a drain takes beside its rival and beside its floor, on one real
-// control plane and in one run. It prints ratios; nothing in it passes or fails.
+// Command bench measures how simulated upgrades grow with their group and, on one real control plane and in one
+// run, how long a drain takes beside its rival and beside its floor. It prints ratios; nothing in it passes or fails.
+//
+//	bench [-only sizes|drain]
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,7 +19,10 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx)
+	only := flag.String("only", "", "sizes for the simulated upgrades, drain for those of a real control plane (both)")
+	nodes := flag.Int("simulate", 0, "simulate a group of so many nodes and print its figures as JSON")
+	flag.Parse()
+	err := run(ctx, *only, *nodes)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -24,7 +30,22 @@ func main() {
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, only string, nodes int) error {
+	if nodes > 0 {
+		return measureHere(nodes)
+	}
+	if only != "drain" {
+		if err := sizes(ctx); err != nil {
+			return err
+		}
+	}
+	if only != "sizes" {
+		return drains(ctx)
+	}
+	return nil
+}
+
+func drains(ctx context.Context) error {
 	s, err := stage.New(ctx, stage.Options{Log: os.Stderr})
 	if err != nil {
 		return err

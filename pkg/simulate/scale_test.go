@@ -1,0 +1,66 @@
+package simulate_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
+)
+
+// small is a fleet with all kinds of workloads, and what it takes to upgrade it.
+func small() (simulate.Spec, upgrade.Request) {
+	spec := fleet.New(24)
+	spec.Times, _ = simulate.Estimate(&spec)
+	return spec, fleet.Request(5)
+}
+
+// What the cluster notes of nodes beforehand, and what it leaves out, decides nothing.
+func TestShortcutsDecideNothing(t *testing.T) {
+	spec, req := small()
+	steps := 0
+	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
+		steps++
+		plain := make([]upgrade.Member, 0, len(w.Members))
+		for _, m := range w.Members {
+			plain = append(plain, upgrade.Member{Node: m.Node, Instance: m.Instance, Outdated: m.Outdated, Pods: m.Pods})
+		}
+		w.Members = plain
+		if again := upgrade.Next(w); !reflect.DeepEqual(again, step) {
+			t.Fatalf("step %d at %s:\n%+v\nwith all nodes looked at:\n%+v", steps, w.Now, step, again)
+		}
+		w.Brief = true
+		again := upgrade.Next(w)
+		again.Status.Nodes = step.Status.Nodes
+		if !reflect.DeepEqual(again, step) {
+			t.Fatalf("step %d at %s is another one when brief", steps, w.Now)
+		}
+	})
+	if err != nil || steps < 100 {
+		t.Errorf("%d steps: %v", steps, err)
+	}
+}
+
+// Run forgets answers and skips steps; an upgrade that does neither comes to the same end.
+func TestRunEndsAsStepByStep(t *testing.T) {
+	spec, req := small()
+	want, err := simulate.New(spec).Run(req, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := simulate.New(spec)
+	for range 100_000 {
+		step := upgrade.Next(c.World(req))
+		c.Do(step)
+		if step.Finished {
+			break
+		}
+		if len(step.Actions) == 0 && step.Wake.After(c.Now()) {
+			c.Advance(step.Wake)
+		}
+	}
+	if got := c.Record(); !reflect.DeepEqual(got, want) || want.Result != upgrade.Succeeded {
+		t.Errorf("run:\n%+v\nstep by step:\n%+v", want, got)
+	}
+}

@@ -1,0 +1,183 @@
+// Package fleet makes node groups of any size that look like real ones, to measure how
+// a simulated upgrade of them grows: thirty pods on each node, of DaemonSets and of
+// workloads of 1 to 100 replicas, guarded by budgets of many kinds or by none.
+package fleet
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+const (
+	// PodsPerNode is how many pods each node has, daemons among them.
+	PodsPerNode = 30
+	daemons     = 3
+	// workloadsPerNamespace is how many workloads share a namespace.
+	workloadsPerNamespace = 12
+)
+
+// Now is the moment at which the fleet stands.
+func Now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// New is a group of so many outdated nodes in three zones, full to two thirds. Equal sizes give equal fleets.
+func New(nodes int) simulate.Spec {
+	revision := upgrade.Revision{ID: "2", Name: "fleet:2"}
+	f := &fleet{spec: simulate.Spec{
+		Now: Now(), Outdated: func(*corev1.Node) bool { return true }, Workloads: map[types.UID]simulate.Workload{},
+		Group: upgrade.Group{
+			Name: "fleet", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
+			Desired: nodes, Max: nodes, Zones: []string{"a", "b", "c"},
+		},
+	}}
+	for i := range nodes {
+		f.addNode(i)
+	}
+	for left, w := nodes*(PodsPerNode-daemons), 0; left > 0; w++ {
+		k := kinds()[w%len(kinds())]
+		if k.replicas > left { // the last one is what is left over; a share of it may round to none
+			k.replicas, k.missing, k.needed = left, "1", ""
+		}
+		left -= k.replicas
+		f.addWorkload(w, k)
+	}
+	return f.spec
+}
+
+// Request replaces the fleet's nodes with so many in flight at a time.
+func Request(inFlight int) upgrade.Request {
+	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+	return upgrade.Request{
+		Group: "fleet", Run: "bench", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: inFlight, Window: inFlight,
+		Surge: max(6, inFlight), OnTimeout: upgrade.Skip, DrainTimeout: span(time.Hour), Settle: span(30 * time.Second), BootTimeout: span(20 * time.Minute),
+	}
+}
+
+type fleet struct {
+	spec simulate.Spec
+	// next is the node that takes the next pod.
+	next int
+}
+
+func (f *fleet) addNode(i int) {
+	zone := f.spec.Group.Zones[i%len(f.spec.Group.Zones)]
+	node := build.Node(fmt.Sprintf("node-%05d", i), zone)
+	node.Labels[corev1.LabelHostname] = node.Name
+	node.Spec.ProviderID = "sim:///" + zone + "/i-" + node.Name
+	node.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("58"),
+	}
+	f.spec.Nodes = append(f.spec.Nodes, node)
+	f.spec.Group.Instances = append(f.spec.Group.Instances, upgrade.Instance{ID: "i-" + node.Name, Zone: zone, State: upgrade.InstanceInService, Outdated: true})
+	for d := range daemons {
+		name := fmt.Sprintf("daemon-%d", d)
+		pod := build.Pod(name+"-"+node.Name, build.In("kube-system"), build.App(name), build.OwnedBy("DaemonSet", name), build.On(node.Name),
+			requests("50m", "64Mi"), started(5*time.Second))
+		f.spec.Pods = append(f.spec.Pods, pod)
+	}
+}
+
+// kind is what a workload is like.
+type kind struct {
+	replicas int
+	owner    string
+	// ready is how long its pods take to become ready, grace how long they may take to end.
+	ready, grace time.Duration
+	// missing is its budget's maxUnavailable, needed its minAvailable; a workload with neither has none.
+	missing, needed string
+	// zones spreads it evenly over zones, hosts keeps its pods on different nodes.
+	zones, hosts bool
+}
+
+// kinds are the workloads in the order in which they repeat: 350 pods in twelve.
+func kinds() []kind {
+	const replicaSet, statefulSet = "ReplicaSet", "StatefulSet"
+	return []kind{
+		{replicas: 30, owner: replicaSet, ready: 8 * time.Second, grace: 30 * time.Second, missing: "10%"},
+		{replicas: 100, owner: replicaSet, ready: 20 * time.Second, grace: 60 * time.Second, missing: "25%", zones: true},
+		{replicas: 10, owner: replicaSet, ready: 15 * time.Second, grace: 30 * time.Second, missing: "1"},
+		{replicas: 25, owner: replicaSet, ready: 5 * time.Second, grace: 10 * time.Second},
+		{replicas: 12, owner: statefulSet, ready: 30 * time.Second, grace: 120 * time.Second, missing: "1", hosts: true},
+		{replicas: 50, owner: replicaSet, ready: 12 * time.Second, grace: 30 * time.Second, needed: "80%"},
+		{replicas: 20, owner: replicaSet, ready: 45 * time.Second, grace: 30 * time.Second, needed: "90%", hosts: true},
+		{replicas: 1, owner: replicaSet, ready: 10 * time.Second, grace: 30 * time.Second},
+		{replicas: 40, owner: replicaSet, ready: 3 * time.Second, grace: 5 * time.Second, missing: "2"},
+		{replicas: 10, owner: replicaSet, ready: 25 * time.Second, grace: 30 * time.Second, needed: "8", zones: true},
+		{replicas: 2, owner: replicaSet, ready: 10 * time.Second, grace: 30 * time.Second, missing: "1"},
+		{replicas: 50, owner: replicaSet, ready: 10 * time.Second, grace: 30 * time.Second, missing: "10%"},
+	}
+}
+
+// addWorkload deals the workload's pods out to the nodes in turn, which spreads it over nodes and zones.
+func (f *fleet) addWorkload(w int, k kind) {
+	app, namespace := fmt.Sprintf("app-%05d", w), fmt.Sprintf("team-%04d", w/workloadsPerNamespace)
+	f.spec.Workloads[types.UID(k.owner+"/"+app)] = simulate.Workload{Replicas: int32(k.replicas), Ordered: k.owner == "StatefulSet"}
+	for i := range k.replicas {
+		node := f.spec.Nodes[f.next%len(f.spec.Nodes)].Name
+		f.next++
+		pod := build.Pod(fmt.Sprintf("%s-%d", app, i), build.In(namespace), build.App(app), build.OwnedBy(k.owner, app), build.On(node),
+			requests("150m", "512Mi"), started(k.ready), k.constrain)
+		f.spec.Pods = append(f.spec.Pods, pod)
+	}
+	if budget := k.budget(app, namespace); budget != nil {
+		f.spec.Budgets = append(f.spec.Budgets, budget)
+	}
+}
+
+func (k *kind) constrain(pod *corev1.Pod) {
+	seconds := int64(k.grace / time.Second)
+	pod.Spec.TerminationGracePeriodSeconds = &seconds
+	same := &metav1.LabelSelector{MatchLabels: pod.Labels}
+	if k.zones {
+		pod.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			MaxSkew: 5, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: same,
+		}}
+	}
+	if k.hosts {
+		pod.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname, LabelSelector: same}},
+		}}
+	}
+}
+
+func (k *kind) budget(app, namespace string) *policyv1.PodDisruptionBudget {
+	if k.missing+k.needed == "" {
+		return nil
+	}
+	return build.Budget(app, func(b *policyv1.PodDisruptionBudget) {
+		b.Namespace = namespace
+		if k.missing != "" {
+			missing := intstr.Parse(k.missing)
+			b.Spec.MaxUnavailable = &missing
+		} else {
+			needed := intstr.Parse(k.needed)
+			b.Spec.MinAvailable = &needed
+		}
+	})
+}
+
+func requests(cpu, memory string) func(*corev1.Pod) {
+	list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return func(pod *corev1.Pod) {
+		pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: list}}}
+	}
+}
+
+// started says that the pod started an hour ago and how long it took to become ready.
+func started(took time.Duration) func(*corev1.Pod) {
+	at := Now().Add(-time.Hour)
+	return func(pod *corev1.Pod) {
+		pod.Status.StartTime = &metav1.Time{Time: at}
+		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: at.Add(took)}
+	}
+}

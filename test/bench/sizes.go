@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
+)
+
+// inFlight is how many nodes each simulated upgrade replaces at a time.
+const inFlight = 20
+
+// measured is one simulated plan: a whole Predict, which runs the upgrade twice.
+type measured struct {
+	Nodes, Pods, Steps int
+	Wall, CPU          time.Duration
+	// Peak is the process's largest resident size, the cluster that is planned for included, in MiB.
+	Peak int
+	// Virtual is how long the upgrade would take.
+	Virtual time.Duration
+}
+
+// sizes predicts upgrades of groups of growing size, each in a process of its own, and prints how time and memory grow.
+func sizes(ctx context.Context) error {
+	fmt.Printf("Plans of groups with %d pods a node, %d nodes in flight, each simulated with fast and with slow terminations\n\n",
+		fleet.PodsPerNode, inFlight)
+	var rows [][]string
+	var before *measured
+	for _, nodes := range []int{100, 300, 1000, 3000} {
+		m, err := measureApart(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, m.row(before))
+		before = m
+	}
+	return report.WriteTable(os.Stdout, report.Plain,
+		[]string{"NODES", "PODS", "WALL-S", "CPU-S", "PEAK-MIB", "STEPS", "US-PER-NODE", "TO-LINEAR", "EXPONENT", "WOULD-TAKE"}, rows)
+}
+
+// row compares the CPU time with that of the size before: with what it would be if it grew as the nodes do, and by the
+// power of their number that it grows with; both are 1 for a plan that costs each node the same.
+func (m *measured) row(before *measured) []string {
+	growth, exponent := "-", "-"
+	if before != nil {
+		nodes, cpu := float64(m.Nodes)/float64(before.Nodes), m.CPU.Seconds()/before.CPU.Seconds()
+		growth, exponent = fmt.Sprintf("%.2f", cpu/nodes), fmt.Sprintf("%.2f", math.Log(cpu)/math.Log(nodes))
+	}
+	return []string{
+		strconv.Itoa(m.Nodes), strconv.Itoa(m.Pods), fmt.Sprintf("%.2f", m.Wall.Seconds()), fmt.Sprintf("%.2f", m.CPU.Seconds()), strconv.Itoa(m.Peak),
+		strconv.Itoa(m.Steps), fmt.Sprintf("%.0f", m.CPU.Seconds()/float64(m.Nodes)*1e6), growth, exponent, m.Virtual.Round(time.Minute).String(),
+	}
+}
+
+// measureApart measures in another process, so that the memory of one size is not counted for the next.
+func measureApart(ctx context.Context, nodes int) (*measured, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, "-simulate", strconv.Itoa(nodes))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("simulating %d nodes: %w", nodes, err)
+	}
+	var m measured
+	if err := json.Unmarshal(out, &m); err != nil {
+		return nil, fmt.Errorf("reading the figures of %d nodes: %w", nodes, err)
+	}
+	return &m, nil
+}
+
+// measureHere predicts one upgrade and writes its figures to stdout.
+func measureHere(nodes int) error {
+	spec := fleet.New(nodes)
+	runtime.GC() // what it took to make the fleet is not the plan's
+	m := measured{Nodes: nodes, Pods: len(spec.Pods)}
+	began, used := time.Now(), cpuTime()
+	spec.Times, _ = simulate.Estimate(&spec)
+	f, err := simulate.Predict(spec, fleet.Request(inFlight))
+	m.Wall, m.CPU = time.Since(began), cpuTime()-used
+	if err != nil {
+		return err
+	}
+	if f.Result != upgrade.Succeeded || f.Evictions == 0 {
+		return fmt.Errorf("simulating %d nodes: it ends as %q after %d evictions", nodes, f.Result, f.Evictions)
+	}
+	m.Virtual, m.Steps, m.Peak = f.Duration.Latest.Duration, f.Steps, peakMiB()
+	return json.NewEncoder(os.Stdout).Encode(m)
+}
+
+func usage() (u syscall.Rusage) {
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it fails only for a wrong argument
+	return u
+}
+
+func cpuTime() time.Duration {
+	u := usage()
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// peakMiB is the largest resident size of this process so far; Linux gives it in KiB.
+func peakMiB() int {
+	u := usage()
+	return int(u.Maxrss >> 10)
+}
