@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -35,6 +36,20 @@ type Provider interface {
 	// Resume, RaiseMax, LowerMax, AddCapacity or Terminate. Answers that the caller has to tell
 	// apart are an *Error.
 	Do(ctx context.Context, group string, action upgrade.Action) error
+}
+
+// Historian is a Provider whose cloud remembers how long machines took to come and to go.
+type Historian interface {
+	// History tells the past of a group as it was observed. It asks as little as it can, since only a plan looks at it.
+	History(ctx context.Context, group *upgrade.Group) (History, error)
+}
+
+// History is what a cloud remembers of a group's machines; any of it may be missing.
+type History struct {
+	// Launched is when machines of the group were launched, by instance ID.
+	Launched map[string]time.Time
+	// Terminations are how long machines of the group took from the beginning of their termination to its end, the newest first.
+	Terminations []time.Duration
 }
 
 // Ref names a group and, with To, the revision that is to count as wanted.

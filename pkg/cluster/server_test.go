@@ -36,6 +36,8 @@ func TestOnAServer(t *testing.T) {
 		"forbidden":            testForbidden,
 		"read":                 testReadIsTheSameAsWatch,
 		"read-pages":           testReadPages,
+		"background":           testBackground,
+		"background-forbidden": testBackgroundForbidden,
 		"fence":                testFenceKeepsWhatIsForeign,
 		"fence-stale":          testStaleNodeIsNotPatched,
 		"fence-conflict":       testFenceAgainstAnotherWriter,

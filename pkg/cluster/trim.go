@@ -20,6 +20,8 @@ func trim(object any) (any, error) {
 		trimMeta(&o.ObjectMeta)
 	case *corev1.Namespace:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
+	default:
+		trimBackground(object)
 	}
 	return object, nil
 }

@@ -18,6 +18,7 @@ type Dump struct {
 	Nodes        []*corev1.Node
 	Pods         []*corev1.Pod
 	Budgets      []*policyv1.PodDisruptionBudget
+	Deployments  []*appsv1.Deployment
 	ReplicaSets  []*appsv1.ReplicaSet
 	StatefulSets []*appsv1.StatefulSet
 	Claims       []*corev1.PersistentVolumeClaim

@@ -28,7 +28,7 @@ func kinds() map[string]kind {
 		"policy/v1/PodDisruptionBudget": {namespaced: true, keep: (*collector).keepBudget},
 		"apps/v1/ReplicaSet":            {namespaced: true, keep: (*collector).keepReplicaSet},
 		"apps/v1/StatefulSet":           {namespaced: true, keep: (*collector).keepStatefulSet},
-		"apps/v1/Deployment":            {namespaced: true},
+		"apps/v1/Deployment":            {namespaced: true, keep: (*collector).keepDeployment},
 		"apps/v1/DaemonSet":             {namespaced: true},
 	}
 }
@@ -123,6 +123,16 @@ func (c *collector) keepBudget(raw []byte, id identity) error {
 	}
 	c.dump.Budgets = append(c.dump.Budgets, budget)
 	return c.meta(&budget.ObjectMeta, id)
+}
+
+func (c *collector) keepDeployment(raw []byte, id identity) error {
+	deployment := &appsv1.Deployment{}
+	if err := c.decode(raw, deployment); err != nil {
+		return err
+	}
+	deployment.Spec, deployment.Status = appsv1.DeploymentSpec{Replicas: deployment.Spec.Replicas}, appsv1.DeploymentStatus{}
+	c.dump.Deployments = append(c.dump.Deployments, deployment)
+	return c.meta(&deployment.ObjectMeta, id)
 }
 
 func (c *collector) keepReplicaSet(raw []byte, id identity) error {

@@ -104,7 +104,7 @@ spec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu:
 ---
 {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, podManagementPolicy: Parallel}}
 ---
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}}
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 4, paused: true}}
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: b}, spec: {maxUnavailable: 1}}
 ---
@@ -132,6 +132,7 @@ spec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu:
 		"what a container asks for":            pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() == 500,
 		"no image of a container":              pod.Spec.Containers[0].Image == "",
 		"claimed volumes alone":                len(pod.Spec.Volumes) == 1,
+		"a Deployment's scale":                 *d.Deployments[0].Spec.Replicas == 4 && !d.Deployments[0].Spec.Paused,
 		"a ReplicaSet's scale":                 *d.ReplicaSets[0].Spec.Replicas == 3,
 		"a StatefulSet's order":                d.StatefulSets[0].Spec.PodManagementPolicy == "Parallel",
 		"a budget":                             d.Budgets[0].Spec.MaxUnavailable.IntValue() == 1,

@@ -83,6 +83,8 @@ type session struct {
 	*connection
 	provider cloud.Provider
 	view     upgrade.View
+	// background is read with the first plan.
+	background *cluster.Background
 	// account is whose cloud credentials are used, for people.
 	account string
 }

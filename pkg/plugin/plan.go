@@ -10,13 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -31,16 +31,18 @@ type prospect struct {
 	record   upgrade.Record
 	findings []preflight.Finding
 	// now is the one moment that a plan is made at.
-	now time.Time
-	// What is known of controllers and volumes, if anything is.
-	workloads map[types.UID]simulate.Workload
-	claims    []*corev1.PersistentVolumeClaim
-	volumes   []*corev1.PersistentVolume
+	now     time.Time
+	history cloud.History
+	// background is what a plan knows of controllers and volumes.
+	background *cluster.Background
 }
 
 // look observes a group and resolves the request against it. It changes nothing.
 func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
-	p := &prospect{provider: s.provider, view: s.view, now: time.Now()}
+	if err := s.readBackground(ctx); err != nil {
+		return nil, err
+	}
+	p := &prospect{provider: s.provider, view: s.view, background: s.background, now: time.Now()}
 	var err error
 	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
 		return nil, err
@@ -51,6 +53,11 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 	}
 	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
+	}
+	if h, ok := s.provider.(cloud.Historian); ok {
+		if p.history, err = h.History(ctx, &p.group); ctx.Err() != nil {
+			return nil, err
+		} // else a plan says what it assumes in the place of what the cloud does not tell
 	}
 	return p, o.resolve(p, s, settings)
 }
@@ -225,7 +232,7 @@ func (p *prospect) forecast(req upgrade.Request) (simulate.Forecast, []string, e
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
 	forecast, err := simulate.Predict(spec, req)
-	return forecast, assumed, err
+	return forecast, append(assumed, unread(p.background.Unread)...), err
 }
 
 // remaining is how long the rest of an upgrade under way would take; zero when nobody can say.
@@ -264,7 +271,8 @@ func unplaced(pods []simulate.Unplaced) []preflight.Finding {
 func (p *prospect) spec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: p.now, Group: p.group, Record: p.record, Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
-		Workloads: p.workloads, Claims: p.claims, Volumes: p.volumes,
+		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.history.Launched, Terminations: p.history.Terminations,
+		Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
 	}
 	own := map[string]bool{}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -48,6 +49,10 @@ type apiServer struct {
 	pods    []corev1.Pod
 	budgets []policyv1.PodDisruptionBudget
 	maps    []corev1.ConfigMap
+	// What stands behind the pods.
+	statefulSets []appsv1.StatefulSet
+	claims       []corev1.PersistentVolumeClaim
+	volumes      []corev1.PersistentVolume
 	// refuse answers in its place where it returns true.
 	refuse func(http.ResponseWriter, *http.Request) bool
 	// powerless is true when the user may only read.
@@ -81,6 +86,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "v1"} }
+	apps := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "apps/v1"} }
 	lists := map[string]any{
 		"/version":           map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
 		"/api/v1/nodes":      corev1.NodeList{TypeMeta: list("NodeList"), Items: s.nodes},
@@ -89,6 +95,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{
 			TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudgetList", APIVersion: "policy/v1"}, Items: s.budgets,
 		},
+		"/apis/apps/v1/deployments":                 appsv1.DeploymentList{TypeMeta: apps("DeploymentList")},
+		"/apis/apps/v1/replicasets":                 appsv1.ReplicaSetList{TypeMeta: apps("ReplicaSetList")},
+		"/apis/apps/v1/statefulsets":                appsv1.StatefulSetList{TypeMeta: apps("StatefulSetList"), Items: s.statefulSets},
+		"/api/v1/persistentvolumeclaims":            corev1.PersistentVolumeClaimList{TypeMeta: list("PersistentVolumeClaimList"), Items: s.claims},
+		"/api/v1/persistentvolumes":                 corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
 		"/api/v1/namespaces/kube-system/configmaps": corev1.ConfigMapList{TypeMeta: list("ConfigMapList"), Items: s.maps},
 	}
 	for i := range s.maps {

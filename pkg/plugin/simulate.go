@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -183,27 +181,7 @@ func viewOf(d *dump.Dump) upgrade.View {
 
 // prospect is what the dump tells of every group. Its moment is that of the dump.
 func (s *simulation) prospect(at *session, d *dump.Dump) *prospect {
-	p := &prospect{
-		provider: at.provider, view: at.view, now: cmp.Or(d.Taken, time.Now()),
-		claims: d.Claims, volumes: d.Volumes, workloads: map[types.UID]simulate.Workload{},
-	}
-	for _, set := range d.ReplicaSets {
-		p.workloads[set.UID] = simulate.Workload{Replicas: scale(set.Spec.Replicas)}
-	}
-	for _, set := range d.StatefulSets {
-		p.workloads[set.UID] = simulate.Workload{
-			Replicas: scale(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
-		}
-	}
-	return p
-}
-
-// scale is spec.replicas, which is 1 where it is not written.
-func scale(replicas *int32) int32 {
-	if replicas == nil {
-		return 1
-	}
-	return *replicas
+	return &prospect{provider: at.provider, view: at.view, background: backgroundOf(d), now: cmp.Or(d.Taken, time.Now())}
 }
 
 // explain says on stderr what the dump leaves open and what is taken instead.

@@ -59,6 +59,7 @@ func (o *options) upgradeAll(ctx context.Context, s *session, names []string) er
 			if s.view, err = s.read(ctx); err != nil {
 				return err
 			}
+			s.background = nil
 		}
 		if err := o.upgradeGroup(ctx, s, name); err != nil {
 			return err

@@ -82,10 +82,10 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 			}
 			before := time.Since(s.began)
 			signal(s.nodesChanged)
-			time.Sleep(2 * cloudSoon)
+			time.Sleep(2 * CloudSoon)
 			synctest.Wait()
-			if at := s.times("observe"); at[len(at)-1] != before+cloudSoon {
-				t.Errorf("a node changed at %s, the cloud was asked at %s, want %s later", before, at[len(at)-1], cloudSoon)
+			if at := s.times("observe"); at[len(at)-1] != before+CloudSoon {
+				t.Errorf("a node changed at %s, the cloud was asked at %s, want %s later", before, at[len(at)-1], CloudSoon)
 			}
 		})
 	})
@@ -99,7 +99,7 @@ func TestNodesThatChangeAllTheTime(t *testing.T) {
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			for range 600 {
-				time.Sleep(cloudSoon / 2)
+				time.Sleep(CloudSoon / 2)
 				signal(s.nodesChanged)
 			}
 		})

@@ -25,8 +25,8 @@ const (
 	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
 	cloudBusy = 5 * time.Second
 	cloudIdle = time.Minute
-	// cloudSoon is the pause after a change that makes the cloud worth asking at once.
-	cloudSoon = time.Second
+	// CloudSoon is the pause after a change that makes the cloud worth asking at once: so late a change is seen.
+	CloudSoon = time.Second
 	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
 	probe = 30 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
@@ -272,7 +272,7 @@ func (s *run) settle(r result) {
 	attempt.NotBefore = now.Add(backoff(r.answer, attempt.Tries))
 	s.open[r.action.Key()] = attempt
 	if upgrade.OfCloud(r.action) {
-		s.soon = now.Add(cloudSoon)
+		s.soon = now.Add(CloudSoon)
 	}
 }
 
@@ -311,7 +311,7 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	case <-ask.C:
 		s.pollCloud(work)
 	case <-s.Cluster.NodesChanged():
-		s.soon = time.Now().Add(cloudSoon)
+		s.soon = time.Now().Add(CloudSoon)
 	case <-s.Cluster.Changed():
 		s.gather(work)
 	case <-wake:

@@ -22,6 +22,12 @@ type Workload struct {
 	Replicas int32
 	// Ready and Gone are how long its pods take to become ready and to end.
 	Ready, Gone time.Duration
+	// Grace is the pods' termination grace period, 30 s by default; with PreStop a hook sleeps so much of it.
+	Grace, PreStop time.Duration
+	// Ordered has a StatefulSet bring its pods up one after the other.
+	Ordered bool
+	// Disks are the zones of the volumes that a StatefulSet's pods have, one pod after the other; none without.
+	Disks []string
 	// MaxUnavailable or MinAvailable, "1" or "50%", make a budget; both empty for none.
 	MaxUnavailable, MinAvailable string
 	Annotations                  map[string]string
@@ -33,6 +39,9 @@ type Workload struct {
 
 // Add creates the workload and its budget. It does not wait for its pods.
 func (s *Stage) Add(ctx context.Context, w Workload) error {
+	if err := s.addDisks(ctx, w); err != nil {
+		return fmt.Errorf("creating the volumes of workload %q: %w", w.Name, err)
+	}
 	if err := s.addPods(ctx, w); err != nil {
 		return fmt.Errorf("creating workload %q: %w", w.Name, err)
 	}
@@ -68,10 +77,14 @@ func (s *Stage) addPods(ctx context.Context, w Workload) error {
 			ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &w.Replicas, Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
 	case "StatefulSet":
+		management := appsv1.ParallelPodManagement
+		if w.Ordered {
+			management = appsv1.OrderedReadyPodManagement
+		}
 		_, err = client.AppsV1().StatefulSets(s.Namespace).Create(ctx, &appsv1.StatefulSet{
 			ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{
 				Replicas: &w.Replicas, Selector: selector, Template: template,
-				PodManagementPolicy: appsv1.ParallelPodManagement,
+				PodManagementPolicy: management, VolumeClaimTemplates: w.claims(),
 			},
 		}, metav1.CreateOptions{})
 	case "DaemonSet":
@@ -99,7 +112,7 @@ func (w Workload) template() corev1.PodTemplateSpec {
 	if cpu == "" {
 		cpu = "100m"
 	}
-	return corev1.PodTemplateSpec{
+	template := corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": w.Name}, Annotations: annotations},
 		Spec: corev1.PodSpec{
 			NodeSelector: w.NodeSelector, Tolerations: w.Tolerations,
@@ -108,5 +121,18 @@ func (w Workload) template() corev1.PodTemplateSpec {
 				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
 			}},
 		},
+	}
+	w.takeTime(&template.Spec)
+	return template
+}
+
+// takeTime says in the pods' own words how long they take to end.
+func (w Workload) takeTime(spec *corev1.PodSpec) {
+	if w.Grace > 0 {
+		grace := int64(w.Grace / time.Second)
+		spec.TerminationGracePeriodSeconds = &grace
+	}
+	if w.PreStop > 0 {
+		spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: int64(w.PreStop / time.Second)}}}
 	}
 }

@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+)
+
+// readBackground takes what stands behind the pods, once for all groups of a session.
+func (s *session) readBackground(ctx context.Context) error {
+	if s.background != nil {
+		return nil
+	}
+	var err error
+	if s.background, err = cluster.ReadBackground(ctx, s.client); err != nil {
+		return fmt.Errorf("reading the cluster: %w", err)
+	}
+	return nil
+}
+
+// backgroundOf is the dump's.
+func backgroundOf(d *dump.Dump) *cluster.Background {
+	return &cluster.Background{
+		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
+	}
+}
+
+// workloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its ReplicaSets, as it does for
+// the disruption controller (disruption.go, getPodDeployment).
+func workloadsOf(b *cluster.Background) map[types.UID]simulate.Workload {
+	deployments := make(map[types.UID]int32, len(b.Deployments))
+	for _, d := range b.Deployments {
+		deployments[d.UID] = scale(d.Spec.Replicas)
+	}
+	workloads := make(map[types.UID]simulate.Workload, len(b.ReplicaSets)+len(b.StatefulSets))
+	for _, set := range b.ReplicaSets {
+		workload := simulate.Workload{Replicas: scale(set.Spec.Replicas)}
+		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
+			if replicas, known := deployments[owner.UID]; known {
+				workload = simulate.Workload{Replicas: replicas, Of: owner.UID}
+			}
+		}
+		workloads[set.UID] = workload
+	}
+	for _, set := range b.StatefulSets {
+		workloads[set.UID] = simulate.Workload{
+			Replicas: scale(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
+		}
+	}
+	return workloads
+}
+
+// scale is spec.replicas, which is 1 where it is not written.
+func scale(replicas *int32) int32 {
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
+}
+
+// unread says what a plan assumes in the place of what may not be listed.
+func unread(kinds []string) []string {
+	var scales, volumes []string
+	for _, kind := range kinds {
+		if strings.HasPrefix(kind, "persistent") {
+			volumes = append(volumes, kind)
+		} else {
+			scales = append(scales, kind)
+		}
+	}
+	var assumed []string
+	if len(scales) > 0 {
+		assumed = append(assumed, "budgets stand as their status says, and StatefulSets bring their pods up side by side: you may not list "+strings.Join(scales, ", "))
+	}
+	if len(volumes) > 0 {
+		assumed = append(assumed, "volumes follow their pods to any node: you may not list "+strings.Join(volumes, ", "))
+	}
+	return assumed
+}

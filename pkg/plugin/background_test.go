@@ -1,0 +1,146 @@
+package plugin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// zoneBound is a group of an outdated node in zone a and a current one in zone b, and a StatefulSet whose pod has its
+// volume in zone a.
+func zoneBound() *apiServer {
+	s := &apiServer{}
+	for name, place := range map[string][2]string{"old": {"a", "v1"}, "new": {"b", "v2"}} {
+		node := build.Node(name, place[0])
+		node.Labels["kops.k8s.io/instancegroup"], node.Labels["image"] = "blue", place[1]
+		s.nodes = append(s.nodes, *node)
+	}
+	claim := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}
+	s.pods = []corev1.Pod{*build.Pod("db-0", build.OwnedBy("StatefulSet", "db"), build.On("old"), build.Volume(claim))}
+	s.claims = []corev1.PersistentVolumeClaim{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "disk"},
+	}}
+	zone := corev1.NodeSelectorRequirement{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a"}}
+	s.volumes = []corev1.PersistentVolume{{
+		ObjectMeta: metav1.ObjectMeta{Name: "disk"},
+		Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}},
+		}}},
+	}}
+	return s
+}
+
+// forbidding has the server refuse to list kinds.
+func forbidding(kinds ...string) func(http.ResponseWriter, *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		for _, kind := range kinds {
+			if strings.HasSuffix(r.URL.Path, "/"+kind) {
+				answer(w, http.StatusForbidden, metav1.Status{
+					TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+					Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: kind + " is forbidden",
+				})
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// TestPlanKnowsVolumes plans for a pod that can go to no node but those of its volume's zone, and says what it assumes
+// where the user may not know.
+func TestPlanKnowsVolumes(t *testing.T) {
+	const reach = "node(s) didn't match PersistentVolume's node affinity"
+	cases := map[string]struct {
+		forbidden []string
+		finding   string
+		assumed   string
+	}{
+		"volumes are known":       {finding: reach},
+		"volumes may not be read": {forbidden: []string{"persistentvolumes"}, assumed: "volumes follow their pods to any node: you may not list persistentvolumes"},
+		"controllers may not be read": {
+			forbidden: []string{"deployments", "replicasets", "statefulsets"}, finding: reach,
+			assumed: "you may not list deployments, replicasets, statefulsets",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := zoneBound()
+			s.refuse = forbidding(c.forbidden...)
+			s.serve(t)
+			stdout, stderr, _ := invoke(t, "blue", "--current=image=v2", "--wait-replacement=false", "--dry-run", "-o", "json")
+			var plan report.Plan
+			if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
+				t.Fatalf("%v: %s%s", err, stdout, stderr)
+			}
+			if found := fmt.Sprint(plan.Findings); strings.Contains(found, reach) != (c.finding != "") {
+				t.Errorf("findings %s, want one that says %q", found, c.finding)
+			}
+			assumed := strings.Join(plan.Assumptions, "\n")
+			if !strings.Contains(assumed, c.assumed) || strings.Contains(assumed, "you may not list") != (c.assumed != "") {
+				t.Errorf("assumes\n%s\nwant %q", assumed, c.assumed)
+			}
+		})
+	}
+}
+
+// TestPlanOfAServerThatFails is no plan: what failed for another reason than rights may be there.
+func TestPlanOfAServerThatFails(t *testing.T) {
+	s := zoneBound()
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		fails := strings.HasSuffix(r.URL.Path, "/replicasets")
+		if fails {
+			http.Error(w, "out of order", http.StatusNotFound)
+		}
+		return fails
+	}
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
+	if code != exitError || stdout != "" || !strings.HasPrefix(stderr, "error: reading the cluster: listing replicasets: ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+func TestWorkloadsOf(t *testing.T) {
+	three, five := int32(3), int32(5)
+	meta := func(uid string, owner ...string) metav1.ObjectMeta {
+		m := metav1.ObjectMeta{UID: types.UID(uid)}
+		for _, o := range owner {
+			yes := true
+			m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{UID: types.UID(o), Controller: &yes})
+		}
+		return m
+	}
+	got := workloadsOf(&cluster.Background{
+		Deployments: []*appsv1.Deployment{{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: &five}}},
+		ReplicaSets: []*appsv1.ReplicaSet{
+			{ObjectMeta: meta("web-old", "web"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
+			{ObjectMeta: meta("web-new", "web"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
+			{ObjectMeta: meta("alone"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
+			{ObjectMeta: meta("rolled", "somebody"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
+		},
+		StatefulSets: []*appsv1.StatefulSet{
+			{ObjectMeta: meta("db")},
+			{ObjectMeta: meta("cache"), Spec: appsv1.StatefulSetSpec{Replicas: &five, PodManagementPolicy: appsv1.ParallelPodManagement}},
+		},
+	})
+	want := map[types.UID]simulate.Workload{
+		"web-old": {Replicas: 5, Of: "web"}, "web-new": {Replicas: 5, Of: "web"}, "alone": {Replicas: 3}, "rolled": {Replicas: 3},
+		"db": {Replicas: 1, Ordered: true}, "cache": {Replicas: 5},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// sample are the scenarios that mostly wait, so that they hold on a machine that is busy with other tests.
+func sample() []scenario {
+	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool {
+		return s.name != "the whole grace period" && s.name != "random ends without budgets"
+	})
+}
+
+// TestSample plays two of the scenarios; "make fidelity" plays all.
+func TestSample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a control plane, which -short leaves out")
+	}
+	all := sample()
+	if len(all) != 2 {
+		t.Fatalf("%d scenarios to play, want 2", len(all))
+	}
+	outcomes, err := playAll(t.Context(), all, len(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := write(t.Output(), outcomes); err != nil {
+		t.Fatal(err)
+	}
+	for i := range outcomes {
+		for _, fault := range outcomes[i].faults() {
+			t.Errorf("%s: %s", outcomes[i].name, fault)
+		}
+	}
+}
+
+func between(earliest, latest time.Duration) simulate.Span {
+	return simulate.Span{Earliest: upgrade.Duration{Duration: earliest}, Latest: upgrade.Duration{Duration: latest}}
+}
+
+func TestFaults(t *testing.T) {
+	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7}, measured: figures{took: 40 * second, evictions: 7}}
+	cases := map[string]struct {
+		change func(*outcome)
+		want   string
+	}{
+		"as predicted":                  {func(*outcome) {}, ""},
+		"a tenth longer":                {func(o *outcome) { o.measured.took = 44 * second }, ""},
+		"more than a tenth longer":      {func(o *outcome) { o.measured.took = 45 * second }, "off by more than 10 %"},
+		"more than a tenth shorter":     {func(o *outcome) { o.measured.took = 36 * second }, "off by more than 10 %"},
+		"an eviction more":              {func(o *outcome) { o.measured.evictions++ }, "evictions differ"},
+		"another order":                 {func(o *outcome) { o.measured.order = []string{"a"} }, ""},
+		"a range where all is known":    {func(o *outcome) { o.span = between(30*second, 40*second) }, "a range where all delays are known"},
+		"at random, within the range":   {func(o *outcome) { o.random, o.span = true, between(10*second, 90*second) }, ""},
+		"at random, before the range":   {func(o *outcome) { o.random, o.span = true, between(41*second, 90*second) }, "outside the range"},
+		"at random, after the range":    {func(o *outcome) { o.random, o.span = true, between(10*second, 39*second) }, "outside the range"},
+		"at random, an eviction missed": {func(o *outcome) { o.random, o.measured.evictions = true, 6 }, "evictions differ"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := exact
+			c.change(&o)
+			if got := strings.Join(o.faults(), "; "); got != c.want {
+				t.Errorf("faults %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNodesAreInOrderOfTheirStart(t *testing.T) {
+	ms := time.Millisecond
+	cases := map[string]struct {
+		starts []started
+		want   string
+	}{
+		"none":                        {nil, ""},
+		"by time":                     {[]started{{"b", 3 * second}, {"a", 5 * second}, {"c", 0}}, "c b a"},
+		"by name in one step":         {[]started{{"b", 10 * ms}, {"a", 12 * ms}, {"c", 0}}, "a b c"},
+		"a step is no chain of steps": {[]started{{"c", 0}, {"b", 150 * ms}, {"a", 300 * ms}}, "b c a"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(inOrder(c.starts), " "); got != c.want {
+				t.Errorf("order %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestStartsAreReadOffTheEvents(t *testing.T) {
+	const events = `W1121 a warning of a library
+{"time":"2026-03-02T09:00:00Z","group":"g","type":"phase","state":"upgrade","text":"phase upgrade"}
+{"time":"2026-03-02T09:00:01Z","group":"g","type":"node","node":"b","state":"Draining","text":"node b draining 1 pod"}
+{"time":"2026-03-02T09:00:03.5Z","group":"g","type":"node","node":"b","state":"Empty","text":"node b empty"}
+{"time":"2026-03-02T09:00:04Z","group":"g","type":"node","node":"a","state":"Empty","text":"node a empty"}
+{"time":"2026-03-02T09:00:05Z","group":"g","type":"node","node":"c","state":"Gone","text":"node c is gone"}
+`
+	if got, want := startsIn(events), []started{{"b", 0}, {"a", 3 * second}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestRandomEndsAreSettledByTheSeed holds them to between 10 and 40 % of the grace period, too.
+func TestRandomEndsAreSettledByTheSeed(t *testing.T) {
+	ends := func(seed uint64) (all []time.Duration) {
+		for _, s := range scenarios(seed) {
+			for _, w := range s.workloads {
+				if s.random {
+					all = append(all, w.Gone)
+				}
+				if s.random && (w.Gone < w.Grace/10 || w.Gone > w.Grace*4/10) {
+					t.Errorf("%s: %s ends after %s of %s", s.name, w.Name, w.Gone, w.Grace)
+				}
+			}
+		}
+		return all
+	}
+	first := ends(1)
+	if len(first) == 0 || !slices.Equal(first, ends(1)) || slices.Equal(first, ends(2)) {
+		t.Errorf("the seed does not settle the ends: %v", first)
+	}
+}
+
+func TestTable(t *testing.T) {
+	var text bytes.Buffer
+	err := write(&text, []outcome{
+		{
+			name: "exact", span: between(40*second, 40*second), predicted: figures{40 * second, 7, []string{"a"}}, measured: figures{50 * second, 6, []string{"b"}},
+		},
+		{name: "random", random: true, span: between(10*second, 30*second), predicted: figures{30 * second, 7, nil}, measured: figures{20 * second, 7, nil}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(text.String()) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"SCENARIO PREDICTED RANGE MEASURED RATIO EVICTIONS ORDER VERDICT",
+		"exact 40.0s - 50.0s 0.80 7/6 differs off by more than 10 %; evictions differ",
+		"random - 10.0s-30.0s 20.0s - 7/7 same ok",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s", text.String())
+	}
+}

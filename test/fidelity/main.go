@@ -1,0 +1,84 @@
+// Command fidelity holds the plan against the upgrade: in each scenario kubectl nodeupgrade --dry-run says how long the
+// upgrade will take, what it will evict and in which order it will start nodes, and then the same command does it, on a
+// real control plane. It prints both side by side and exits with 1 when they are further apart than they may be.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// seed settles the random terminations unless -seed says otherwise.
+const seed = 1
+
+func main() {
+	only := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
+	seed := flag.Uint64("seed", seed, "What settles the random terminations")
+	atOnce := flag.Int("at-once", 4, "How many scenarios run at the same time")
+	keep := flag.String("keep", "", "A folder to keep each plan and each upgrade's events in")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *only, *keep, *seed, *atOnce)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "fidelity:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, only, keep string, seed uint64, atOnce int) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("reading -run: %w", err)
+	}
+	all := slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !wanted.MatchString(s.name) })
+	for i := range all {
+		all[i].keepIn = keep
+	}
+	fmt.Printf("%d scenarios, random terminations from seed %d\n", len(all), seed)
+	outcomes, err := playAll(ctx, all, atOnce)
+	if err != nil {
+		return err
+	}
+	if err := write(os.Stdout, outcomes); err != nil {
+		return err
+	}
+	faults := 0
+	for i := range outcomes {
+		faults += len(outcomes[i].faults())
+	}
+	if faults > 0 {
+		return errors.New("the plan is not what happens: see the last column")
+	}
+	return nil
+}
+
+// playAll plays the scenarios on one stage, so many at the same time, and returns their outcomes in the same order.
+func playAll(ctx context.Context, all []scenario, atOnce int) ([]outcome, error) {
+	s, err := newStage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	outcomes := make([]outcome, len(all))
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for i := range all {
+		work.Go(func() (err error) {
+			if outcomes[i], err = play(ctx, s, &all[i]); err != nil {
+				err = fmt.Errorf("playing %q: %w", all[i].name, err)
+			}
+			return err
+		})
+	}
+	return outcomes, work.Wait()
+}

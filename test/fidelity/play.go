@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+const stateSpace = "kube-system"
+
+// newStage starts the control plane and the cloud that all scenarios share. Machines take their time to come and to go.
+func newStage(ctx context.Context) (*stage.Stage, error) {
+	return stage.New(ctx, stage.Options{
+		Cloud: awscloud.Options{Boot: 11 * time.Second, NodeReady: time.Second, Terminate: 5 * time.Second, NodeGoneAfter: time.Second},
+		// Two cores are kept busy, and a late heartbeat must not make a node NotReady.
+		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
+	})
+}
+
+// play sets the scenario up, asks for the plan, carries it out and compares.
+func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, error) {
+	s, err := shared.In(ctx, sc.group())
+	if err != nil {
+		return outcome{}, err
+	}
+	if err := sc.furnish(ctx, s); err != nil {
+		return outcome{}, err
+	}
+	plan, err := predict(ctx, s, sc)
+	if err != nil {
+		return outcome{}, err
+	}
+	o := outcome{name: sc.name, random: sc.random, span: plan.Duration}
+	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: plan.Evictions}
+	var starts []started
+	for _, n := range plan.Nodes {
+		starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
+	}
+	o.predicted.order = inOrder(starts)
+	o.measured, err = measure(ctx, s, sc)
+	return o, err
+}
+
+// predict is what --dry-run says.
+func predict(ctx context.Context, s *stage.Stage, sc *scenario) (*report.Plan, error) {
+	result, err := s.Kubectl(ctx, sc.args("--dry-run", "-o", "json")...)
+	if err != nil {
+		return nil, err
+	}
+	if err := sc.keep(".plan.json", []byte(result.Stdout)); err != nil {
+		return nil, err
+	}
+	plan := &report.Plan{}
+	if err := json.Unmarshal([]byte(result.Stdout), plan); err != nil {
+		return nil, fmt.Errorf("reading the plan: %w: kubectl ended with %d: %s", err, result.Code, result.Stderr)
+	}
+	return plan, nil
+}
+
+// measure carries the upgrade out. Its record says how long it took, the audit log what was evicted, and its events in
+// which order it started nodes.
+func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error) {
+	var out, progress bytes.Buffer
+	code, err := s.Start(ctx, &out, &progress, nil, sc.args("--yes", "--parallel-groups", "--progress=json")...).Wait()
+	if err != nil {
+		return figures{}, err
+	}
+	if code != sc.code {
+		return figures{}, fmt.Errorf("the upgrade ended with %d, not with %d: %s", code, sc.code, progress.String())
+	}
+	if err := sc.keep(".events.json", progress.Bytes()); err != nil {
+		return figures{}, err
+	}
+	record, err := cluster.NewStore(s.Cluster.Client(), stateSpace, sc.groupName()).Load(ctx)
+	if err != nil {
+		return figures{}, err
+	}
+	evictions, err := s.Evictions(ctx)
+	if err != nil {
+		return figures{}, err
+	}
+	return figures{took: record.Ended.Sub(record.Started), evictions: len(evictions.Accepted), order: inOrder(startsIn(progress.String()))}, nil
+}
+
+// startsIn reads the nodes' starts off the events of an upgrade: the first thing each of them is told to do.
+func startsIn(progress string) []started {
+	var starts []started
+	var first time.Time
+	seen := map[string]bool{}
+	for line := range strings.Lines(progress) {
+		var e struct {
+			Time time.Time `json:"time"`
+			report.Event
+		}
+		if json.Unmarshal([]byte(line), &e) != nil || e.Type != "node" || seen[e.Node] || e.State == string(upgrade.NodeGone) {
+			continue
+		}
+		if first.IsZero() {
+			first = e.Time
+		}
+		seen[e.Node] = true
+		starts = append(starts, started{e.Node, e.Time.Sub(first)})
+	}
+	return starts
+}
+
+// furnish brings up the group and what runs on it and, for a group that no cloud knows, the nodes that are current.
+func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
+	var err error
+	if sc.aws() {
+		err = sc.launchGroup(ctx, s)
+	} else {
+		err = sc.addNodes(ctx, s, "old", zoneA, zoneB)
+	}
+	if err != nil {
+		return err
+	}
+	if err := sc.awaitNodes(ctx, s, sc.nodes); err != nil {
+		return err
+	}
+	for _, w := range sc.workloads {
+		w.NodeSelector = map[string]string{"pool": sc.group()}
+		if err := s.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := s.Settle(ctx); err != nil || sc.aws() {
+		return err
+	}
+	if err := sc.addNodes(ctx, s, "new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB)); err != nil {
+		return err
+	}
+	return sc.awaitNodes(ctx, s, 2*sc.nodes)
+}
+
+// addNodes adds nodes that no cloud knows, zone by turn.
+func (sc *scenario) addNodes(ctx context.Context, s *stage.Stage, image string, zones ...string) error {
+	for i := range sc.nodes {
+		spec := controlplane.NodeSpec{
+			Name: fmt.Sprintf("%s-%s-%02d", sc.group(), image, i), Zone: zones[i%len(zones)],
+			Labels: map[string]string{"pool": sc.group(), "image": image},
+		}
+		if err := s.Cluster.AddNode(ctx, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchGroup has the cloud launch a group of nodes of the older version, so that they have booted as the
+// newer will, and has it shrink by one, so that one has gone as the older will.
+func (sc *scenario) launchGroup(ctx context.Context, s *stage.Stage) error {
+	err := s.AddGroup(stage.Group{
+		Name: sc.group(), Zones: sc.zones, Version: "1", Max: sc.nodes, Suspended: []string{"AZRebalance"},
+		More: func(spec *awscloud.GroupSpec) { spec.Desired, spec.Max, spec.Min = sc.nodes+1, sc.nodes+1, 0 },
+	})
+	if err != nil {
+		return err
+	}
+	if err := sc.awaitNodes(ctx, s, sc.nodes+1); err != nil {
+		return err
+	}
+	return s.Cloud.SetDesired(sc.group(), sc.nodes)
+}
+
+// awaitNodes waits until the group has so many nodes that take pods, and nothing else.
+func (sc *scenario) awaitNodes(ctx context.Context, s *stage.Stage, n int) error {
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+		nodes, err := s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + sc.group()})
+		if err != nil || len(nodes.Items) != n || slices.ContainsFunc(nodes.Items, unfit) {
+			return false, err
+		}
+		if !sc.aws() {
+			return true, nil
+		}
+		group, err := s.Cloud.Group(sc.group())
+		return len(group.Instances) == n, err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %d nodes: %w", n, err)
+	}
+	return nil
+}
+
+// unfit is a node that is not Ready, or was not a moment ago: the taint goes later, and until then pods go elsewhere.
+func unfit(node corev1.Node) bool {
+	return len(node.Spec.Taints) > 0 || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// scenario is one upgrade.
+type scenario struct {
+	name string
+	// nodes is how many are outdated. With zones they are a group of the cloud, otherwise labelled nodes with as many
+	// current ones beside them.
+	nodes     int
+	zones     []string
+	workloads []stage.Workload
+	// flags are the user's; code is what kubectl ends with.
+	flags []string
+	code  int
+	// random says that the pods' ends are left to chance.
+	random bool
+	// newZone is where the current nodes of a group that no cloud knows are; "" for both zones.
+	newZone string
+	// keepIn is the folder that the plan and the events are kept in; "" for none.
+	keepIn string
+}
+
+// The zones of all groups.
+const (
+	zoneA = "us-east-1a"
+	zoneB = "us-east-1b"
+)
+
+// keep writes what was said to a file for who wants to look at it.
+func (sc *scenario) keep(suffix string, text []byte) error {
+	if sc.keepIn == "" {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(sc.keepIn, sc.group()+suffix), text, 0o644)
+}
+
+func (sc *scenario) aws() bool { return len(sc.zones) > 0 }
+
+// group is the scenario's name as a label, a namespace and a group of the cloud.
+func (sc *scenario) group() string { return strings.ReplaceAll(sc.name, " ", "-") }
+
+// groupName is what the plugin calls the group.
+func (sc *scenario) groupName() string {
+	if sc.aws() {
+		return sc.group()
+	}
+	return "pool=" + sc.group()
+}
+
+// args are the plugin's: the same for the plan and for the upgrade, but for those given.
+func (sc *scenario) args(more ...string) []string {
+	args := []string{"nodeupgrade", "-l", sc.groupName(), "--current", "image=new", "--wait-replacement=false"}
+	if sc.aws() {
+		args = []string{"nodeupgrade", sc.group(), "--to=2"}
+	}
+	return append(append(args, sc.flags...), more...)
+}
+
+const second = time.Second
+
+// known is a workload whose pods say themselves how long they take to end: as long as they sleep before they are told to.
+func known(name string, replicas int32, ready, gone time.Duration) stage.Workload {
+	return stage.Workload{Name: name, Replicas: replicas, Ready: ready, Gone: gone, Grace: gone, PreStop: gone - second}
+}
+
+// keeping gives the workload a budget of so many unavailable pods.
+func keeping(w stage.Workload, maxUnavailable string) stage.Workload {
+	w.MaxUnavailable = maxUnavailable
+	return w
+}
+
+// several are workloads alike but for their names.
+func several(n int, w stage.Workload) []stage.Workload {
+	var all []stage.Workload
+	for i := range n {
+		one := w
+		one.Name = fmt.Sprintf("%s-%d", w.Name, i)
+		all = append(all, one)
+	}
+	return all
+}
+
+// atRandom has the pods of each workload take a random share of their grace period to end, between 10 and 40 %.
+func atRandom(seed uint64, grace time.Duration, workloads []stage.Workload) []stage.Workload {
+	draw := rand.New(rand.NewPCG(seed, uint64(len(workloads))))
+	for i := range workloads {
+		share := 0.1 + 0.3*draw.Float64()
+		workloads[i].Grace, workloads[i].Gone = grace, time.Duration(share*float64(grace)).Round(time.Millisecond)
+	}
+	return workloads
+}

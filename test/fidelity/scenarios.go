@@ -1,0 +1,118 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// scenarios are all there are, by what they are about.
+func scenarios(seed uint64) []scenario {
+	return slices.Concat(windows(), budgets(), chances(seed), shapes(), timeouts())
+}
+
+// windows are about how many nodes are in flight.
+func windows() []scenario {
+	return []scenario{
+		{
+			name: "two zones with surge", nodes: 6, zones: []string{zoneA, zoneB},
+			workloads: []stage.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)},
+			flags:     []string{"--settle=4s"},
+		},
+		{
+			name: "no budgets two at once", nodes: 8,
+			workloads: []stage.Workload{known("web", 16, 2*second, 9*second), known("job", 8, 3*second, 5*second)},
+			flags:     []string{"--settle=1s", "--max-unavailable=2"},
+		},
+		{
+			name: "batch barrier", nodes: 8,
+			workloads: []stage.Workload{known("quick", 10, 2*second, 3*second), known("slow", 4, 2*second, 16*second), known("slower", 2, 2*second, 24*second)},
+			flags:     []string{"--settle=1s", "--max-unavailable=4", "--batch-barrier"},
+		},
+	}
+}
+
+// budgets are about pods that wait for each other.
+func budgets() []scenario {
+	majority := known("quorum", 10, 9*second, 8*second)
+	majority.MinAvailable = "80%"
+	// Ends take longer than starts, or the whole would turn on which of two nodes is started a moment earlier.
+	shared := append(several(4, keeping(known("api", 6, 3*second, 9*second), "1")), several(3, keeping(known("web", 5, 2*second, 7*second), "2"))...)
+	return []scenario{
+		{
+			name: "one tight budget", nodes: 6,
+			workloads: []stage.Workload{keeping(known("web", 10, 7*second, 3*second), "1")},
+			flags:     []string{"--settle=1s"},
+		},
+		{
+			name: "min available in percent", nodes: 5,
+			workloads: []stage.Workload{majority},
+			flags:     []string{"--settle=2s"},
+		},
+		{
+			name: "shared budgets three at once", nodes: 9, workloads: shared,
+			flags: []string{"--settle=1s", "--max-unavailable=3"},
+		},
+	}
+}
+
+// chances leave it to the seed how long pods take to end.
+func chances(seed uint64) []scenario {
+	return []scenario{
+		{
+			name: "random ends and budgets", nodes: 6, random: true,
+			workloads: atRandom(seed, 20*second, several(6, keeping(stage.Workload{Name: "web", Replicas: 3, Ready: 3 * second}, "1"))),
+			flags:     []string{"--settle=1s", "--max-unavailable=2"},
+		},
+		{
+			name: "random ends without budgets", nodes: 6, random: true,
+			workloads: atRandom(seed, 20*second, several(12, stage.Workload{Name: "web", Replicas: 2, Ready: 2 * second})),
+			flags:     []string{"--settle=1s", "--max-unavailable=2"},
+		},
+	}
+}
+
+// shapes are about workloads of several kinds.
+func shapes() []scenario {
+	ordered := known("db", 7, 4*second, 3*second)
+	ordered.Kind, ordered.Ordered, ordered.MaxUnavailable = "StatefulSet", true, "1"
+	return []scenario{
+		{
+			name: "stateful set in order", nodes: 4,
+			workloads: []stage.Workload{ordered},
+			flags:     []string{"--settle=1s"},
+		},
+		{
+			name: "singletons", nodes: 5,
+			workloads: append(several(6, known("one", 1, 3*second, 6*second)), several(4, keeping(known("guarded", 1, 3*second, 8*second), "1"))...),
+			flags:     []string{"--settle=1s"},
+		},
+		{
+			name: "the whole grace period", nodes: 3,
+			workloads: []stage.Workload{known("slow", 3, 2*second, 10*second)},
+			flags:     []string{"--settle=0s"},
+		},
+	}
+}
+
+// timeouts have nodes that are not empty in their time.
+func timeouts() []scenario {
+	zonal := known("db", 4, 3*second, 4*second)
+	zonal.Kind, zonal.MaxUnavailable, zonal.Disks = "StatefulSet", "1", []string{zoneA, zoneB}
+	blocked := []stage.Workload{known("web", 8, 2*second, 7*second), keeping(known("stubborn", 1, second, second), "0")}
+	return []scenario{
+		{
+			name: "skip a blocked node", nodes: 4, code: 4, workloads: blocked,
+			flags: []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=20s"},
+		},
+		{
+			name: "force a blocked node", nodes: 4, workloads: blocked,
+			flags: []string{"--settle=1s", "--on-timeout=force", "--drain-timeout=20s"},
+		},
+		{
+			name: "volumes in a zone without nodes", nodes: 4, code: 4, newZone: zoneB,
+			workloads: []stage.Workload{zonal, known("web", 4, 2*second, 5*second)},
+			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
+		},
+	}
+}
