@@ -35,6 +35,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes brought by hand":                byHand,
 		"nodes brought in advance":             inAdvance,
 		"two runs on one group":                twoRuns,
+		"other settings than at first":         otherSettings,
 		"two groups at once":                   twoGroups,
 	}
 	for name, i := range interruptions() {
