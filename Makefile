@@ -62,12 +62,12 @@ test: controlplane build ## Run every test
 	$(GO) test $(RACE) -shuffle=on -timeout 20m ./...
 
 .PHONY: worlds
-worlds: ## Upgrade N=1000 random worlds from SEED=1 and check every rule in each
+worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met
 	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
 
 .PHONY: mutants
-mutants: ## Plant bugs, one at a time, and see the random worlds find each
-	$(GO) run ./test/worlds/cmd/mutants
+mutants: ## Plant bugs, one at a time, and see each found in at most N=20000 random worlds
+	$(GO) run ./test/worlds/cmd/mutants -n $(or $(N),20000)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME=30s
@@ -81,6 +81,10 @@ fuzz: ## Run each fuzz target for FUZZTIME=30s
 bench: ## Run the benchmarks, COUNT=1 times each (10 for benchstat)
 	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $(PURE)
 	$(GO) run ./test/bench
+
+.PHONY: fidelity
+fidelity: controlplane ## Hold plans against upgrades of a real control plane: times, evictions, order of nodes
+	$(GO) run ./test/fidelity
 
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now

@@ -164,6 +164,9 @@ func (t *turn) settle() {
 			t.settleLaunch(zone, l)
 		}
 	}
+	if raise := t.attempt(RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == OutcomeDone || raise.Outcome == OutcomeUnclear {
+		t.changed(raise.Ended)
+	}
 	fatal := ""
 	for key, attempt := range t.w.Open {
 		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && (fatal == "" || key < fatal) {
@@ -266,7 +269,7 @@ func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	old := !g.Observed.After(l.Changed.Add(describeLag))
-	if t.rec.Stopping != "" && l.MaxTo > g.Max && t.attempt(LowerMax{Max: g.Max}).Begun.IsZero() && old {
+	if l.MaxTo > g.Max && old && t.attempt(LowerMax{Max: l.MaxLow}).Outcome != OutcomeDone {
 		t.cloud = true
 		return false // the reading may be older than the raise
 	}

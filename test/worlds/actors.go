@@ -74,7 +74,7 @@ func (u *user) sleep(pick int) bool {
 
 // spot takes an instance away at once: the cloud replaces it, its node falls silent, its pods are gone.
 func (u *user) spot(pick int) bool {
-	living := u.c.cloud.living()
+	living := slices.DeleteFunc(u.c.cloud.living(), u.doomed)
 	if len(living) == 0 {
 		return false
 	}
@@ -82,6 +82,16 @@ func (u *user) spot(pick int) bool {
 	u.c.leave(living[pick%len(living)])
 	u.c.fill()
 	return true
+}
+
+// doomed reports whether the upgrade has asked for the instance's end and knows of no answer: nobody could tell then who was first.
+func (u *user) doomed(i *instance) bool {
+	for _, n := range u.stored.record.Nodes {
+		if n.Instance == i.id && n.State == upgrade.NodeRemoving && !n.Landed {
+			return true
+		}
+	}
+	return false
 }
 
 func (u *user) grow(int) bool {
@@ -139,7 +149,10 @@ func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Nod
 
 func (u *user) cordon(pick int) bool {
 	u.rules.lost()
-	return u.change(pick, func(n *corev1.Node) bool { return !n.Spec.Unschedulable }, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	return u.change(pick, func(n *corev1.Node) bool {
+		// A cordon that somebody puts back on a node of ours cannot be told from ours.
+		return !n.Spec.Unschedulable && n.Annotations[upgrade.AnnotationRun] == ""
+	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 }
 
 func (u *user) uncordon(pick int) bool {
@@ -205,12 +218,22 @@ func (u *user) crash(pick int) bool {
 }
 
 func (u *user) raiseMax(pick int) bool {
-	if !u.c.plan.sized() {
+	if !u.c.plan.sized() || u.raising() {
 		return false
 	}
 	u.c.cloud.max += 1 + pick%3
 	u.rules.remaxed()
 	return true
+}
+
+// raising reports whether a launch is on its way that the maximum is to prove: somebody who raises it too would prove it falsely.
+func (u *user) raising() bool {
+	for _, z := range u.stored.record.Ledger.Zones {
+		if slices.ContainsFunc(z.Open, func(l upgrade.Launch) bool { return l.Max > 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (u *user) resume(int) bool {
@@ -256,8 +279,7 @@ func (u *user) changeBudget(pick int) bool {
 
 // moveTarget has the group's template changed. The labels of a current node that a manual group goes by are the user's own.
 func (u *user) moveTarget(int) bool {
-	record := &u.stored.record
-	if !u.c.plan.sized() || record.Phase == upgrade.PhaseScaleUp || u.c.plan.Request.MaxUnavailable == 0 {
+	if !u.c.plan.sized() {
 		return false
 	}
 	u.c.cloud.wanted = "3"
@@ -304,6 +326,11 @@ func (u *user) calm() {
 			c.leave(i)
 			u.rules.lost()
 		}
+	}
+	request := &c.plan.Request
+	if room := request.Surge + request.MaxUnavailable; request.KeepMax && c.cloud.max < c.cloud.desired+room {
+		c.cloud.max = c.cloud.desired + room // an autoscaler took what the surge and the replacements were to have
+		u.rules.remaxed()
 	}
 	c.fill()
 	u.process.look()

@@ -134,8 +134,11 @@ func (c *cluster) lowerMax(a upgrade.LowerMax) error {
 func (c *cluster) addCapacity(a upgrade.AddCapacity) error {
 	k := &c.cloud
 	if a.Zone == "" {
-		if k.desired != a.Desired {
+		switch {
+		case k.desired != a.Desired:
 			return answered(upgrade.OutcomeMoved, "the desired size is %d now and was %d", k.desired, a.Desired)
+		case k.max != a.Max:
+			return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.Max)
 		}
 		k.max, k.desired = k.max+a.N, k.desired+a.N
 		c.fill()
@@ -164,6 +167,9 @@ func (c *cluster) launch(zone, token string) {
 	i := &instance{id: fmt.Sprintf("i-new-%s-%02d", zone, k.serial), zone: zone, revision: k.pointed, token: token}
 	k.add(i)
 	boot := c.plan.Boot + c.draw(c.plan.Boot/4)
+	if c.calm {
+		boot = min(boot, c.plan.Request.BootTimeout.Duration/3) // a group without zones launches one after the other
+	}
 	unlabelled := c.befalls(BootUnlabelled)
 	switch {
 	case c.befalls(BootNever):
@@ -331,6 +337,9 @@ func (c *cluster) describe() (upgrade.Group, error) {
 		lag = max(lag, 25*time.Second)
 	}
 	g := c.group()
+	if c.befalls(CloudUnknown) {
+		c.obscure(&g)
+	}
 	if c.calm || lag == 0 {
 		c.cloud.readings = append(c.cloud.readings[:0], g)
 		return g, nil
@@ -343,4 +352,13 @@ func (c *cluster) describe() (upgrade.Group, error) {
 	old := c.cloud.readings[c.rng.IntN(len(c.cloud.readings))]
 	old.Observed = c.now
 	return old, nil
+}
+
+// obscure has instances in service described as in a state that the state machine has no word for, as while their root volume is replaced.
+func (c *cluster) obscure(g *upgrade.Group) {
+	for i := range g.Instances {
+		if g.Instances[i].State == upgrade.InstanceInService && c.chance(50) {
+			g.Instances[i].State = upgrade.InstanceUnknown
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 // act holds one action to the rules, by what the process saw.
 func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upgrade.Action) {
 	stored := &p.stored.record
-	if w.Record.Stopping != "" {
+	if w.Record.Stopping != "" || w.Stop {
 		switch action.(type) {
 		case upgrade.Fence, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, upgrade.AddCapacity, upgrade.SetRevision, upgrade.Quiesce, upgrade.RaiseMax:
 			r.fail("stop", "%s is begun after the upgrade began to stop", action)
@@ -45,6 +45,8 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upg
 		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.sized() && r.c.instanceOf(node) != nil {
 			r.fail("semantics 3.2.8", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
+	case upgrade.Resume:
+		r.evenly(p, w, a)
 	default:
 		r.capacity(w, stored, action)
 	}
@@ -84,6 +86,9 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	if m == nil || !m.Outdated {
 		r.fail("I6", "current node %s is fenced", a.Node)
 		return
+	}
+	if m.Node.Annotations[upgrade.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
+		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}
 	if step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseUpgrade {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
@@ -170,13 +175,11 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
-	if _, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space]); err != nil {
+	spends, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space])
+	if err != nil && w.Now.Equal(r.c.now) { // else more was seen while the record was stored
 		r.fail("I5", "%s, which would be refused: %v", a, err)
 	}
-	before := p.open[a.Key()]
-	if done := before.Outcome == upgrade.OutcomeDone; before.InFlight || (done && w.Now.Sub(before.Ended) < 30*time.Second) {
-		r.fail("I10", "%s is sent twice", a)
-	}
+	r.flight(p, a, spends)
 }
 
 // terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
@@ -205,7 +208,9 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 		r.fail("I6", "current node %s is removed", a.Node)
 	case len(left) > 0 && n.Reason == "" && !again:
 		r.fail("I2", "node %s is removed with pod %s on it", a.Node, left[0].Name)
-	case len(left) == 0 && n.Reason == "" && m.Outdated && m.Node != nil && !again:
+	case len(left) > 0 && !again:
+		r.graceful(w, m, n, left)
+	case len(left) == 0 && n.Reason == "" && m.Outdated && m.Node != nil && step.Record.Stopping == "" && !again:
 		r.settled(w, stored, m, n)
 	}
 }

@@ -14,4 +14,8 @@
 // of the eviction API and of the disruption controller, so that a mistake in the
 // predictor cannot stand on both sides and hide; and it honours what the simulator
 // of a plan has no need of: preconditions, lost answers, watches that lag.
+//
+// Rules that cannot be broken prove nothing. cmd/mutants plants the bugs of mutants/*.txt in the state
+// machine, one at a time, and each must be found by a world that breaks no rule without it; cmd/worlds
+// errs when its worlds do not lead to something that is declared – a fault, an actor, a word of the state machine.
 package worlds

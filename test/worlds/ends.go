@@ -21,6 +21,9 @@ func (r *rules) rest(record upgrade.Record) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
 		_, started := record.Nodes[name]
 		ours := node.Annotations[upgrade.AnnotationRun] != ""
+		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, upgrade.Domain+"/") }) {
+			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
+		}
 		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded) {
 			continue
 		}
@@ -34,6 +37,7 @@ func (r *rules) rest(record upgrade.Record) {
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
 	kept := strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
+	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what somebody resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
@@ -72,6 +76,7 @@ func (r *rules) reason(record upgrade.Record) {
 		if !strings.Contains(record.Message, "new nodes are ready: ") {
 			r.fail("E33", "the message names no cause: %q", record.Message)
 		}
+		r.returned(record)
 	case upgrade.Failed:
 		if !p.hasFault(Forbidden) || !strings.Contains(record.Message, "forbidden") {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
@@ -90,6 +95,19 @@ func (r *rules) reason(record upgrade.Record) {
 		}
 	default:
 		r.fail("end", "result %q", record.Result)
+	}
+}
+
+// returned is E34: where new nodes did not come in time and no old one was touched, those that carry nothing are given back.
+func (r *rules) returned(record upgrade.Record) {
+	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || !r.quiet {
+		return
+	}
+	for _, i := range r.c.cloud.living() {
+		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
+		if idle && strings.HasPrefix(i.id, "i-new-") {
+			r.fail("E34", "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
+		}
 	}
 }
 
@@ -127,7 +145,7 @@ func (r *rules) end(record upgrade.Record) {
 			r.fail("end", "node %s keeps annotations of ours", name)
 		}
 	}
-	if r.c.plan.sized() && record.Run != "" {
+	if r.c.plan.sized() && record.Run != "" && !r.doubtful {
 		r.endSize(record)
 	}
 }
@@ -156,8 +174,12 @@ func (r *rules) endSize(record upgrade.Record) {
 	if want := r.desired + r.others + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
 	}
-	if want := max(r.max, k.desired); !r.maxed && k.max != want {
-		r.fail("I9", "the maximum is %d, want %d", k.max, want)
+	least, most := max(r.max, k.desired), max(r.max, k.desired)
+	if owed > 0 {
+		most += r.taken // somebody may have taken a node when the group was read the last time
+	}
+	if !r.maxed && (k.max < least || k.max > most) {
+		r.fail("I9", "the maximum is %d, want %d", k.max, least)
 	}
 	if launched := r.launched(record); r.c.plan.Zonal && launched != len(k.tokens) {
 		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))

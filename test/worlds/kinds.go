@@ -29,9 +29,13 @@ const (
 	BudgetSlow      FaultKind = "disruption controller is slow"
 	Forbidden       FaultKind = "403 forbidden"
 	NodeObjectStays FaultKind = "node objects outlive machines"
+	CloudUnknown    FaultKind = "instances in states nobody knows"
 )
 
-func allFaults() []FaultKind {
+func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
+
+// commonFaults are those that every world which is not quiet may have; their order is that of the draws.
+func commonFaults() []FaultKind {
 	return []FaultKind{
 		EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, NodeConflict, ClusterLost, ClusterRefused,
 		ClusterSlow, CloudThrottled, CloudLost, CloudUnsent, CloudSlow, CloudBlind, CloudStale, WatchSlow, StoreSlow, ZoneFull,

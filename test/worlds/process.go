@@ -228,6 +228,9 @@ func (p *process) begin(action upgrade.Action) {
 		case f.refusal != nil:
 			err = f.refusal
 		}
+		if a, ok := action.(upgrade.Terminate); ok && a.Shrink && (f.lost || p.dead) {
+			p.rules.doubt(a.Instance)
+		}
 		p.c.after(f.back, func() { p.awake(0, func() { p.settle(action, err) }) })
 	})
 }

@@ -21,8 +21,10 @@ type rules struct {
 
 	// desired, max, zones and serves are what the group had at first; others is what somebody else has added since.
 	desired, max, others int
-	zones                map[string]int
-	serves               int
+	// taken is how many nodes others have taken from its size.
+	taken  int
+	zones  map[string]int
+	serves int
 	// rearranged is true once others changed which zones nodes are in, maxed that they changed the maximum.
 	rearranged, maxed bool
 	// stripped are nodes that somebody took our annotations from.
@@ -33,8 +35,11 @@ type rules struct {
 	run       string
 	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
 	moved map[string]int
+	// doubtful is true once nobody but the cloud can know whether a termination of ours or somebody else's was first.
+	doubtful bool
 	// resumed is true once somebody else resumed processes.
 	resumed bool
+	duties  duties
 	// quiet worlds have no faults, actors or lags; easy ones nothing either that keeps pods from leaving in time.
 	quiet, easy bool
 }
@@ -43,7 +48,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, zones: c.cloud.zones(),
-		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{},
+		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(),
 		quiet: len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
 	}
 	r.easy = r.quiet && easy(p)
@@ -54,12 +59,7 @@ func newRules(c *cluster, say func(string)) *rules {
 			r.rearranged = true
 		}
 	}
-	r.tally.met("provider", p.Provider)
-	r.tally.met("like", p.Request.Like)
-	r.tally.met("on-timeout", string(p.Request.OnTimeout))
-	for _, w := range p.Workloads {
-		r.tally.met("workload", string(w.Kind))
-	}
+	r.tally.plan(p)
 	return r
 }
 
@@ -100,8 +100,16 @@ func (r *rules) lost() {
 	r.rearranged = true
 }
 
+// doubt notes that it stays unknown what became of our request to end an instance and shrink the group. There is nothing to know
+// if the instance is there still, or the request had its effect.
+func (r *rules) doubt(id string) {
+	i := r.c.cloud.instances[id]
+	r.doubtful = r.doubtful || ((i == nil || i.leaving) && r.c.cloud.shrunk[id] == 0)
+}
+
 func (r *rules) grown(n int) {
 	r.others += n
+	r.taken += max(0, -n)
 	r.rearranged = true
 }
 
@@ -110,6 +118,12 @@ func (r *rules) remaxed() { r.maxed = true }
 // begun is the beginning of a process.
 func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
+	r.duties.reset()
+	for _, n := range p.record.Nodes {
+		if n.State == upgrade.NodeRemoving && n.Shrink && !n.Landed {
+			r.doubt(n.Instance)
+		}
+	}
 	if p.record.Run != r.run {
 		r.run, r.phase = p.record.Run, 0
 	}
@@ -119,10 +133,12 @@ func (r *rules) begun(p *process) {
 func (r *rules) serving(record upgrade.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
-		if node.Labels[groupLabel] == "" || !isReady(node) || node.Labels[imageLabel] == "" {
+		i := r.c.instanceOf(node)
+		unproven := node.Labels[imageLabel] == "" && (i == nil || record.Run == "" || i.revision == record.Target.ID)
+		if node.Labels[groupLabel] == "" || !isReady(node) || unproven {
 			continue
 		}
-		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {
+		if r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {
 			continue
 		}
 		started, ok := record.Nodes[name]
@@ -150,11 +166,11 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.window(&step.Record)
 	r.size(&step.Record)
 	r.progress(&step.Record)
+	r.duty(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
 	}
 	for _, b := range step.Blocked {
-		r.tally.met("blocked", string(b.Kind))
 		if b.String() == "" || b.Remedy() == "" {
 			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
 		}
@@ -163,10 +179,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 
 // note tallies and tells what the step shows.
 func (r *rules) note(w *upgrade.World, step *upgrade.Step) {
-	r.tally.met("phase", string(step.Record.Phase))
-	for _, n := range step.Status.Nodes {
-		r.tally.met("state", string(n.State))
-	}
+	r.tally.step(w, step)
 	if r.tell == nil {
 		return
 	}
@@ -203,7 +216,7 @@ func (r *rules) window(record *upgrade.Record) {
 
 // size is I9: what we add and take stays within bounds, on the books and in the group.
 func (r *rules) size(record *upgrade.Record) {
-	if record.Run == "" || !r.c.plan.sized() {
+	if record.Run == "" || !r.c.plan.sized() || r.doubtful {
 		return
 	}
 	least, most := -record.Request.MaxUnavailable, record.Request.Surge
@@ -216,7 +229,7 @@ func (r *rules) size(record *upgrade.Record) {
 	if len(r.c.cloud.scaledIn) > 0 {
 		r.fail("E53", "the cloud had too many nodes and took %v itself", r.c.cloud.scaledIn)
 	}
-	if record.Request.KeepMax && r.c.plan.Zonal && !r.maxed && r.c.cloud.max != r.max {
+	if record.Request.KeepMax && !r.maxed && r.c.cloud.max != r.max {
 		r.fail("keep-max", "the maximum is %d and was %d", r.c.cloud.max, r.max)
 	}
 }

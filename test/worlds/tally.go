@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -23,13 +24,65 @@ func (t Tally) Add(other Tally) {
 	}
 }
 
-// Write prints the histogram. What every run must meet is listed also where it was not.
+// plan counts what the world is made of.
+func (t Tally) plan(p *Plan) {
+	t.met("provider", p.Provider)
+	t.met("like", p.Request.Like)
+	t.met("strategy", string(p.Request.Strategy))
+	t.met("on-timeout", string(p.Request.OnTimeout))
+	for _, w := range p.Workloads {
+		t.met("workload", string(w.Kind))
+	}
+	for _, b := range p.Budgets {
+		t.met("budget", string(b.Shape))
+	}
+}
+
+// step counts what one decision was taken on, and what it says.
+func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
+	if step.Record.Run == "" {
+		return // there is nothing to do
+	}
+	t.met("phase", string(step.Record.Phase))
+	for _, n := range step.Status.Nodes {
+		t.met("state", string(n.State))
+	}
+	for name := range w.Record.Nodes {
+		if _, left := step.Record.Nodes[name]; !left {
+			t.met("state", string(upgrade.NodeGone))
+		}
+	}
+	for _, i := range w.Group.Instances {
+		t.met("instance", string(i.State))
+	}
+	for _, b := range step.Blocked {
+		t.met("blocked", string(b.Kind))
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if _, started := step.Record.Nodes[m.Name()]; started && m.Node != nil {
+			t.pods(m, w)
+		}
+	}
+}
+
+// pods counts why pods of a node that is being drained are not sent away.
+func (t Tally) pods(m *upgrade.Member, w *upgrade.World) {
+	lost := silent(m.Node, w.Now)
+	for _, pod := range m.Pods {
+		if reason := drain.Judge(pod, w.Request.Policy(), lost).Reason; reason != "" {
+			t.met("pod", string(reason))
+		}
+	}
+}
+
+// Write prints the histogram. What is declared is listed also where it was not met.
 func (t Tally) Write(w io.Writer) error {
-	for _, key := range expected() {
+	for _, key := range declared() {
 		t[key] += 0
 	}
-	keys := slices.SortedFunc(maps.Keys(t), func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
-	for _, key := range keys {
+	met := slices.SortedFunc(maps.Keys(t), func(a, b [2]string) int { return cmp.Or(strings.Compare(a[0], b[0]), strings.Compare(a[1], b[1])) })
+	for _, key := range met {
 		if _, err := fmt.Fprintf(w, "%-10s %-36s %8d\n", key[0], key[1], t[key]); err != nil {
 			return fmt.Errorf("writing the histogram: %w", err)
 		}
@@ -37,48 +90,75 @@ func (t Tally) Write(w io.Writer) error {
 	return nil
 }
 
-// Rare lists what was met in fewer worlds than least.
-func (t Tally) Rare(least int) []string {
+// perMille is how many worlds it takes for each thing that is declared to be met once.
+const perMille = 1000
+
+// Rare lists what is declared and was met in less than one of a thousand of the worlds. A run of fewer worlds says nothing of that.
+func (t Tally) Rare(ran int) []string {
 	var rare []string
-	for _, key := range expected() {
-		if t[key] < least {
-			rare = append(rare, fmt.Sprintf("%s %s: %d", key[0], key[1], t[key]))
+	for _, key := range declared() {
+		if t[key] < ran/perMille {
+			rare = append(rare, fmt.Sprintf("%s %q: %d", key[0], key[1], t[key]))
 		}
 	}
 	return rare
 }
 
-// expected is all that the generator is to lead to.
-func expected() [][2]string {
-	var keys [][2]string
-	for _, kind := range allFaults() {
-		keys = append(keys, [2]string{"fault", string(kind)})
-	}
-	for _, kind := range allActors() {
-		keys = append(keys, [2]string{"actor", string(kind)})
-	}
-	for _, state := range []upgrade.NodeState{
-		upgrade.NodePending, upgrade.NodeFenced, upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty,
-		upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained,
+// declared is all that worlds are to lead to: what goes wrong here, and what package upgrade and package drain have a word for.
+func declared() [][2]string {
+	return slices.Concat(
+		keys("actor", allActors()...),
+		keys("fault", allFaults()...),
+		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
+		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
+		keys("provider", "aws", "gke", "manual"),
+		keys("like", "eks", "gke"),
+		keys("strategy", upgrade.Surge),
+		keys("on-timeout", upgrade.Fail, upgrade.Force, upgrade.Skip),
+		keys("phase", phases()...),
+		keys("state", upgrade.NodePending, upgrade.NodeFenced, upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty,
+			upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
+		keys("instance", upgrade.InstancePending, upgrade.InstanceInService, upgrade.InstanceLeaving, upgrade.InstanceUnknown),
+		keys("outcome", upgrade.OutcomeDone, upgrade.OutcomeMoved, upgrade.OutcomeRefused, upgrade.OutcomeLater, upgrade.OutcomeUnclear,
+			upgrade.OutcomeExhausted, upgrade.OutcomeFatal),
+		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
+			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved),
+		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged,
+			drain.NamespaceEnding, drain.Returns, drain.Denied),
+		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost),
+		keys("action", allActions()...),
+	)
+}
+
+// allActions are the kinds of actions, as kindOf has them.
+func allActions() []string {
+	var kinds []string
+	for _, action := range []upgrade.Action{
+		upgrade.SetRevision{},
+		upgrade.Quiesce{},
+		upgrade.Resume{},
+		upgrade.RaiseMax{},
+		upgrade.LowerMax{},
+		upgrade.AddCapacity{},
+		upgrade.Fence{},
+		upgrade.Unfence{},
+		upgrade.StartDrain{},
+		upgrade.Evict{},
+		upgrade.Delete{},
+		upgrade.Terminate{},
+		upgrade.DeleteNode{},
 	} {
-		keys = append(keys, [2]string{"state", string(state)})
+		kinds = append(kinds, kindOf(action))
 	}
-	for _, phase := range phases() {
-		keys = append(keys, [2]string{"phase", string(phase)})
+	return kinds
+}
+
+func keys[T ~string](what string, names ...T) [][2]string {
+	all := make([][2]string, len(names))
+	for i, name := range names {
+		all[i] = [2]string{what, string(name)}
 	}
-	for _, result := range []upgrade.Result{
-		upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
-		upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved,
-	} {
-		keys = append(keys, [2]string{"result", string(result)})
-	}
-	for _, provider := range []string{"aws", "gke", "manual"} {
-		keys = append(keys, [2]string{"provider", provider})
-	}
-	for _, like := range []string{"eks", "gke"} {
-		keys = append(keys, [2]string{"like", like})
-	}
-	return keys
+	return all
 }
 
 func phases() []upgrade.Phase {

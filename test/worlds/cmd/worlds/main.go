@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +23,6 @@ const shrinks = 400
 type options struct {
 	first, n uint64
 	workers  int
-	least    int
 	verbose  bool
 	shrink   bool
 	all      bool
@@ -34,7 +34,6 @@ func main() {
 	flag.Uint64Var(&o.first, "first", 1, "the first seed; the others follow it")
 	flag.Uint64Var(&o.first, "seed", 1, "the same")
 	flag.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "how many worlds at once")
-	flag.IntVar(&o.least, "least", 0, "err when anything was met in fewer worlds")
 	flag.BoolVar(&o.verbose, "v", false, "tell what happens")
 	flag.BoolVar(&o.shrink, "shrink", true, "make a broken world smaller")
 	flag.BoolVar(&o.all, "all", false, "go on after a broken world, and list them")
@@ -74,8 +73,8 @@ func run(out io.Writer, o options) error {
 	if len(broken) > 0 {
 		return fmt.Errorf("%d worlds broke a rule, seed %d first", len(broken), broken[0].Seed)
 	}
-	if rare := total.Rare(o.least); o.least > 0 && len(rare) > 0 {
-		return fmt.Errorf("met in fewer than %d worlds: %v", o.least, rare)
+	if rare := total.Rare(int(o.n)); len(rare) > 0 {
+		return fmt.Errorf("met in less than one of a thousand worlds: %s", strings.Join(rare, ", "))
 	}
 	return nil
 }

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
+)
+
+// hunt is how mutants are looked for: in how many worlds each, and how many mutants at once.
+type hunt struct{ worlds, parallel int }
+
+// trace is what a hunt came to.
+type trace struct {
+	mutant mutant
+	// broken is the rule that gave the mutant away, in the world of number lived; err is set where none did.
+	broken string
+	lived  int
+	// innocent are the seeds that break a rule without the mutant, too.
+	innocent []uint64
+	took     time.Duration
+	err      error
+}
+
+// all hunts the mutants, several at once, and yields what came of each in their order.
+func (h hunt) all(mutants []mutant) func(func(trace) bool) {
+	return func(yield func(trace) bool) {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		seats := make(chan struct{}, max(1, h.parallel))
+		traces := make([]chan trace, len(mutants))
+		for i := range traces {
+			traces[i] = make(chan trace, 1)
+		}
+		go func() {
+			for i, m := range mutants {
+				seats <- struct{}{}
+				go func() {
+					traces[i] <- h.one(ctx, m)
+					<-seats
+				}()
+			}
+		}()
+		for _, t := range traces {
+			if !yield(<-t) {
+				return
+			}
+		}
+	}
+}
+
+// one builds the worlds with a mutant in them and has them run.
+func (h hunt) one(ctx context.Context, m mutant) trace {
+	began := time.Now()
+	t := trace{mutant: m}
+	scratch, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		t.err = fmt.Errorf("making a folder for it: %w", err)
+		return t
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	binary, err := build(ctx, scratch, &m)
+	if err == nil {
+		err = h.chase(ctx, binary, &t)
+	}
+	t.err, t.took = err, time.Since(began)
+	return t
+}
+
+// build makes the command worlds with the mutant in the product's place.
+func build(ctx context.Context, scratch string, m *mutant) (binary string, err error) {
+	overlay, err := m.plant(scratch)
+	if err != nil {
+		return "", err
+	}
+	binary = filepath.Join(scratch, "worlds")
+	made := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", binary, "./test/worlds/cmd/worlds")
+	if out, err := made.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building it: %w: %.2000s", err, out)
+	}
+	return binary, nil
+}
+
+func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^seed (\d+): (.*)$`) }
+
+// chase runs the worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
+// process, which runs the product as it is. It errs when none does.
+func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-all", "-shrink=false", "-workers", "1")
+	var complaint bytes.Buffer
+	run.Stderr = &complaint
+	out, err := run.StdoutPipe()
+	if err != nil {
+		return fmt.Errorf("listening to the worlds: %w", err)
+	}
+	if err := run.Start(); err != nil {
+		return fmt.Errorf("running the worlds: %w", err)
+	}
+	finished := false
+	pattern := brokenSeed()
+	for lines := bufio.NewScanner(out); lines.Scan() && t.broken == ""; {
+		finished = finished || bytes.HasPrefix(lines.Bytes(), []byte("action "))
+		if found := pattern.FindStringSubmatch(lines.Text()); found != nil {
+			t.suspect(found[1], found[2])
+		}
+	}
+	cancel()
+	_ = run.Wait() // it is killed, or errs because worlds broke
+	switch {
+	case t.broken != "":
+		return nil
+	case !finished:
+		return fmt.Errorf("running the worlds: they ended early: %.2000s", complaint.String())
+	default:
+		t.lived = h.worlds
+		return fmt.Errorf("not found in %d worlds: %s", h.worlds, t.mutant.what)
+	}
+}
+
+// suspect takes a broken world for the mutant's doing unless it breaks without it.
+func (t *trace) suspect(number, rule string) {
+	seed, err := strconv.ParseUint(number, 10, 64)
+	switch {
+	case err != nil:
+	case worlds.Run(worlds.Generate(seed), nil).Broken != "":
+		t.innocent = append(t.innocent, seed)
+	default:
+		t.broken, t.lived = rule, int(seed)
+	}
+}

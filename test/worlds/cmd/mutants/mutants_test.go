@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+const folder = "test/worlds/mutants"
+
+// TestEveryMutantCanBePlanted applies each mutant to the product's source as it is now, without building it.
+func TestEveryMutantCanBePlanted(t *testing.T) {
+	t.Chdir("../../../..")
+	mutants, err := readAll(folder, "*")
+	if err != nil {
+		t.Error(err)
+	}
+	if len(mutants) < 30 {
+		t.Errorf("there are %d mutants, fewer than rules", len(mutants))
+	}
+	for _, m := range mutants {
+		if !strings.HasPrefix(m.file, "pkg/") || strings.HasSuffix(m.file, "_test.go") {
+			t.Errorf("mutant %s is planted in %s, which is no part of the product", m.name, m.file)
+		}
+	}
+}
+
+// TestAPlantedBugIsFound hunts two mutants, and a change that is none: it is not found.
+func TestAPlantedBugIsFound(t *testing.T) {
+	t.Chdir("../../../..")
+	mutants, err := readAll(folder, "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"window-off-by-one": "I1: ", "shrink-not-booked": "I9: ", "comment": ""}
+	hunted := []mutant{comment(t)}
+	for _, m := range mutants {
+		if want[m.name] != "" {
+			hunted = append(hunted, m)
+		}
+	}
+	if len(hunted) != len(want) {
+		t.Fatalf("of the mutants %v there are %d", want, len(hunted))
+	}
+	for found := range (hunt{worlds: 40, parallel: 2}).all(hunted) {
+		switch rule := want[found.mutant.name]; {
+		case (found.err == nil) != (rule != ""):
+			t.Errorf("mutant %s: broken rule %q, error %v", found.mutant.name, found.broken, found.err)
+		case !strings.HasPrefix(found.broken, rule):
+			t.Errorf("mutant %s breaks %q, not %q", found.mutant.name, found.broken, rule)
+		}
+	}
+}
+
+// comment is a change of the source that changes nothing of what it does.
+func comment(t *testing.T) mutant {
+	t.Helper()
+	m := mutant{name: "comment", what: "nothing is wrong", file: "pkg/upgrade/doc.go", old: "\npackage upgrade\n", with: "\npackage upgrade // as ever\n"}
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.apply(string(source)); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestMutantsThatCannotBePlanted holds a mutant to its form and to its source, and the error to its name.
+func TestMutantsThatCannotBePlanted(t *testing.T) {
+	const source = "package lamp\n\nconst on, off = 1, 0\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"no parts":       {"dark\nlamp.go\n", "it is not: what, file"},
+		"no source":      {"dark\nlump.go\n-- old --\n1\n-- new --\n0\n", "reading its source"},
+		"gone":           {"dark\nlamp.go\n-- old --\ntwo\n-- new --\nthree\n", "stands 0 times"},
+		"more than once": {"dark\nlamp.go\n-- old --\no\n-- new --\na\n", "times in lamp.go, not once"},
+		"no change":      {"dark\nlamp.go\n-- old --\n1, 0\n-- new --\n1, 0\n", "it changes nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, "lamp.go", source)
+			write(t, "blown.txt", c.text)
+			err := run(new(bytes.Buffer), hunt{worlds: 1, parallel: 1}, ".", "*")
+			if err == nil || !strings.Contains(err.Error(), "mutant blown: ") || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want one that names the mutant and says %q", err, c.want)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,280 @@
+package worlds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// flights is how many evictions of one budget may be in flight at once (semantics 3.2.6).
+	flights = 4
+	// visible is how long what was accepted may take to be seen.
+	visible = 30 * time.Second
+)
+
+// duties is what the rules of order and of patience have to remember.
+type duties struct {
+	// batches are the nodes of each batch, by name.
+	batches map[int]map[string]bool
+	// spends is the budget that each eviction takes from, by the action's key; sent counts those of one step.
+	spends map[string]string
+	sent   map[string]int
+	// waited is, by node UID, how long this process has seen it wait only for other nodes; waiting since when it does.
+	waited, waiting map[types.UID]time.Duration
+	// stopped is true once the upgrade came to a stop before its goal.
+	stopped bool
+}
+
+func newDuties() duties {
+	return duties{batches: map[int]map[string]bool{}, spends: map[string]string{}, sent: map[string]int{}}
+}
+
+// reset begins a new process, which knows of none of the waits of the one before.
+func (d *duties) reset() {
+	d.waited, d.waiting = map[types.UID]time.Duration{}, map[types.UID]time.Duration{}
+}
+
+// duty holds one decision to the rules of order and of patience.
+func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
+	r.duties.stopped = r.duties.stopped || step.Record.Stopping != ""
+	clear(r.duties.sent)
+	r.dealt(w, step)
+	r.starts(w, step)
+	r.patience(p, w, step)
+	for _, action := range step.Actions {
+		r.quiesced(action)
+	}
+	if !w.Now.Equal(r.c.now) {
+		return // answers came while it was stored, after the decision
+	}
+	for _, action := range step.Actions {
+		r.again(p, w, action)
+	}
+	for _, a := range w.Open {
+		if a.Outcome == upgrade.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
+			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
+		}
+	}
+}
+
+// again holds an action to the answer that its last try had: none yet, accepted, or to come back later.
+func (r *rules) again(p *process, w *upgrade.World, action upgrade.Action) {
+	before, begun := p.open[action.Key()]
+	add, launch := action.(upgrade.AddCapacity)
+	switch {
+	case !begun && launch:
+		r.relaunch(p, w, add)
+	case !begun:
+	case before.InFlight:
+		r.fail("I10", "%s is begun while it is in flight", action)
+	case before.Outcome == upgrade.OutcomeDone && w.Now.Sub(before.Ended) < visible:
+		r.fail("I10", "%s is begun again %s after it was accepted", action, w.Now.Sub(before.Ended))
+	case before.Outcome == upgrade.OutcomeLater || before.Outcome == upgrade.OutcomeUnclear || before.Outcome == upgrade.OutcomeExhausted:
+		if w.Now.Before(before.NotBefore) {
+			r.fail("backoff", "%s is begun again %s too soon", action, before.NotBefore.Sub(w.Now))
+		}
+	}
+}
+
+// relaunch holds a new launch to the last answer in its zone: what was refused is launched anew, under a key of its own. A
+// zone without capacity is left alone for a while; and where the group as a whole was changed by somebody – by a launch of ours
+// whose answer was lost, perhaps – what it became is read first.
+func (r *rules) relaunch(p *process, w *upgrade.World, add upgrade.AddCapacity) {
+	var last upgrade.Attempt
+	for _, before := range p.open {
+		if other, ok := before.Action.(upgrade.AddCapacity); ok && other.Zone == add.Zone && before.Ended.After(last.Ended) {
+			last = before
+		}
+	}
+	switch since := w.Now.Sub(last.Ended); {
+	case last.Outcome == upgrade.OutcomeExhausted && since < probe:
+		r.fail("backoff", "%s is begun %s after the zone was full", add, since)
+	case last.Outcome == upgrade.OutcomeMoved && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
+		r.fail("I9", "%s is begun by a reading of the group from %s after it was moved", add, w.Group.Observed.Sub(last.Ended))
+	}
+}
+
+// quiesced is E04: before the group is changed the cloud is kept from changing it. What a stop resumed is suspended again in passing.
+func (r *rules) quiesced(action upgrade.Action) {
+	if !r.quiet || !r.c.plan.sized() || r.duties.stopped {
+		return
+	}
+	switch action.(type) {
+	case upgrade.AddCapacity, upgrade.Fence, upgrade.StartDrain, upgrade.Terminate:
+		if !slices.Contains(r.c.cloud.suspended, rebalance) {
+			r.fail("E04", "%s, and %s is not suspended", action, rebalance)
+		}
+	}
+}
+
+// dealt is E20 and E25: the surge is dealt to the zones in turn, to none more than it has outdated nodes.
+func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
+	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.Zonal {
+		return
+	}
+	outdated := map[string]int{}
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Outdated && m.Instance.State != upgrade.InstanceLeaving {
+			outdated[m.Instance.Zone]++
+		}
+	}
+	surge := func(zone string) int { return step.Record.Ledger.Zones[zone].Surge }
+	for _, zone := range sortedKeys(outdated) {
+		most := outdated[zone]
+		if surge(zone) > most {
+			r.fail("E20", "zone %s is dealt %d of the surge for %d outdated nodes", zone, surge(zone), most)
+		}
+		for _, other := range sortedKeys(outdated) {
+			if surge(other) > surge(zone)+1 && surge(zone) < most {
+				r.fail("E25", "zone %s is dealt %d of the surge, and zone %s %d for %d outdated nodes", other, surge(other), zone, surge(zone), most)
+			}
+		}
+	}
+}
+
+// flight is semantics 3.2.6: few evictions of one budget are in flight at once.
+func (r *rules) flight(p *process, a upgrade.Evict, budget string) {
+	r.duties.spends[a.Key()] = budget
+	if budget == "" {
+		return
+	}
+	r.duties.sent[budget]++
+	n := r.duties.sent[budget]
+	for key, open := range p.open {
+		if open.InFlight && r.duties.spends[key] == budget {
+			n++
+		}
+	}
+	if n > flights {
+		r.fail("semantics 3.2.6", "%d evictions of budget %s are in flight", n, budget)
+	}
+}
+
+// starts holds the nodes that are started to the rules of who is next and of how many.
+func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
+	var started []string
+	batch, window := 0, step.Record.Request.Window
+	for _, name := range sortedKeys(step.Record.Nodes) {
+		n := step.Record.Nodes[name]
+		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 { // a surge node that is returned is in none
+			started, batch = append(started, name), max(batch, n.Batch)
+			r.inBatch(name, n.Batch, window)
+		}
+	}
+	if len(started) == 0 {
+		return
+	}
+	flying := inFlight(&step.Record)
+	for _, name := range flying {
+		if n := step.Record.Nodes[name]; step.Record.Request.BatchBarrier && n.Batch < batch {
+			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
+		}
+	}
+	if unready := unfit(w); len(flying) > max(1, window-unready) {
+		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
+	}
+	if len(inFlight(&w.Record)) == 0 {
+		r.first(w, step, started)
+	}
+}
+
+func (r *rules) inBatch(name string, batch, window int) {
+	if r.duties.batches[batch] == nil {
+		r.duties.batches[batch] = map[string]bool{}
+	}
+	r.duties.batches[batch][name] = true
+	if n := len(r.duties.batches[batch]); n > window {
+		r.fail("E40", "batch %d has %d nodes, with a window of %d", batch, n, window)
+	}
+}
+
+// inFlight are the started nodes that count against the window: until the cloud is known to have begun their end.
+func inFlight(record *upgrade.Record) []string {
+	var names []string
+	for _, name := range sortedKeys(record.Nodes) {
+		switch n := record.Nodes[name]; n.State {
+		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+			names = append(names, name)
+		case upgrade.NodeRemoving:
+			if !n.Landed {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// unfit counts the group's nodes that were current before us and are not ready.
+func unfit(w *upgrade.World) int {
+	n := 0
+	for i := range w.Members {
+		m := &w.Members[i]
+		current := !m.Outdated && strings.HasPrefix(m.Name(), "cur-")
+		if current && m.Instance.State != upgrade.InstanceLeaving && !isReady(m.Node) {
+			n++
+		}
+	}
+	return n
+}
+
+// begun reports whether the record has a member, by its node's name or by its instance, whose Node object may be gone.
+func begun(record *upgrade.Record, m *upgrade.Member) bool {
+	for name, n := range record.Nodes {
+		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func serves(m *upgrade.Member) bool { return m.Node != nil && isReady(m.Node) }
+
+// first is the rule that outdated nodes which serve nobody go before others. While nodes are in flight one may have to wait for them.
+func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
+	idle := ""
+	for i := range w.Members {
+		m := &w.Members[i]
+		if !m.Outdated || serves(m) || m.Instance.State == upgrade.InstanceLeaving {
+			continue
+		}
+		if slices.Contains(started, m.Name()) {
+			return
+		}
+		if !begun(&step.Record, m) {
+			idle = m.Name()
+		}
+	}
+	if idle != "" {
+		r.fail("order", "nodes %v are started before %s, which serves nobody", started, idle)
+	}
+}
+
+// evenly is the rule that rebalancing is resumed only where it would not terminate nodes at once: the zones are as even as before, or differ by one.
+func (r *rules) evenly(p *process, w *upgrade.World, a upgrade.Resume) {
+	if _, again := p.open[a.Key()]; again {
+		return // what it was decided on may be over
+	}
+	zones := map[string]int{}
+	for i := range w.Group.Instances {
+		if instance := &w.Group.Instances[i]; instance.State != upgrade.InstanceLeaving {
+			zones[instance.Zone]++
+		}
+	}
+	if now, first := r.spread(zones), r.spread(r.zones); now > max(1, first) {
+		r.fail("E20", "%s, and the zones are %v and were %v", a, zones, r.zones)
+	}
+}
+
+// spread is by how many nodes the largest zone of the group exceeds the smallest.
+func (r *rules) spread(zones map[string]int) int {
+	least, most := zones[zoneName(0)], zones[zoneName(0)]
+	for i := range r.c.plan.Zones {
+		least, most = min(least, zones[zoneName(i)]), max(most, zones[zoneName(i)])
+	}
+	return most - least
+}

@@ -1,0 +1,133 @@
+package worlds
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// patience is E41 and E42: a node is given up when its time is over, and only if a pod has to leave it still. Its time
+// stands still while nothing but other nodes of the run is in its way.
+func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
+	for _, name := range sortedKeys(step.Record.Nodes) {
+		n := step.Record.Nodes[name]
+		before, known := w.Record.Nodes[name]
+		if !known || before.State != upgrade.NodeDraining || step.Record.Result != "" {
+			continue
+		}
+		m := find(w, name)
+		if m == nil || m.Node == nil || m.Node.UID != n.UID {
+			continue
+		}
+		failed := w.Record.Stopping == "" && step.Record.Stopping == upgrade.PodEvictionFailure && strings.Contains(step.Record.Message, `node "`+name+`"`)
+		r.yield(p, w, step, m)
+		if n.State == upgrade.NodeForcing || n.State == upgrade.NodeQuarantined || failed {
+			r.givenUp(w, m, n)
+		}
+	}
+}
+
+func (r *rules) givenUp(w *upgrade.World, m *upgrade.Member, n upgrade.NodeRecord) {
+	if over := n.Deadline.Add(r.duties.waited[n.UID]); w.Now.Before(over) {
+		r.fail("E41", "node %s is given up %s before its time is over", m.Name(), over.Sub(w.Now))
+	}
+	if !slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return mustGo(pod, silent(m.Node, w.Now)) }) {
+		r.fail("E42", "node %s is given up, and no pod has to leave it", m.Name())
+	}
+}
+
+// yield adds up how long a node has waited for nothing but other nodes of the run.
+func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *upgrade.Member) {
+	uid, now := m.Node.UID, w.Now.Sub(start())
+	if !r.waitsForOthers(p, w, step, m) {
+		delete(r.duties.waiting, uid)
+		return
+	}
+	if since, was := r.duties.waiting[uid]; was {
+		r.duties.waited[uid] += now - since
+	}
+	r.duties.waiting[uid] = now
+}
+
+// waitsForOthers reports whether each pod that has to leave the node is refused by a budget that is closed because of
+// a pod of another node that is being drained.
+func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step, m *upgrade.Member) bool {
+	if w.EndingNamespaces[space] {
+		return false
+	}
+	waits := false
+	for _, pod := range m.Pods {
+		if !mustGo(pod, false) {
+			continue
+		}
+		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+			return false
+		}
+		pdb := closed(pod, p.seen.budgets)
+		if pdb == nil || !leaves(w, step, m, pdb) {
+			return false
+		}
+		waits = true
+	}
+	return waits
+}
+
+// closed is the one budget that is in the pod's way, though its pods are healthy and it could allow a disruption; nil if that is not why it waits.
+func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	var only *policyv1.PodDisruptionBudget
+	for _, pdb := range budgets {
+		if covers(pdb, pod) {
+			if only != nil {
+				return nil
+			}
+			only = pdb
+		}
+	}
+	if only == nil || !podIsReady(pod) {
+		return nil
+	}
+	st := &only.Status
+	if st.ObservedGeneration < only.Generation || st.DisruptionsAllowed > 0 || st.CurrentHealthy < st.DesiredHealthy || st.CurrentHealthy == 0 || st.DesiredHealthy >= st.ExpectedPods {
+		return nil
+	}
+	return only
+}
+
+// leaves reports whether a pod of the budget has to leave another node, that was begun before this one and is being drained on.
+func leaves(w *upgrade.World, step *upgrade.Step, m *upgrade.Member, pdb *policyv1.PodDisruptionBudget) bool {
+	mine := step.Record.Nodes[m.Name()]
+	for name, n := range step.Record.Nodes {
+		earlier := cmp.Or(n.Began.Compare(mine.Began), strings.Compare(name, m.Name())) < 0
+		if n.State != upgrade.NodeDraining || !earlier {
+			continue
+		}
+		other := find(w, name)
+		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == upgrade.InstanceLeaving {
+			continue // one that goes down without us is not drained any more
+		}
+		lost := silent(other.Node, w.Now)
+		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
+			return mustGo(pod, lost) && covers(pdb, pod) && len(pod.OwnerReferences) > 0
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// graceful is E43: the pods a forced node goes down with were deleted when its time was over, and have had their grace.
+func (r *rules) graceful(w *upgrade.World, m *upgrade.Member, n upgrade.NodeRecord, left []*corev1.Pod) {
+	for _, pod := range left {
+		switch {
+		case pod.DeletionTimestamp == nil && !pod.CreationTimestamp.After(n.Deadline):
+			r.fail("E43", "node %s is removed with pod %s, which nobody deleted", m.Name(), pod.Name)
+		case pod.DeletionTimestamp != nil && w.Now.Before(pod.DeletionTimestamp.Time):
+			r.fail("E43", "node %s is removed %s before the grace of pod %s is over", m.Name(), pod.DeletionTimestamp.Sub(w.Now), pod.Name)
+		}
+	}
+}

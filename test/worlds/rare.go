@@ -1,0 +1,33 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// rare adds to a world that is not quiet what the other draws lead to too seldom: faults that are there from the
+// start, when all is done within seconds, and the faults and actors that need something else to meet. It has dice of
+// its own, so that what is drawn elsewhere stays as it is.
+func rare(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72617265))}
+	if d.chance(20) {
+		p.Faults = append(p.Faults, Fault{Kind: pick(d, allFaults()...), To: d.between(time.Minute, 20*time.Minute), Percent: pick(d, 50, 100)})
+	}
+	if d.chance(20) {
+		kind := pick(d, EvictOverload, EvictInternal, EvictConflict, EvictWebhook, EvictPending, CloudLost, CloudUnsent, CloudUnknown, ZoneFull, BudgetSlow)
+		p.Faults = append(p.Faults, Fault{Kind: kind, To: d.between(10*time.Minute, time.Hour), Percent: pick(d, 30, 70)})
+	}
+	if d.chance(25) {
+		kind := pick(d, ScalerShrinks, ScalerGrows, BudgetChanges, TargetMoves, AdminUncordons, NamespaceEnds, NodeSilent, AdminTerminates)
+		times := 1 + d.IntN(3)
+		if kind == BudgetChanges {
+			times += 8 // few of them are seen before the disruption controller has
+		}
+		for range times {
+			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.between(2*time.Second, 10*time.Minute), Pick: d.IntN(1000)})
+		}
+	}
+	if p.Request.KeepMax && d.chance(50) { // the room for the surge is taken before the surge is there
+		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
+	}
+}

@@ -1,0 +1,134 @@
+package worlds
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestEveryWordIsDeclared holds the histogram to all constants that the state machine, the drain brain and the worlds
+// have of each type, and to all actions: one that no world leads to is then missed in it.
+func TestEveryWordIsDeclared(t *testing.T) {
+	apart := map[string]bool{
+		"ObstacleKind ": true, // no obstacle
+	}
+	words := map[string]string{
+		"ActorKind": "actor", "FaultKind": "fault", "Kind": "workload", "Shape": "budget",
+		"Strategy": "strategy", "OnTimeout": "on-timeout", "Phase": "phase", "NodeState": "state", "InstanceState": "instance",
+		"Outcome": "outcome", "Result": "result", "ObstacleKind": "blocked", "Reason": "pod", "action": "action",
+	}
+	all, found := declared(), map[string]bool{}
+	for _, folder := range []string{".", "../../pkg/upgrade", "../../pkg/drain"} {
+		for _, word := range constants(t, folder) {
+			found[word.of] = true
+			if apart[word.of+" "+word.name] || words[word.of] == "" {
+				continue
+			}
+			if key := [2]string{words[word.of], word.name}; !slices.Contains(all, key) {
+				t.Errorf("%s %q of %s is not declared", word.of, word.name, folder)
+			}
+		}
+	}
+	for of := range words {
+		if !found[of] {
+			t.Errorf("there is no constant of type %s: the source is not read as it is written now", of)
+		}
+	}
+}
+
+// TestWhatIsRareIsNamed holds a run of many worlds to have met all that is declared, and one of few worlds to nothing.
+func TestWhatIsRareIsNamed(t *testing.T) {
+	met := Tally{}
+	for _, key := range declared() {
+		met[key] = 100
+	}
+	if rare := met.Rare(100_000); len(rare) != 0 {
+		t.Errorf("met often enough, and named as rare: %v", rare)
+	}
+	met[[2]string{"fault", string(BootNever)}] = 99
+	delete(met, [2]string{"result", string(upgrade.Paused)})
+	want := []string{`fault "nodes never boot": 99`, `result "paused": 0`}
+	if rare := met.Rare(100_000); !slices.Equal(rare, want) {
+		t.Errorf("got %q, want %q", rare, want)
+	}
+	if rare := met.Rare(999); len(rare) != 0 {
+		t.Errorf("999 worlds say nothing of what is rare, and name %q", rare)
+	}
+}
+
+type word struct{ of, name string }
+
+// constants are the string constants of a folder's source with the name of their type, and its actions by the beginning of their keys.
+func constants(t *testing.T, folder string) []word {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no source in %s: %v", folder, err)
+	}
+	var words []word
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(node ast.Node) bool {
+			switch n := node.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil && n.Name.Name == "Key" && folder == "../../pkg/upgrade" {
+					words = append(words, actionOf(n)...)
+				}
+				return false
+			case *ast.ValueSpec:
+				words = append(words, constantsOf(n)...)
+			}
+			return true
+		})
+	}
+	return words
+}
+
+func constantsOf(spec *ast.ValueSpec) []word {
+	of, ok := spec.Type.(*ast.Ident)
+	if !ok || len(spec.Values) != len(spec.Names) {
+		return nil
+	}
+	var words []word
+	for _, value := range spec.Values {
+		if text, ok := literal(value); ok {
+			words = append(words, word{of.Name, text})
+		}
+	}
+	return words
+}
+
+// actionOf is the literal that the method Key of an action begins with, as far as its first slash; methods of other types have none.
+func actionOf(key *ast.FuncDecl) []word {
+	var words []word
+	ast.Inspect(key.Body, func(node ast.Node) bool {
+		if text, ok := literal(node); ok && len(words) == 0 {
+			kind, _, _ := strings.Cut(text, "/")
+			words = append(words, word{"action", kind})
+		}
+		return true
+	})
+	return words
+}
+
+func literal(node ast.Node) (string, bool) {
+	lit, ok := node.(*ast.BasicLit)
+	if !ok || lit.Kind != token.STRING {
+		return "", false
+	}
+	text, err := strconv.Unquote(lit.Value)
+	return text, err == nil
+}
