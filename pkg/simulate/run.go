@@ -44,11 +44,20 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 		default:
 			still = 0
 			c.heed(&step)
-			c.wait(step.Wake)
+			c.wait(next(&step))
 		}
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
+}
+
+// next is when a step has to follow though nothing happens. A process looks again from time to time, in case that it has
+// missed something; here nothing is missed, but that the cloud has to be asked.
+func next(step *upgrade.Step) time.Time {
+	if step.Due.After(step.Wake) && !step.Cloud {
+		return step.Due
+	}
+	return step.Wake
 }
 
 // answer is one that no step asks for any more after a time.

@@ -146,7 +146,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.put(name, n, true)
 	}
 	if m.Node != nil && !t.fenced(m.Node) {
-		t.yield(name)
+		t.standStill(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	begun := len(t.actions)
@@ -161,7 +161,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		t.put(name, n, false)
 	}
 	if t.fencing {
-		t.yield(name)
+		t.standStill(name, true)
 		return // what leaves could land on a node that is drained next (EKS E30)
 	}
 	if n.State == NodeForcing {

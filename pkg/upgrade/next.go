@@ -52,6 +52,7 @@ type turn struct {
 	finished bool
 	waiting  string
 	wake     time.Time
+	due      time.Time
 }
 
 func newTurn(w *World) *turn {
@@ -106,7 +107,7 @@ func (t *turn) fail(result Result, message string) {
 	if t.rec.Stopping == "" {
 		t.rec.Stopping, t.rec.Message, t.persist = result, message, true
 		t.actions = nil
-		t.wake = t.w.Now // the next turn begins to stop
+		t.again() // and begin to stop
 	}
 }
 
@@ -138,10 +139,19 @@ func (t *turn) want(a Action) {
 
 // wakeAt makes the next look happen no later than the time, if that is still to come.
 func (t *turn) wakeAt(at time.Time) {
-	if at.After(t.w.Now) && at.Before(t.wake) {
+	if !at.After(t.w.Now) {
+		return
+	}
+	if at.Before(t.wake) {
 		t.wake = at
 	}
+	if t.due.IsZero() || at.Before(t.due) {
+		t.due = at
+	}
 }
+
+// again has the next turn follow at once.
+func (t *turn) again() { t.wake, t.due = t.w.Now, t.w.Now }
 
 // attempt is the last try of the action; the zero Attempt if there was none.
 func (t *turn) attempt(a Action) Attempt { return t.w.Open[a.Key()] }
@@ -159,10 +169,10 @@ func (t *turn) block(b Blocked, key string) {
 func (t *turn) step() Step {
 	t.notes.At = t.w.Now
 	if t.finished {
-		t.wake = time.Time{}
+		t.wake, t.due = time.Time{}, time.Time{}
 	}
 	return Step{
 		Record: t.rec, Persist: t.persist, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
-		Wake: t.wake, Cloud: t.cloud, Status: t.status(), Finished: t.finished,
+		Wake: t.wake, Due: t.due, Cloud: t.cloud, Status: t.status(), Finished: t.finished,
 	}
 }

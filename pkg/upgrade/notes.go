@@ -16,6 +16,8 @@ type Notes struct {
 	Returned map[Return]int
 	// Yielded is how long each node was blocked only by other nodes of this run; its limit does not run meanwhile.
 	Yielded map[string]time.Duration
+	// Yielding are the nodes that were so blocked when the notes were taken.
+	Yielding map[string]bool
 	// At is when the notes were taken.
 	At time.Time
 }
@@ -31,6 +33,7 @@ func (n *Notes) clone() Notes {
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
 		Returned:     maps.Clone(n.Returned),
 		Yielded:      maps.Clone(n.Yielded),
+		Yielding:     map[string]bool{},
 		At:           n.At,
 	}
 	if c.Returned == nil {

@@ -23,6 +23,9 @@ type Step struct {
 	Blocked []Blocked
 	// Wake is the latest moment to look again, should nothing be seen to change before. It is never zero while the upgrade runs.
 	Wake time.Time
+	// Due is the next moment that is known to matter, as the end of a wait or of a limit: until then nothing but a change
+	// would make another step. Zero when none is known.
+	Due time.Time
 	// Cloud is true while something of ours is under way at the provider, which has no watch and must be polled.
 	Cloud bool
 	// Status is the upgrade as a person wants to see it.

@@ -14,18 +14,19 @@ import (
 // outOfTime reports whether a node's limit is over. The time does not run while the node waits only for
 // budgets that nodes of this run which were started before it have spent.
 func (t *turn) outOfTime(name string, blocked []Blocked) bool {
-	if t.yields(name, blocked) {
-		t.yield(name)
-	}
+	t.standStill(name, t.yields(name, blocked))
 	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
 	t.wakeAt(deadline)
 	return !t.w.Now.Before(deadline)
 }
 
-// yield has a node's time stand still since the last turn.
-func (t *turn) yield(name string) {
-	if !t.w.Notes.At.IsZero() {
+// standStill has a node's time stand still from now on, as long as it yields, and counts how long it has since the last turn.
+func (t *turn) standStill(name string, yields bool) {
+	if t.w.Notes.Yielding[name] {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
+	}
+	if yields {
+		t.notes.Yielding[name] = true
 	}
 }
 
@@ -42,7 +43,7 @@ func (t *turn) giveUp(name string, n NodeRecord) {
 		return
 	}
 	t.put(name, n, true)
-	t.wake = t.w.Now // the next turn acts on the new state
+	t.again() // and act on the new state
 }
 
 // leftovers names what is still on the node, with its obstacle and the remedy of the first.
