@@ -1,0 +1,183 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// E61: an autoscaler that removes a new node of ours lowers what the group is meant to have. Scale up goes on with what is left.
+func TestAutoscalerTakesASurgeNode(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...) // two launches
+	s.add(current("new-a-1")) // the other is gone again
+	s.pass(time.Minute)
+	wantUntouched(t, s.next())
+
+	s.Group.Desired--
+	wantActions(t, s.next(), "fence node old-a-1", "fence node old-b-1")
+}
+
+// E61: nor are nodes that it took waited for later on, where none may be missing.
+func TestAutoscalerTakesTheSpareNode(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"))
+	s.Request.Surge, s.Request.MaxUnavailable = 1, 0
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.do(s.next().Actions...) // the fences
+	s.remove("new-a-1")
+	s.pass(time.Minute)
+	if step := s.next(); started(step.Record) != "" {
+		t.Fatalf("%s is started with nobody in its place", started(step.Record))
+	}
+
+	s.Group.Desired--
+	if step := s.next(); started(step.Record) != "old-a-1" {
+		t.Errorf("started %q: the group has a node more than it is meant to have without us", started(step.Record))
+	}
+}
+
+// An autoscaler that uses up the room which was made for our node has more of it made, but not in a tight loop.
+func TestAutoscalerTakesTheRoom(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Request.Surge, s.Group.Max = 1, 1
+	s.do(s.next().Actions...) // the maximum
+	launch := action[upgrade.AddCapacity](t, s.next())
+	s.answer(launch, upgrade.OutcomeMoved, "the desired size would be 3, above max value 2")
+	wantActions(t, s.next())
+
+	s.Group.Desired++
+	s.add(current("cas-a-1"))
+	s.pass(5 * time.Second)
+	step := s.next()
+	wantActions(t, step, "raise the group's max from 2 to 3")
+	s.do(step.Actions...)
+	wantActions(t, s.next())
+	s.pass(5 * time.Second)
+	if again := action[upgrade.AddCapacity](t, s.next()); again.Token == launch.Token {
+		t.Errorf("token %s is used again for a launch that was refused", again.Token)
+	}
+}
+
+// A termination that is known to have had no effect is not ours when the machine goes: the group was not shrunk.
+func TestSomebodyElseTerminates(t *testing.T) {
+	cases := map[string]struct {
+		outcome upgrade.Outcome
+		want    int // terminations that shrank the group
+	}{
+		"throttled":                  {upgrade.OutcomeLater, 0},
+		"an answer that was lost":    {upgrade.OutcomeUnclear, 1},
+		"accepted":                   {upgrade.OutcomeDone, 1},
+		"gone when it was asked for": {upgrade.OutcomeMoved, 0},
+	}
+	for name, c := range cases {
+		for _, vanished := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				s, terminate := removing(t, true)
+				s.answer(terminate, c.outcome, "")
+				if s.at("old-a-1").Instance.State = upgrade.InstanceLeaving; vanished {
+					s.remove("old-a-1")
+				}
+				s.next()
+				if got := s.Record.Ledger.Zones["a"].Shrunk; got != c.want {
+					t.Errorf("%d terminations shrank the group, want %d", got, c.want)
+				}
+			})
+		}
+	}
+}
+
+// The answer of a termination under way is waited for before a machine that is gone is booked.
+func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
+	s, terminate := removing(t, true)
+	s.begun(terminate)
+	s.remove("old-a-1")
+	if step := s.next(); started(step.Record) != "old-a-1" || step.Finished {
+		t.Errorf("started %q, finished %t, with the answer under way", started(step.Record), step.Finished)
+	}
+	s.answer(terminate, upgrade.OutcomeMoved, "gone")
+	s.next()
+	if got := s.Record.Ledger.Contribution(); got != 0 {
+		t.Errorf("contribution %d, want 0: it was somebody else", got)
+	}
+}
+
+// A node that serves nobody costs nothing to start, where none may be missing.
+func TestUnreadyNodeCostsNothing(t *testing.T) {
+	for name, ready := range map[string]bool{"Ready": true, "NotReady": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"), current("cur-a-1"))
+			s.Request.Surge, s.Request.MaxUnavailable = 1, 0
+			s.do(s.next().Actions...)
+			s.add(current("new-a-1"))
+			s.do(s.next().Actions...) // the fence
+			s.Record.Phase = upgrade.PhaseUpgrade
+			s.remove("new-a-1") // its machine was taken, and another is on its way
+			if !ready {
+				build.NotReady(start)(s.at("old-a-1").Node)
+			}
+			s.pass(time.Minute)
+			if got := started(s.next().Record); (got == "old-a-1") == ready {
+				t.Errorf("started %q", got)
+			}
+		})
+	}
+}
+
+// What a failed scale up was giving back is kept when the upgrade goes on, should the cloud have it still.
+func TestReturnedNodeIsKept(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.pass(20 * time.Minute)
+	s.next()
+	terminate := action[upgrade.Terminate](t, s.next())
+	s.crash() // before it was asked for
+	s.Record = s.Record.Reopened()
+	s.pass(30 * time.Second)
+	if step := s.next(); len(actionsOf(step, "terminate")) > 0 || len(step.Record.Nodes) != 1 {
+		t.Fatalf("it is not known what became of %s, and there are %v", terminate.Instance, step.Actions)
+	}
+
+	s.pass(time.Second)
+	step := s.next()
+	if len(step.Record.Nodes) != 0 || step.Record.Ledger.Contribution() != 2 || len(actionsOf(step, "terminate")) > 0 {
+		t.Errorf("nodes %v, contribution %d, %v: want it kept", step.Record.Nodes, step.Record.Ledger.Contribution(), step.Actions)
+	}
+}
+
+// Nobody knows what the cloud did while a laptop slept: a limit is over only by a reading from after it.
+func TestLimitIsJudgedByAFreshReading(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.Now = s.Now.Add(8 * time.Hour)
+	step := s.next()
+	if step.Record.Stopping != "" || !step.Cloud {
+		t.Errorf("stopping with %q, cloud %t, by a reading from before", step.Record.Stopping, step.Cloud)
+	}
+	s.pass(time.Second)
+	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+		t.Errorf("stopping with %q, want NodeCreationFailure", step.Record.Stopping)
+	}
+}
+
+// E30: while a fence is missing no pod is evicted, since it could land behind it; no node's time runs meanwhile.
+func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
+	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.do(actionsOf(s.next(), "start draining")...)
+	s.Members[1].Node = old("old-a-2").Node // somebody put it back as it was
+	s.pass(time.Minute)
+	wantActions(t, s.next(), "fence node old-a-2")
+	s.pass(time.Minute)
+	s.do(actionsOf(s.next(), "fence")...)
+	step := s.next()
+	if len(actionsOf(step, "evict")) != 1 {
+		t.Errorf("%v, want an eviction", step.Actions)
+	}
+	if got := step.Notes.Yielded["old-a-1"]; got != time.Minute {
+		t.Errorf("%s put by, want 1m0s", got)
+	}
+}
