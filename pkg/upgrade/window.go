@@ -16,9 +16,9 @@ const contenders = 32
 
 // startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between Draining and Removing).
 func (t *turn) startMore() {
-	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room() {
+	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room(t.leastPrice()) {
 		m := t.nextNode()
-		if m == nil || (t.fencing && m.Node != nil && !t.fencedMember(m)) {
+		if m == nil || !t.room(price(m)) || (t.fencing && m.Node != nil && !t.fencedMember(m)) {
 			return
 		}
 		t.start(m)
@@ -27,7 +27,7 @@ func (t *turn) startMore() {
 
 // room reports whether one more node may be started: the window is not full, the group would not miss
 // more than maxUnavailable nodes, and no batch is being waited for.
-func (t *turn) room() bool {
+func (t *turn) room(price int) bool {
 	req, busy := &t.rec.Request, t.busy()
 	if req.BatchBarrier && busy > 0 && t.rec.Begun%req.Window == 0 {
 		t.waiting = "the batch to end"
@@ -43,16 +43,24 @@ func (t *turn) room() bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have a say too.
 	spent := t.w.Group.Sized && t.rec.Ledger.landed()-t.draining() <= -req.MaxUnavailable
-	if spent || busy+t.price()+t.deficit() > unavailable {
+	if spent || busy+price+t.deficit() > unavailable {
 		t.waitForReplacement()
 		return false
 	}
 	return true
 }
 
-// price is how many nodes that serve are lost with the start of the next one: none while one is left that is not Ready.
-func (t *turn) price() int {
-	if slices.ContainsFunc(t.count.pending, func(m *Member) bool { return urgency(m) < urgencies-1 }) {
+// price is how many nodes that serve are lost with the start of the member: none if it is not Ready.
+func price(m *Member) int {
+	if urgency(m) < urgencies-1 {
+		return 0
+	}
+	return 1
+}
+
+// leastPrice is that of the cheapest node which is left.
+func (t *turn) leastPrice() int {
+	if slices.ContainsFunc(t.count.pending, func(m *Member) bool { return price(m) == 0 }) {
 		return 0
 	}
 	return 1
@@ -148,14 +156,14 @@ func (t *turn) nextNode() *Member {
 	order = order[:min(len(order), contenders)]
 	taken := t.budgetsInFlight()
 	var best *Member
-	bestScore := math.MaxInt
+	var least contention
 	for _, m := range order {
-		if best != nil && (bestScore == 0 || !t.interchangeable(best, m)) {
+		if best != nil && !t.interchangeable(best, m) {
 			break
 		}
-		score, movable := t.contention(m, taken, bestScore)
-		if score < bestScore && (movable || len(taken) == 0) {
-			best, bestScore = m, score
+		c := t.contention(m, taken)
+		if (c.movable || len(taken) == 0) && (best == nil || c.less(least)) {
+			best, least = m, c
 		}
 	}
 	return best
@@ -206,47 +214,90 @@ func urgency(m *Member) int {
 	}
 }
 
-// budgetsInFlight counts, by budget, the pods that still have to leave the nodes in flight.
+// budgetsInFlight counts, by budget, the pods that are still to be evicted from the nodes in flight. A budget of which
+// pods are only leaving is there with none: what they took shows in its status, until others are ready for them.
 func (t *turn) budgetsInFlight() map[*drain.Budget]int32 {
 	taken := map[*drain.Budget]int32{}
 	for name, n := range t.rec.Nodes {
 		if m := t.count.byName[name]; m != nil && inDrain(n.State) {
-			t.countBudgets(m, taken)
+			view := t.view(m)
+			t.countBudgets(view.toEvict, 1, taken)
+			t.countBudgets(view.leaving, 0, taken)
 		}
 	}
 	return taken
 }
 
-func (t *turn) countBudgets(m *Member, counts map[*drain.Budget]int32) {
-	view := t.view(m)
-	for _, pods := range [][]*corev1.Pod{view.toEvict, view.leaving} {
-		for _, pod := range pods {
-			for _, budget := range t.w.Budgets.Covering(pod) {
-				counts[budget]++
-			}
+func (t *turn) countBudgets(pods []*corev1.Pod, each int32, counts map[*drain.Budget]int32) {
+	for _, pod := range pods {
+		for _, budget := range t.w.Budgets.Covering(pod) {
+			counts[budget] += each
 		}
 	}
 }
 
-// contention counts the member's pods that would have to wait for pods of nodes in flight, and says
-// whether any of its pods could move at once. It stops counting at enough.
-func (t *turn) contention(m *Member, taken map[*drain.Budget]int32, enough int) (score int, movable bool) {
-	view := t.view(m)
-	mine := make(map[*drain.Budget]int32, len(view.toEvict))
-	movable = view.remaining() == 0
-	for _, pod := range view.toEvict {
-		over := false
-		for _, budget := range t.w.Budgets.Covering(pod) {
-			mine[budget]++
-			over = over || taken[budget]+mine[budget] > budget.Status.DisruptionsAllowed
-		}
-		if !over {
-			movable = true
-		} else if score++; score >= enough {
-			break
-		}
+// contention is what a node's pods would wait for, were it started now.
+type contention struct {
+	// turns is how often its budget has to open for the pod that waits longest, stuck where that may never be.
+	turns int32
+	// uses is how much of budgets that would lie idle its pods would take, in thousandths of a budget: time that a
+	// tight budget is not used is lost.
+	uses int32
+	// movable is true when any of its pods could go at once, or none has to.
+	movable bool
+}
+
+// stuck is more turns than any budget takes.
+const stuck = math.MaxInt32
+
+func (c contention) less(than contention) bool {
+	if c.turns != than.turns {
+		return c.turns < than.turns
 	}
-	return score, movable
+	return c.uses > than.uses
+}
+
+// contention weighs the member against the pods that the nodes in flight have still to evict.
+func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) contention {
+	view := t.view(m)
+	c := contention{movable: view.remaining() == 0}
+	if len(view.held) > 0 {
+		c.turns = stuck
+	}
+	mine := make(map[*drain.Budget]int32, len(view.toEvict))
+	for _, pod := range view.toEvict {
+		turns := int32(0)
+		prediction := drain.Predict(pod, t.w.Budgets, nil, t.w.EndingNamespaces[pod.Namespace])
+		switch {
+		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
+			turns = stuck
+		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
+			budget := t.w.Budgets.Covering(pod)[0]
+			mine[budget]++
+			if turns = turnsOf(budget, taken[budget]+mine[budget]); turns == 0 {
+				c.uses += 1000 / capacity(budget)
+			}
+		case !prediction.Admitted():
+			turns = 1
+		}
+		c.movable = c.movable || turns == 0
+		c.turns = max(c.turns, turns)
+	}
+	return c
+}
+
+// turnsOf is how often the budget has to open before the last of so many pods may go.
+func turnsOf(budget *drain.Budget, pods int32) int32 {
+	over := pods - budget.Status.DisruptionsAllowed
+	if over <= 0 {
+		return 0
+	}
+	return (over-1)/capacity(budget) + 1
+}
+
+// capacity is how many pods the budget lets be missing while all are well.
+func capacity(budget *drain.Budget) int32 {
+	return max(1, budget.Status.ExpectedPods-budget.Status.DesiredHealthy)
 }
 
 // start begins a node's drain.
