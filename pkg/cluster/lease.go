@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,9 +41,40 @@ func (e *HeldError) Error() string {
 
 // Hold is the right to write for one group.
 type Hold struct {
-	lost   chan struct{}
-	cancel context.CancelFunc
-	ended  chan struct{}
+	lost    chan struct{}
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	renewed *renewals
+	times   leaseTimes
+}
+
+// Expires is until when nobody else can have taken the lease for want of a renewal, by the wall clock: a laptop that
+// sleeps, or a process that is stopped, finds it in the past when it wakes.
+func (h *Hold) Expires() time.Time { return time.Unix(0, h.renewed.last.Load()).Add(h.times.duration) }
+
+// renewals is the lease as the election writes it, and remembers when it last did.
+type renewals struct {
+	resourcelock.Interface
+	last atomic.Int64
+}
+
+// Create makes the lease ours. The time counts from before the request: what others see is no earlier.
+func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	began := time.Now()
+	return r.note(r.Interface.Create(ctx, record), began)
+}
+
+// Update takes or renews the lease.
+func (r *renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	began := time.Now()
+	return r.note(r.Interface.Update(ctx, record), began)
+}
+
+func (r *renewals) note(err error, began time.Time) error {
+	if err == nil {
+		r.last.Store(began.UnixNano())
+	}
+	return err
 }
 
 // Lost is closed when the lease is no longer ours.
@@ -154,14 +186,15 @@ func holder(lease *coordinationv1.Lease) string {
 // elect runs the election in the background until the hold is released.
 func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
 	started := make(chan struct{})
-	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{})}
+	lock := &renewals{Interface: &resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
+		Client:     client.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
+		Labels:     map[string]string{LabelManagedBy: FieldManager},
+	}}
+	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{}), renewed: lock, times: times}
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
-			Labels:     map[string]string{LabelManagedBy: FieldManager},
-		},
+		Lock:          lock,
 		LeaseDuration: times.duration, RenewDeadline: times.giveUp, RetryPeriod: times.renew,
 		Name: claim.Group,
 		Callbacks: leaderelection.LeaderCallbacks{

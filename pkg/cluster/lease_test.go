@@ -72,8 +72,12 @@ func testLease(t *testing.T, s *space) {
 		if holder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 2 {
 			t.Errorf("the lease is %q's, labels %v", holder(lease), lease.Labels)
 		}
-		renewed := lease.Spec.RenewTime.Time
+		renewed, expires := lease.Spec.RenewTime.Time, hold.Expires()
+		if earliest, latest := start.Add(brief.duration), time.Now().Add(brief.duration); expires.Before(earliest) || expires.After(latest) {
+			t.Errorf("the lease is ours until %s, want that between %s and %s", expires, earliest, latest)
+		}
 		s.eventually(t, "the lease to be renewed", func(context.Context) (bool, error) { return s.lease(t).Spec.RenewTime.After(renewed), nil })
+		s.eventually(t, "the renewal to count", func(context.Context) (bool, error) { return hold.Expires().After(expires), nil })
 		wantLost(t, hold, 0)
 		hold.Release()
 		if got := holder(s.lease(t)); got != "" {

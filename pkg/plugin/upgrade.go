@@ -212,7 +212,7 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	r := &runner.Runner{
 		Request: p.request, Cluster: watcher, Cloud: p.provider,
 		Writer: cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider),
-		Store:  store, Group: p.group, Record: p.record, Lost: hold.Lost(),
+		Store:  store, Group: p.group, Record: p.record, Lost: hold.Lost(), Expires: hold.Expires,
 		Watch: progress.step, Polled: progress.polled,
 	}
 	progress.say(fmt.Sprintf("run %s: upgrading to %s", p.request.Run, p.group.Wanted.Name))

@@ -41,6 +41,8 @@ func sortError(err error) upgrade.Outcome {
 	switch {
 	case errors.As(err, &cloudErr):
 		return cloudErr.Outcome
+	case errors.Is(err, errUnrenewed):
+		return upgrade.OutcomeLater
 	case fromAdmission(err): // before the codes, since it may use any of them
 		return upgrade.OutcomeLater
 	case errors.Is(err, upgrade.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):

@@ -29,6 +29,8 @@ const (
 	CloudSoon = time.Second
 	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
 	probe = 30 * time.Second
+	// leaseSlack is how much of the lease must be left for a request to be begun.
+	leaseSlack = 10 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
 	patience = 2 * time.Minute
 	// remembered is how long the end of an action is kept.
@@ -64,6 +66,8 @@ type Runner struct {
 	Record upgrade.Record
 	// Lost is closed when somebody else may write; nothing is written from then on.
 	Lost <-chan struct{}
+	// Expires is until when nobody else may write, by the wall clock; nil for ever.
+	Expires func() time.Time
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
 	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
@@ -72,6 +76,9 @@ type Runner struct {
 
 // ErrLost is the error of Run when the right to write was lost.
 var ErrLost = errors.New("the upgrade's lease was lost to somebody else")
+
+// errUnrenewed is the answer to a request that is not made, because the lease may be somebody else's soon.
+var errUnrenewed = errors.New("the lease has not been renewed for too long")
 
 // ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The record
 // holds what was begun, and the same command goes on.
@@ -212,12 +219,32 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 }
 
 func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
-	if s.lost() {
-		return ErrLost
+	if err := s.mayWrite(); err != nil {
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	ctx, cancel := context.WithTimeout(ctx, s.limit())
 	defer cancel()
 	return s.Store.Save(ctx, record)
+}
+
+// mayWrite errs when somebody else may write by now, or soon: a request that is begun has to end before that.
+func (s *run) mayWrite() error {
+	switch {
+	case s.lost():
+		return ErrLost
+	case s.limit() < leaseSlack:
+		return errUnrenewed
+	default:
+		return nil
+	}
+}
+
+// limit is how long a request that is begun now may take.
+func (s *run) limit() time.Duration {
+	if s.Expires == nil {
+		return requestLimit
+	}
+	return min(requestLimit, time.Until(s.Expires()))
 }
 
 func (s *run) lost() bool {
@@ -238,7 +265,7 @@ func (s *run) begin(work context.Context, action upgrade.Action) {
 	go func() {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
-		ctx, cancel := context.WithTimeout(work, requestLimit)
+		ctx, cancel := context.WithTimeout(work, s.limit())
 		defer cancel()
 		s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
 	}()
@@ -253,8 +280,8 @@ func (s *run) deliver(work context.Context, r result) {
 }
 
 func (s *run) do(ctx context.Context, action upgrade.Action) error {
-	if s.lost() {
-		return ErrLost
+	if err := s.mayWrite(); err != nil {
+		return err
 	}
 	if upgrade.OfCloud(action) {
 		return s.Cloud.Do(ctx, s.Request.Group, action)

@@ -190,6 +190,50 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 	})
 }
 
+// TestUnrenewedLeaseHoldsRequestsBack has the lease not renewed for a while, as when a laptop has slept: until it is, somebody
+// else may have taken it, and nothing is sent.
+func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		s.addPods("old-1", 2)
+		s.addPods("old-2", 2)
+		r := s.runner()
+		const gap, again = 2 * time.Second, 90 * time.Second
+		r.Expires = func() time.Time {
+			if since := time.Since(s.began); since >= gap && since < again {
+				return s.began.Add(gap + leaseSlack - time.Second)
+			}
+			return time.Now().Add(time.Minute)
+		}
+		finish(t, r)
+		resumed := false
+		for _, n := range s.notes {
+			read := strings.HasPrefix(n.what, "observe")
+			if !read && n.at >= gap && n.at < again {
+				t.Errorf("%s is sent after %s, with the lease not renewed from %s to %s", n.what, n.at, gap, again)
+			}
+			resumed = resumed || (!read && n.at >= again)
+		}
+		if !resumed {
+			t.Error("nothing was left to be done once the lease was renewed")
+		}
+	})
+}
+
+// TestRequestsEndBeforeTheLease gives a request no more time than is left of the lease.
+func TestRequestsEndBeforeTheLease(t *testing.T) {
+	s := &run{Runner: &Runner{}}
+	if got := s.limit(); got != requestLimit {
+		t.Errorf("%s without a lease, want %s", got, requestLimit)
+	}
+	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errUnrenewed, -time.Hour: errUnrenewed} {
+		s.Expires = func() time.Time { return time.Now().Add(left) }
+		if got := s.mayWrite(); got != want || s.limit() > min(left, requestLimit) {
+			t.Errorf("with %s left: %v, and %s for a request", left, got, s.limit())
+		}
+	}
+}
+
 func TestLostLeaseEndsASave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)

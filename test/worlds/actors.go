@@ -31,6 +31,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		KillMidStep:     u.killMidStep,
 		Interrupt:       func(int) bool { alive := !u.process.dead; u.interrupt(); return alive },
 		Sleep:           u.sleep,
+		SecondRun:       u.takeOver,
 		Spot:            u.spot,
 		AdminTerminates: u.spot,
 		ScalerGrows:     u.grow,
@@ -70,6 +71,35 @@ func (u *user) killMidStep(pick int) bool {
 func (u *user) sleep(pick int) bool {
 	u.process.until = u.c.now.Add(time.Duration(1+pick%90) * time.Minute)
 	return !u.process.dead
+}
+
+// lease is how long a holder of the lease must be silent before somebody else may take it.
+const lease = time.Minute
+
+// What becomes of a second run.
+const (
+	refused   = "is refused"
+	takesOver = "takes over"
+)
+
+// takeOver has somebody else run the same command on another machine, with the same settings. While the first gives signs of life
+// that is refused; when it was silent for as long as the lease lasts it is over, and nothing it does later has an effect but what was on its way.
+func (u *user) takeOver(int) bool {
+	first := u.process
+	if first.dead {
+		return false
+	}
+	if first.until.Sub(u.c.now) < lease {
+		u.rules.tally.met("second run", refused)
+		return true
+	}
+	u.c.after(lease, func() {
+		if first == u.process && !first.dead {
+			u.rules.tally.met("second run", takesOver)
+			first.die()
+		}
+	})
+	return true
 }
 
 // spot takes an instance away at once: the cloud replaces it, its node falls silent, its pods are gone.

@@ -52,6 +52,7 @@ const (
 	KillMidStep     ActorKind = "process killed between actions"
 	Interrupt       ActorKind = "Ctrl-C"
 	Sleep           ActorKind = "laptop sleeps"
+	SecondRun       ActorKind = "a second run"
 	Spot            ActorKind = "spot takes an instance"
 	ScalerGrows     ActorKind = "autoscaler grows the group"
 	ScalerShrinks   ActorKind = "autoscaler removes a new node"
@@ -78,3 +79,6 @@ func allActors() []ActorKind {
 		BudgetChanges, TargetMoves, NamespaceEnds,
 	}
 }
+
+// rareActors are those that only rare adds.
+func rareActors() []ActorKind { return []ActorKind{SecondRun} }

@@ -27,6 +27,13 @@ func rare(p *Plan) {
 			p.Actors = append(p.Actors, Actor{Kind: kind, At: d.between(2*time.Second, 10*time.Minute), Pick: d.IntN(1000)})
 		}
 	}
+	if d.chance(10) {
+		at := d.moment()
+		p.Actors = append(p.Actors, Actor{Kind: SecondRun, At: at + time.Second})
+		if d.chance(70) {
+			p.Actors = append(p.Actors, Actor{Kind: Sleep, At: at, Pick: d.IntN(1000)})
+		}
+	}
 	if p.Request.KeepMax && d.chance(50) { // the room for the surge is taken before the surge is there
 		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
 	}

@@ -107,7 +107,8 @@ func (t Tally) Rare(ran int) []string {
 // declared is all that worlds are to lead to: what goes wrong here, and what package upgrade and package drain have a word for.
 func declared() [][2]string {
 	return slices.Concat(
-		keys("actor", allActors()...),
+		keys("actor", append(allActors(), rareActors()...)...),
+		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
