@@ -228,7 +228,7 @@ func TestRequestsEndBeforeTheLease(t *testing.T) {
 	}
 	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errUnrenewed, -time.Hour: errUnrenewed} {
 		s.Expires = func() time.Time { return time.Now().Add(left) }
-		if got := s.mayWrite(); got != want || s.limit() > min(left, requestLimit) {
+		if got := s.mayWrite(); !errors.Is(got, want) || s.limit() > min(left, requestLimit) {
 			t.Errorf("with %s left: %v, and %s for a request", left, got, s.limit())
 		}
 	}
