@@ -382,14 +382,14 @@ func TestForecast(t *testing.T) {
 	for _, n := range forecast.Nodes {
 		got = append(got, fmt.Sprintf("%s batch %d stuck %t", n.Name, n.Batch, n.Stuck != ""))
 	}
-	if want := "old-a-1 batch 1 stuck true, old-a-2 batch 2 stuck false"; strings.Join(got, ", ") != want {
+	if want := "old-a-2 batch 1 stuck false, old-a-1 batch 2 stuck true"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
 	}
 	if forecast.Peak != 4 || forecast.Result != upgrade.LeftBehind {
 		t.Errorf("peak %d, result %q, want 4 and %q", forecast.Peak, forecast.Result, upgrade.LeftBehind)
 	}
-	if !strings.Contains(forecast.Nodes[0].Stuck, "no controller") {
-		t.Errorf("stuck: %q", forecast.Nodes[0].Stuck)
+	if !strings.Contains(forecast.Nodes[1].Stuck, "no controller") {
+		t.Errorf("stuck: %q", forecast.Nodes[1].Stuck)
 	}
 }
 

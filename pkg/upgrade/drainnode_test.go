@@ -298,7 +298,7 @@ func TestForceOnlyAfterTheLimit(t *testing.T) {
 }
 
 func TestSkipQuarantinesAndGoesOn(t *testing.T) {
-	s := newScene(t, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2"))
+	s := newScene(t, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.Request.OnTimeout = upgrade.Skip
 	s.do(s.next().Actions...)
 	s.rest()
@@ -309,6 +309,7 @@ func TestSkipQuarantinesAndGoesOn(t *testing.T) {
 	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable {
 		t.Error("a quarantined node takes pods")
 	}
+	s.at("old-a-2").Pods = nil // somebody deleted it
 	s.do(step.Actions...)
 	s.pass(time.Minute)
 	s.rest()

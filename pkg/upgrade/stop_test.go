@@ -167,7 +167,7 @@ func TestStopInScaleDown(t *testing.T) {
 
 // A failure stops in the same way, and its reason outlives a Ctrl-C that comes meanwhile.
 func TestStopAfterAFailure(t *testing.T) {
-	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2"))
+	s := windowed(t, 1, old("old-a-1", build.Pod("bare", build.Bare)), old("old-a-2", build.Pod("bare-too", build.Bare)))
 	s.do(s.next().Actions...)
 	s.pass(15 * time.Minute)
 	s.next()

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -110,6 +111,7 @@ func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
 func TestBudgetsSpreadTheWindow(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name) }
 	cart := func(name string) *corev1.Pod { return build.Pod(name, build.App("cart")) }
+	db := func(name string) *corev1.Pod { return build.Pod(name, build.App("db")) }
 	cases := map[string]struct {
 		members []upgrade.Member
 		web     *policyv1.PodDisruptionBudget
@@ -139,11 +141,63 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
 			build.Budget("web", build.Counts(2, 2, 2)), "old-a-1",
 		},
+		"one that can never be empty comes last": {
+			[]upgrade.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			build.Budget("web", build.Counts(2, 2, 2)), "old-a-2 old-a-3",
+		},
+		"one whose workload is broken comes last": {
+			[]upgrade.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			build.Budget("web", build.Counts(4, 2, 3)), "old-a-2 old-a-3",
+		},
+		"one with a pod that nobody brings back comes last": {
+			[]upgrade.Member{old("old-a-1", build.Pod("bare", build.Bare), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			build.Budget("web"), "old-a-2 old-a-3",
+		},
+		"unready pods of a broken workload that may always go": {
+			[]upgrade.Member{old("old-a-1", build.Pod("web-0", build.App("web"), build.Unready)), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			build.Budget("web", build.Counts(4, 2, 3), build.AlwaysAllow), "old-a-1 old-a-2",
+		},
+		"a budget that would lie idle is used": {
+			[]upgrade.Member{old("old-a-1", cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", web("web-0"))},
+			build.Budget("web"), "old-a-1 old-a-3",
+		},
+		"the tighter a budget the sooner": {
+			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", db("db-0"))},
+			build.Budget("web", build.Counts(8, 8, 4)), "old-a-1 old-a-3",
+		},
+		"one long wait is worse than two short ones": {
+			[]upgrade.Member{old("old-a-1", web("web-0"), db("db-0")), old("old-a-2", web("web-1"), web("web-2"), cart("cart-1")), old("old-a-3", web("web-3"), db("db-1"), cart("cart-2"))},
+			build.Budget("web"), "old-a-1 old-a-3",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := windowed(t, 2, c.members...)
-			s.budgets(c.web)
+			s.budgets(c.web, build.Budget("db"))
+			if got := started(s.next().Record); got != c.want {
+				t.Errorf("started %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A pod that is only leaving keeps no budget: as soon as another is ready for it the next node may start, though the
+// first still waits for its end.
+func TestLeavingPodsUseNoBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		allowed int32
+		want    string
+	}{
+		"nobody is ready for it yet": {0, "old-a-1"},
+		"another pod is ready":       {1, "old-a-1 old-a-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 2, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
+			s.budgets(build.Budget("web"))
+			s.begun(s.next().Actions[0])
+			s.at("old-a-1").Pods[0].DeletionTimestamp = &metav1.Time{Time: s.Now.Add(30 * time.Second)}
+			s.pass(5 * time.Second)
+			s.budgets(build.Budget("web", build.Counts(2, 1+c.allowed, 1)))
 			if got := started(s.next().Record); got != c.want {
 				t.Errorf("started %q, want %q", got, c.want)
 			}
