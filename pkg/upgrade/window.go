@@ -156,12 +156,12 @@ func (t *turn) nextNode() *Member {
 	order = order[:min(len(order), contenders)]
 	taken := t.budgetsInFlight()
 	var best *Member
-	var least contention
+	least := contention{turns: stuck}
 	for _, m := range order {
 		if best != nil && !t.interchangeable(best, m) {
 			break
 		}
-		c := t.contention(m, taken)
+		c := t.contention(m, taken, least.turns)
 		if (c.movable || len(taken) == 0) && (best == nil || c.less(least)) {
 			best, least = m, c
 		}
@@ -240,8 +240,8 @@ func (t *turn) countBudgets(pods []*corev1.Pod, each int32, counts map[*drain.Bu
 type contention struct {
 	// turns is how often its budget has to open for the pod that waits longest, stuck where that may never be.
 	turns int32
-	// uses is how much of budgets that would lie idle its pods would take, in thousandths of a budget: time that a
-	// tight budget is not used is lost.
+	// uses is how much of budgets that would lie idle its pods would take, in thousandths of a budget: where nodes are
+	// drained side by side, time that a tight budget is not used is lost.
 	uses int32
 	// movable is true when any of its pods could go at once, or none has to.
 	movable bool
@@ -257,8 +257,9 @@ func (c contention) less(than contention) bool {
 	return c.uses > than.uses
 }
 
-// contention weighs the member against the pods that the nodes in flight have still to evict.
-func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) contention {
+// contention weighs the member against the pods that the nodes in flight have still to evict. It stops where a pod waits
+// for more than enough turns.
+func (t *turn) contention(m *Member, taken map[*drain.Budget]int32, enough int32) contention {
 	view := t.view(m)
 	c := contention{movable: view.remaining() == 0}
 	if len(view.held) > 0 {
@@ -274,14 +275,16 @@ func (t *turn) contention(m *Member, taken map[*drain.Budget]int32) contention {
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
 			budget := t.w.Budgets.Covering(pod)[0]
 			mine[budget]++
-			if turns = turnsOf(budget, taken[budget]+mine[budget]); turns == 0 {
+			if turns = turnsOf(budget, taken[budget]+mine[budget]); turns == 0 && t.rec.Request.Window > 1 {
 				c.uses += 1000 / capacity(budget)
 			}
 		case !prediction.Admitted():
 			turns = 1
 		}
 		c.movable = c.movable || turns == 0
-		c.turns = max(c.turns, turns)
+		if c.turns = max(c.turns, turns); c.turns > enough {
+			break
+		}
 	}
 	return c
 }

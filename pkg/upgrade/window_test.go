@@ -181,6 +181,15 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 	}
 }
 
+// Where no other node is drained beside it nothing is gained by the use of budgets, and zones keep their turns.
+func TestOneAtATimeGoesByZone(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-b-1", build.Pod("web-0")))
+	s.budgets(build.Budget("web"))
+	if got, want := started(s.next().Record), "old-a-1"; got != want {
+		t.Errorf("started %q, want %q", got, want)
+	}
+}
+
 // A pod that is only leaving keeps no budget: as soon as another is ready for it the next node may start, though the
 // first still waits for its end.
 func TestLeavingPodsUseNoBudget(t *testing.T) {
