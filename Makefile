@@ -78,9 +78,9 @@ fuzz: ## Run each fuzz target for FUZZTIME=30s
 	done
 
 .PHONY: bench
-bench: ## Run the benchmarks, COUNT=1 times each (10 for benchstat)
+bench: controlplane ## Run the benchmarks, COUNT=1 times each (10 for benchstat); BENCH=all for long ones, each drain three times
 	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $(PURE)
-	$(GO) run ./test/bench
+	$(GO) run ./test/bench $(if $(filter all,$(BENCH)),-all -runs 3)
 
 .PHONY: fidelity
 fidelity: controlplane ## Hold plans against upgrades of a real control plane: times, evictions, order of nodes

@@ -267,26 +267,34 @@ func (t *turn) contention(m *Member, taken map[*drain.Budget]int32, enough int32
 	}
 	mine := make(map[*drain.Budget]int32, len(view.toEvict))
 	for _, pod := range view.toEvict {
-		turns := int32(0)
-		prediction := drain.Predict(pod, t.w.Budgets, nil, t.w.EndingNamespaces[pod.Namespace])
-		switch {
-		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
-			turns = stuck
-		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
-			budget := t.w.Budgets.Covering(pod)[0]
-			mine[budget]++
-			if turns = turnsOf(budget, taken[budget]+mine[budget]); turns == 0 && t.rec.Request.Window > 1 {
-				c.uses += 1000 / capacity(budget)
-			}
-		case !prediction.Admitted():
-			turns = 1
-		}
+		turns, uses := t.waitOf(pod, taken, mine)
+		c.uses += uses
 		c.movable = c.movable || turns == 0
 		if c.turns = max(c.turns, turns); c.turns > enough {
 			break
 		}
 	}
 	return c
+}
+
+// waitOf is one pod's part of its node's contention; mine counts, by budget, the pods of the node that it is asked for.
+func (t *turn) waitOf(pod *corev1.Pod, taken, mine map[*drain.Budget]int32) (turns, uses int32) {
+	prediction := drain.Predict(pod, t.w.Budgets, nil, t.w.EndingNamespaces[pod.Namespace])
+	switch {
+	case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
+		return stuck, 0
+	case prediction.Spends || prediction.Kind == drain.BudgetSpent:
+		budget := t.w.Budgets.Covering(pod)[0]
+		mine[budget]++
+		if turns = turnsOf(budget, taken[budget]+mine[budget]); turns == 0 && t.rec.Request.Window > 1 {
+			uses = 1000 / capacity(budget)
+		}
+		return turns, uses
+	case prediction.Admitted():
+		return 0, 0
+	default:
+		return 1, 0
+	}
 }
 
 // turnsOf is how often the budget has to open before the last of so many pods may go.

@@ -1,7 +1,7 @@
-// Command bench measures how simulated upgrades grow with their group and, on one real control plane and in one
-// run, how long a drain takes beside its rival and beside its floor. It prints ratios; nothing in it passes or fails.
+// Command bench measures how simulated upgrades grow with their group and, on real control planes and in one run, how
+// long drains take beside their rivals and beside their floor. It says which targets hold; nothing in it passes or fails.
 //
-//	bench [-only sizes|drain]
+//	bench [-only sizes|drain] [-run REGEXP] [-all] [-runs N] [-alone] [-keep FOLDER]
 package main
 
 import (
@@ -10,19 +10,36 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
-	"time"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
+
+// bench is what is asked for.
+type bench struct {
+	only string
+	run  *regexp.Regexp
+	// all adds what takes long, alone leaves the rivals out, runs are the times of which the median counts.
+	all, alone bool
+	runs       int
+	// keep is a folder for audit logs and for what was said; "" for none.
+	keep string
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	only := flag.String("only", "", "sizes for the simulated upgrades, drain for those of a real control plane (both)")
+	var b bench
+	flag.StringVar(&b.only, "only", "", "sizes for the simulated upgrades, drain for those of real control planes (both)")
+	run := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
+	flag.BoolVar(&b.all, "all", false, "Also what takes long")
+	flag.BoolVar(&b.alone, "alone", false, "Leave the rivals out")
+	flag.IntVar(&b.runs, "runs", 1, "How often each way is measured; its median counts")
+	flag.StringVar(&b.keep, "keep", "", "A folder to keep audit logs and the tool's events in")
 	nodes := flag.Int("simulate", 0, "simulate a group of so many nodes and print its figures as JSON")
 	flag.Parse()
-	err := run(ctx, *only, *nodes)
+	var err error
+	if b.run, err = regexp.Compile(*run); err == nil {
+		err = b.measure(ctx, *nodes)
+	}
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -30,48 +47,33 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, nodes int) error {
+func (b *bench) measure(ctx context.Context, nodes int) error {
 	if nodes > 0 {
 		return measureHere(nodes)
 	}
-	if only != "drain" {
+	if b.only != "drain" {
 		if err := sizes(ctx); err != nil {
 			return err
 		}
 	}
-	if only != "sizes" {
-		return drains(ctx)
+	if b.only != "sizes" {
+		return b.drains(ctx)
 	}
 	return nil
 }
 
-func drains(ctx context.Context) error {
-	s, err := stage.New(ctx, stage.Options{Log: os.Stderr})
-	if err != nil {
-		return err
+func (b *bench) drains(ctx context.Context) error {
+	for _, sc := range scenarios() {
+		if !b.run.MatchString(sc.name) || (sc.heavy && !b.all) {
+			continue
+		}
+		figures, err := b.play(ctx, &sc)
+		if err != nil {
+			return err
+		}
+		if err := (&result{scenario: &sc, figures: figures}).write(os.Stdout); err != nil {
+			return err
+		}
 	}
-	defer s.Close()
-	return oneNode(ctx, s)
-}
-
-// figure is one way to drain, measured.
-type figure struct {
-	way         string
-	took        time.Duration
-	calls, pods int
-}
-
-// write writes the figures of a scenario with their ratios to its floor and to the first of them, the rival.
-func write(title, formula string, floor time.Duration, figures []figure) error {
-	fmt.Printf("\n%s\nfloor = %s = %s\n\n", title, formula, floor)
-	var rows [][]string
-	for _, f := range figures {
-		rows = append(rows, []string{
-			f.way, f.took.Round(10 * time.Millisecond).String(),
-			fmt.Sprintf("%.2f", f.took.Seconds()/floor.Seconds()),
-			fmt.Sprintf("%.2f", f.took.Seconds()/figures[0].took.Seconds()),
-			fmt.Sprintf("%.2f", float64(f.calls)/float64(f.pods)),
-		})
-	}
-	return report.WriteTable(os.Stdout, report.Plain, []string{"WAY", "TIME", "TO-FLOOR", "TO-RIVAL", "EVICTIONS-PER-POD"}, rows)
+	return nil
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// figure is one way to drain, measured.
+type figure struct {
+	way string
+	ended
+	requests
+	// others is when the last pod had left the nodes without a pod of the broken workload, 0 where there is none.
+	others time.Duration
+	// told is how long after the first node with such a pod was started the tool said what is in the way.
+	told time.Duration
+}
+
+// play measures every way to drain the scenario's nodes, each on a control plane of its own, and the tool last. Of
+// several runs each way's median by time counts.
+func (b *bench) play(ctx context.Context, sc *scenario) ([]figure, error) {
+	var figures []figure
+	for _, r := range sc.rivals {
+		if b.alone || (r.heavy && !b.all) {
+			continue
+		}
+		f, err := b.median(ctx, sc, r.way, r.line(sc))
+		if err != nil {
+			return nil, err
+		}
+		figures = append(figures, f)
+	}
+	f, err := b.median(ctx, sc, ours, sc.line())
+	return append(figures, f), err
+}
+
+func (b *bench) median(ctx context.Context, sc *scenario, way, line string) (figure, error) {
+	times := b.runs
+	if sc.heavy || sc.limit > 0 {
+		times = 1 // it mostly waits
+	}
+	var runs []figure
+	for range times {
+		f, err := b.once(ctx, sc, way, line)
+		if err != nil {
+			return figure{}, fmt.Errorf("measuring %q: %s: %w", sc.name, way, err)
+		}
+		runs = append(runs, f)
+	}
+	slices.SortFunc(runs, func(x, y figure) int { return cmp.Compare(x.took, y.took) })
+	return runs[len(runs)/2], nil
+}
+
+func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figure, error) {
+	s, err := stage.New(ctx, stage.Options{
+		Log:   os.Stderr,
+		Cloud: awscloud.Options{Boot: max(0, sc.boot-second), NodeReady: second},
+		// The machine is busy, and a late heartbeat must not make a node NotReady.
+		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
+	})
+	if err != nil {
+		return figure{}, err
+	}
+	defer s.Close()
+	if err := sc.furnish(ctx, s); err != nil {
+		return figure{}, err
+	}
+	departures, err := watchDepartures(ctx, s)
+	if err != nil {
+		return figure{}, err
+	}
+	f := figure{way: way}
+	began := time.Now()
+	f.ended, err = measure(ctx, s, line)
+	if err != nil {
+		return figure{}, err
+	}
+	if f.code != 0 && sc.limit == 0 {
+		return figure{}, fmt.Errorf("it ended with %d: %s", f.code, f.stderr)
+	}
+	if f.requests, err = countRequests(ctx, s, began); err != nil {
+		return figure{}, err
+	}
+	if sc.broken != nil {
+		f.others, f.told = departures.others(sc.broken.Name).Sub(began), toldAfter(f.stderr, departures.nodesOf(sc.broken.Name), sc.broken.Name)
+	}
+	return f, b.keepEvidence(s, sc.name+"."+strings.ReplaceAll(way, " ", "-"), f.stderr)
+}
+
+// keepEvidence keeps the audit log and what was said.
+func (b *bench) keepEvidence(s *stage.Stage, name, said string) error {
+	if b.keep == "" {
+		return nil
+	}
+	log, err := os.ReadFile(s.Cluster.AuditLog())
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(b.keep, name+".audit.log"), log, 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.keep, name+".stderr"), []byte(said), 0o644)
+}
+
+// furnish adds the nodes, then the workloads, then what takes the pods when they leave.
+func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
+	if err := sc.addOld(ctx, s); err != nil {
+		return err
+	}
+	for _, w := range sc.workloads {
+		if err := s.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	if err := s.Settle(ctx); err != nil {
+		return err
+	}
+	if sc.broken != nil {
+		if err := sc.addBroken(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := addNodes(ctx, s, "new", sc.spare); err != nil {
+		return err
+	}
+	return awaitNodes(ctx, s, sc.nodes+sc.spare)
+}
+
+func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
+	if len(sc.zones) == 0 {
+		if err := addNodes(ctx, s, "old", sc.nodes); err != nil {
+			return err
+		}
+		return awaitNodes(ctx, s, sc.nodes)
+	}
+	counts := make([]int, len(sc.zones))
+	for i := range sc.nodes {
+		counts[i%len(counts)]++
+	}
+	if err := s.AddGroup(stage.Group{Name: "bench", Zones: sc.zones, Counts: counts}); err != nil {
+		return err
+	}
+	return awaitNodes(ctx, s, sc.nodes)
+}
+
+func addNodes(ctx context.Context, s *stage.Stage, image string, n int) error {
+	for i := range n {
+		spec := controlplane.NodeSpec{Name: fmt.Sprintf("%s-%03d", image, i), Labels: map[string]string{"pool": "bench", "image": image}}
+		if err := s.Cluster.AddNode(ctx, spec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitNodes waits until there are so many nodes, all fit for pods.
+func awaitNodes(ctx context.Context, s *stage.Stage, n int) error {
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+		nodes, err := s.Nodes(ctx)
+		return err == nil && len(nodes) == n && !slices.ContainsFunc(nodes, unfit), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %d nodes: %w", n, err)
+	}
+	return nil
+}
+
+// unfit is a node that is not Ready, or was not a moment ago: the taint goes later, and until then pods go elsewhere.
+func unfit(node corev1.Node) bool {
+	return len(node.Spec.Taints) > 0 || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// addBroken adds the broken workload and waits until each of its pods has crashed on a node.
+func (sc *scenario) addBroken(ctx context.Context, s *stage.Stage) error {
+	if err := s.Add(ctx, *sc.broken); err != nil {
+		return err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+		pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + sc.broken.Name})
+		if err != nil {
+			return false, err
+		}
+		down := 0
+		for i := range pods.Items {
+			if pods.Items[i].Status.Phase == corev1.PodRunning {
+				down++
+			}
+		}
+		return down == int(sc.broken.Replicas), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the pods of workload %q to crash: %w", sc.broken.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// requests are those of one way to drain, as the API server's audit log has them.
+type requests struct {
+	all, evictions, refused int
+	get, list, watch        int
+	// write are changes but for evictions.
+	write int
+	// pods are questions for one pod, keeping those about the lease and the record, other what is neither they nor evictions.
+	pods, keeping, other int
+}
+
+// countRequests counts what kubectl and its plugins asked for since.
+func countRequests(ctx context.Context, s *stage.Stage, since time.Time) (requests, error) {
+	events, err := s.Cluster.AuditEvents(ctx)
+	if err != nil {
+		return requests{}, err
+	}
+	var r requests
+	for i := range events {
+		if e := &events[i]; strings.HasPrefix(e.UserAgent, "kubectl") && !e.Received.Before(since) {
+			r.add(e)
+		}
+	}
+	return r, nil
+}
+
+func (r *requests) add(e *controlplane.Event) {
+	r.all++
+	if e.ResponseStatus.Code == http.StatusTooManyRequests {
+		r.refused++
+	}
+	switch {
+	case e.Eviction():
+		r.evictions++
+		return
+	case e.Verb == "get":
+		r.get++
+	case e.Verb == "list":
+		r.list++
+	case e.Verb == "watch":
+		r.watch++
+	default:
+		r.write++
+	}
+	switch {
+	case e.Verb == "get" && e.ObjectRef.Resource == "pods":
+		r.pods++
+		r.other++
+	case slices.Contains([]string{"leases", "configmaps"}, e.ObjectRef.Resource):
+		r.keeping++
+	default:
+		r.other++
+	}
+}

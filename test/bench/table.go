@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+)
+
+// target is what the tool is meant to reach: a value of at most so much.
+type target struct {
+	what  string
+	most  float64
+	value func(*result) (value float64, known bool)
+}
+
+// result is a scenario that was played; the tool's figure is the last.
+type result struct {
+	*scenario
+	figures []figure
+}
+
+func (r *result) ours() *figure { return &r.figures[len(r.figures)-1] }
+
+func toFloor(most float64) target {
+	return target{"time to floor", most, func(r *result) (float64, bool) { return r.ours().took.Seconds() / r.floor.time.Seconds(), true }}
+}
+
+func toRival(rival rival, most float64) target {
+	return target{"time to " + rival.way, most, func(r *result) (float64, bool) {
+		i := slices.IndexFunc(r.figures, func(f figure) bool { return f.way == rival.way })
+		if i < 0 {
+			return 0, false
+		}
+		return r.ours().took.Seconds() / r.figures[i].took.Seconds(), true
+	}}
+}
+
+// othersToFloor is for the nodes without a pod of the broken workload, and the floor of a group without that workload.
+func othersToFloor(most float64) target {
+	return target{"time of the other nodes to floor", most, func(r *result) (float64, bool) { return r.ours().others.Seconds() / r.floor.time.Seconds(), true }}
+}
+
+// told is for how soon the tool names the budget of the broken workload.
+func told(most time.Duration) target {
+	return target{"seconds until it says what is in the way", most.Seconds(), func(r *result) (float64, bool) { return r.ours().told.Seconds(), true }}
+}
+
+// constant is how many requests an upgrade of any size may make beside those for each node.
+const constant = 40
+
+// everywhere are the targets of every scenario.
+func everywhere() []target {
+	return []target{
+		{"evictions per pod", 1.01, func(r *result) (float64, bool) { return r.perPod(r.ours()), true }},
+		{"share of answers 429, in %", 1, func(r *result) (float64, bool) { return 100 * r.ours().share(), true }},
+		{fmt.Sprintf("other requests per node, but for %d", constant), 4, func(r *result) (float64, bool) {
+			return float64(max(0, r.ours().other-constant)) / float64(r.nodes), true
+		}},
+		{"questions for one pod", 0, func(r *result) (float64, bool) { return float64(r.ours().pods), true }},
+	}
+}
+
+func (r *result) perPod(f *figure) float64 { return float64(f.evictions) / float64(r.pods()) }
+
+func (r *requests) share() float64 { return float64(r.refused) / float64(max(1, r.all)) }
+
+// write writes what was measured, and which targets hold.
+func (r *result) write(w io.Writer) error {
+	fmt.Fprintf(w, "\n%s: %s\nfloor = %s = %s\n\n", r.name, r.title, r.floor.formula, r.floor.time)
+	header := []string{"WAY", "TIME", "TO-FLOOR"}
+	for i := range r.figures[:len(r.figures)-1] {
+		header = append(header, "TO-"+strconv.Itoa(i+1))
+	}
+	header = append(header, "OTHERS", "EVICTIONS", "PER-POD", "429S", "GET", "ONE-POD", "LIST", "WATCH", "WRITE", "LEASE+RECORD", "CPU")
+	var rows [][]string
+	for i := range r.figures {
+		rows = append(rows, r.row(i))
+	}
+	if err := report.WriteTable(w, report.Plain, header, rows); err != nil {
+		return err
+	}
+	return r.writeTargets(w)
+}
+
+func (r *result) row(i int) []string {
+	f := &r.figures[i]
+	row := []string{fmt.Sprintf("%d %s", i+1, f.way), seconds(f.took), ratio(f.took, r.floor.time)}
+	for j := range r.figures[:len(r.figures)-1] {
+		row = append(row, ratio(f.took, r.figures[j].took))
+	}
+	others := "-"
+	if r.broken != nil {
+		others = seconds(f.others)
+	}
+	row = append(row, others, strconv.Itoa(f.evictions), fmt.Sprintf("%.2f", r.perPod(f)), fmt.Sprintf("%.1f%%", 100*f.share()))
+	for _, n := range []int{f.get, f.pods, f.list, f.watch, f.write, f.keeping} {
+		row = append(row, strconv.Itoa(n))
+	}
+	return append(row, seconds(f.cpu))
+}
+
+func (r *result) writeTargets(w io.Writer) error {
+	fmt.Fprintln(w)
+	var rows [][]string
+	for _, t := range slices.Concat(r.targets, everywhere()) {
+		verdict, measured := "unknown", "-"
+		if value, known := t.value(r); known {
+			measured, verdict = fmt.Sprintf("%.2f", value), "holds"
+			if value > t.most {
+				verdict = "missed"
+			}
+		}
+		rows = append(rows, []string{t.what, fmt.Sprintf("%.2f", t.most), measured, verdict})
+	}
+	return report.WriteTable(w, report.Plain, []string{"TARGET", "AT-MOST", "MEASURED", "VERDICT"}, rows)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
+
+func ratio(a, b time.Duration) string { return fmt.Sprintf("%.2f", a.Seconds()/b.Seconds()) }
