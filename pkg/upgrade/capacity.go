@@ -187,6 +187,7 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 	}
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
+		t.persist = true // what a failure of the scale up has to give back must be known after a crash, too
 		if landed {
 			z.Refusal = ""
 			t.changed(cmp.Or(attempt.Ended, t.w.Now))
@@ -200,7 +201,6 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		if z.Refusal = attempt.Detail; retry.After(z.RetryAt) {
 			z.RetryAt = retry // several may be refused at once
 		}
-		t.persist = true
 	})
 	t.rec.Ledger.settleRaise(l, landed)
 }
