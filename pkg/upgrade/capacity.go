@@ -70,7 +70,12 @@ func (t *turn) ask(zone string) {
 
 // crowded reports whether a launch was refused: an autoscaler may have taken the room that its node was to have.
 func (t *turn) crowded() bool {
-	return t.rec.Ledger.total(func(z ZoneLedger) int { return len(z.Refusal) }) > 0
+	for _, z := range t.rec.Ledger.Zones {
+		if z.Refusal != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // lendSurge gives zones that were dealt no surge what other zones have given back. Where no node may be missing they
@@ -142,7 +147,7 @@ func (t *turn) raiseWith(n int) int {
 	l, g := &t.rec.Ledger, &t.w.Group
 	l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 	from := g.Max
-	if !g.Observed.After(l.Changed.Add(describeLag)) {
+	if !g.shows(l.Changed) {
 		from = max(from, l.MaxTo) // the reading may be older than our last raise
 	}
 	l.MaxTo = from + n
@@ -236,7 +241,7 @@ func (t *turn) answered(l Launch, attempt Attempt) (landed, refused bool) {
 // unproven reports whether a launch without a token was answered with moved so shortly ago that the group's reading
 // may not show what moved it: an earlier try of ours, whose answer was lost.
 func (t *turn) unproven(l Launch, attempt Attempt) bool {
-	return l.Max > 0 && attempt.Outcome == OutcomeMoved && !t.w.Group.Observed.After(attempt.Ended.Add(describeLag))
+	return l.Max > 0 && attempt.Outcome == OutcomeMoved && !t.w.Group.shows(attempt.Ended)
 }
 
 // changed notes that the group's size was changed by us, so that readings from before are told from later ones.
@@ -261,6 +266,9 @@ const movedPause = 10 * time.Second
 // describeLag is how long a provider's answer may be older than what was done to it.
 const describeLag = 30 * time.Second
 
+// shows reports whether the group was read late enough to show what was done to it at the time.
+func (g *Group) shows(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
+
 // closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
 func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 
@@ -268,7 +276,7 @@ func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 // not at all when somebody else changed it meanwhile (EKS E61).
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	old := !g.Observed.After(l.Changed.Add(describeLag))
+	old := !g.shows(l.Changed)
 	if l.MaxTo > g.Max && old && t.attempt(LowerMax{Max: l.MaxLow}).Outcome != OutcomeDone {
 		t.cloud = true
 		return false // the reading may be older than the raise
@@ -321,7 +329,7 @@ func (t *turn) resume() bool {
 		return true
 	}
 	resumed := t.attempt(Resume{})
-	coming := resumed.Ended.After(quiesced.Ended) && resumed.Outcome == OutcomeDone && !t.w.Group.Observed.After(resumed.Ended.Add(describeLag))
+	coming := resumed.Ended.After(quiesced.Ended) && resumed.Outcome == OutcomeDone && !t.w.Group.shows(resumed.Ended)
 	if !resumed.InFlight && !coming && !t.balanced() {
 		return true
 	}
@@ -336,13 +344,12 @@ func (t *turn) unseen(quiesced Attempt) bool {
 	if len(t.suspended()) == len(t.rec.Suspended) {
 		return false
 	}
-	observed := t.w.Group.Observed
-	if t.w.Now.After(observed.Add(staleReading)) {
+	if t.w.Now.After(t.w.Group.Observed.Add(staleReading)) {
 		return true
 	}
 	resumed := t.attempt(Resume{})
 	undone := resumed.Outcome == OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
-	return quiesced.Outcome != "" && !undone && !observed.After(quiesced.Ended.Add(describeLag))
+	return quiesced.Outcome != "" && !undone && !t.w.Group.shows(quiesced.Ended)
 }
 
 // staleReading is the age of a reading of the cloud at which several in a row must have failed.

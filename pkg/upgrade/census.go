@@ -116,29 +116,32 @@ func (c *census) countServing(m *Member, fit bool) {
 func (c *census) addCurrent(m *Member, rec *Record, w *World, zone *zoneCount) {
 	usable := w.usable(m)
 	switch {
-	case rec.Run == "":
-		c.known = append(c.known, m)
-		fallthrough
-	case rec.Ledger.knows(m):
+	case !rec.fresh(m):
+		if rec.Run == "" {
+			c.known = append(c.known, m)
+		}
 		c.serving++
 		if !usable {
 			c.unready++
 		}
+	case usable:
+		c.usable++
+		c.serving++
+		zone.usable++
+		fallthrough
 	default:
 		c.fresh++
-		if usable {
-			c.usable++
-			c.serving++
-			zone.usable++
-		}
 	}
 }
+
+// fresh reports whether a current member was not there at the start.
+func (r *Record) fresh(m *Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
 
 // fresh lists the current members that were not there at the start.
 func (t *turn) fresh() []*Member {
 	var fresh []*Member
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.rec.Run != "" && !t.rec.Ledger.knows(m) {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.rec.fresh(m) {
 			fresh = append(fresh, m)
 		}
 	}

@@ -105,7 +105,7 @@ func (t *turn) put(name string, n NodeRecord, ahead bool) {
 // drive takes one started node one step further.
 func (t *turn) drive(name string) {
 	n, m := t.rec.Nodes[name], t.count.byName[name]
-	if n.returned() {
+	if n.givenBack() {
 		t.driveReturn(name)
 		return
 	}
@@ -145,7 +145,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 		t.put(name, n, true)
 	}
-	if m.Node != nil && !t.fenced(m.Node) {
+	if m.Node != nil && !t.fenced(m) {
 		t.standStill(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}

@@ -13,7 +13,7 @@ func (t *turn) fenceAll() bool {
 	all := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fencedMember(m) {
+		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m) {
 			continue
 		}
 		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
@@ -28,11 +28,6 @@ func (t *turn) fenceAll() bool {
 		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion})
 	}
 	return all
-}
-
-// fenced reports whether the node carries the whole fence of this run.
-func (t *turn) fenced(node *corev1.Node) bool {
-	return node.Annotations[AnnotationRun] == t.rec.Run && node.Spec.Unschedulable && HasFenceTaint(node, t.w.Group.Provider)
 }
 
 // uncordoned reports whether somebody took away a fence of this run.

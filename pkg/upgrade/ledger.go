@@ -27,7 +27,8 @@ type Ledger struct {
 	MaxLow int `json:"maxLow,omitempty"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
-	// Changed is when a launch of ours was last accepted, or a termination decided.
+	// Changed is when we last did something to the group's size: a launch or a raise of the maximum that was accepted, a
+	// termination that was decided or accepted.
 	Changed time.Time `json:"changed,omitzero"`
 	// Known are the names of the current members that were there before us, sorted.
 	Known []string `json:"known,omitempty"`

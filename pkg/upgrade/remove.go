@@ -5,7 +5,7 @@ import "cmp"
 // terminate decides the end of a drained node's machine and books it. It is written before it is done.
 func (t *turn) terminate(name string, n NodeRecord, m *Member) {
 	if !t.rec.Ledger.Zonal && t.openLaunches() > 0 {
-		t.cloud = true
+		t.cloud, t.waiting = true, "the answer to a launch"
 		return // a launch without a token is told from its repetition by the group's size: that must not go down meanwhile
 	}
 	zone := t.rec.Ledger.zone(m)
@@ -102,7 +102,7 @@ func (t *turn) stillThere(n NodeRecord, attempt Attempt, inService bool) bool {
 	if attempt.Begun.IsZero() {
 		asked = n.Terminated
 	}
-	return inService && t.w.Group.Observed.After(asked.Add(describeLag))
+	return inService && t.w.Group.shows(asked)
 }
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone (semantics 3.2.8).

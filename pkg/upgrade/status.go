@@ -39,7 +39,7 @@ func (t *turn) status() Status {
 
 func (t *turn) pendingStatus(m *Member) NodeStatus {
 	state := NodePending
-	if t.rec.Run != "" && t.fencedMember(m) {
+	if t.rec.Run != "" && t.fenced(m) {
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}

@@ -63,7 +63,7 @@ func (t *turn) fenceComing(node *corev1.Node) bool {
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss; the
 // others stay and are owed.
 func (t *turn) returnSurge() bool {
-	if l := &t.rec.Ledger; l.landed() > 0 && !t.w.Group.Observed.After(l.Changed.Add(describeLag)) {
+	if l := &t.rec.Ledger; l.landed() > 0 && !t.w.Group.shows(l.Changed) {
 		t.cloud = true
 		return false // the reading may be too old to show them all
 	}
@@ -83,18 +83,22 @@ func (t *turn) returnSurge() bool {
 		t.rec.Ledger.Changed = t.w.Now
 		t.enlist(m, n)
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
-		if t.rec.Nodes[name].State == NodeRemoving {
-			t.driveReturn(name)
-		}
-	}
+	t.driveReturns()
 	return t.rest(NodeRemoving)
 }
 
-// returned reports whether the node is a new one that is given back: it was never started.
-func (n NodeRecord) returned() bool { return n.State == NodeRemoving && n.Batch == 0 }
+// givenBack reports whether the node is a new one that is given back: it was never started.
+func (n NodeRecord) givenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
 
-// driveReturn sees the termination of a returned node through; it is no replaced node. One that the group turns out to
+func (t *turn) driveReturns() {
+	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
+		if t.rec.Nodes[name].givenBack() {
+			t.driveReturn(name)
+		}
+	}
+}
+
+// driveReturn sees the termination of a node that is given back through; it is no replaced node. One that the group turns out to
 // have still is kept, where it carries pods by now or the upgrade goes on.
 func (t *turn) driveReturn(name string) {
 	m := t.count.byName[name]
@@ -109,7 +113,7 @@ func (t *turn) driveReturn(name string) {
 	attempt := t.attempt(Terminate{Instance: n.Instance})
 	unwanted := t.rec.Stopping != "" && !t.carriesPods(m)
 	if !n.Landed && !attempt.InFlight && !unwanted && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
-		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		t.unshrink(n)
 		delete(t.rec.Nodes, name)
 		t.persist = true
 		return
@@ -117,20 +121,17 @@ func (t *turn) driveReturn(name string) {
 	t.remove(name, n, m)
 }
 
-// keepReturned ends what a stop began: of the new nodes that it was giving back, those that are still there are kept. It
+// keepSurge ends what a stop began: of the new nodes that it was giving back, those that are still there are kept. It
 // reports whether that is known of all.
-func (t *turn) keepReturned() bool {
-	known := true
-	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
-		if !t.rec.Nodes[name].returned() {
-			continue
+func (t *turn) keepSurge() bool {
+	t.driveReturns()
+	for _, n := range t.rec.Nodes {
+		if n.givenBack() && !n.Landed {
+			t.cloud = true
+			return false
 		}
-		t.driveReturn(name)
-		n, returning := t.rec.Nodes[name]
-		known = known && (!returning || n.Landed)
 	}
-	t.cloud = t.cloud || !known
-	return known
+	return true
 }
 
 // carriesPods reports whether the node has pods that would have to be evicted.

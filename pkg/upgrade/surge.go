@@ -75,7 +75,7 @@ func (t *turn) quiesce() bool {
 
 // scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes (EKS E20–E31).
 func (t *turn) scaleUp() bool {
-	if !t.point() || !t.quiesce() || !t.keepReturned() || !t.raiseMax() {
+	if !t.point() || !t.quiesce() || !t.keepSurge() || !t.raiseMax() {
 		return false
 	}
 	t.launch()
@@ -124,7 +124,7 @@ func (t *turn) surgeUsable(wanted int) bool {
 // than what we did last: no further node will come up by itself.
 func (t *turn) nothingComes() bool {
 	g := &t.w.Group
-	return g.Sized && g.Observed.After(t.rec.Ledger.Changed.Add(describeLag)) && t.count.instances >= g.Desired
+	return g.Sized && g.shows(t.rec.Ledger.Changed) && t.count.instances >= g.Desired
 }
 
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).

@@ -47,10 +47,14 @@ func (w *World) usable(m *Member) bool {
 	return m.Usable(w.Group.WantedLabels)
 }
 
-// fencedMember reports whether the member is a node that carries the whole fence of this run.
-func (t *turn) fencedMember(m *Member) bool {
-	if m.read() {
+// fenced reports whether the member is a node that carries the whole fence of this run.
+func (t *turn) fenced(m *Member) bool {
+	switch {
+	case m.Node == nil:
+		return false
+	case m.read():
 		return m.traits.fence && m.traits.run == t.rec.Run
 	}
-	return m.Node != nil && t.fenced(m.Node)
+	node := m.Node
+	return node.Annotations[AnnotationRun] == t.rec.Run && node.Spec.Unschedulable && HasFenceTaint(node, t.w.Group.Provider)
 }

@@ -18,7 +18,7 @@ const contenders = 32
 func (t *turn) startMore() {
 	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room(t.leastPrice()) {
 		m := t.nextNode()
-		if m == nil || !t.room(price(m)) || (t.fencing && m.Node != nil && !t.fencedMember(m)) {
+		if m == nil || !t.room(price(m)) || (t.fencing && m.Node != nil && !t.fenced(m)) {
 			return
 		}
 		t.start(m)
@@ -98,7 +98,7 @@ func (t *turn) deficit() int {
 	}
 	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
 	short := removed - t.busyRemoved() - t.count.usable
-	if !t.w.Group.Sized || !t.w.Group.Observed.After(t.rec.Ledger.Changed.Add(describeLag)) {
+	if !t.w.Group.Sized || !t.w.Group.shows(t.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
 	without := t.w.Group.Desired - t.rec.Ledger.landed() // its size were it not for us, as an autoscaler left it (EKS E61)
