@@ -93,9 +93,6 @@ func New(spec Spec) *Cluster {
 		counted: map[*policyv1.PodDisruptionBudget]bool{}, disrupted: map[types.NamespacedName]time.Time{},
 		heeded: map[types.NamespacedName]bool{}, attempts: map[string]upgrade.Attempt{}, record: spec.Record,
 	}
-	if share := spec.TerminationShare; share[1] > 0 {
-		c.times.Gone = randomEnds(spec.Seed, share)
-	}
 	c.addNodes(&spec)
 	for _, budget := range spec.Budgets {
 		c.budgets = append(c.budgets, budget.DeepCopy())

@@ -12,6 +12,6 @@
 // runs an upgrade with pods that leave as soon as they may, and again with pods that take
 // as long as they may, and tells what both show.
 //
-// Nothing here reads a clock, nothing is random but from the Spec's seed, and no order of a
-// list or map matters: two runs of one Spec are equal.
+// Nothing here reads a clock, nothing is random, and no order of a list or map matters: two
+// runs of one Spec are equal.
 package simulate

@@ -70,9 +70,9 @@ type Room struct {
 }
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may and, if the Spec's
-// Times tell the two apart, once with pods that take as long as they may; with a TerminationShare it runs once. A node
-// that would not be empty in its time is forced where that was asked for, and else set aside, so that the forecast tells
-// of all nodes. It returns an error when the upgrade would not end.
+// Times tell the two apart, once with pods that take as long as they may. A node that would not be empty in its time is
+// forced where that was asked for, and else set aside, so that the forecast tells of all nodes. It returns an error when
+// the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	if req.OnTimeout != upgrade.Force {
 		req.OnTimeout = upgrade.Skip
@@ -80,7 +80,7 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	f, err := predict(spec, req)
-	if err != nil || spec.Times.GoneLatest == nil || spec.TerminationShare[1] > 0 {
+	if err != nil || spec.Times.GoneLatest == nil {
 		return f, err
 	}
 	spec.Times.Gone = spec.Times.GoneLatest

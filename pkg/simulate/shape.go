@@ -5,7 +5,6 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,20 +62,10 @@ func (s *shape) scored() amount {
 	return a
 }
 
-// needsOf is what the scheduler sets aside for the pod (component-helpers/resource.PodRequests): the sum over its
-// containers, unless something else has a say.
+// needsOf is what the scheduler sets aside for the pod.
 func needsOf(pod *corev1.Pod) amount {
-	if len(pod.Spec.InitContainers)+len(pod.Spec.Overhead) > 0 || pod.Spec.Resources != nil {
-		requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
-		return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
-	}
-	var cpu, memory quantity.Quantity
-	for i := range pod.Spec.Containers {
-		requests := pod.Spec.Containers[i].Resources.Requests
-		cpu.Add(requests[corev1.ResourceCPU])
-		memory.Add(requests[corev1.ResourceMemory])
-	}
-	return amount{cpu.MilliValue(), memory.Value()}
+	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
 // shapeOf finds the shape among those of the pod's controller, or makes it.

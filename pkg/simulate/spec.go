@@ -37,10 +37,6 @@ type Spec struct {
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record
 	Times  Times
-	// TerminationShare, unless zero, has each pod take a random share of its grace period to end, between its two numbers,
-	// whatever the Times say. Seed settles which: equal seeds give equal shares to pods of equal UID.
-	TerminationShare [2]float64
-	Seed             uint64
 }
 
 // Workload is what is known of a controller of pods beyond the pods themselves.
