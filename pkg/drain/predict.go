@@ -46,6 +46,8 @@ const (
 	NamespaceEnding ObstacleKind = "namespace"
 	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
 	Returns ObstacleKind = "returns"
+	// Unanswered is a request that got no answer, or that of a server in trouble; it is made again.
+	Unanswered ObstacleKind = "unanswered"
 	// Denied is an answer that was not predicted: an admission webhook, a lost race.
 	Denied ObstacleKind = "denied"
 )
@@ -105,6 +107,8 @@ func (o Obstacle) Remedy() string {
 		return "take the toleration away that brings it back or pass --on-timeout=force"
 	case BudgetPending:
 		return "see that kube-controller-manager is running"
+	case Unanswered:
+		return "see whether the API server is well"
 	case NamespaceEnding:
 		return "see which finalizers keep the namespace"
 	default:

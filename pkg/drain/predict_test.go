@@ -193,6 +193,7 @@ func TestObstacle(t *testing.T) {
 		drain.Unmanaged:       {drain.Obstacle{}, "no controller", "--unmanaged-pods=evict", true},
 		drain.NamespaceEnding: {drain.Obstacle{}, "namespace is being deleted", "finalizers", false},
 		drain.Returns:         {drain.Obstacle{}, "came back", "toleration", true},
+		drain.Unanswered:      {drain.Obstacle{Detail: "the server is on fire"}, "the server is on fire", "API server", false},
 		drain.Denied:          {drain.Obstacle{Detail: "webhook says no"}, "webhook says no", "denies", false},
 	}
 	for kind, c := range cases {
@@ -221,7 +222,7 @@ func TestObstacle(t *testing.T) {
 // ofBudget tells the obstacles that a budget may be the cause of.
 func ofBudget(kind drain.ObstacleKind) bool {
 	switch kind {
-	case drain.Unmanaged, drain.NamespaceEnding, drain.Returns:
+	case drain.Unmanaged, drain.NamespaceEnding, drain.Returns, drain.Unanswered:
 		return false
 	default:
 		return true

@@ -3,16 +3,14 @@ package simulate
 import (
 	"cmp"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"path"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // What is assumed where nothing was measured.
@@ -20,11 +18,7 @@ const (
 	defaultBoot  = 2 * time.Minute
 	defaultLeave = 30 * time.Second
 	defaultReady = 10 * time.Second
-	// soonest is how long a pod takes to end that ends as soon as it is told to.
-	soonest = time.Second
-	// firstStart is how long after its start a pod may become ready for that to be its start: later it recovered from something.
-	firstStart = 10 * time.Minute
-	// firstBoot is the same for nodes.
+	// firstBoot is how long after its beginning a node may become ready for that to be its boot: later it recovered from something.
 	firstBoot = 20 * time.Minute
 )
 
@@ -40,8 +34,8 @@ func Estimate(spec *Spec) (Times, []string) {
 		assumed = append(assumed, t.learnReady(spec.Pods))
 	}
 	if t.Gone == nil {
-		t.Gone, t.GoneLatest = earliestEnd, latestEnd
-		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", soonest)
+		t.Gone, t.GoneLatest = drain.SoonestEnd, drain.LatestEnd
+		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", drain.Soonest)
 	}
 	assume("nobody else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
 	return t, assumed
@@ -57,7 +51,7 @@ func (t *Times) learnBoot(spec *Spec) string {
 	if len(boots) == 0 {
 		from, boots = "joining", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
 	}
-	if t.Boot = typical(boots, defaultBoot); len(boots) == 0 {
+	if t.Boot = drain.Typical(boots, defaultBoot); len(boots) == 0 {
 		return fmt.Sprintf("a new node is ready %s after its launch: no node of the group tells", t.Boot)
 	}
 	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
@@ -66,7 +60,7 @@ func (t *Times) learnBoot(spec *Spec) string {
 // learnLeave sets how long a machine takes to go, and says so.
 func (t *Times) learnLeave(terminations []time.Duration) string {
 	if t.Leave == 0 && len(terminations) > 0 {
-		t.Leave = typical(terminations, defaultLeave)
+		t.Leave = drain.Typical(terminations, defaultLeave)
 		return fmt.Sprintf("a machine is gone %s after its termination begins: as machines of the group were, the median of %d", t.Leave, len(terminations))
 	}
 	t.Leave = cmp.Or(t.Leave, defaultLeave)
@@ -80,7 +74,7 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 	for _, pod := range pods {
 		id := owner(pod)
 		owners[id] = true
-		if took, ok := readyTime(pod); ok {
+		if took, ok := drain.ReadyTime(pod); ok {
 			samples[id] = append(samples[id], took)
 		}
 	}
@@ -89,7 +83,7 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 	medians := make(map[types.UID]time.Duration, len(samples))
 	all := make([]time.Duration, 0, len(samples))
 	for id, took := range samples {
-		medians[id] = typical(took, otherwise)
+		medians[id] = drain.Typical(took, otherwise)
 		all = append(all, medians[id])
 	}
 	t.ReadyOf = func(pod *corev1.Pod) time.Duration {
@@ -103,25 +97,6 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 	}
 	return fmt.Sprintf("a pod is ready after its start as its workload's pods were, the median of each: %s to %s for %d workloads, %s for %d others",
 		slices.Min(all), slices.Max(all), len(all), otherwise, len(owners)-len(all))
-}
-
-// readyTime is how long the pod took from its binding to a node until it was ready first, as far as its status still tells.
-func readyTime(pod *corev1.Pod) (time.Duration, bool) {
-	if pod.Status.StartTime == nil {
-		return 0, false
-	}
-	bound, ready := pod.Status.StartTime.Time, time.Time{}
-	for i := range pod.Status.Conditions {
-		switch c := &pod.Status.Conditions[i]; {
-		case c.Status != corev1.ConditionTrue || c.LastTransitionTime.IsZero():
-		case c.Type == corev1.PodReady:
-			ready = c.LastTransitionTime.Time
-		case c.Type == corev1.PodScheduled && c.LastTransitionTime.Before(pod.Status.StartTime):
-			bound = c.LastTransitionTime.Time // its kubelet took notice only later
-		}
-	}
-	took := ready.Sub(bound)
-	return took, !ready.IsZero() && took >= 0 && took <= firstStart
 }
 
 // bootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero moments are unknown.
@@ -138,75 +113,4 @@ func bootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.D
 		}
 	}
 	return all
-}
-
-// typical is the median, made finer than the whole seconds that objects write times in: of two such times the difference
-// is off by up to a second either way, so that all that is no further from the median may stand for the same time, and
-// their mean is nearer to it.
-func typical(all []time.Duration, otherwise time.Duration) time.Duration {
-	if len(all) == 0 {
-		return otherwise
-	}
-	slices.Sort(all)
-	median, sum, n := all[(len(all)-1)/2], time.Duration(0), time.Duration(0)
-	for _, took := range all {
-		if (took - median).Abs() <= time.Second {
-			sum, n = sum+took, n+1
-		}
-	}
-	return (sum / n).Round(10 * time.Millisecond)
-}
-
-// earliestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs first, within the grace period.
-func earliestEnd(pod *corev1.Pod) time.Duration {
-	return min(preStopSleep(pod), gracePeriod(pod)) + soonest
-}
-
-func latestEnd(pod *corev1.Pod) time.Duration { return max(gracePeriod(pod), earliestEnd(pod)) }
-
-func gracePeriod(pod *corev1.Pod) time.Duration {
-	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
-		return time.Duration(*s) * time.Second
-	}
-	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
-}
-
-// randomEnds draws, from seed and UID, the share of its grace period that a pod takes to end.
-func randomEnds(seed uint64, share [2]float64) func(*corev1.Pod) time.Duration {
-	return func(pod *corev1.Pod) time.Duration {
-		id := fnv.New64a()
-		id.Write([]byte(pod.UID)) // a hash returns no error
-		drawn := share[0] + (share[1]-share[0])*rand.New(rand.NewPCG(seed, id.Sum64())).Float64()
-		return time.Duration(drawn * float64(gracePeriod(pod)))
-	}
-}
-
-// preStopSleep is the longest sleep among the containers' preStop hooks, whose hooks run side by side.
-func preStopSleep(pod *corev1.Pod) time.Duration {
-	longest := time.Duration(0)
-	for i := range pod.Spec.Containers {
-		hooks := pod.Spec.Containers[i].Lifecycle
-		switch {
-		case hooks == nil || hooks.PreStop == nil:
-		case hooks.PreStop.Sleep != nil:
-			longest = max(longest, time.Duration(hooks.PreStop.Sleep.Seconds)*time.Second)
-		case hooks.PreStop.Exec != nil:
-			longest = max(longest, sleepIn(hooks.PreStop.Exec.Command))
-		}
-	}
-	return longest
-}
-
-// sleepIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh", "-c", "sleep 15; nginx -s quit"].
-func sleepIn(command []string) time.Duration {
-	words := strings.FieldsFunc(strings.Join(command, " "), func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) })
-	for i := range len(words) - 1 {
-		if words[i] != "sleep" && !strings.HasSuffix(words[i], "/sleep") {
-			continue
-		}
-		if seconds, err := strconv.ParseFloat(strings.TrimSuffix(words[i+1], "s"), 64); err == nil && seconds >= 0 && seconds < 24*60*60 {
-			return time.Duration(seconds * float64(time.Second))
-		}
-	}
-	return 0
 }

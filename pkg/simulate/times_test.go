@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -199,36 +198,6 @@ func TestPodsLeaveWithinTheirGrace(t *testing.T) {
 				t.Errorf("gone after %s to %s, want %s to %s", early, late, c.earliest, c.latest)
 			}
 		})
-	}
-}
-
-func TestTerminationsTakeARandomShareOfTheGrace(t *testing.T) {
-	ends := func(seed uint64) (all []time.Duration) {
-		spec := twoNodes()
-		spec.Seed, spec.TerminationShare = seed, [2]float64{0.1, 0.4}
-		for i := range 50 {
-			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("web-%d", i), build.App("web"), build.On("old-a-1")))
-		}
-		c := simulate.New(spec)
-		for _, pod := range spec.Pods {
-			do(c, upgrade.Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "old-a-1"})
-		}
-		for left := len(spec.Pods); left > 0; {
-			c.Advance(time.Time{})
-			now := strings.Count(podsOf(c, "old-a-1"), "web")
-			for ; left > now; left-- {
-				all = append(all, c.Now().Sub(start))
-			}
-		}
-		return all
-	}
-	first, other := ends(1), ends(2)
-	if !slices.Equal(first, ends(1)) || slices.Equal(first, other) {
-		t.Error("the seed does not settle the shares")
-	}
-	const grace = corev1.DefaultTerminationGracePeriodSeconds * time.Second
-	if soon, late := first[0], first[len(first)-1]; soon < grace/10 || soon > grace/8 || late > grace*4/10 || late < grace*3/8 {
-		t.Errorf("50 pods end after %s to %s of %s", soon, late, grace)
 	}
 }
 

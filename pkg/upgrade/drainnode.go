@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -15,11 +16,6 @@ import (
 )
 
 const (
-	// evictionsPerBudget is how many evictions of one budget are in flight at once: the API server
-	// serialises them by conflict and backoff, so that more only make each slower (semantics 3.2.6).
-	evictionsPerBudget = 4
-	// statusLag is how long a budget's status may take to show an accepted eviction, should the moment it did be missed.
-	statusLag = 2 * time.Second
 	// seen is how long the effect of an accepted request may take to be observed before it is asked for again.
 	seen = 30 * time.Second
 	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then (attach_detach_controller.go).
@@ -192,10 +188,23 @@ func (t *turn) evictPods(node string, view *drainView) []Blocked {
 	for _, pod := range view.held {
 		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Unmanaged})
 	}
-	for _, pod := range view.toEvict {
+	for _, pod := range t.scarcestFirst(view.toEvict) {
 		t.evictPod(node, pod)
 	}
 	return t.blocked[first:]
+}
+
+// scarcestFirst sorts pods by how many their budgets let be missing, pods without a budget last: time in which a tight budget
+// is not used is lost.
+func (t *turn) scarcestFirst(pods []*corev1.Pod) []*corev1.Pod {
+	room := make(map[*corev1.Pod]int32, len(pods))
+	for _, pod := range pods {
+		room[pod] = math.MaxInt32
+		if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+			room[pod] = covering[0].Status.ExpectedPods - covering[0].Status.DesiredHealthy
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(room[a], room[b]) })
 }
 
 func (t *turn) evictPod(node string, pod *corev1.Pod) {
@@ -214,18 +223,26 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	case t.waits(attempt, prediction):
 		t.blockPod(node, pod, denied(attempt, budget))
 		t.wakeAt(attempt.NotBefore)
-	case prediction.Spends && t.inFlight[budget] >= evictionsPerBudget:
+	case prediction.Spends && !t.mayFly(budget):
 		// An answer is due within milliseconds and wakes us.
 	default:
 		action.BudgetVersion = prediction.Version
 		if prediction.Spends {
+			t.learnLag(pod)
 			action.Budget = budget
 			t.spent[budget]++
-			t.inFlight[budget]++
+			t.flights[budget] = t.flights[budget].with(t.w.Now)
 		}
 		t.countReturn(node, pod, attempt)
 		t.actions = append(t.actions, action)
 	}
+}
+
+// mayFly reports whether an eviction of the budget may be sent now.
+func (t *turn) mayFly(budget types.NamespacedName) bool {
+	next := t.flights[budget].next(t.w.Now)
+	t.wakeAt(next)
+	return !next.IsZero() && !next.After(t.w.Now)
 }
 
 // settled reports whether an eviction was answered so shortly ago that the pod's end may not be seen yet. A pod that
@@ -238,8 +255,11 @@ func (t *turn) settled(attempt Attempt) bool {
 // denied is the obstacle that an answer which was not predicted names, with the budget if that is who refused.
 func denied(attempt Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
-	if attempt.Outcome == OutcomeRefused {
+	switch attempt.Outcome {
+	case OutcomeRefused:
 		obstacle.Budget = budget
+	case OutcomeUnclear:
+		obstacle.Kind = drain.Unanswered
 	}
 	return obstacle
 }

@@ -65,24 +65,53 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 		evict  int
 		block  int
 	}{
-		"I5 as many as it allows":             {3, build.Budget("web", build.Counts(6, 6, 4)), 2, 1},
-		"none":                                {3, build.Budget("web", build.Counts(6, 4, 4)), 0, 3},
-		"3.2.6 four at once, the others soon": {8, build.Budget("web", build.Counts(9, 9, 1)), 4, 0},
-		"another's budget":                    {8, build.Budget("cart", build.Counts(6, 4, 4)), 8, 0},
+		"I5 as many as it allows": {3, build.Budget("web", build.Counts(6, 6, 4)), 2, 1},
+		"none":                    {3, build.Budget("web", build.Counts(6, 4, 4)), 0, 3},
+		"3.2.6 four at once":      {8, build.Budget("web", build.Counts(9, 9, 1)), 4, 0},
+		"another's budget":        {8, build.Budget("cart", build.Counts(6, 4, 4)), 8, 0},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := draining(t, pods(c.pods)...)
 			s.budgets(c.budget)
-			step := s.next()
-			if got := len(step.Actions) - 1; got != c.evict { // one action starts the drain
-				t.Errorf("%d evictions, want %d", got, c.evict)
-			}
-			if got := len(step.Blocked); got != c.block {
-				t.Errorf("%d blocked, want %d", got, c.block)
+			evictions, blocked := s.unanswered()
+			if evictions != c.evict || blocked != c.block {
+				t.Errorf("%d evictions and %d blocked, want %d and %d", evictions, blocked, c.evict, c.block)
 			}
 		})
 	}
+}
+
+// unanswered counts the evictions that are sent within a second in which none is answered, and what is blocked then.
+func (s *scene) unanswered() (evictions, blocked int) {
+	s.t.Helper()
+	for end := s.Now.Add(time.Second); s.Now.Before(end); s.pass(50 * time.Millisecond) {
+		step := s.next()
+		for _, a := range step.Actions {
+			if _, ok := a.(upgrade.Evict); ok {
+				evictions++
+			}
+			s.begun(a)
+		}
+		blocked = len(step.Blocked)
+	}
+	return evictions, blocked
+}
+
+// Two evictions that the API server would write into one budget's status at once cost half a second: the second waits
+// for the first one's answer, or for as long as that should take.
+func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
+	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
+	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
+	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-0")
+	s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	step := s.next()
+	if want := s.Now.Add(100 * time.Millisecond); !step.Wake.Equal(want) {
+		t.Errorf("wakes at %s, want %s", step.Wake, want)
+	}
+	wantActions(t, step, "start draining node old-a-1")
+	s.pass(100 * time.Millisecond)
+	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-1")
 }
 
 // What our own evictions have spent counts until the budget's status shows it.

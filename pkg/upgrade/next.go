@@ -3,6 +3,8 @@ package upgrade
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
@@ -39,9 +41,9 @@ type turn struct {
 	count census
 	// drains are the pods of each node that is being drained, by node name.
 	drains map[string]*drainView
-	// spent and inFlight count evictions by budget: those a status does not show yet, and those without an answer.
-	spent    drain.Spending
-	inFlight drain.Spending
+	// spent counts, by budget, the evictions that its status does not show yet, flights are those without an answer.
+	spent   drain.Spending
+	flights map[types.NamespacedName]flight
 
 	actions []Action
 	blocked []Blocked
@@ -64,7 +66,7 @@ func newTurn(w *World) *turn {
 		wake:   w.Now.Add(lookAgain),
 	}
 	t.count = takeCensus(w, &t.rec)
-	t.spent, t.inFlight = spending(w)
+	t.spent, t.flights = spending(w)
 	return t
 }
 

@@ -18,6 +18,15 @@ type Notes struct {
 	Yielded map[string]time.Duration
 	// Yielding are the nodes that were so blocked when the notes were taken.
 	Yielding map[string]bool
+	// Ready is how long pods took to become ready before, Gone how long after their deletion those took that have left, by
+	// their controllers' UIDs. Both are replaced, never changed.
+	Ready, Gone map[types.UID]time.Duration
+	// Lag is how much longer budgets are closed than their pods take to become ready, 0 for not known.
+	Lag time.Duration
+	// Leaving are the pods on their way from nodes in drain, by UID.
+	Leaving map[types.UID]Departure
+	// Order is the order of start that the last search found for the nodes that wait, by name.
+	Order []string
 	// At is when the notes were taken.
 	At time.Time
 }
@@ -34,6 +43,10 @@ func (n *Notes) clone() Notes {
 		Returned:     maps.Clone(n.Returned),
 		Yielded:      maps.Clone(n.Yielded),
 		Yielding:     map[string]bool{},
+		Ready:        n.Ready,
+		Gone:         n.Gone,
+		Order:        n.Order,
+		Lag:          n.Lag,
 		At:           n.At,
 	}
 	if c.Returned == nil {

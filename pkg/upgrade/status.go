@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // status sums the turn up for people.
@@ -62,39 +60,4 @@ func zoneSizes(zones map[string]int) string {
 		parts = append(parts, fmt.Sprintf("%s:%d", zone, zones[zone]))
 	}
 	return strings.Join(parts, " ")
-}
-
-// spending counts, by budget, the evictions that its status may not show yet, and those in flight. An eviction shows
-// from the moment its pod was seen in status.disruptedPods.
-func spending(w *World) (spent, inFlight drain.Spending) {
-	spent, inFlight = drain.Spending{}, drain.Spending{}
-	for _, a := range w.Open {
-		evict, ok := a.Action.(Evict)
-		if !ok || evict.Budget.Name == "" {
-			continue
-		}
-		if a.InFlight {
-			inFlight[evict.Budget]++
-		}
-		if hidden(w, evict, a) {
-			spent[evict.Budget]++
-		}
-	}
-	return spent, inFlight
-}
-
-// hidden reports whether an eviction may have spent budget that the status does not show.
-func hidden(w *World, evict Evict, a Attempt) bool {
-	pod := evict.podName()
-	if shown, ok := w.Disrupted[pod]; ok && !shown.Before(a.Begun) {
-		return false
-	}
-	switch {
-	case a.InFlight:
-		return true
-	case a.Outcome == OutcomeDone, a.Outcome == OutcomeUnclear:
-		return w.Now.Before(a.Ended.Add(statusLag))
-	default:
-		return false
-	}
 }

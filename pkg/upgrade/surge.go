@@ -169,6 +169,7 @@ func (t *turn) replace() bool {
 			t.drive(name)
 		}
 	}
+	t.learnGone()
 	if t.rec.Stopping == "" {
 		t.launch()
 		t.startMore()

@@ -179,7 +179,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if err != nil && w.Now.Equal(r.c.now) { // else more was seen while the record was stored
 		r.fail("I5", "%s, which would be refused: %v", a, err)
 	}
-	r.flight(p, a, spends)
+	r.flight(p, w.Now, a, spends)
 }
 
 // terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its

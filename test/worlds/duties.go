@@ -13,6 +13,8 @@ import (
 const (
 	// flights is how many evictions of one budget may be in flight at once (semantics 3.2.6).
 	flights = 4
+	// distance is how far apart they are sent.
+	distance = 100 * time.Millisecond
 	// visible is how long what was accepted may take to be seen.
 	visible = 30 * time.Second
 )
@@ -137,18 +139,23 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// flight is semantics 3.2.6: few evictions of one budget are in flight at once.
-func (r *rules) flight(p *process, a upgrade.Evict, budget string) {
+// flight is semantics 3.2.6: few evictions of one budget are in flight at once, and none is sent right after another.
+func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string) {
 	r.duties.spends[a.Key()] = budget
 	if budget == "" {
 		return
 	}
 	r.duties.sent[budget]++
 	n := r.duties.sent[budget]
+	hasty := n > 1
 	for key, open := range p.open {
 		if open.InFlight && r.duties.spends[key] == budget {
 			n++
+			hasty = hasty || now.Sub(open.Begun) < distance
 		}
+	}
+	if hasty {
+		r.fail("semantics 3.2.6", "an eviction of budget %s is sent less than %s after another that has no answer", budget, distance)
 	}
 	if n > flights {
 		r.fail("semantics 3.2.6", "%d evictions of budget %s are in flight", n, budget)

@@ -124,7 +124,7 @@ func declared() [][2]string {
 			upgrade.OutcomeExhausted, upgrade.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved),
-		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged,
+		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
 			drain.NamespaceEnding, drain.Returns, drain.Denied),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost),
 		keys("action", allActions()...),

@@ -1,0 +1,213 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// contenders is how many of the next nodes are weighed against each other when one may start.
+const contenders = 32
+
+// overdue is when a budget is taken to open that should have been open by now.
+const overdue = 50 * time.Millisecond
+
+// nextNode picks the node to start next, nil when none should be started now. Instances without a node
+// and nodes that are not Ready go first, since nothing useful is lost with them; then the zone with the most
+// outdated nodes, so that zones end together. Among the first of these that may change places budgets and time decide
+// (drain.Queue); those with a pod that may never leave go last. A node none of whose pods could move now would only lose time.
+func (t *turn) nextNode() *Member {
+	q := t.queue()
+	var free, stuck []*Member
+	var last []drain.Load
+	order := t.startOrder()
+	for _, m := range order[:min(len(order), contenders)] {
+		if !t.interchangeable(order[0], m) {
+			continue
+		}
+		if load, holds := q.load(m, time.Time{}); holds {
+			stuck, last = append(stuck, m), append(last, load)
+		} else {
+			free, q.Waiting = append(free, m), append(q.Waiting, load)
+		}
+	}
+	if len(free) == 0 {
+		free, q.Waiting = stuck, last
+	}
+	next, found := q.Next(t.before(free))
+	t.notes.Order = make([]string, 0, len(found))
+	for _, i := range found {
+		t.notes.Order = append(t.notes.Order, free[i].Name())
+	}
+	if next < 0 {
+		return nil
+	}
+	return free[next]
+}
+
+// before is the order that the last search found for the members, as far as it knew them all.
+func (t *turn) before(members []*Member) []int {
+	order := make([]int, 0, len(members))
+	for _, name := range t.notes.Order {
+		if i := slices.IndexFunc(members, func(m *Member) bool { return m.Name() == name }); i >= 0 {
+			order = append(order, i)
+		}
+	}
+	return order
+}
+
+// startOrder sorts the pending members by what is known before anything contends, as far as they may be among the first
+// contenders: each time one of the zone that has most left, then by name.
+func (t *turn) startOrder() []*Member {
+	type ranked struct {
+		*Member
+		left int
+	}
+	var order []ranked
+	var seen [urgencies]zoneCounts
+	for _, m := range t.count.pending {
+		before := seen[urgency(m)].of(m.Zone())
+		if before.all < contenders {
+			order = append(order, ranked{m, t.count.pendingIn[m.Zone()] - before.all})
+		}
+		before.all++
+	}
+	slices.SortFunc(order, func(a, b ranked) int {
+		return cmp.Or(
+			cmp.Compare(urgency(a.Member), urgency(b.Member)),
+			cmp.Compare(b.left, a.left),
+			cmp.Compare(a.Zone(), b.Zone()),
+			cmp.Compare(a.Name(), b.Name()),
+		)
+	})
+	members := make([]*Member, len(order))
+	for i := range order {
+		members[i] = order[i].Member
+	}
+	return members
+}
+
+// interchangeable reports whether contention may decide which of the two goes first. A group that
+// replaces nodes by itself keeps its zones in balance only if they take turns.
+func (t *turn) interchangeable(a, b *Member) bool {
+	if urgency(a) != urgency(b) {
+		return false
+	}
+	return t.rec.Ledger.Zonal || t.count.pendingIn[a.Zone()] == t.count.pendingIn[b.Zone()]
+}
+
+// urgencies is how many degrees of urgency there are.
+const urgencies = 3
+
+func urgency(m *Member) int {
+	switch {
+	case m.Node == nil:
+		return 0
+	case !m.ready():
+		return 1
+	default:
+		return 2
+	}
+}
+
+// queue is what the window has before it: the nodes in drain, and no others yet.
+func (t *turn) queue() *queue {
+	q := &queue{turn: t, pace: t.pace(), gates: map[types.NamespacedName]int{}, spent: evictions(t.w)}
+	q.Window = t.rec.Request.Window
+	for _, name := range t.startedNames() {
+		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
+			load, _ := q.load(m, t.rec.Nodes[name].Deadline)
+			q.Started = append(q.Started, load)
+		}
+	}
+	return q
+}
+
+// queue is a drain.Queue in the making.
+type queue struct {
+	drain.Queue
+	*turn
+	pace  *pace
+	gates map[types.NamespacedName]int
+	// spent is when our evictions began, by budget.
+	spent map[types.NamespacedName][]time.Time
+}
+
+// load is the member as far as its drain takes time, and whether it is stuck: whether it has a pod that no budget may ever
+// let go, or that must not be evicted. A started node has a deadline, and a stuck one takes until then.
+func (q *queue) load(m *Member, deadline time.Time) (l drain.Load, stuck bool) {
+	view, settle := q.view(m), q.rec.Request.Settle.Duration
+	l = drain.Load{Least: settle, Exits: make([]drain.Exit, 0, len(view.toEvict))}
+	for _, pod := range view.leaving {
+		l.Least = max(l.Least, q.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(q.w.Now))
+	}
+	stuck = len(view.held) > 0
+	for _, pod := range view.toEvict {
+		exit := drain.Exit{Gate: -1, Gone: q.pace.goneOf(pod) + settle}
+		prediction := drain.Predict(pod, q.w.Budgets, nil, q.w.EndingNamespaces[pod.Namespace])
+		switch {
+		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
+			stuck = true
+			continue
+		case !deadline.IsZero() && q.evicting(pod): // it has gone through
+		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
+			exit.Gate = q.gate(prediction.Budget, pod)
+		}
+		l.Exits = append(l.Exits, exit)
+	}
+	if stuck {
+		l.Least = max(l.Least, deadline.Sub(q.w.Now))
+	}
+	return l, stuck
+}
+
+// evicting reports whether the pod's eviction is decided, so that it is counted among what was spent.
+func (t *turn) evicting(pod *corev1.Pod) bool {
+	attempt := t.attempt(Evict{UID: pod.UID})
+	return attempt.InFlight || t.settled(attempt) || slices.ContainsFunc(t.actions, func(a Action) bool {
+		evict, ok := a.(Evict)
+		return ok && evict.UID == pod.UID
+	})
+}
+
+// gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as far as they explain it.
+func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
+	if i, known := q.gates[key]; known {
+		return i
+	}
+	budget := q.w.Budgets.Covering(pod)[0]
+	gate := drain.Gate{Turn: q.pace.turnOf(pod)}
+	open := int(max(0, budget.Status.DisruptionsAllowed-q.turn.spent[key]))
+	missing := int(max(1, budget.Status.ExpectedPods-budget.Status.DesiredHealthy)) - open
+	gate.Opens = make([]time.Duration, open, open+max(0, missing))
+	spent := q.spent[key]
+	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
+		gate.Opens = append(gate.Opens, max(overdue, at.Add(gate.Turn).Sub(q.w.Now)))
+	}
+	for len(gate.Opens) < open+missing {
+		gate.Opens = append(gate.Opens, max(overdue, gate.Turn))
+	}
+	slices.Sort(gate.Opens)
+	q.gates[key] = len(q.Gates)
+	q.Gates = append(q.Gates, gate)
+	return q.gates[key]
+}
+
+// evictions tells when those of ours that were accepted began, by the budget they took from, in order.
+func evictions(w *World) map[types.NamespacedName][]time.Time {
+	begun := map[types.NamespacedName][]time.Time{}
+	for _, attempt := range w.Open {
+		if evict, ok := attempt.Action.(Evict); ok && evict.Budget.Name != "" && attempt.Outcome == OutcomeDone {
+			begun[evict.Budget] = append(begun[evict.Budget], attempt.Begun)
+		}
+	}
+	for _, at := range begun {
+		slices.SortFunc(at, time.Time.Compare)
+	}
+	return begun
+}
