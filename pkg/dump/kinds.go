@@ -8,6 +8,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
 // kind is one that says something about an upgrade.
@@ -33,10 +35,9 @@ func kinds() map[string]kind {
 	}
 }
 
-// meta settles what the object is called, and drops what nobody looks at.
+// meta settles what the object is called.
 func (c *collector) meta(m *metav1.ObjectMeta, id identity) (err error) {
-	m.ManagedFields, m.Namespace = nil, id.namespace
-	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+	m.Namespace = id.namespace
 	c.saw(m.CreationTimestamp)
 	m.UID, err = c.claim(m.UID, id)
 	return err
@@ -58,7 +59,8 @@ func (c *collector) keepNode(raw []byte, id identity) error {
 		c.saw(node.Status.Conditions[i].LastHeartbeatTime)
 		c.saw(node.Status.Conditions[i].LastTransitionTime)
 	}
-	node.Status.Images, node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil, nil
+	trim.Object(node)
+	node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	c.dump.Nodes = append(c.dump.Nodes, node)
 	return c.meta(&node.ObjectMeta, id)
 }
@@ -71,38 +73,9 @@ func (c *collector) keepPod(raw []byte, id identity) error {
 	for i := range pod.Status.Conditions {
 		c.saw(pod.Status.Conditions[i].LastTransitionTime)
 	}
-	trimPod(pod)
+	trim.Object(pod)
 	c.dump.Pods = append(c.dump.Pods, pod)
 	return c.meta(&pod.ObjectMeta, id)
-}
-
-// trimPod keeps what decides where the pod may go, how long it takes to start and to end, and whether it is ready.
-func trimPod(pod *corev1.Pod) {
-	from := &pod.Spec
-	spec := corev1.PodSpec{
-		NodeName: from.NodeName, NodeSelector: from.NodeSelector, Affinity: from.Affinity, Tolerations: from.Tolerations,
-		TopologySpreadConstraints: from.TopologySpreadConstraints, Overhead: from.Overhead, Resources: from.Resources,
-		TerminationGracePeriodSeconds: from.TerminationGracePeriodSeconds, Priority: from.Priority,
-		HostNetwork: from.HostNetwork, RestartPolicy: from.RestartPolicy,
-		Containers: trimContainers(from.Containers), InitContainers: trimContainers(from.InitContainers),
-	}
-	for i := range from.Volumes {
-		if claim := from.Volumes[i].PersistentVolumeClaim; claim != nil {
-			source := corev1.VolumeSource{PersistentVolumeClaim: claim}
-			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: from.Volumes[i].Name, VolumeSource: source})
-		}
-	}
-	pod.Spec = spec
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime}
-}
-
-func trimContainers(from []corev1.Container) []corev1.Container {
-	kept := make([]corev1.Container, 0, len(from))
-	for i := range from {
-		k := &from[i]
-		kept = append(kept, corev1.Container{Name: k.Name, Resources: k.Resources, RestartPolicy: k.RestartPolicy, Lifecycle: k.Lifecycle})
-	}
-	return kept
 }
 
 func (c *collector) keepNamespace(raw []byte, id identity) error {
@@ -121,6 +94,7 @@ func (c *collector) keepBudget(raw []byte, id identity) error {
 	if err := c.decode(raw, budget); err != nil {
 		return err
 	}
+	trim.Object(budget)
 	c.dump.Budgets = append(c.dump.Budgets, budget)
 	return c.meta(&budget.ObjectMeta, id)
 }
@@ -130,7 +104,7 @@ func (c *collector) keepDeployment(raw []byte, id identity) error {
 	if err := c.decode(raw, deployment); err != nil {
 		return err
 	}
-	deployment.Spec, deployment.Status = appsv1.DeploymentSpec{Replicas: deployment.Spec.Replicas}, appsv1.DeploymentStatus{}
+	trim.Object(deployment)
 	c.dump.Deployments = append(c.dump.Deployments, deployment)
 	return c.meta(&deployment.ObjectMeta, id)
 }
@@ -140,7 +114,7 @@ func (c *collector) keepReplicaSet(raw []byte, id identity) error {
 	if err := c.decode(raw, set); err != nil {
 		return err
 	}
-	set.Spec.Template, set.Status = corev1.PodTemplateSpec{}, appsv1.ReplicaSetStatus{}
+	trim.Object(set)
 	c.dump.ReplicaSets = append(c.dump.ReplicaSets, set)
 	return c.meta(&set.ObjectMeta, id)
 }
@@ -150,7 +124,7 @@ func (c *collector) keepStatefulSet(raw []byte, id identity) error {
 	if err := c.decode(raw, set); err != nil {
 		return err
 	}
-	set.Spec.Template, set.Spec.VolumeClaimTemplates, set.Status = corev1.PodTemplateSpec{}, nil, appsv1.StatefulSetStatus{}
+	trim.Object(set)
 	c.dump.StatefulSets = append(c.dump.StatefulSets, set)
 	return c.meta(&set.ObjectMeta, id)
 }
@@ -160,7 +134,7 @@ func (c *collector) keepClaim(raw []byte, id identity) error {
 	if err := c.decode(raw, claim); err != nil {
 		return err
 	}
-	claim.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: claim.Spec.VolumeName}
+	trim.Object(claim)
 	c.dump.Claims = append(c.dump.Claims, claim)
 	return c.meta(&claim.ObjectMeta, id)
 }
@@ -170,7 +144,7 @@ func (c *collector) keepVolume(raw []byte, id identity) error {
 	if err := c.decode(raw, volume); err != nil {
 		return err
 	}
-	volume.Spec = corev1.PersistentVolumeSpec{NodeAffinity: volume.Spec.NodeAffinity, ClaimRef: volume.Spec.ClaimRef}
+	trim.Object(volume)
 	c.dump.Volumes = append(c.dump.Volumes, volume)
 	return c.meta(&volume.ObjectMeta, id)
 }

@@ -35,10 +35,11 @@ func rooms() map[string]room {
 			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
 		},
 
-		"pkg/dump": {libs: append(slices.Clone(values), "sigs.k8s.io/yaml")},
+		"pkg/trim": {libs: scheduling},
+		"pkg/dump": {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
-		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync"), own: decisions},
+		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim")},
 
 		"pkg/cloud":        {libs: values, own: cloud},
 		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},

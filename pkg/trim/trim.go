@@ -1,15 +1,17 @@
-package cluster
+// Package trim takes from the objects of a cluster what no plan and no upgrade looks at, so that a cluster of many
+// thousand pods fits in little memory. It changes the objects it is given, which must be nobody else's yet.
+package trim
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 )
 
-// trim is the informers' transform: it keeps of an object what upgrades look at, so that a
-// cluster of many thousand pods fits in little memory. It changes the object, which nobody else has yet.
-func trim(object any) (any, error) {
+// Object trims one object, given as a pointer. What is of no kind that is known here is left alone.
+func Object(object any) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		trimPod(o)
@@ -20,15 +22,39 @@ func trim(object any) (any, error) {
 		trimMeta(&o.ObjectMeta)
 	case *corev1.Namespace:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
+	case *corev1.PersistentVolumeClaim:
+		trimMeta(&o.ObjectMeta)
+		o.Spec, o.Status = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}, corev1.PersistentVolumeClaimStatus{}
+	case *corev1.PersistentVolume:
+		trimMeta(&o.ObjectMeta)
+		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
 	default:
-		trimBackground(object)
+		trimController(object)
 	}
-	return object, nil
+}
+
+// trimController keeps a controller's scale, and the order in which it brings pods up.
+func trimController(object any) {
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		trimMeta(&o.ObjectMeta)
+		o.Spec, o.Status = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}, appsv1.DeploymentStatus{}
+	case *appsv1.ReplicaSet:
+		trimMeta(&o.ObjectMeta)
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+	case *appsv1.StatefulSet:
+		trimMeta(&o.ObjectMeta)
+		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy}
+		o.Status = appsv1.StatefulSetStatus{}
+	}
 }
 
 func trimMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
-	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+	// Trimmed objects may share their annotations, and even deleting what is not there is a write.
+	if meta.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
 }
 
 // trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells how long it takes
@@ -52,7 +78,18 @@ func trimPod(pod *corev1.Pod) {
 		}
 	}
 	pod.Spec = spec
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, StartTime: pod.Status.StartTime}
+	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: trimConditions(pod.Status.Conditions), StartTime: pod.Status.StartTime}
+}
+
+// trimConditions keeps whether and since when the pod is ready, and when it was bound to its node.
+func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for i := range all {
+		if c := &all[i]; c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		}
+	}
+	return kept
 }
 
 // trimRequests sums the pod's requests of CPU and memory up in one container; none for a pod that asks for nothing.
