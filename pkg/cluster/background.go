@@ -8,8 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -25,42 +23,22 @@ type Background struct {
 	Unread []string
 }
 
-// ReadBackground takes one paged list per kind. Kinds that may not be listed are left out, and named; any other
+// ReadBackground takes one list per kind. Kinds that may not be listed are left out, and named; any other
 // error is returned.
 func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Background, error) {
-	b := &Background{}
-	kinds := map[string]func(context.Context) error{
-		"deployments": func(ctx context.Context) error {
-			return list(ctx, "deployments", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.AppsV1().Deployments("").List(ctx, o)
-			}, &b.Deployments)
-		},
-		"replicasets": func(ctx context.Context) error {
-			return list(ctx, "replicasets", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.AppsV1().ReplicaSets("").List(ctx, o)
-			}, &b.ReplicaSets)
-		},
-		"statefulsets": func(ctx context.Context) error {
-			return list(ctx, "statefulsets", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.AppsV1().StatefulSets("").List(ctx, o)
-			}, &b.StatefulSets)
-		},
-		"persistentvolumeclaims": func(ctx context.Context) error {
-			return list(ctx, "persistentvolumeclaims", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.CoreV1().PersistentVolumeClaims("").List(ctx, o)
-			}, &b.Claims)
-		},
-		"persistentvolumes": func(ctx context.Context) error {
-			return list(ctx, "persistentvolumes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				return client.CoreV1().PersistentVolumes().List(ctx, o)
-			}, &b.Volumes)
-		},
+	b, apps, core := &Background{}, client.AppsV1().RESTClient(), client.CoreV1().RESTClient()
+	kinds := map[string]func(ctx context.Context, kind string) error{
+		"deployments":            func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.Deployments)) },
+		"replicasets":            func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.ReplicaSets)) },
+		"statefulsets":           func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.StatefulSets)) },
+		"persistentvolumeclaims": func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Claims)) },
+		"persistentvolumes":      func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Volumes)) },
 	}
 	unread := make(chan string, len(kinds))
 	g, ctx := errgroup.WithContext(ctx)
 	for kind, read := range kinds {
 		g.Go(func() error {
-			err := read(ctx)
+			err := read(ctx, kind)
 			if apierrors.IsForbidden(err) {
 				unread <- kind
 				return nil
@@ -77,26 +55,4 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	}
 	slices.Sort(b.Unread)
 	return b, nil
-}
-
-// trimBackground keeps of a controller or a volume what plans look at.
-func trimBackground(object any) {
-	switch o := object.(type) {
-	case *appsv1.Deployment:
-		trimMeta(&o.ObjectMeta)
-		o.Spec, o.Status = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}, appsv1.DeploymentStatus{}
-	case *appsv1.ReplicaSet:
-		trimMeta(&o.ObjectMeta)
-		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
-	case *appsv1.StatefulSet:
-		trimMeta(&o.ObjectMeta)
-		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy}
-		o.Status = appsv1.StatefulSetStatus{}
-	case *corev1.PersistentVolumeClaim:
-		trimMeta(&o.ObjectMeta)
-		o.Spec, o.Status = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}, corev1.PersistentVolumeClaimStatus{}
-	case *corev1.PersistentVolume:
-		trimMeta(&o.ObjectMeta)
-		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // offline is a Watcher that knows the objects and hears of no others: the state of things a moment ago.
 func offline(objects ...any) *Watcher {
 	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}

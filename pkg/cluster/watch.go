@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -37,7 +38,7 @@ func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
 
 func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration) (*Watcher, error) {
 	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimmer()))
 	kinds := map[string]cache.SharedIndexInformer{
 		"nodes":                factory.Core().V1().Nodes().Informer(),
 		"pods":                 factory.Core().V1().Pods().Informer(),
@@ -45,13 +46,13 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 		"poddisruptionbudgets": factory.Policy().V1().PodDisruptionBudgets().Informer(),
 	}
 	failed := make(chan error, len(kinds))
-	var synced []cache.InformerSynced
+	var synced []cache.DoneChecker
 	for kind, informer := range kinds {
 		registration, err := w.follow(kind, informer, failed)
 		if err != nil {
 			return nil, err
 		}
-		synced = append(synced, registration.HasSynced)
+		synced = append(synced, registration.HasSyncedChecker())
 	}
 	factory.Start(ctx.Done())
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
@@ -60,6 +61,19 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 		return nil, err
 	}
 	return w, nil
+}
+
+// trimmer is the informers' transform: it trims what is read, and lets pods share what they have alike. Every informer
+// calls it from a goroutine of its own.
+func trimmer() cache.TransformFunc {
+	sharer := trim.NewSharer()
+	return func(object any) (any, error) {
+		trim.Object(object)
+		if pod, ok := object.(*corev1.Pod); ok {
+			sharer.Pod(pod) // by one informer alone
+		}
+		return object, nil
+	}
 }
 
 // follow sends an informer's events to the index, and what goes wrong with its kind to failed.
@@ -86,11 +100,11 @@ func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed
 
 // waitForSync waits for the first View. It ends early when a kind may not be read; other failures are tried again
 // by the informers, and the last of them is told when the context ends.
-func waitForSync(ctx context.Context, synced []cache.InformerSynced, failed <-chan error) error {
+func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan error) error {
 	done := make(chan bool, 1)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { done <- cache.WaitForCacheSync(waiting.Done(), synced...) }()
+	go func() { done <- cache.WaitFor(waiting, "", synced...) }()
 	var last error
 	for {
 		select {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +26,10 @@ import (
 // protects the API server is its priority and fairness, not a guess made here.
 const requestsPerSecond = 200
 
+// gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says otherwise. Of a large
+// cluster most of what is kept is what was read, and stays: half of it again is memory enough, for a twentieth more CPU.
+const gcPercent = 50
+
 // connection is a cluster one can talk to.
 type connection struct {
 	client  kubernetes.Interface
@@ -35,6 +41,9 @@ type connection struct {
 
 // connect logs in to the cluster and asks for its version, so that a server that cannot be reached is told at once.
 func (o *options) connect(ctx context.Context) (*connection, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	config, err := o.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err)
@@ -43,6 +52,7 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.Wrap(retryReads)
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -1,0 +1,168 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// readAhead is how many bytes are read at a time.
+const readAhead = 64 << 10
+
+// message is a pointer to an object that protobuf decodes.
+type message[T any] interface {
+	*T
+	runtime.Object
+	Unmarshal([]byte) error
+}
+
+// list hands every object of a kind to keep, as the API server's watch cache has them: pages would be read from etcd, each
+// object decoded anew. Each is decoded here when the one before is kept: neither the answer nor its objects are held as a whole,
+// which of 150,000 pods are 600 MB. A server that answers in pages nevertheless is asked for all of them.
+func list[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
+	options := metav1.ListOptions{ResourceVersion: "0"}
+	for {
+		meta, err := page(ctx, client.Get().Resource(kind).VersionedParams(&options, scheme.ParameterCodec), keep)
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", kind, err)
+		}
+		if options = (metav1.ListOptions{Continue: meta.Continue}); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// page hands over the objects of one answer, and returns what it says of itself.
+func page[T any, P message[T]](ctx context.Context, request *rest.Request, keep func(P)) (metav1.ListMeta, error) {
+	body, err := request.UseProtobufAsDefault().Stream(ctx)
+	if err != nil {
+		return metav1.ListMeta{}, err
+	}
+	defer body.Close()
+	in := bufio.NewReaderSize(body, readAhead)
+	if start, err := in.Peek(len(protobufPrefix)); err != nil || string(start) != protobufPrefix {
+		return pageOfJSON(in, keep)
+	}
+	drop, kept := pruningOf(P(nil)), []byte(nil)
+	return readList(in, func(item []byte) error {
+		object := P(new(T))
+		kept = drop.prune(kept[:0], item)
+		if err := object.Unmarshal(kept); err != nil {
+			return err
+		}
+		keep(object)
+		return nil
+	})
+}
+
+// pageOfJSON reads the answer of a server that does not know protobuf, as proxies before an API server may.
+func pageOfJSON[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMeta, error) {
+	var list struct {
+		Kind            string `json:"kind"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []T `json:"items"`
+	}
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return list.ListMeta, err
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return list.ListMeta, err
+	}
+	if !strings.HasSuffix(list.Kind, "List") {
+		return list.ListMeta, fmt.Errorf("a %q in the place of a list", list.Kind)
+	}
+	for i := range list.Items {
+		keep(&list.Items[i])
+	}
+	return list.ListMeta, nil
+}
+
+// protobufPrefix begins what the API server encodes as protobuf (apimachinery's runtime/serializer/protobuf).
+const protobufPrefix = "k8s\x00"
+
+// readList hands over the bytes of each item of a list, which are good until the next. What follows the prefix is a
+// runtime.Unknown, whose field raw is the list (apimachinery's runtime/generated.proto); metadata is every list's field
+// 1, and items are its field 2.
+func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListMeta, err error) {
+	const raw, metadata, items = 2, 1, 2
+	if _, err := in.Discard(len(protobufPrefix)); err != nil {
+		return meta, err
+	}
+	var value []byte
+	inList := func(in *bufio.Reader, number uint64, size int) error {
+		value = slices.Grow(value[:0], size)[:size]
+		if _, err := io.ReadFull(in, value); err != nil {
+			return err
+		}
+		switch number {
+		case metadata:
+			return meta.Unmarshal(value)
+		case items:
+			return keep(value)
+		default:
+			return nil
+		}
+	}
+	found := false
+	err = eachField(in, func(in *bufio.Reader, number uint64, size int) error {
+		if number != raw {
+			_, err := in.Discard(size)
+			return err
+		}
+		found = true
+		rest := &io.LimitedReader{R: in, N: int64(size)}
+		if err := eachField(bufio.NewReaderSize(rest, readAhead), inList); err != nil || rest.N == 0 {
+			return err
+		}
+		return io.ErrUnexpectedEOF
+	})
+	if err == nil && !found {
+		err = io.ErrUnexpectedEOF
+	}
+	return meta, err
+}
+
+// eachField visits the fields of a message that goes on to the end of in. All fields are bytes or messages: of such a
+// size, to be read by visit.
+func eachField(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
+	const typeBits, bytesType = 3, 2
+	for {
+		tag, err := binary.ReadUvarint(in)
+		if errors.Is(err, io.EOF) { // in front of a field
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		size, err := binary.ReadUvarint(in)
+		switch {
+		case err != nil:
+			return noEOF(err)
+		case tag&(1<<typeBits-1) != bytesType || size > math.MaxInt32:
+			return fmt.Errorf("field %d of type %d and size %d in a list", tag>>typeBits, tag&(1<<typeBits-1), size)
+		}
+		if err := visit(in, tag>>typeBits, int(size)); err != nil {
+			return noEOF(err)
+		}
+	}
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// encoded is a list of so many pods as the API server encodes it.
+func encoded(t *testing.T, pods int) []byte {
+	t.Helper()
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+	for i := range pods {
+		list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Annotations: map[string]string{"long": strings.Repeat("x", i)}}})
+	}
+	var text bytes.Buffer
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(list, &text); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+// answering is a client of a server that gives every question the same answer.
+func answering(t *testing.T, answer []byte) rest.Interface {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(answer) // the reader may have left
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	must(t, err)
+	return client.CoreV1().RESTClient()
+}
+
+func TestListReadsEveryAnswer(t *testing.T) {
+	const pods = 300 // of up to 300 bytes: more than is read at a time
+	unknownField := slices.Concat(encoded(t, 0), []byte{5<<3 | 2, 1, 'x'})
+	cases := map[string]struct {
+		answer []byte
+		want   int
+	}{
+		"protobuf":                  {encoded(t, pods), pods},
+		"no pods":                   {encoded(t, 0), 0},
+		"a field that is not known": {unknownField, 0},
+		"JSON":                      {[]byte(`{"kind":"PodList","metadata":{},"items":[{"metadata":{"name":"web-0"}},{"metadata":{"name":"web-1"}}]}`), 2},
+		"JSON without any":          {[]byte(`{"kind":"List","metadata":{}}`), 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			err := list(t.Context(), answering(t, c.answer), "pods", func(pod *corev1.Pod) {
+				if want := fmt.Sprintf("web-%d", n); pod.Name != want {
+					t.Errorf("read %q, want %q", pod.Name, want)
+				}
+				n++
+			})
+			if err != nil || n != c.want {
+				t.Errorf("read %d pods and error %v, want %d", n, err, c.want)
+			}
+		})
+	}
+}
+
+// TestListOfAnAnswerThatIsCut errs wherever the cut is, so that no part of a cluster passes for the whole.
+func TestListOfAnAnswerThatIsCut(t *testing.T) {
+	whole := encoded(t, 3)
+	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // behind it only fields that are empty
+	for cut := range end {
+		client := answering(t, whole[:cut])
+		if err := list(context.Background(), client, "pods", func(*corev1.Pod) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
+			t.Fatalf("cut after %d of %d bytes: got error %v", cut, len(whole), err)
+		}
+	}
+}
+
+func TestListOfNonsense(t *testing.T) {
+	list1 := func(list ...byte) []byte { return append([]byte{'k', '8', 's', 0, 2<<3 | 2, byte(len(list))}, list...) }
+	cases := map[string][]byte{
+		"a number for an item":    list1(2<<3, 1),
+		"an item without an end":  list1(2<<3|2, 9, 1),
+		"a size beyond all":       append([]byte("k8s\x00"), 2<<3|2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"an item that is no pod":  list1(2<<3|2, 2, 1<<3|2, 9),
+		"JSON that is no list":    []byte("{}"),
+		"neither JSON nor a list": []byte("<html>"),
+	}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := list(t.Context(), answering(t, answer), "pods", func(*corev1.Pod) {}); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package cluster
+
+import (
+	"math/rand"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
+)
+
+// What is pruned is what would be trimmed: the rest is the same for any pod and any node.
+func TestPruningLosesNothingThatIsKept(t *testing.T) {
+	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(scheme.Scheme))
+	smaller := 0
+	for range 300 {
+		full, pruned := &corev1.Pod{}, &corev1.Pod{}
+		fill.Fill(full)
+		encoded, err := full.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := pruningOf(full).prune(nil, encoded)
+		if err := pruned.Unmarshal(kept); err != nil {
+			t.Fatal(err)
+		}
+		*full = corev1.Pod{} // times and empty lists are what they are when they are decoded
+		if err := full.Unmarshal(encoded); err != nil {
+			t.Fatal(err)
+		}
+		trim.Object(full)
+		trim.Object(pruned)
+		if !reflect.DeepEqual(full, pruned) {
+			t.Fatalf("decoded and trimmed:\n%v\npruned, decoded and trimmed:\n%v", full, pruned)
+		}
+		if len(kept) < len(encoded) {
+			smaller++
+		}
+	}
+	if smaller < 200 {
+		t.Errorf("%d of 300 pods are smaller", smaller)
+	}
+}
+
+// FuzzPrune holds that nothing is lost or made up of what is no message.
+func FuzzPrune(f *testing.F) {
+	pod := &corev1.Pod{}
+	pod.Name, pod.ManagedFields = "web-0", nil
+	encoded, err := pod.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(encoded)
+	f.Add([]byte{0x0a, 0x7f, 0x01})
+	f.Fuzz(func(t *testing.T, message []byte) {
+		once := podPruned().prune(nil, message)
+		full, kept := &corev1.Pod{}, &corev1.Pod{}
+		if full.Unmarshal(message) == nil {
+			if err := kept.Unmarshal(once); err != nil {
+				t.Fatalf("what could be decoded cannot be any more: %v", err)
+			}
+			trim.Object(full)
+			trim.Object(kept)
+			if !reflect.DeepEqual(full, kept) {
+				t.Errorf("decoded:\n%v\npruned and decoded:\n%v", full, kept)
+			}
+		}
+	})
+}
