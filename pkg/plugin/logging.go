@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/spf13/pflag"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
 
@@ -15,6 +16,7 @@ func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
 	klog.InitFlags(private)
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
+	utilruntime.Must(private.Set("stderrthreshold", "FATAL")) // else errors go to the process's stderr, whatever the output
 	level := private.Lookup("v")
 	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Level of the Kubernetes libraries' logs on stderr, 0 to 10")
 }

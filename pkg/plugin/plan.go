@@ -31,8 +31,10 @@ type prospect struct {
 	record   upgrade.Record
 	findings []preflight.Finding
 	// now is the one moment that a plan is made at.
-	now     time.Time
-	history cloud.History
+	now time.Time
+	// history is what the cloud remembers of the group, and historyErr why that is not all; nil when it is.
+	history    cloud.History
+	historyErr error
 	// background is what a plan knows of controllers and volumes.
 	background *cluster.Background
 }
@@ -54,12 +56,24 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
-	if h, ok := s.provider.(cloud.Historian); ok {
-		if p.history, err = h.History(ctx, &p.group); ctx.Err() != nil {
-			return nil, err
-		} // else a plan says what it assumes in the place of what the cloud does not tell
+	if err = p.readHistory(ctx); err != nil {
+		return nil, err
 	}
 	return p, o.resolve(p, s, settings)
+}
+
+// readHistory asks a cloud that remembers for the group's past. A plan goes without what cannot be read, and says so: only
+// the end of the context is an error.
+func (p *prospect) readHistory(ctx context.Context) error {
+	historian, ok := p.provider.(cloud.Historian)
+	if !ok {
+		return nil
+	}
+	p.history, p.historyErr = historian.History(ctx, &p.group)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("reading the past of group %q: %w", p.group.Name, err)
+	}
+	return nil
 }
 
 // resolve joins the group with the cluster and settles the request against both.
@@ -231,6 +245,9 @@ func (p *prospect) forecast(req upgrade.Request) (simulate.Forecast, []string, e
 	spec := p.spec()
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
+	if p.historyErr != nil {
+		assumed = append(assumed, "the cloud tells no more of the group's past: "+p.historyErr.Error())
+	}
 	forecast, err := simulate.Predict(spec, req)
 	return forecast, append(assumed, unread(p.background.Unread)...), err
 }

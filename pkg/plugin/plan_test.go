@@ -1,0 +1,103 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// historian is a provider whose cloud remembers, or fails to.
+type historian struct {
+	cloud.Provider
+	history cloud.History
+	err     error
+	// asked is called with the question.
+	asked func()
+}
+
+// History implements cloud.Historian.
+func (h *historian) History(context.Context, *upgrade.Group) (cloud.History, error) {
+	h.asked()
+	return h.history, h.err
+}
+
+// lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around its own.
+func lookWith(ctx context.Context, t *testing.T, h *historian) (*prospect, *session, error) {
+	t.Helper()
+	twoGroups().serve(t)
+	o, cmd := newOptions(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
+	o.addShared(cmd.Flags())
+	o.addUpgrade(cmd)
+	err := cmd.ParseFlags([]string{"--current=image=v2", "--dry-run"})
+	if err == nil {
+		err = o.complete(cmd, []string{"blue"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := o.connect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := o.open(ctx, conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Provider, s.provider = s.provider, h
+	p, err := o.look(ctx, s, "blue")
+	return p, s, err
+}
+
+// TestPlanSaysWhichHistoryItLacks plans with what the cloud tells, and says why that is not all.
+func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
+	const lacks = "the cloud tells no more of the group's past: "
+	past := cloud.History{Terminations: []time.Duration{50 * time.Second}}
+	cases := map[string]struct {
+		history    cloud.History
+		err        error
+		says, also string
+	}{
+		"all is told":   {past, nil, "a machine is gone 50s after", ""},
+		"some is told":  {past, errors.New("launches are secret"), "a machine is gone 50s after", lacks + "launches are secret"},
+		"nothing is":    {cloud.History{}, errors.New("all is secret"), "a machine is gone 30s after", lacks + "all is secret"},
+		"there is none": {cloud.History{}, nil, "a machine is gone 30s after", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			p, s, err := lookWith(t.Context(), t, &historian{history: c.history, err: c.err, asked: func() {}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := p.plan(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			assumed := strings.Join(plan.Assumptions, "\n")
+			if !strings.Contains(assumed, c.says) || !strings.Contains(assumed, c.also) || strings.Contains(assumed, lacks) != (c.also != "") {
+				t.Errorf("assumes\n%s\nwant %q and %q", assumed, c.says, c.also)
+			}
+		})
+	}
+}
+
+// TestInterruptedHistoryIsNoPlan holds whatever the cloud answers to a question that was interrupted.
+func TestInterruptedHistoryIsNoPlan(t *testing.T) {
+	for name, answer := range map[string]error{"an error": errors.New("no answer in time"), "nothing": nil} {
+		t.Run(name, func(t *testing.T) {
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			p, _, err := lookWith(ctx, t, &historian{err: answer, asked: interrupt})
+			if p != nil || exitCode(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
+				t.Errorf("got %+v, error %v", p, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package plugin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestRetryReads(t *testing.T) {
+	cases := map[string]struct {
+		method, target string
+		status         int
+		asked          string // Retry-After as the server sends it
+		want           string
+	}{
+		"a list that fails":              {http.MethodGet, "/api/v1/nodes?limit=1000", 500, "", "1"},
+		"a gateway without a server":     {http.MethodGet, "/api/v1/nodes", 502, "", "1"},
+		"a server that is starting":      {http.MethodGet, "/version", 503, "", "1"},
+		"the server's own wish":          {http.MethodGet, "/api/v1/nodes", 503, "7", "7"},
+		"a question about permissions":   {http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", 504, "", "1"},
+		"an eviction may have been done": {http.MethodPost, "/api/v1/namespaces/shop/pods/web-0/eviction", 500, "", ""},
+		"a watch is opened by others":    {http.MethodGet, "/api/v1/nodes?watch=true", 500, "", ""},
+		"not found is an answer":         {http.MethodGet, "/api/v1/nodes/a", 404, "", ""},
+		"a list":                         {http.MethodGet, "/api/v1/nodes", 200, "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			transport := retryReads(roundTripper(func(*http.Request) (*http.Response, error) {
+				recorder := httptest.NewRecorder()
+				if c.asked != "" {
+					recorder.Header().Set("Retry-After", c.asked)
+				}
+				recorder.WriteHeader(c.status)
+				return recorder.Result(), nil
+			}))
+			response, err := transport.RoundTrip(httptest.NewRequest(c.method, c.target, http.NoBody))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if got := response.Header.Get("Retry-After"); got != c.want {
+				t.Errorf("Retry-After %q, want %q", got, c.want)
+			}
+		})
+	}
+}
