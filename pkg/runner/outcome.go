@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"net/url"
 	"strings"
 	"time"
 
@@ -29,11 +30,21 @@ func Sort(err error) Answer {
 	if err == nil {
 		return Answer{Outcome: upgrade.OutcomeDone}
 	}
-	answer := Answer{Outcome: sortError(err), Detail: err.Error()}
+	answer := Answer{Outcome: sortError(err), Detail: detail(err)}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		answer.After = time.Duration(seconds) * time.Second
 	}
 	return answer
+}
+
+// detail is what a person should read: of a request that no API server answered, that, rather than its address.
+func detail(err error) string {
+	var cloudErr *cloud.Error
+	var unanswered *url.Error
+	if errors.As(err, &unanswered) && !errors.As(err, &cloudErr) {
+		return "the API server does not answer: " + unanswered.Err.Error()
+	}
+	return err.Error()
 }
 
 func sortError(err error) upgrade.Outcome {

@@ -142,6 +142,25 @@ func TestSortOthers(t *testing.T) {
 	}
 }
 
+func TestDetail(t *testing.T) {
+	gone := cut(errors.New("connection reset by peer"))
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"an answer":              {fmt.Errorf("fencing: %w", apierrors.NewServiceUnavailable("shutting down")), "fencing: shutting down"},
+		"no answer":              {fmt.Errorf("fencing: %w", gone), "the API server does not answer: connection reset by peer"},
+		"no answer of the cloud": {&cloud.Error{Err: gone}, (&cloud.Error{Err: gone}).Error()},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Sort(c.err).Detail; got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
 func cloudError(outcome upgrade.Outcome) error {
 	return fmt.Errorf("terminating i-1: %w", &cloud.Error{Outcome: outcome, Err: errors.New("the cloud says so")})
 }
@@ -150,7 +169,7 @@ func wantAnswer(t *testing.T, got Answer, err error, outcome upgrade.Outcome, af
 	t.Helper()
 	want := Answer{Outcome: outcome, After: after}
 	if err != nil {
-		want.Detail = err.Error()
+		want.Detail = detail(err)
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

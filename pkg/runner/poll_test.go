@@ -82,12 +82,37 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 			}
 			before := time.Since(s.began)
 			signal(s.nodesChanged)
-			time.Sleep(2 * CloudSoon)
+			time.Sleep(2 * cloudAgain)
 			synctest.Wait()
-			if at := s.times("observe"); at[len(at)-1] != before+CloudSoon {
-				t.Errorf("a node changed at %s, the cloud was asked at %s, want %s later", before, at[len(at)-1], CloudSoon)
+			if at := s.times("observe"); at[len(at)-1] != before+cloudAgain {
+				t.Errorf("a node changed at %s, the cloud was asked at %s, want %s later", before, at[len(at)-1], cloudAgain)
 			}
 		})
+	})
+}
+
+// TestCloudIsAskedAfterAChange has a launch: the cloud is asked as soon as it was answered, and a second later, since it may not
+// have shown it at once.
+func TestCloudIsAskedAfterAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		var launched time.Duration
+		s.onDo = func(_ context.Context, a upgrade.Action) error {
+			if _, ok := a.(upgrade.AddCapacity); ok {
+				launched = time.Since(s.began)
+			}
+			return nil
+		}
+		s.observe(t, s.runner(surge(1)), func() { time.Sleep(30 * time.Second) })
+		var after []time.Duration
+		for _, at := range s.times("observe") {
+			if at >= launched && len(after) < 2 {
+				after = append(after, at)
+			}
+		}
+		if len(after) < 2 || after[0] > launched+CloudSoon || after[1] != after[0]+cloudAgain {
+			t.Errorf("launched at %s, the cloud was asked at %s: want at once, and %s later", launched, after, cloudAgain)
+		}
 	})
 }
 
@@ -99,7 +124,7 @@ func TestNodesThatChangeAllTheTime(t *testing.T) {
 		s.addPods("old-1", 1)
 		s.observe(t, s.runner(), func() {
 			for range 600 {
-				time.Sleep(CloudSoon / 2)
+				time.Sleep(cloudAgain / 2)
 				signal(s.nodesChanged)
 			}
 		})

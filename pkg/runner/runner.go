@@ -14,19 +14,17 @@ import (
 )
 
 const (
-	// coalesce is how long events are gathered after the first, so that a burst costs one step.
-	coalesce = 15 * time.Millisecond
+	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a third of the time
+	// at most; and coalesceLimit is the longest.
+	coalesce      = 2
+	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
-	// parallel is how many requests may be in flight at once.
-	parallel = 64
+	// parallel is how many requests may be in flight at once, to the cluster and to the cloud. More would only wait for
+	// each other in the server, the urgent ones among the others.
+	parallel = 8
 	// stopLimit is how long an interrupted upgrade may take to come to rest.
 	stopLimit = 10 * time.Second
-	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
-	cloudBusy = 5 * time.Second
-	cloudIdle = time.Minute
-	// CloudSoon is the pause after a change that makes the cloud worth asking at once: so late a change is seen.
-	CloudSoon = time.Second
 	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
 	probe = 30 * time.Second
 	// leaseSlack is how much of the lease must be left for a request to be begun.
@@ -75,7 +73,7 @@ type Runner struct {
 }
 
 // ErrLost is the error of Run when the right to write was lost.
-var ErrLost = errors.New("the upgrade's lease was lost to somebody else")
+var ErrLost = errors.New("the upgrade's lease was lost")
 
 // errUnrenewed is the answer to a request that is not made, because the lease may be somebody else's soon.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")
@@ -91,22 +89,22 @@ type run struct {
 	notes   upgrade.Notes
 	results chan result
 	polls   chan poll
-	slots   chan struct{}
-	flying  int
+	// flying counts the requests in flight, those to the cloud and those to the cluster.
+	flying  map[bool]int
 	polling bool
 	asked   time.Time
-	soon    time.Time
-	stop    bool
+	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be older than a change of ours.
+	soon     time.Time
+	doubtful bool
+	// quiet is until when events are gathered.
+	quiet time.Time
+	shown upgrade.Step
+	stop  bool
 }
 
 type result struct {
 	action upgrade.Action
 	answer Answer
-}
-
-type poll struct {
-	group upgrade.Group
-	err   error
 }
 
 // Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns the
@@ -118,29 +116,37 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
-		results: make(chan result, parallel), polls: make(chan poll, 1), slots: make(chan struct{}, parallel),
+		flying: map[bool]int{}, results: make(chan result, 2*parallel), polls: make(chan poll, 1),
 	}
 	for {
-		step := upgrade.Next(s.world())
+		step := s.step()
 		if step.Persist {
 			if err := s.save(work, step.Record); err != nil {
 				return s.Record, err
 			}
 		}
 		s.Record, s.notes = step.Record, step.Notes
-		if s.Watch != nil {
-			s.Watch(step)
-		}
-		if step.Finished && s.flying == 0 {
+		s.show(step)
+		if step.Finished && s.flying[true]+s.flying[false] == 0 {
 			return s.Record, nil
 		}
 		for _, action := range step.Actions {
-			s.begin(work, action)
+			if s.flying[upgrade.OfCloud(action)] < parallel { // else the step after the next answer decides anew
+				s.begin(work, action)
+			}
 		}
 		if err := s.wait(ctx, work, step); err != nil {
 			return s.Record, err
 		}
 	}
+}
+
+// step decides what to do now.
+func (s *run) step() upgrade.Step {
+	began := time.Now()
+	step := upgrade.Next(s.world())
+	s.quiet = time.Now().Add(min(coalesce*time.Since(began), coalesceLimit))
+	return step
 }
 
 // working is the context of everything that is begun. It ends with ErrLost when the right to write is
@@ -156,7 +162,7 @@ func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCa
 			case <-rest:
 				cancel(ErrUnrested)
 			case <-r.Lost:
-				cancel(ErrLost)
+				cancel(r.loss())
 			case <-work.Done():
 				return
 			}
@@ -210,6 +216,9 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		case Sort(err).Outcome == upgrade.OutcomeFatal:
 			return err
 		}
+		if s.overdue() && s.shown.Status.Group != "" {
+			s.show(s.shown) // no other step is taken until the record is written
+		}
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():
@@ -231,7 +240,7 @@ func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
 func (s *run) mayWrite() error {
 	switch {
 	case s.lost():
-		return ErrLost
+		return s.loss()
 	case s.limit() < leaseSlack:
 		return errUnrenewed
 	default:
@@ -240,11 +249,11 @@ func (s *run) mayWrite() error {
 }
 
 // limit is how long a request that is begun now may take.
-func (s *run) limit() time.Duration {
-	if s.Expires == nil {
+func (r *Runner) limit() time.Duration {
+	if r.Expires == nil {
 		return requestLimit
 	}
-	return min(requestLimit, time.Until(s.Expires()))
+	return min(requestLimit, time.Until(r.Expires()))
 }
 
 func (s *run) lost() bool {
@@ -261,10 +270,8 @@ func (s *run) begin(work context.Context, action upgrade.Action) {
 	key := action.Key()
 	before := s.open[key]
 	s.open[key] = upgrade.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
-	s.flying++
+	s.flying[upgrade.OfCloud(action)]++
 	go func() {
-		s.slots <- struct{}{}
-		defer func() { <-s.slots }()
 		ctx, cancel := context.WithTimeout(work, s.limit())
 		defer cancel()
 		s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
@@ -291,7 +298,7 @@ func (s *run) do(ctx context.Context, action upgrade.Action) error {
 
 // settle books the end of an action and says when it may be tried again.
 func (s *run) settle(r result) {
-	s.flying--
+	s.flying[upgrade.OfCloud(r.action)]--
 	now := time.Now().Round(0)
 	attempt := s.open[r.action.Key()]
 	attempt.InFlight, attempt.Ended = false, now
@@ -299,7 +306,8 @@ func (s *run) settle(r result) {
 	attempt.NotBefore = now.Add(backoff(r.answer, attempt.Tries))
 	s.open[r.action.Key()] = attempt
 	if upgrade.OfCloud(r.action) {
-		s.soon = now.Add(CloudSoon)
+		s.doubtful = true
+		s.askBy(now)
 	}
 }
 
@@ -322,7 +330,7 @@ func backoff(answer Answer, tries int) time.Duration {
 func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	var wake <-chan time.Time // of a finished upgrade only answers are waited for
 	if !step.Finished {
-		wake = time.After(time.Until(step.Wake))
+		wake = time.After(time.Until(s.lookAgain(&step)))
 	}
 	ask := time.NewTimer(time.Until(s.nextPoll(step)))
 	defer ask.Stop()
@@ -333,12 +341,13 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	select {
 	case r := <-s.results:
 		s.settle(r)
+		s.settleAll()
 	case p := <-s.polls:
 		s.take(p)
 	case <-ask.C:
 		s.pollCloud(work)
 	case <-s.Cluster.NodesChanged():
-		s.soon = time.Now().Add(CloudSoon)
+		s.askBy(time.Now().Add(cloudAgain))
 	case <-s.Cluster.Changed():
 		s.gather(work)
 	case <-wake:
@@ -350,9 +359,21 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	return nil
 }
 
-// gather lets a burst of events pass, and takes the answers that came with it.
+// settleAll books the answers that are there.
+func (s *run) settleAll() {
+	for {
+		select {
+		case r := <-s.results:
+			s.settle(r)
+		default:
+			return
+		}
+	}
+}
+
+// gather lets a burst of events pass if a step was taken a moment ago, and takes the answers that come with it.
 func (s *run) gather(work context.Context) {
-	pause := time.NewTimer(coalesce)
+	pause := time.NewTimer(time.Until(s.quiet))
 	defer pause.Stop()
 	for {
 		select {
@@ -365,42 +386,5 @@ func (s *run) gather(work context.Context) {
 		case <-work.Done():
 			return
 		}
-	}
-}
-
-// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon after a change.
-func (s *run) nextPoll(step upgrade.Step) time.Time {
-	if s.polling {
-		return time.Now().Add(cloudIdle)
-	}
-	next := s.asked.Add(cloudIdle)
-	if step.Cloud {
-		next = s.asked.Add(cloudBusy)
-	}
-	if !s.soon.IsZero() && s.soon.Before(next) {
-		next = s.soon
-	}
-	return next
-}
-
-func (s *run) pollCloud(ctx context.Context) {
-	s.polling, s.asked, s.soon = true, time.Now(), time.Time{}
-	go func() {
-		ctx, cancel := context.WithTimeout(ctx, requestLimit)
-		defer cancel()
-		group, err := s.Cloud.Observe(ctx, cloud.Ref{Name: s.Request.Group, To: s.Request.To})
-		s.polls <- poll{group: group, err: err}
-	}()
-}
-
-// take keeps what the cloud said. While it cannot be asked the last answer stands: nothing
-// destructive rests on it that would not be re-read by the provider first.
-func (s *run) take(p poll) {
-	s.polling = false
-	if p.err == nil {
-		s.Group = p.group
-	}
-	if s.Polled != nil {
-		s.Polled(p.err)
 	}
 }

@@ -1,0 +1,135 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// leased has the site's runner hold a lease that is renewed every ten seconds, but not from gap to again.
+func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
+	const every, duration = 10 * time.Second, time.Minute
+	r.Expires = func() time.Time {
+		since := time.Since(s.began)
+		if since >= gap && since < again {
+			since = gap - 1
+		}
+		return s.began.Add(since.Truncate(every) + duration)
+	}
+	return r
+}
+
+// told are the moments at which the API server was first said to be waited for, and first no more.
+type told struct{ from, to time.Duration }
+
+func (s *site) listen(r *Runner) *told {
+	heard := &told{}
+	inner := r.Watch
+	r.Watch = func(step upgrade.Step) {
+		inner(step)
+		since := time.Since(s.began)
+		switch waits := strings.Contains(step.Status.Waiting, "API server"); {
+		case waits && heard.from == 0:
+			heard.from = since
+		case !waits && heard.from > 0 && heard.to == 0:
+			heard.to = since
+		}
+	}
+	return heard
+}
+
+// TestAnOverdueLeaseIsTold has nothing change while the API server is out of reach.
+func TestAnOverdueLeaseIsTold(t *testing.T) {
+	const gap, again = 32 * time.Second, 70 * time.Second // the last renewal is at 30s
+	cases := map[string]func(*site){
+		"while a pod is waited for": func(s *site) { s.budgets = spent() },
+		"while the record cannot be written": func(s *site) {
+			s.onSave = func(context.Context, upgrade.Record) error {
+				if since := time.Since(s.began); since >= gap-2*time.Second && since < again {
+					return errors.New("connection refused")
+				}
+				return nil
+			}
+			s.onDo = func(_ context.Context, a upgrade.Action) error {
+				if _, ok := a.(upgrade.Evict); ok && time.Since(s.began) < gap {
+					time.Sleep(gap - time.Since(s.began)) // after it there is something to write
+				}
+				return nil
+			}
+		},
+	}
+	for name, arrange := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1)
+				s.addPods("old-1", 1)
+				arrange(s)
+				r := s.leased(s.runner(), gap, again)
+				heard := s.listen(r)
+				s.observe(t, r, func() {
+					time.Sleep(2 * time.Minute)
+					synctest.Wait()
+				})
+				if heard.from < 50*time.Second || heard.from > 56*time.Second {
+					t.Errorf("told after %s, want 20s to 26s after the last renewal at 30s", heard.from)
+				}
+				if heard.to < again || heard.to > again+2*overdueLook {
+					t.Errorf("told until %s, want until soon after the renewal at %s", heard.to, again)
+				}
+			})
+		})
+	}
+}
+
+func TestALeaseThatIsRenewedCostsFewSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.budgets = spent()
+		s.addPods("old-1", 1)
+		r := s.leased(s.runner(), time.Hour, time.Hour)
+		heard := s.listen(r)
+		s.observe(t, r, func() {
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			before := len(s.steps)
+			signal(s.changed) // one more step; the runner comes after what was just read
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			if steps := len(s.steps) - before; steps > 5*6+10 {
+				t.Errorf("%d steps in five minutes in which nothing changed", steps)
+			}
+		})
+		if heard.from != 0 {
+			t.Errorf("the API server was said to be waited for after %s", heard.from)
+		}
+	})
+}
+
+func TestHowTheLeaseWasLost(t *testing.T) {
+	cases := map[string]struct {
+		gap  time.Duration
+		want string
+	}{
+		"somebody took it":        {time.Hour, "lost to somebody else"},
+		"it could not be renewed": {5 * time.Second, "the API server did not renew it in time"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSite(t, 1)
+				s.budgets = spent()
+				s.addPods("old-1", 1)
+				time.AfterFunc(45*time.Second, func() { close(s.lost) })
+				_, err := s.leased(s.runner(), c.gap, 2*time.Hour).Run(t.Context())
+				if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("got %v, want it to say %q", err, c.want)
+				}
+			})
+		})
+	}
+}

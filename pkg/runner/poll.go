@@ -1,0 +1,76 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
+	cloudBusy = 5 * time.Second
+	cloudIdle = time.Minute
+	// CloudSoon is how far apart questions to the cloud are at least: so late a change of ours is seen.
+	CloudSoon = 250 * time.Millisecond
+	// cloudAgain is the pause before the cloud is asked about what it may not show at once.
+	cloudAgain = time.Second
+)
+
+// poll is the cloud's answer.
+type poll struct {
+	group upgrade.Group
+	err   error
+}
+
+// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon after a change.
+func (s *run) nextPoll(step upgrade.Step) time.Time {
+	if s.polling {
+		return time.Now().Add(cloudIdle)
+	}
+	next := s.asked.Add(cloudIdle)
+	if step.Cloud {
+		next = s.asked.Add(cloudBusy)
+	}
+	if !s.soon.IsZero() && s.soon.Before(next) {
+		next = s.soon
+	}
+	return next
+}
+
+// askBy has the cloud asked no later than that, as far as it was not asked just now.
+func (s *run) askBy(at time.Time) {
+	if earliest := s.asked.Add(CloudSoon); at.Before(earliest) {
+		at = earliest
+	}
+	if s.soon.IsZero() || at.Before(s.soon) {
+		s.soon = at
+	}
+}
+
+func (s *run) pollCloud(ctx context.Context) {
+	s.polling, s.asked, s.soon = true, time.Now(), time.Time{}
+	if s.doubtful {
+		s.doubtful = false
+		s.askBy(s.asked.Add(cloudAgain))
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+		group, err := s.Cloud.Observe(ctx, cloud.Ref{Name: s.Request.Group, To: s.Request.To})
+		s.polls <- poll{group: group, err: err}
+	}()
+}
+
+// take keeps what the cloud said. While it cannot be asked the last answer stands: nothing
+// destructive rests on it that would not be re-read by the provider first.
+func (s *run) take(p poll) {
+	s.polling = false
+	if p.err == nil {
+		s.Group = p.group
+	}
+	if s.Polled != nil {
+		s.Polled(p.err)
+	}
+}
