@@ -113,7 +113,7 @@ func addGroup(t *testing.T, s *stage.Stage, group stage.Group) {
 	if err := s.AddGroup(group); err != nil {
 		t.Fatal(err)
 	}
-	awaitNodes(t, s, group)
+	awaitGroup(t, s, group.Name)
 }
 
 // newestImage is of a Kubernetes that does not exist yet.
@@ -177,14 +177,16 @@ func forget(t *testing.T, s *stage.Stage, group string) {
 func addManaged(t *testing.T, s *stage.Stage) {
 	t.Helper()
 	s.Cloud.AddCluster("prod", "1.36")
-	group, err := s.Cloud.AddManagedNodegroup(awscloud.NodegroupSpec{
+	_, err := s.Cloud.AddManagedNodegroup(awscloud.NodegroupSpec{
 		Cluster: "prod", Name: "managed", Version: "1.35", ReleaseVersion: "1.35.4-20260101", Image: stage.OldImage, InstanceType: "m7i.large",
 		Group: awscloud.GroupSpec{Zones: []string{zoneA}, Counts: []int{1}, Min: 1, Max: 1},
 	})
+	if err == nil {
+		err = s.AwaitNodes(t.Context(), "eks.amazonaws.com/nodegroup=managed", 1)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitNodes(t, s, stage.Group{Name: group})
 }
 
 // addWorkers adds the group that could be upgraded, its workloads, and a pod that nobody would bring back elsewhere.

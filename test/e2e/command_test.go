@@ -89,8 +89,14 @@ type command struct {
 
 func start(t *testing.T, s *stage.Stage, args ...string) *command {
 	t.Helper()
+	return startIn(t, s, nil, args...)
+}
+
+// startIn starts kubectl with so much added to its environment.
+func startIn(t *testing.T, s *stage.Stage, env []string, args ...string) *command {
+	t.Helper()
 	c := &command{t: t, what: "kubectl " + strings.Join(args, " "), log: &progress{news: make(chan struct{})}, ended: make(chan struct{})}
-	c.process = s.Start(t.Context(), &c.out, c.log, nil, args...)
+	c.process = s.Start(t.Context(), &c.out, c.log, env, args...)
 	go func() {
 		defer close(c.ended)
 		c.code, c.err = c.process.Wait()

@@ -102,7 +102,7 @@ func openEmpty(t *testing.T, shared *stage.Stage, group stage.Group) *scene {
 		if err := own.AddGroup(group); err != nil {
 			t.Fatal(err)
 		}
-		awaitNodes(t, own, group)
+		awaitGroup(t, own, group.Name)
 	}
 	s := &scene{Stage: own, t: t, group: group.Name, surge: 2 * len(group.Zones), unavailable: 1}
 	t.Cleanup(s.explain)
@@ -134,17 +134,15 @@ func (s *scene) explain() {
 	}
 }
 
-// awaitNodes waits until all nodes of a new group are Ready, or the first of them would get all the pods.
-func awaitNodes(t *testing.T, s *stage.Stage, group stage.Group) {
+// awaitGroup waits until all nodes of a new group take pods, or the first of them would get all.
+func awaitGroup(t *testing.T, s *stage.Stage, group string) {
 	t.Helper()
-	status, err := s.Cloud.Group(group.Name)
+	status, err := s.Cloud.Group(group)
+	if err == nil {
+		err = s.AwaitNodes(t.Context(), "pool="+group, len(status.Instances))
+	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, i := range status.Instances {
-		if _, err := s.Cluster.WaitForNode(t.Context(), i.Node, corev1.ConditionTrue); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -24,20 +24,12 @@ func (s *scene) waitFor(what string, ok func() bool) {
 	}
 }
 
-// waitForNodes waits until the group has so many nodes, all Ready.
+// waitForNodes waits until the group has so many nodes, all taking pods.
 func (s *scene) waitForNodes(n int) {
 	s.t.Helper()
-	s.waitFor("the nodes to be Ready", func() bool {
-		ready := 0
-		for _, node := range s.nodes() {
-			if slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-			}) {
-				ready++
-			}
-		}
-		return ready == n
-	})
+	if err := s.AwaitNodes(s.t.Context(), "pool="+s.group, n); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // nodeOf is the node that the only pod of a workload is on.

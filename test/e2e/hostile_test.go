@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// storms is how many ways in which requests fail are tried.
+const storms = 3
+
+// TestHostileServers holds the scenes in which the API server and the cloud do not answer as they should.
+func TestHostileServers(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	scenes := map[string]func(*testing.T, *stage.Stage){
+		"the API server is out of reach":      outOfReach,
+		"the API server is away for too long": awayTooLong,
+	}
+	for seed := range uint64(storms) {
+		scenes[fmt.Sprintf("three requests in ten fail, seed %d", seed)] = threeInTen(seed)
+	}
+	for name, play := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, shared)
+		})
+	}
+}
+
+// fronts stand before both APIs.
+type fronts struct{ cluster, cloud *hostile.Front }
+
+func (s *scene) fronts() fronts {
+	s.t.Helper()
+	cluster, err := hostile.Cluster(s.t.Context(), s.Cluster.Kubeconfig(), hostile.Plan{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	cloud, err := hostile.AWS(s.t.Context(), s.Cloud.URL(), hostile.Plan{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return fronts{cluster, cloud}
+}
+
+// startThrough starts the upgrade behind the fronts.
+func (s *scene) startThrough(f fronts, flags ...string) *command {
+	s.t.Helper()
+	return startIn(s.t, s.Stage, append(f.cluster.Env(), f.cloud.Env()...), s.args(flags...)...)
+}
+
+// record accepts the writes of an upgrade's record, of which the first is the moment from which it is under way.
+func record(r *http.Request) bool { return strings.Contains(r.URL.Path, "/configmaps") }
+
+// threeInTen has three of ten requests to either API fail, each in one of all the ways that pass, from the moment on at
+// which the upgrade is under way: a command that cannot begin ends with an error, as kubectl does.
+func threeInTen(seed uint64) func(*testing.T, *stage.Stage) {
+	return func(t *testing.T, shared *stage.Stage) {
+		s := open(t, shared, stage.Group{Name: fmt.Sprintf("stormy-%d", seed), Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+		f := s.fronts()
+		storm := hostile.Plan{Seed: seed, Harms: hostile.Even(0.3,
+			hostile.Harm{Status: http.StatusInternalServerError}, hostile.Harm{Status: http.StatusServiceUnavailable},
+			hostile.Harm{Status: http.StatusGatewayTimeout}, hostile.Harm{Status: http.StatusConflict},
+			hostile.Harm{Status: http.StatusTooManyRequests, RetryAfter: time.Second},
+			hostile.Harm{Drop: hostile.BeforeEffect}, hostile.Harm{Drop: hostile.AfterEffect},
+		)}
+		calm := map[*hostile.Front]int{}
+		f.cluster.Number(record)
+		f.cluster.After(1, func() {
+			for _, front := range []*hostile.Front{f.cluster, f.cloud} {
+				calm[front] = front.Tally().Asked()
+				front.Obey(storm)
+			}
+		})
+		s.startThrough(f).end(0)
+		s.checkDone()
+		for _, front := range []*hostile.Front{f.cluster, f.cloud} {
+			tally := front.Tally()
+			if asked := tally.Asked() - calm[front]; asked == 0 || tally.Struck()*10 < asked {
+				t.Errorf("%d of %d requests failed: nothing was tried", tally.Struck(), asked)
+			} else {
+				t.Logf("%d of %d requests failed, after %d: %v", tally.Struck(), asked, calm[front], tally.Harms)
+			}
+		}
+	}
+}
+
+// outOfReach has the API server away while a node drains, for less than a lease may go without being renewed.
+func outOfReach(t *testing.T, shared *stage.Stage) {
+	const away = 40 * time.Second
+	s := open(t, shared, stage.Group{Name: "cut-off", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	f := s.fronts()
+	c := s.startThrough(f)
+	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	began := time.Now()
+	f.cluster.Down(away)
+	c.until("a word about the API server", func(e event) bool { return strings.Contains(e.Text, "API server") })
+	if took := time.Since(began); took >= away {
+		t.Errorf("it said so after %s, when the API server was back", took)
+	}
+	c.end(0)
+	if took := time.Since(began); took < away {
+		t.Errorf("it ended after %s without the API server, which was away for %s", took, away)
+	}
+	s.checkDone()
+}
+
+// awayTooLong has the API server away for so long that the lease may be somebody else's: the run ends, and another goes on.
+func awayTooLong(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "forsaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	f := s.fronts()
+	c := s.startThrough(f)
+	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	f.cluster.Down(time.Hour)
+	c.end(5)
+	for _, part := range []string{"the API server did not renew it in time", "run the same command to go on"} {
+		if complaint := c.complaint(); !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	s.upgrade(0, "--takeover") // or it would wait for a minute to see whether the first is alive
+	s.checkDone()
+}

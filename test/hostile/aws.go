@@ -1,0 +1,127 @@
+package hostile
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxBody bounds what a request may send, as the stand-in does.
+	maxBody = 1 << 20
+	// latency of a false answer: smithy-go closes a connection under one that is there before it has finished sending.
+	latency = 2 * time.Millisecond
+)
+
+// AWS starts a front before the AWS stand-in at the address, until the context ends or Close. Predicates on its requests
+// may use FormValue: forms are parsed. It returns an error when the address is none.
+func AWS(ctx context.Context, address string, plan Plan) (*Front, error) {
+	target, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the cloud to stand before: %w", err)
+	}
+	f := open(api{key: operationOf, write: Changes, watch: func(*http.Request) bool { return false }, answer: answerFault}, target,
+		&http.Transport{DisableCompression: true}, plan)
+	f.server.Start()
+	f.URL = f.server.URL
+	context.AfterFunc(ctx, f.Close)
+	return f, nil
+}
+
+// operationOf names the operation and leaves the form parsed.
+func operationOf(r *http.Request) (string, error) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil {
+		return "", err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.Form = r.URL.Query()
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		if r.Form, err = url.ParseQuery(string(body)); err != nil {
+			return "", err
+		}
+	}
+	return Operation(r), nil
+}
+
+// Operation is what a request to AWS asks for: "LaunchInstances", and verb and path where a service names it by them.
+func Operation(r *http.Request) string {
+	if action := r.FormValue("Action"); action != "" {
+		return action
+	}
+	if _, operation, ok := strings.Cut(r.Header.Get("X-Amz-Target"), "."); ok { // AmazonSSM.GetParameter
+		return operation
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// Changes says that a request to AWS may change something, by its name: AWS has no other sign.
+func Changes(r *http.Request) bool {
+	if dry, err := strconv.ParseBool(r.FormValue("DryRun")); err == nil && dry {
+		return false
+	}
+	for _, reads := range []string{"Describe", "Get", "List", "Search", http.MethodGet + " "} {
+		if strings.HasPrefix(Operation(r), reads) {
+			return false
+		}
+	}
+	return true
+}
+
+// answerFault answers in the words of the service that the signature names. AWS throttles with 400.
+func answerFault(w http.ResponseWriter, r *http.Request, h Harm) {
+	pause(r.Context(), latency)
+	code, status := faultOf(h.Status)
+	if h.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(h.RetryAfter/time.Second)))
+	}
+	const words = "Said by a hostile front."
+	var body string
+	switch service(r) {
+	case "ec2":
+		w.Header().Set("Content-Type", "text/xml")
+		body = fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>0</RequestID></Response>", code, words)
+	case "eks", "ssm":
+		w.Header().Set("Content-Type", "application/json")
+		body = fmt.Sprintf(`{"__type":%q,"message":%q}`, code, words)
+	default:
+		w.Header().Set("Content-Type", "text/xml")
+		body = fmt.Sprintf("<ErrorResponse><Error><Code>%s</Code><Message>%s</Message></Error><RequestId>0</RequestId></ErrorResponse>", code, words)
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body) // a client that has gone away needs no answer
+}
+
+// faultOf is the code that AWS says for a status of the plan, and the status that it says it with.
+func faultOf(wanted int) (code string, status int) {
+	switch wanted {
+	case http.StatusTooManyRequests:
+		return "Throttling", http.StatusBadRequest
+	case http.StatusUnauthorized:
+		return "InvalidClientTokenId", http.StatusForbidden
+	case http.StatusForbidden:
+		return "AccessDenied", wanted
+	case http.StatusConflict:
+		return "ScalingActivityInProgress", http.StatusBadRequest
+	case http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return "ServiceUnavailable", wanted
+	default:
+		return "InternalFailure", wanted
+	}
+}
+
+// service is the one that a request is signed for: "… Credential=AKID/20261121/us-east-1/ec2/aws4_request, …".
+func service(r *http.Request) string {
+	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	parts := strings.Split(scope, "/")
+	if len(parts) < 5 {
+		return ""
+	}
+	return parts[3]
+}

@@ -1,0 +1,45 @@
+package hostile
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// door is a listener that resets whoever comes while it is shut. The port stays ours meanwhile, which a refusal would not guarantee.
+type door struct {
+	net.Listener
+	mu   sync.Mutex
+	shut time.Time // until when
+}
+
+// Accept implements net.Listener.
+func (d *door) Accept() (net.Conn, error) {
+	for {
+		conn, err := d.Listener.Accept()
+		if err != nil || d.open() {
+			return conn, err
+		}
+		reset(conn)
+	}
+}
+
+func (d *door) open() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !time.Now().Before(d.shut)
+}
+
+func (d *door) shutUntil(t time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut = t
+}
+
+// reset closes the connection so that the other side sees a reset at once.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // without it the other side sees an end, which is as well
+	}
+	_ = conn.Close()
+}
