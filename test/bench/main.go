@@ -1,7 +1,7 @@
 // Command bench measures how simulated upgrades grow with their group and, on real control planes and in one run, how
 // long drains take beside their rivals and beside their floor. It says which targets hold; nothing in it passes or fails.
 //
-//	bench [-only sizes|drain] [-run REGEXP] [-all] [-runs N] [-alone] [-keep FOLDER]
+//	bench [-only sizes|read|drain] [-run REGEXP] [-all] [-runs N] [-alone] [-keep FOLDER]
 package main
 
 import (
@@ -28,7 +28,7 @@ type bench struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var b bench
-	flag.StringVar(&b.only, "only", "", "sizes for the simulated upgrades, drain for those of real control planes (both)")
+	flag.StringVar(&b.only, "only", "", "sizes for the simulated upgrades, read for large clusters, drain for upgrades of real control planes (all)")
 	run := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
 	flag.BoolVar(&b.all, "all", false, "Also what takes long")
 	flag.BoolVar(&b.alone, "alone", false, "Leave the rivals out")
@@ -51,12 +51,17 @@ func (b *bench) measure(ctx context.Context, nodes int) error {
 	if nodes > 0 {
 		return measureHere(nodes)
 	}
-	if b.only != "drain" {
+	if b.only == "" || b.only == "sizes" {
 		if err := sizes(ctx); err != nil {
 			return err
 		}
 	}
-	if b.only != "sizes" {
+	if b.only == "" || b.only == "read" {
+		if err := b.readings(ctx); err != nil {
+			return err
+		}
+	}
+	if b.only == "" || b.only == "drain" {
 		return b.drains(ctx)
 	}
 	return nil

@@ -28,6 +28,12 @@ type figure struct {
 	others time.Duration
 	// told is how long after the first node with such a pod was started the tool said what is in the way.
 	told time.Duration
+	// broken are the moments at which a budget was, where that is looked at.
+	broken []string
+	// cpus is the CPU time of the control plane's programs while it ran, by their names; one that is not known is left out.
+	cpus map[string]time.Duration
+	// busy is the share of the machine's CPU time that anything used meanwhile, from 0 to 1; negative where it is not known.
+	busy float64
 }
 
 // play measures every way to drain the scenario's nodes, each on a control plane of its own, and the tool last. Of
@@ -84,11 +90,18 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		return figure{}, err
 	}
 	f := figure{way: way}
-	began := time.Now()
-	f.ended, err = measure(ctx, s, line)
+	if _, err := measure(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // both programs are in memory, whoever comes first
+		return figure{}, err
+	}
+	if err := b.keepLayout(ctx, s, sc.name+"."+strings.ReplaceAll(way, " ", "-")); err != nil {
+		return figure{}, err
+	}
+	before, began := takeLoad(s.Cluster), time.Now()
+	f.ended, f.broken, err = sc.measure(ctx, s, way, line)
 	if err != nil {
 		return figure{}, err
 	}
+	f.cpus, f.busy = takeLoad(s.Cluster).since(before)
 	if f.code != 0 && sc.limit == 0 {
 		return figure{}, fmt.Errorf("it ended with %d: %s", f.code, f.stderr)
 	}
@@ -99,6 +112,22 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 		f.others, f.told = departures.others(sc.broken.Name).Sub(began), toldAfter(f.stderr, departures.nodesOf(sc.broken.Name), sc.broken.Name)
 	}
 	return f, b.keepEvidence(s, sc.name+"."+strings.ReplaceAll(way, " ", "-"), f.stderr)
+}
+
+// keepLayout keeps where the pods are at first, a line each.
+func (b *bench) keepLayout(ctx context.Context, s *stage.Stage, name string) error {
+	if b.keep == "" {
+		return nil
+	}
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for i := range pods.Items {
+		fmt.Fprintf(&text, "%s %s\n", pods.Items[i].Spec.NodeName, pods.Items[i].Name)
+	}
+	return os.WriteFile(filepath.Join(b.keep, name+".layout"), []byte(text.String()), 0o644)
 }
 
 // keepEvidence keeps the audit log and what was said.
@@ -137,7 +166,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := addNodes(ctx, s, "new", sc.spare); err != nil {
 		return err
 	}
-	return awaitNodes(ctx, s, sc.nodes+sc.spare)
+	return s.AwaitNodes(ctx, "pool=bench", sc.nodes+sc.spare)
 }
 
 func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
@@ -145,7 +174,7 @@ func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
 		if err := addNodes(ctx, s, "old", sc.nodes); err != nil {
 			return err
 		}
-		return awaitNodes(ctx, s, sc.nodes)
+		return s.AwaitNodes(ctx, "pool=bench", sc.nodes)
 	}
 	counts := make([]int, len(sc.zones))
 	for i := range sc.nodes {
@@ -154,7 +183,7 @@ func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
 	if err := s.AddGroup(stage.Group{Name: "bench", Zones: sc.zones, Counts: counts}); err != nil {
 		return err
 	}
-	return awaitNodes(ctx, s, sc.nodes)
+	return s.AwaitNodes(ctx, "pool=bench", sc.nodes)
 }
 
 func addNodes(ctx context.Context, s *stage.Stage, image string, n int) error {
@@ -165,25 +194,6 @@ func addNodes(ctx context.Context, s *stage.Stage, image string, n int) error {
 		}
 	}
 	return nil
-}
-
-// awaitNodes waits until there are so many nodes, all fit for pods.
-func awaitNodes(ctx context.Context, s *stage.Stage, n int) error {
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
-		nodes, err := s.Nodes(ctx)
-		return err == nil && len(nodes) == n && !slices.ContainsFunc(nodes, unfit), err
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d nodes: %w", n, err)
-	}
-	return nil
-}
-
-// unfit is a node that is not Ready, or was not a moment ago: the taint goes later, and until then pods go elsewhere.
-func unfit(node corev1.Node) bool {
-	return len(node.Spec.Taints) > 0 || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // addBroken adds the broken workload and waits until each of its pods has crashed on a node.

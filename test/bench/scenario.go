@@ -28,6 +28,8 @@ type scenario struct {
 	targets []target
 	// heavy scenarios, and heavy rivals, are for -all.
 	heavy bool
+	// disturbed has the API server fail the tool now and then, and the budgets watched.
+	disturbed bool
 }
 
 const second = time.Second
@@ -65,6 +67,11 @@ func scenarios() []scenario {
 			name: "budgets", title: "24 nodes, 4 at a time, 30 workloads, ready after 2s, gone after 3s",
 			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{loop, four}, floor: drainFloor(24, 4, mixed),
 			targets: []target{toFloor(1.35), toRival(four, 0.45), toRival(loop, 0.25)},
+		},
+		{
+			name: "disturbed", title: "budgets, with watches cut after 2s, 5% of answers 500 and 5% 429 with Retry-After 1",
+			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{undisturbed}, floor: drainFloor(24, 4, mixed),
+			targets: []target{toRival(undisturbed, 1.5), keptBudgets()}, disturbed: true,
 		},
 		{
 			name: "no-budgets", title: "24 nodes, 4 at a time, 30 workloads without budgets, ready after 2s, gone after 3s",

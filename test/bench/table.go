@@ -58,7 +58,7 @@ func everywhere() []target {
 		{"evictions per pod", 1.01, func(r *result) (float64, bool) { return r.perPod(r.ours()), true }},
 		{"share of answers 429, in %", 1, func(r *result) (float64, bool) { return 100 * r.ours().share(), true }},
 		{fmt.Sprintf("other requests per node, but for %d", constant), 4, func(r *result) (float64, bool) {
-			return float64(max(0, r.ours().other-constant)) / float64(r.nodes), true
+			return float64(max(0, r.ours().other-constant)) / float64(r.nodes), !r.disturbed // a watch that is cut has to be opened again
 		}},
 		{"questions for one pod", 0, func(r *result) (float64, bool) { return float64(r.ours().pods), true }},
 	}
@@ -75,12 +75,15 @@ func (r *result) write(w io.Writer) error {
 	for i := range r.figures[:len(r.figures)-1] {
 		header = append(header, "TO-"+strconv.Itoa(i+1))
 	}
-	header = append(header, "OTHERS", "EVICTIONS", "PER-POD", "429S", "GET", "ONE-POD", "LIST", "WATCH", "WRITE", "LEASE+RECORD", "CPU")
+	header = append(header, "OTHERS", "EVICTIONS", "PER-POD", "429S", "GET", "ONE-POD", "LIST", "WATCH", "WRITE", "LEASE+RECORD")
 	var rows [][]string
 	for i := range r.figures {
 		rows = append(rows, r.row(i))
 	}
 	if err := report.WriteTable(w, report.Plain, header, rows); err != nil {
+		return err
+	}
+	if err := r.writeLoad(w); err != nil {
 		return err
 	}
 	return r.writeTargets(w)
@@ -100,23 +103,31 @@ func (r *result) row(i int) []string {
 	for _, n := range []int{f.get, f.pods, f.list, f.watch, f.write, f.keeping} {
 		row = append(row, strconv.Itoa(n))
 	}
-	return append(row, seconds(f.cpu))
+	return row
 }
 
 func (r *result) writeTargets(w io.Writer) error {
 	fmt.Fprintln(w)
 	var rows [][]string
 	for _, t := range slices.Concat(r.targets, everywhere()) {
-		verdict, measured := "unknown", "-"
-		if value, known := t.value(r); known {
-			measured, verdict = fmt.Sprintf("%.2f", value), "holds"
-			if value > t.most {
-				verdict = "missed"
-			}
-		}
-		rows = append(rows, []string{t.what, fmt.Sprintf("%.2f", t.most), measured, verdict})
+		value, known := t.value(r)
+		rows = append(rows, verdict(t.what, t.most, value, known))
 	}
-	return report.WriteTable(w, report.Plain, []string{"TARGET", "AT-MOST", "MEASURED", "VERDICT"}, rows)
+	return report.WriteTable(w, report.Plain, targetHeader(), rows)
+}
+
+func targetHeader() []string { return []string{"TARGET", "AT-MOST", "MEASURED", "VERDICT"} }
+
+// verdict is a target's row; a value that is not known was not measured.
+func verdict(what string, most, value float64, known bool) []string {
+	verdict, measured := "unknown", "-"
+	if known {
+		measured, verdict = fmt.Sprintf("%.2f", value), "holds"
+		if value > most {
+			verdict = "missed"
+		}
+	}
+	return []string{what, fmt.Sprintf("%.2f", most), measured, verdict}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }

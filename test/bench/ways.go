@@ -19,6 +19,8 @@ type rival struct {
 	// each is the shell's line that drains the nodes which it reads; DRAIN is a kubectl drain without the node.
 	each  string
 	heavy bool
+	// self is the tool itself.
+	self bool
 }
 
 // The rivals.
@@ -33,6 +35,9 @@ const ours = "kubectl nodeupgrade"
 
 // line is the rival's command.
 func (r rival) line(sc *scenario) string {
+	if r.self {
+		return sc.line()
+	}
 	drain := "kubectl drain --ignore-daemonsets --delete-emptydir-data"
 	if sc.limit > 0 {
 		drain += " --timeout=" + sc.limit.String()
@@ -56,8 +61,10 @@ func (sc *scenario) line() string {
 // ended is how a command ended.
 type ended struct {
 	took, cpu time.Duration
-	code      int
-	stderr    string
+	// mib is the largest resident size of any of its processes.
+	mib    int
+	code   int
+	stderr string
 }
 
 // measure runs the shell's line with the stage's tools. CPU is that of all processes which the shell waited for.
@@ -75,5 +82,9 @@ func measure(ctx context.Context, s *stage.Stage, line string) (ended, error) {
 		return ended{}, fmt.Errorf("running %q: %w", line, err)
 	}
 	state := cmd.ProcessState
-	return ended{took: took, cpu: state.UserTime() + state.SystemTime(), code: state.ExitCode(), stderr: stderr.String()}, nil
+	e := ended{took: took, cpu: state.UserTime() + state.SystemTime(), code: state.ExitCode(), stderr: stderr.String()}
+	if usage, ok := state.SysUsage().(*syscall.Rusage); ok {
+		e.mib = int(usage.Maxrss >> 10)
+	}
+	return e, nil
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -50,6 +51,11 @@ type Options struct {
 	ReplicaSetSyncs int
 	// KWOKParallelism is how many pods, and how many nodes, change their state at a time; default 16.
 	KWOKParallelism int
+	// Seed, unless nil, fills etcd before the API server starts, and so faster than any request could.
+	Seed func(*Seed) error
+	// Still leaves out everything that moves: there are etcd and the API server, no controllers, no scheduler and no
+	// kubelets.
+	Still bool
 	// ports chooses the API server's port. Nil: a free one.
 	ports func() (int, error)
 }
@@ -94,7 +100,7 @@ type Cluster struct {
 }
 
 // Start builds the programs unless that is done, and starts a control plane on a free port of the loopback interface. It
-// returns when pods can be created in the namespace "default". ctx limits the start alone: the cluster runs until
+// returns when pods can be created in the namespace "default", or, where that is asked for, when the API server is ready. ctx limits the start alone: the cluster runs until
 // [Cluster.Stop], or until this process ends (on Linux; elsewhere a killed process leaves it behind).
 //
 // Errors: those of [Build], a component that ended, with the end of its log, or ctx ended or two minutes went by before
@@ -132,10 +138,30 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	ctx, cancel := whileRunning(ctx, etcd)
 	defer cancel()
+	if err := c.seed(ctx); err != nil {
+		return err
+	}
 	if err := c.startAPIServer(ctx); err != nil {
 		return err
 	}
+	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil || c.options.Still {
+		return err
+	}
 	return c.startClients(ctx)
+}
+
+func (c *Cluster) seed(ctx context.Context) error {
+	if c.options.Seed == nil {
+		return nil
+	}
+	seed := newSeed(ctx, c.dir)
+	if err := poll(ctx, seed.ready); err != nil {
+		return fmt.Errorf("waiting for etcd: %w", err)
+	}
+	if err := errors.Join(c.options.Seed(seed), seed.close()); err != nil {
+		return fmt.Errorf("filling etcd: %w", err)
+	}
+	return nil
 }
 
 // prepare writes the files that do not depend on the API server's port.
@@ -262,9 +288,6 @@ func freePort() (int, error) {
 
 // startClients starts the components that are clients of the API server and waits until pods can be created.
 func (c *Cluster) startClients(ctx context.Context) error {
-	if err := writeKubeconfig(c.Kubeconfig(), c.admin, adminUser); err != nil {
-		return err
-	}
 	var clients []*process
 	for _, component := range []struct {
 		name, user string

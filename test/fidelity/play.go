@@ -6,13 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -132,7 +127,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err != nil {
 		return err
 	}
-	if err := sc.awaitNodes(ctx, s, sc.nodes); err != nil {
+	if err := s.AwaitNodes(ctx, sc.selector(), sc.nodes); err != nil {
 		return err
 	}
 	for _, w := range sc.workloads {
@@ -147,7 +142,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := sc.addNodes(ctx, s, "new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB)); err != nil {
 		return err
 	}
-	return sc.awaitNodes(ctx, s, 2*sc.nodes)
+	return s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes)
 }
 
 // addNodes adds nodes that no cloud knows, zone by turn.
@@ -174,34 +169,13 @@ func (sc *scenario) launchGroup(ctx context.Context, s *stage.Stage) error {
 	if err != nil {
 		return err
 	}
-	if err := sc.awaitNodes(ctx, s, sc.nodes+1); err != nil {
+	if err := s.AwaitNodes(ctx, sc.selector(), sc.nodes+1); err != nil {
 		return err
 	}
-	return s.Cloud.SetDesired(sc.group(), sc.nodes)
-}
-
-// awaitNodes waits until the group has so many nodes that take pods, and nothing else.
-func (sc *scenario) awaitNodes(ctx context.Context, s *stage.Stage, n int) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
-		nodes, err := s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + sc.group()})
-		if err != nil || len(nodes.Items) != n || slices.ContainsFunc(nodes.Items, unfit) {
-			return false, err
-		}
-		if !sc.aws() {
-			return true, nil
-		}
-		group, err := s.Cloud.Group(sc.group())
-		return len(group.Instances) == n, err
-	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d nodes: %w", n, err)
+	if err := s.Cloud.SetDesired(sc.group(), sc.nodes); err != nil {
+		return err
 	}
-	return nil
-}
-
-// unfit is a node that is not Ready, or was not a moment ago: the taint goes later, and until then pods go elsewhere.
-func unfit(node corev1.Node) bool {
-	return len(node.Spec.Taints) > 0 || !slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
+	ctx, stop := context.WithTimeout(ctx, stage.StartupLimit)
+	defer stop()
+	return s.Cloud.Wait(ctx, sc.group(), func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
 }

@@ -54,8 +54,11 @@ func (sc *scenario) groupName() string {
 	if sc.aws() {
 		return sc.group()
 	}
-	return "pool=" + sc.group()
+	return sc.selector()
 }
+
+// selector is the label that its nodes carry.
+func (sc *scenario) selector() string { return "pool=" + sc.group() }
 
 // args are the plugin's: the same for the plan and for the upgrade, but for those given.
 func (sc *scenario) args(more ...string) []string {

@@ -3,6 +3,7 @@ package stage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,36 @@ func (s *Stage) unsettledBudget(ctx context.Context) (string, error) {
 		return "pods are not ready: " + strings.Join(waiting, ", "), nil
 	}
 	return "", nil
+}
+
+// AwaitNodes waits until the label selector, "" for every node, selects n nodes and all of them take pods. The error
+// says what it saw last.
+func (s *Stage) AwaitNodes(ctx context.Context, selector string, n int) error {
+	seen, fit := 0, 0
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, StartupLimit, true, func(ctx context.Context) (bool, error) {
+		nodes, err := s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return false, err
+		}
+		seen, fit = len(nodes.Items), 0
+		for i := range nodes.Items {
+			if takesPods(&nodes.Items[i]) {
+				fit++
+			}
+		}
+		return seen == n && fit == n, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %d nodes with labels %q: %w: there are %d, of which %d take pods", n, selector, err, seen, fit)
+	}
+	return nil
+}
+
+// takesPods tells of a Ready node whose taint is gone, too: it goes a moment later, and until then pods go elsewhere.
+func takesPods(node *corev1.Node) bool {
+	return len(node.Spec.Taints) == 0 && slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // Nodes lists the nodes, by name.

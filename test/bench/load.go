@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+)
+
+// tooBusy is the busy share of the machine from which on times say more about it than about what is measured.
+const tooBusy = 0.7
+
+// load is what the control plane's programs and the machine have done up to a moment.
+type load struct {
+	cpus map[string]time.Duration
+	// busy and all are the machine's CPU time in ticks, 0 where it is not known.
+	busy, all float64
+}
+
+func takeLoad(c *controlplane.Cluster) load {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		stat = nil // other systems have none
+	}
+	l := load{cpus: c.CPU()}
+	l.busy, l.all = machineTime(string(stat))
+	return l
+}
+
+// machineTime sums the first line of /proc/stat (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq and steal.
+// What follows is in user and nice already; what a hypervisor took is as lost to us as what another program used.
+func machineTime(stat string) (busy, all float64) {
+	line, _, _ := strings.Cut(stat, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, 0
+	}
+	for i, field := range fields[1:9] {
+		ticks, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return 0, 0
+		}
+		all += ticks
+		if i != 3 && i != 4 {
+			busy += ticks
+		}
+	}
+	return busy, all
+}
+
+// since is the CPU time of each program, and the machine's busy share from 0 to 1, since the load before; what is not
+// known at both moments is left out, and the share negative.
+func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
+	cpus = map[string]time.Duration{}
+	for name, used := range l.cpus {
+		if earlier, known := before.cpus[name]; known {
+			cpus[name] = used - earlier
+		}
+	}
+	if before.all == 0 || l.all <= before.all {
+		return cpus, -1
+	}
+	return cpus, min(1, max(0, (l.busy-before.busy)/(l.all-before.all))) // the kernel's sums may step back a little
+}
+
+// writeLoad writes the CPU time that was used while each way ran, and which figures were measured on a machine too busy for them.
+func (r *result) writeLoad(w io.Writer) error {
+	fmt.Fprint(w, "\nCPU time while it ran\n\n")
+	var rows [][]string
+	for i := range r.figures {
+		f := &r.figures[i]
+		row := []string{fmt.Sprintf("%d %s", i+1, f.way), seconds(f.cpu)}
+		for _, program := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok"} {
+			row = append(row, spent(f.cpus, program))
+		}
+		rows = append(rows, append(row, percent(f.busy)))
+	}
+	header := []string{"WAY", "TOOL", "API-SERVER", "ETCD", "CONTROLLERS", "SCHEDULER", "KWOK", "MACHINE-BUSY"}
+	if err := report.WriteTable(w, report.Plain, header, rows); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(r.figures, func(f figure) bool { return f.busy > tooBusy }) {
+		fmt.Fprintln(w)
+	}
+	for i := range r.figures {
+		if busy := r.figures[i].busy; busy > tooBusy {
+			fmt.Fprintf(w, "%d: the machine was %.0f %% busy: times are longer than they need be\n", i+1, 100*busy)
+		}
+	}
+	return nil
+}
+
+func spent(cpus map[string]time.Duration, program string) string {
+	if t, known := cpus[program]; known {
+		return seconds(t)
+	}
+	return "-"
+}
+
+func percent(share float64) string {
+	if share < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*share)
+}

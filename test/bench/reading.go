@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// reading is a cluster that is read as a whole, by a plan for a few of its nodes and, beside it, by kubectl.
+type reading struct {
+	// name is what -run matches.
+	name  string
+	nodes int
+	rival string
+	// shares are the plan's largest time and memory beside the rival's, mib its largest memory at all; 0 for no target.
+	timeShare, memoryShare float64
+	mib                    int
+	// heavy readings are for -all.
+	heavy bool
+}
+
+func readings() []reading {
+	return []reading{
+		{name: "read-30000", nodes: 1000, rival: "kubectl get nodes,pods,pdb -A -o json", timeShare: 0.06, memoryShare: 0.04},
+		{name: "read-150000", nodes: 5000, rival: "kubectl get --raw /api/v1/pods", timeShare: 0.7, mib: 650, heavy: true},
+	}
+}
+
+// plan is the tool's command.
+const plan = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
+
+// read is one way to read a cluster, measured.
+type read struct {
+	way string
+	ended
+	requests
+	// received is how many bytes the API server answered lists and gets with, as its metrics have it: compressed where they were.
+	received int64
+}
+
+func (b *bench) readings(ctx context.Context) error {
+	for _, r := range readings() {
+		if !b.run.MatchString(r.name) || (r.heavy && !b.all) {
+			continue
+		}
+		reads, err := b.read(ctx, &r)
+		if err != nil {
+			return fmt.Errorf("measuring %q: %w", r.name, err)
+		}
+		if err := r.write(os.Stdout, reads); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read measures both ways on one control plane, of several runs each way's median by time.
+func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
+	s, err := stage.New(ctx, stage.Options{Log: os.Stderr, Cluster: controlplane.Options{Still: true, Seed: newCrowd(r.nodes).fill}})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if err := awaitCache(ctx, s); err != nil {
+		return nil, err
+	}
+	ways := []string{r.rival, plan}
+	if b.alone {
+		ways = ways[1:]
+	}
+	var reads []read
+	for _, way := range ways {
+		var runs []read
+		for range b.runs {
+			one, err := readOnce(ctx, s, way)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", way, err)
+			}
+			runs = append(runs, one)
+		}
+		slices.SortFunc(runs, func(x, y read) int { return cmp.Compare(x.took, y.took) })
+		reads = append(reads, runs[len(runs)/2])
+	}
+	return reads, nil
+}
+
+// awaitCache waits until the API server answers a list of pods from its watch cache, which it fills after it is ready.
+func awaitCache(ctx context.Context, s *stage.Stage) error {
+	pods := s.Cluster.Client().CoreV1().RESTClient()
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, stage.StartupLimit, true, func(ctx context.Context) (bool, error) {
+		var code int
+		err := pods.Get().Resource("pods").Param("resourceVersion", "0").Param("labelSelector", "none=such").MaxRetries(0).Do(ctx).StatusCode(&code).Error()
+		return err == nil && code == 200, nil
+	})
+}
+
+func readOnce(ctx context.Context, s *stage.Stage, way string) (read, error) {
+	r := read{way: way}
+	before, err := answered(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	if err := forgetPeak(); err != nil {
+		return r, err
+	}
+	began := time.Now()
+	if r.ended, err = measure(ctx, s, way+" > /dev/null"); err != nil {
+		return r, err
+	}
+	if r.code != 0 {
+		return r, fmt.Errorf("it ended with %d: %s", r.code, r.stderr)
+	}
+	if r.requests, err = countRequests(ctx, s, began); err != nil {
+		return r, err
+	}
+	after, err := answered(ctx, s)
+	r.received = after - before
+	return r, err
+}
+
+// forgetPeak keeps this process's own memory out of what is measured of the next: Linux hands the parent's largest
+// resident size down to what it starts (fs/exec.c, exec_mmap), and 5 resets it (proc(5), clear_refs).
+func forgetPeak() error {
+	debug.FreeOSMemory()
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
+}
+
+// answerSize matches the sum of the sizes of answers about one resource, those to our own questions left out.
+var answerSize = regexp.MustCompile(`(?m)^apiserver_response_sizes_sum\{(.*)\} (\S+)$`)
+
+// answered is how many bytes the API server has answered lists with so far.
+func answered(ctx context.Context, s *stage.Stage) (int64, error) {
+	metrics, err := s.Cluster.Client().CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading the API server's metrics: %w", err)
+	}
+	sum := 0.0
+	for _, m := range answerSize.FindAllSubmatch(metrics, -1) {
+		if !strings.Contains(string(m[1]), `verb="LIST"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(string(m[2]), 64)
+		if err != nil {
+			return 0, fmt.Errorf("reading the API server's metrics: %w", err)
+		}
+		sum += n
+	}
+	return int64(sum), nil
+}
+
+// write writes what was measured, and which targets hold; the plan's reading is the last.
+func (r *reading) write(w io.Writer, reads []read) error {
+	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes\n\n", r.name, r.nodes, newCrowd(r.nodes).pods(), crowdGroup)
+	var rows [][]string
+	for i := range reads {
+		m := &reads[i]
+		rows = append(rows, []string{
+			fmt.Sprintf("%d %s", i+1, m.way), fmt.Sprintf("%.2fs", m.took.Seconds()), fmt.Sprintf("%.2fs", m.cpu.Seconds()), strconv.Itoa(m.mib),
+			strconv.Itoa(m.get), strconv.Itoa(m.list), strconv.Itoa(m.watch), strconv.Itoa(m.write), fmt.Sprintf("%.1f", float64(m.received)/(1<<20)),
+		})
+	}
+	if err := report.WriteTable(w, report.Plain, []string{"WAY", "TIME", "CPU", "PEAK-MIB", "GET", "LIST", "WATCH", "WRITE", "RECEIVED-MIB"}, rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return report.WriteTable(w, report.Plain, targetHeader(), r.verdicts(reads))
+}
+
+func (r *reading) verdicts(reads []read) [][]string {
+	ours, rival := &reads[len(reads)-1], &reads[0]
+	known := len(reads) > 1
+	var rows [][]string
+	add := func(what string, most, value float64, known bool) {
+		if most > 0 {
+			rows = append(rows, verdict(what, most, value, known))
+		}
+	}
+	add("time to "+r.rival, r.timeShare, ours.took.Seconds()/rival.took.Seconds(), known)
+	add("memory to "+r.rival, r.memoryShare, float64(ours.mib)/float64(rival.mib), known)
+	add("memory in MiB", float64(r.mib), float64(ours.mib), true)
+	return rows
+}
