@@ -19,7 +19,8 @@ type index struct {
 	byNode    map[string]map[types.UID]*corev1.Pod
 	lists     map[string][]*corev1.Pod
 	pdbs      map[types.NamespacedName]*policyv1.PodDisruptionBudget
-	budgets   *drain.Budgets
+	budgets   drain.Budgets
+	stale     bool // the budgets are no longer those of pdbs
 	disrupted map[types.NamespacedName]time.Time
 	ending    map[string]bool
 }
@@ -62,7 +63,7 @@ const forgotten = 3 * time.Minute
 
 func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
 	x.pdbs[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
-	x.budgets = nil
+	x.stale = true
 	for pod := range pdb.Status.DisruptedPods {
 		x.disrupted[types.NamespacedName{Namespace: pdb.Namespace, Name: pod}] = now
 	}
@@ -71,7 +72,7 @@ func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
 
 func (x *index) dropBudget(pdb *policyv1.PodDisruptionBudget) {
 	delete(x.pdbs, types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name})
-	x.budgets = nil
+	x.stale = true
 }
 
 func (x *index) putNamespace(ns *corev1.Namespace) {
@@ -93,11 +94,10 @@ func (x *index) view() upgrade.View {
 	for _, pdb := range x.pdbs {
 		v.PDBs = append(v.PDBs, pdb)
 	}
-	if x.budgets == nil {
-		budgets := drain.NewBudgets(v.PDBs)
-		x.budgets = &budgets
+	if x.stale {
+		x.budgets, x.stale = x.budgets.Renew(v.PDBs), false
 	}
-	v.Budgets = *x.budgets
+	v.Budgets = x.budgets
 	for node, pods := range x.byNode {
 		if _, fresh := x.lists[node]; !fresh {
 			list := make([]*corev1.Pod, 0, len(pods))

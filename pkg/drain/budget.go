@@ -31,6 +31,7 @@ type Budgets struct {
 // indexed are the budgets of a namespace. Those whose selector asks for a label with one value are found by it; the
 // others are tried on every pod.
 type indexed struct {
+	all    []*Budget
 	labels []byLabel
 	others []*Budget
 }
@@ -47,14 +48,22 @@ type label struct{ key, value string }
 // NewBudgets indexes PodDisruptionBudgets. As the API server does, a
 // selector that cannot be parsed covers nothing, a nil one covers nothing and an
 // empty one covers its whole namespace (policy/v1).
-func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets {
+func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets { return Budgets{}.Renew(pdbs) }
+
+// Renew indexes PodDisruptionBudgets anew. Selectors are taken over from budgets here whose spec is the same by UID and
+// generation: of a cluster's budgets it is the status that changes all the time.
+func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
+	known := map[types.UID]*Budget{}
+	for _, x := range b.byNamespace {
+		for _, budget := range x.all {
+			known[budget.UID] = budget
+		}
+	}
 	byNamespace := map[string][]*Budget{}
 	for _, pdb := range pdbs {
-		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
-		if err != nil {
-			continue
+		if budget := newBudget(pdb, known[pdb.UID]); budget != nil {
+			byNamespace[pdb.Namespace] = append(byNamespace[pdb.Namespace], budget)
 		}
-		byNamespace[pdb.Namespace] = append(byNamespace[pdb.Namespace], &Budget{PodDisruptionBudget: pdb, selector: selector})
 	}
 	index := make(map[string]*indexed, len(byNamespace))
 	for namespace, budgets := range byNamespace {
@@ -62,6 +71,18 @@ func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 		index[namespace] = newIndexed(budgets)
 	}
 	return Budgets{byNamespace: index}
+}
+
+// newBudget parses the selector, unless it is that of the budget before; nil where it cannot be parsed.
+func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
+	if before != nil && pdb.UID != "" && before.Generation == pdb.Generation {
+		return &Budget{PodDisruptionBudget: pdb, selector: before.selector}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
+	if err != nil {
+		return nil
+	}
+	return &Budget{PodDisruptionBudget: pdb, selector: selector}
 }
 
 func byName(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
@@ -74,7 +95,7 @@ func newIndexed(budgets []*Budget) *indexed {
 			asking[l]++
 		}
 	}
-	x := &indexed{}
+	x := &indexed{all: budgets}
 	for _, budget := range budgets {
 		asked := budget.labels()
 		if len(asked) == 0 {

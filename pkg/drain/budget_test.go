@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -42,6 +43,33 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 }
 
 // The index finds what trying every budget finds.
+// A budget that was changed covers what it says now, one of which only the status is new what it covered before.
+func TestRenew(t *testing.T) {
+	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
+		pdb := build.Budget(app, build.Counts(4, 4, 2))
+		pdb.Name, pdb.UID, pdb.Generation = "budget", uid, generation
+		return pdb
+	}
+	web := build.Pod("web-0", build.App("web"))
+	before := drain.NewBudgets([]*policyv1.PodDisruptionBudget{budget("1", 1, "web")})
+	for name, c := range map[string]struct {
+		now  *policyv1.PodDisruptionBudget
+		want int
+	}{
+		"the same":                    {budget("1", 1, "web"), 1},
+		"another selector":            {budget("1", 2, "cart"), 0},
+		"another of the name":         {budget("2", 1, "cart"), 0},
+		"nothing that tells it apart": {budget("", 1, "cart"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := before.Renew([]*policyv1.PodDisruptionBudget{c.now}).Covering(web)
+			if len(got) != c.want || (len(got) == 1 && got[0].PodDisruptionBudget != c.now) {
+				t.Errorf("covered by %v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
 func TestCoveringFindsWhatMatches(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	found := 0

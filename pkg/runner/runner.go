@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a third of the time
-	// at most; and coalesceLimit is the longest.
-	coalesce      = 2
+	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a ninth of the time
+	// as long as that is no longer than coalesceLimit.
+	coalesce      = 8
 	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
@@ -31,8 +31,8 @@ const (
 	leaseSlack = 10 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
 	patience = 2 * time.Minute
-	// remembered is how long the end of an action is kept.
-	remembered = 5 * time.Minute
+	// remembered is how long the end of an action is kept, at least as long as any rests before its next try.
+	remembered = 2 * time.Minute
 )
 
 // Observer is the cluster as it is known now; *cluster.Watcher implements it.
