@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,9 +96,9 @@ func (t *turn) learnGone() {
 		}
 	}
 	t.notes.Leaving = leaving
-	for uid, departure := range t.w.Notes.Leaving {
+	for _, uid := range slices.Sorted(maps.Keys(t.w.Notes.Leaving)) {
 		if _, still := leaving[uid]; !still {
-			t.noteGone(departure)
+			t.noteGone(t.w.Notes.Leaving[uid])
 		}
 	}
 }

@@ -1,0 +1,60 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// owned is a pod of the ReplicaSet web.
+func owned(name string) *corev1.Pod {
+	return build.Pod(name, build.App("web"), build.OwnedBy("ReplicaSet", "web"))
+}
+
+// How long pods take to leave is learned from those that have left, from the moment their eviction was sent.
+func TestPaceOfLeaving(t *testing.T) {
+	s := draining(t, owned("web-0"), owned("web-1"))
+	owner := metav1.GetControllerOfNoCopy(s.at("old-a-1").Pods[0]).UID
+	s.do(s.next().Actions...)
+	s.pass(time.Second)
+	s.next() // both are seen to leave
+	s.pass(6 * time.Second)
+	s.at("old-a-1").Pods = s.at("old-a-1").Pods[1:]
+	if got := s.next(); got.Notes.Gone[owner] != 7*time.Second {
+		t.Errorf("gone after %s, want 7s", got.Notes.Gone[owner])
+	}
+	s.pass(time.Second)
+	s.at("old-a-1").Pods = nil
+	if got := s.next(); got.Notes.Gone[owner] != 7*time.Second {
+		t.Errorf("gone after %s: a second more is no news", got.Notes.Gone[owner])
+	}
+}
+
+// How much longer a budget is closed than its pods take to become ready is learned from one that opens again for a pod that waits.
+func TestPaceOfBudgets(t *testing.T) {
+	s := draining(t, owned("web-0"), owned("web-1"))
+	for _, pod := range s.at("old-a-1").Pods { // they were ready 10 s after their start
+		pod.Status.StartTime = &metav1.Time{Time: start.Add(-time.Hour)}
+		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: start.Add(-time.Hour + 10*time.Second)}
+	}
+	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
+	step := s.next()
+	s.do(step.Actions...)
+	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))
+	s.pass(time.Second)
+	if got := s.next(); len(got.Blocked) != 1 || got.Notes.Lag != 0 {
+		t.Fatalf("%d blocked, lag %s", len(got.Blocked), got.Notes.Lag)
+	}
+	s.pass(10 * time.Second)
+	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
+	step = s.next()
+	action[upgrade.Evict](t, step)
+	if got, want := step.Notes.Lag, (3*200*time.Millisecond+time.Second)/4; got != want {
+		t.Errorf("lag %s, want %s: a quarter of the second it took longer, three of what was believed", got, want)
+	}
+}
