@@ -20,9 +20,6 @@ const (
 	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
-	// parallel is how many requests may be in flight at once, to the cluster and to the cloud. More would only wait for
-	// each other in the server, the urgent ones among the others.
-	parallel = 8
 	// stopLimit is how long an interrupted upgrade may take to come to rest.
 	stopLimit = 10 * time.Second
 	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
@@ -89,8 +86,9 @@ type run struct {
 	notes   upgrade.Notes
 	results chan result
 	polls   chan poll
-	// flying counts the requests in flight, those to the cloud and those to the cluster.
-	flying  map[bool]int
+	// cluster and cloud are what was begun and has not ended, by where it goes to.
+	cluster lane
+	cloud   lane
 	polling bool
 	asked   time.Time
 	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be older than a change of ours.
@@ -116,9 +114,10 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
-		flying: map[bool]int{}, results: make(chan result, 2*parallel), polls: make(chan poll, 1),
+		results: make(chan result, 2*parallel), polls: make(chan poll, 1),
 	}
 	for {
+		s.send(work)
 		step := s.step()
 		if step.Persist {
 			if err := s.save(work, step.Record); err != nil {
@@ -127,14 +126,13 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 		}
 		s.Record, s.notes = step.Record, step.Notes
 		s.show(step)
-		if step.Finished && s.flying[true]+s.flying[false] == 0 {
+		if step.Finished && s.cluster.idle() && s.cloud.idle() {
 			return s.Record, nil
 		}
 		for _, action := range step.Actions {
-			if s.flying[upgrade.OfCloud(action)] < parallel { // else the step after the next answer decides anew
-				s.begin(work, action)
-			}
+			s.begin(action)
 		}
+		s.send(work)
 		if err := s.wait(ctx, work, step); err != nil {
 			return s.Record, err
 		}
@@ -265,40 +263,9 @@ func (s *run) lost() bool {
 	}
 }
 
-// begin starts an action on its own goroutine; its end arrives as a result.
-func (s *run) begin(work context.Context, action upgrade.Action) {
-	key := action.Key()
-	before := s.open[key]
-	s.open[key] = upgrade.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
-	s.flying[upgrade.OfCloud(action)]++
-	go func() {
-		ctx, cancel := context.WithTimeout(work, s.limit())
-		defer cancel()
-		s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
-	}()
-}
-
-// deliver hands a result to the loop, if there still is one.
-func (s *run) deliver(work context.Context, r result) {
-	select {
-	case s.results <- r:
-	case <-work.Done():
-	}
-}
-
-func (s *run) do(ctx context.Context, action upgrade.Action) error {
-	if err := s.mayWrite(); err != nil {
-		return err
-	}
-	if upgrade.OfCloud(action) {
-		return s.Cloud.Do(ctx, s.Request.Group, action)
-	}
-	return s.Writer.Do(ctx, action)
-}
-
 // settle books the end of an action and says when it may be tried again.
 func (s *run) settle(r result) {
-	s.flying[upgrade.OfCloud(r.action)]--
+	s.lane(r.action).flying--
 	now := time.Now().Round(0)
 	attempt := s.open[r.action.Key()]
 	attempt.InFlight, attempt.Ended = false, now

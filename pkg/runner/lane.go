@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// parallel is how many requests may be in flight at once, to the cluster and to the cloud. More would only wait for
+// each other in the server, the urgent ones among the others.
+const parallel = 8
+
+// lane holds the actions that go to one server, in the order in which they were decided.
+type lane struct {
+	waiting []upgrade.Action
+	flying  int
+}
+
+func (l *lane) idle() bool { return len(l.waiting)+l.flying == 0 }
+
+func (s *run) lane(action upgrade.Action) *lane {
+	if upgrade.OfCloud(action) {
+		return &s.cloud
+	}
+	return &s.cluster
+}
+
+// begin puts an action into its lane: from now on it is in flight for those who decide.
+func (s *run) begin(action upgrade.Action) {
+	key := action.Key()
+	before := s.open[key]
+	s.open[key] = upgrade.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
+	l := s.lane(action)
+	l.waiting = append(l.waiting, action)
+}
+
+// send starts what waits, as far as there is room, each on its own goroutine; its end arrives as a result.
+func (s *run) send(work context.Context) {
+	for _, l := range []*lane{&s.cluster, &s.cloud} {
+		for ; len(l.waiting) > 0 && l.flying < parallel; l.waiting = l.waiting[1:] {
+			l.flying++
+			go func(action upgrade.Action) {
+				ctx, cancel := context.WithTimeout(work, s.limit())
+				defer cancel()
+				s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
+			}(l.waiting[0])
+		}
+	}
+}
+
+// deliver hands a result to the loop, if there still is one.
+func (s *run) deliver(work context.Context, r result) {
+	select {
+	case s.results <- r:
+	case <-work.Done():
+	}
+}
+
+func (s *run) do(ctx context.Context, action upgrade.Action) error {
+	if err := s.mayWrite(); err != nil {
+		return err
+	}
+	if upgrade.OfCloud(action) {
+		return s.Cloud.Do(ctx, s.Request.Group, action)
+	}
+	return s.Writer.Do(ctx, action)
+}
