@@ -135,12 +135,17 @@ func (c *Cluster) addNodes(spec *Spec) {
 		m := c.members[id]
 		c.enroll(m) // instances without a node
 		switch {
-		case m.instance.State == upgrade.InstanceLeaving:
+		case m.instance.State == upgrade.InstanceLeaving, outlived(spec, m):
 			c.leave(m)
 		case m.instance.State == upgrade.InstancePending && m.node == nil:
 			c.boot(m)
 		}
 	}
+}
+
+// outlived reports whether all that is left of a machine that the upgrade terminates is its Node, which goes a little later.
+func outlived(spec *Spec, m *member) bool {
+	return m.instance.ID == "" && m.node != nil && spec.Record.Nodes[m.node.Name].State == upgrade.NodeRemoving
 }
 
 // Now is the cluster's time.

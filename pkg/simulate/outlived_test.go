@@ -1,0 +1,30 @@
+package simulate_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// An upgrade was stopped when all that was left of a machine was its Node: the forecast of the rest sees that go, too.
+func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
+	spec, req := twoNodes(), request()
+	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i upgrade.Instance) bool { return i.ID == "i-old-a-1" })
+	spec.Group.Desired = 1
+	began := start.Add(-10 * time.Second)
+	spec.Record = upgrade.Record{
+		Version: upgrade.RecordVersion, Run: "r1", Request: req, Started: began, Phase: upgrade.PhaseUpgrade, PhaseBegan: began,
+		Target: spec.Group.Wanted, Previous: spec.Group.Wanted, Total: 1, Begun: 1,
+		Nodes: map[string]upgrade.NodeRecord{"old-a-1": {
+			UID: "old-a-1", Instance: "i-old-a-1", Zone: "a", State: upgrade.NodeRemoving, Batch: 1, Began: began,
+			Shrink: true, Terminated: start.Add(-time.Second),
+		}},
+		Ledger: upgrade.Ledger{Zonal: true, Zones: map[string]upgrade.ZoneLedger{"a": {Shrunk: 1, Launched: 1, Removed: 1}}},
+	}
+	if f, err := simulate.Predict(spec, req); err != nil || f.Result != upgrade.Succeeded {
+		t.Errorf("ends %q: %v", f.Result, err)
+	}
+}
