@@ -157,8 +157,10 @@ func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, 
 	created, err := leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelManagedBy: FieldManager}},
 	}, metav1.CreateOptions{FieldManager: FieldManager})
-	if apierrors.IsAlreadyExists(err) { // somebody was faster
-		return leases.Get(ctx, name, metav1.GetOptions{})
+	if err != nil { // somebody was faster, or it was made and the answer was lost
+		if current, again := leases.Get(ctx, name, metav1.GetOptions{}); again == nil {
+			return current, nil
+		}
 	}
 	return created, err
 }

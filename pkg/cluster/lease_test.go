@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,6 +137,23 @@ func testLeaseRaced(t *testing.T, s *space) {
 	}
 	if won != 1 {
 		t.Errorf("%d claims won, want 1", won)
+	}
+}
+
+// testLeaseLostAnswer has the lease made without us being told.
+func testLeaseLostAnswer(t *testing.T, s *space) {
+	client, line := s.spoilable(t)
+	lost := false
+	line.set(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method != http.MethodPost {
+			return next.RoundTrip(r)
+		}
+		lost = true
+		return loseAnswer(r, next)
+	})
+	s.hold(t, client, s.claim("ann"))
+	if got := holder(s.lease(t)); got != "ann" || !lost {
+		t.Errorf("the lease is %q's, and that an answer was lost is %t", got, lost)
 	}
 }
 

@@ -55,6 +55,7 @@ func TestOnAServer(t *testing.T) {
 		"lease":                testLease,
 		"lease-held":           testLeaseHeld,
 		"lease-raced":          testLeaseRaced,
+		"lease-lost-answer":    testLeaseLostAnswer,
 		"lease-expires":        testLeaseExpires,
 		"lease-takeover":       testLeaseTakeover,
 		"lease-unreachable":    testLeaseUnreachable,
