@@ -86,6 +86,11 @@ bench: controlplane ## Run the benchmarks, COUNT=1 times each (10 for benchstat)
 fidelity: controlplane ## Hold plans against upgrades of a real control plane: times, evictions, order of nodes
 	$(GO) run ./test/fidelity
 
+.PHONY: crash
+crash: controlplane ## Kill the tool after each of its writes, then lose each answer, and hold what an upgrade leaves behind against an undisturbed one
+	$(GO) run ./test/crash
+	$(GO) run ./test/crash -lose
+
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now
 	@rewrite() { \

@@ -64,6 +64,14 @@ func (p *Process) Interrupt() error {
 	return p.cmd.Process.Signal(os.Interrupt)
 }
 
+// Kill ends it at once: it does not get to do anything about it.
+func (p *Process) Kill() error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.cmd.Process.Kill()
+}
+
 // Wait waits for the end and returns the exit code; as a shell does, 128 and the signal's number when a signal ended it.
 func (p *Process) Wait() (int, error) {
 	if p.err != nil {

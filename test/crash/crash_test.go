@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// TestSample tries four points of each kind in a small upgrade; "make crash" tries every one of a larger.
+func TestSample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a control plane, which -short leaves out")
+	}
+	s, err := newStage(t.Context(), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := course{counts: []int{2, 1}}
+	writes, err := c.undisturbed(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points := sample(t, writes)
+	outcomes, err := c.playAll(t.Context(), s, points, len(points), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := summarize(t.Output(), outcomes, 0); err != nil {
+		t.Error(err)
+	}
+	for i := range outcomes {
+		if !outcomes[i].reached() {
+			t.Errorf("%s was not reached: nothing was tried", outcomes[i].point)
+		}
+	}
+}
+
+// sample are writes of all kinds. None is in the middle of an eviction when the tool is killed: the API server may then have
+// charged the budget and not have deleted the pod, which the disruption controller believes for two minutes.
+func sample(t *testing.T, writes []string) []point {
+	t.Helper()
+	var points []point
+	for blow, kinds := range map[blow][]string{
+		kill: {"/configmaps", "UpdateAutoScalingGroup", "LaunchInstances", "ResumeProcesses"},
+		lose: {"/leases", "PATCH /api/v1/nodes/", "/eviction", "TerminateInstanceInAutoScalingGroup"},
+	} {
+		for _, kind := range kinds {
+			i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
+			if i < 0 {
+				t.Fatalf("an upgrade makes no write %q: %q", kind, writes)
+			}
+			points = append(points, point{i + 1, blow})
+		}
+	}
+	return points
+}
+
+func TestPoints(t *testing.T) {
+	cases := map[string]struct {
+		flags  options
+		writes int
+		want   []point
+	}{
+		"all":                     {options{from: 1, every: 1}, 3, []point{{1, kill}, {2, kill}, {3, kill}}},
+		"from the middle":         {options{from: 2, every: 1}, 3, []point{{2, kill}, {3, kill}}},
+		"to the middle":           {options{from: 1, to: 2, every: 1}, 3, []point{{1, kill}, {2, kill}}},
+		"to beyond the end":       {options{from: 3, to: 9, every: 1}, 3, []point{{3, kill}}},
+		"every second":            {options{from: 1, every: 2}, 4, []point{{1, kill}, {3, kill}}},
+		"answers are lost":        {options{from: 2, every: 1, lose: true}, 2, []point{{2, lose}}},
+		"none that there is":      {options{from: 4, every: 1}, 3, nil},
+		"nothing is ever changed": {options{from: 1, every: 1}, 0, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.flags.points(c.writes); !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMeet(t *testing.T) {
+	tap := &tap{point: point{2, kill}}
+	for i, want := range []bool{false, true, false} {
+		if got := tap.meet("PATCH /x"); got != want {
+			t.Errorf("write %d is the point's: %t, want %t", i+1, got, want)
+		}
+	}
+	if len(tap.writes) != 3 {
+		t.Errorf("%d writes are remembered, want 3", len(tap.writes))
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	cases := map[string]struct {
+		found, wanted state
+		want          string
+	}{
+		"none":             {state{"a": "1"}, state{"a": "1"}, ""},
+		"another":          {state{"a": "2"}, state{"a": "1"}, `a: "2", want "1"`},
+		"not looked at":    {state{}, state{"a": "1"}, `a: "", want "1"`},
+		"nothing expected": {state{"b": "2"}, state{"a": ""}, `b: "2", want ""`},
+		"several, by name": {state{"b": "2", "a": "1"}, state{}, `a: "1", want ""; b: "2", want ""`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(differences(c.found, c.wanted), "; "); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOdd(t *testing.T) {
+	cases := map[string]struct {
+		times map[string]int
+		due   map[string]bool
+		want  string
+	}{
+		"each once":        {map[string]int{"a": 1, "b": 1}, map[string]bool{"a": true, "b": true}, ""},
+		"one twice":        {map[string]int{"a": 2}, map[string]bool{"a": true}, "a 2 times"},
+		"one never":        {nil, map[string]bool{"a": true}, "a 0 times"},
+		"one that was not": {map[string]int{"a": 1}, nil, "a, which was not to go, 1 times"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := odd(c.times, c.due); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOutOfBounds(t *testing.T) {
+	booting, whole := awscloud.Size{Desired: 6, InService: 2}, awscloud.Size{Desired: 6, InService: 6}
+	cases := map[string]struct {
+		sizes []awscloud.Size
+		want  string
+	}{
+		"as before":                {[]awscloud.Size{whole}, ""},
+		"before it was whole":      {[]awscloud.Size{booting, whole}, ""},
+		"with all of the surge":    {[]awscloud.Size{whole, {Desired: 10, InService: 6}}, ""},
+		"with more than the surge": {[]awscloud.Size{whole, {Desired: 11, InService: 6}}, "desired 11 with 6 in service"},
+		"one away":                 {[]awscloud.Size{whole, {Desired: 5, InService: 5}}, ""},
+		"two away":                 {[]awscloud.Size{whole, {Desired: 6, InService: 4}}, "desired 6 with 4 in service"},
+		"two taken":                {[]awscloud.Size{whole, {Desired: 4, InService: 5}}, "desired 4 with 5 in service"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(outOfBounds(c.sizes, 6), ", "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestOurs(t *testing.T) {
+	node := func(change func(*corev1.Node)) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "x"}, Annotations: map[string]string{"volumes": "y"}}}
+		change(n)
+		return n
+	}
+	cases := map[string]struct {
+		change func(*corev1.Node)
+		want   []string
+	}{
+		"nothing": {func(*corev1.Node) {}, nil},
+		"a fence": {func(n *corev1.Node) { _ = upgrade.MarkFenced(n, "r", "aws") }, []string{"a cordon", "a taint", upgrade.AnnotationPrev, upgrade.AnnotationRun}},
+		"a drain": {func(n *corev1.Node) { upgrade.MarkDraining(n, time.Now()) }, []string{upgrade.AnnotationDeadline, corev1.LabelNodeExcludeBalancers}},
+		"other taint": {func(n *corev1.Node) {
+			n.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+		}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := ours(node(c.change)); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestReport(t *testing.T) {
+	outcomes := []outcome{
+		{point: point{1, kill}, writes: []string{"POST /a", "PUT /b"}},
+		{point: point{2, kill}, writes: []string{"POST /a", "PUT /b"}, faults: []string{"nodes: x", "lease: y"}},
+		{point: point{3, kill}, writes: []string{"POST /a", "PUT /b"}},
+	}
+	var lines []string
+	for i := range outcomes {
+		lines = append(lines, outcomes[i].report()...)
+	}
+	want := []string{"kill-002: PUT /b: nodes: x; lease: y", "kill-003: not reached: this upgrade made 2 writes"}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+	cases := map[string]struct {
+		outcomes []outcome
+		says     string
+		fails    bool
+	}{
+		"one of two": {outcomes, "1 of 2 ended as an undisturbed upgrade does, in 9s\n", true},
+		"all":        {outcomes[:1], "1 of 1 ended as an undisturbed upgrade does, in 9s\n", false},
+		"none tried": {outcomes[2:], "0 of 0 ended as an undisturbed upgrade does, in 9s\n", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := summarize(&out, c.outcomes, 9*time.Second); (err != nil) != c.fails || out.String() != c.says {
+				t.Errorf("got %q and %v, want %q", out.String(), err, c.says)
+			}
+		})
+	}
+}

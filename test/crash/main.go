@@ -1,0 +1,137 @@
+// Command crash interrupts an upgrade at every one of its writes. It upgrades a group on a real control plane once,
+// undisturbed, and numbers the requests by which the tool changes something, in the cluster and in the cloud. Then, for each
+// number, it upgrades a fresh group: the tool is killed once the server has answered that request and before it hears of it,
+// and the same command goes on; or, with -lose, the answer is lost and the tool goes on by itself. Each of these upgrades
+// has to leave behind what an undisturbed one does. It prints those that do not, and exits with 1 if there are any.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// options are the flags.
+type options struct {
+	lose                    bool
+	from, to, every, atOnce int
+	keep                    string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.lose, "lose", false, "Lose the answer to the write, in place of killing the tool")
+	flag.IntVar(&o.from, "from", 1, "The first write to try")
+	flag.IntVar(&o.to, "to", 0, "The last write to try; 0 for the last there is")
+	flag.IntVar(&o.every, "every", 1, "Try every so manieth write")
+	flag.IntVar(&o.atOnce, "at-once", 3, "How many upgrades run at the same time")
+	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "crash:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, out io.Writer) error {
+	if o.from < 1 || o.every < 1 || o.atOnce < 1 {
+		return errors.New("-from, -every and -at-once have to be 1 or more")
+	}
+	s, err := newStage(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	c := course{counts: []int{3, 3}, keep: o.keep}
+	began := time.Now()
+	writes, err := c.undisturbed(ctx, s)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "undisturbed: %d writes in %s\n", len(writes), since(began))
+	began = time.Now()
+	outcomes, err := c.playAll(ctx, s, o.points(len(writes)), o.atOnce, out)
+	if err != nil {
+		return err
+	}
+	return summarize(out, outcomes, since(began))
+}
+
+// points are the writes to try, of so many.
+func (o options) points(writes int) []point {
+	last := writes
+	if o.to > 0 {
+		last = min(o.to, writes)
+	}
+	blow := kill
+	if o.lose {
+		blow = lose
+	}
+	var points []point
+	for n := o.from; n <= last; n += o.every {
+		points = append(points, point{n, blow})
+	}
+	return points
+}
+
+// playAll plays the points on one stage, so many at the same time, prints what is wrong as it is found, and returns their
+// outcomes in the same order.
+func (c course) playAll(ctx context.Context, s *stage.Stage, points []point, atOnce int, out io.Writer) ([]outcome, error) {
+	outcomes := make([]outcome, len(points))
+	var printing sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(atOnce)
+	for i, p := range points {
+		work.Go(func() (err error) {
+			if outcomes[i], err = c.play(ctx, s, p); err != nil {
+				return fmt.Errorf("playing %s: %w", p, err)
+			}
+			printing.Lock()
+			defer printing.Unlock()
+			for _, line := range outcomes[i].report() {
+				fmt.Fprintln(out, line)
+			}
+			return nil
+		})
+	}
+	return outcomes, work.Wait()
+}
+
+// summarize prints how many ended well, and returns an error unless all did. An upgrade that made fewer writes than the
+// undisturbed one tried nothing, and does not count.
+func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
+	well, tried := 0, 0
+	for i := range outcomes {
+		if outcomes[i].reached() {
+			tried++
+			if len(outcomes[i].faults) == 0 {
+				well++
+			}
+		}
+	}
+	fmt.Fprintf(out, "%d of %d ended as an undisturbed upgrade does, in %s\n", well, tried, took)
+	switch faulty := tried - well; {
+	case faulty > 0:
+		return fmt.Errorf("%d upgrades did not end as an undisturbed one does", faulty)
+	case tried == 0:
+		return errors.New("nothing was tried: see -from and -to")
+	default:
+		return nil
+	}
+}
+
+func since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+const (
+	// patience is how long an upgrade may take: longer than the two minutes for which the disruption controller holds a pod
+	// to be disrupted that it has not seen go.
+	patience = 5 * time.Minute
+	// killed is what a shell says of a command that SIGKILL ended.
+	killed = 128 + 9
+)
+
+// newStage starts the control plane and the cloud that all upgrades share.
+func newStage(ctx context.Context, log io.Writer) (*stage.Stage, error) {
+	return stage.New(ctx, stage.Options{
+		Log: log,
+		Cloud: awscloud.Options{
+			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
+		},
+		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
+		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
+	})
+}
+
+// course is what all upgrades have in common.
+type course struct {
+	// counts are the nodes of the group in each of its zones.
+	counts []int
+	// keep is the folder that what the commands wrote and said is kept in; "" for none.
+	keep string
+}
+
+func zones() []string { return []string{"us-east-1a", "us-east-1b"} }
+
+func workloads(group string) []stage.Workload {
+	all := []stage.Workload{
+		{Name: "web", Replicas: 4, MaxUnavailable: "1", Gone: time.Second},
+		{Name: "cart", Replicas: 3, MinAvailable: "2", Gone: time.Second},
+		// A pod that is back under its name before the disruption controller looked again passes for the evicted one, and
+		// counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1", Gone: 2 * time.Second},
+		{Name: "agent", Kind: "DaemonSet", Gone: time.Second},
+	}
+	for i := range all {
+		all[i].Ready, all[i].NodeSelector = time.Second, map[string]string{"pool": group}
+	}
+	return all
+}
+
+// trial is one upgrade of a group of its own.
+type trial struct {
+	*stage.Stage
+	course
+	point  point
+	before picture
+	// said is what the commands wrote to stderr, writes what the first of them asked to be changed.
+	said   bytes.Buffer
+	writes []string
+}
+
+// group is the name of the group, of its nodes' pool and of the namespace.
+func (t *trial) group() string { return t.point.String() }
+
+// outcome is how a trial ended.
+type outcome struct {
+	point  point
+	writes []string
+	// faults are what differs from what an undisturbed upgrade leaves behind.
+	faults []string
+}
+
+// reached reports whether the point was.
+func (o *outcome) reached() bool { return len(o.writes) >= o.point.n }
+
+// report is a line if there is something to say.
+func (o *outcome) report() []string {
+	switch {
+	case !o.reached():
+		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.point, len(o.writes))}
+	case len(o.faults) > 0:
+		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.writes[o.point.n-1], strings.Join(o.faults, "; "))}
+	default:
+		return nil
+	}
+}
+
+// undisturbed lists the writes of an upgrade that nothing happens to.
+func (c course) undisturbed(ctx context.Context, s *stage.Stage) ([]string, error) {
+	o, err := c.play(ctx, s, point{})
+	if err == nil && len(o.faults) > 0 {
+		err = fmt.Errorf("an undisturbed upgrade does not end well: %s", strings.Join(o.faults, "; "))
+	}
+	return o.writes, err
+}
+
+// play upgrades a fresh group, does to it what is to happen at the point, has it go on and looks at what is left behind. An
+// error means that nothing could be tried.
+func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome, error) {
+	own, err := shared.In(ctx, p.String())
+	if err != nil {
+		return outcome{}, err
+	}
+	t := &trial{Stage: own, course: c, point: p}
+	if err := t.furnish(ctx); err != nil {
+		return outcome{}, err
+	}
+	defer t.clear(context.WithoutCancel(ctx))
+	if t.before, err = t.photograph(ctx); err != nil {
+		return outcome{}, err
+	}
+	budgets, err := t.WatchBudgets(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	code, err := t.upgrade(ctx)
+	broken, seen := budgets.Broken()
+	if err != nil {
+		return outcome{}, err
+	}
+	if seen == 0 {
+		return outcome{}, errors.New("no state of a budget was seen")
+	}
+	after, err := t.look(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	after["budgets below their need"] = strings.Join(broken, ", ")
+	o := outcome{point: p, writes: t.writes, faults: differences(after, t.before.goal())}
+	if err := t.keepAll(o); err != nil {
+		return outcome{}, err
+	}
+	if code != 0 { // the rest follows from that
+		o.faults = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, complaint(t.said.String()), len(o.faults))}
+	}
+	return o, nil
+}
+
+// complaint is the last error that a command wrote.
+func complaint(said string) string {
+	last := ""
+	for line := range strings.Lines(said) {
+		if text, ok := strings.CutPrefix(line, "error: "); ok {
+			last = strings.TrimSpace(text)
+		}
+	}
+	return last
+}
+
+// furnish brings up the group and what runs on it.
+func (t *trial) furnish(ctx context.Context) error {
+	err := t.AddGroup(stage.Group{
+		Name: t.group(), Zones: zones(), Counts: t.counts,
+		More: func(spec *awscloud.GroupSpec) { spec.Min = 0 }, // so that it can be cleared
+	})
+	if err != nil {
+		return err
+	}
+	size := 0
+	for _, n := range t.counts {
+		size += n
+	}
+	if err := t.AwaitNodes(ctx, "pool="+t.group(), size); err != nil {
+		return err
+	}
+	for _, w := range workloads(t.group()) {
+		if err := t.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return t.Settle(ctx)
+}
+
+// clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
+func (t *trial) clear(ctx context.Context) {
+	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
+	_ = t.Cloud.SetDesired(t.group(), 0)
+}
+
+// upgrade carries the upgrade out to its end and returns the last command's exit code.
+func (t *trial) upgrade(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var process *stage.Process
+	started, ended := make(chan struct{}), make(chan struct{})
+	tap, err := openTap(ctx, t.Stage, t.point, func() {
+		<-started
+		_ = process.Kill() // its exit code tells
+		<-ended
+	})
+	if err != nil {
+		return 0, err
+	}
+	process = t.Start(ctx, io.Discard, &t.said, tap.env(), t.args()...)
+	close(started)
+	code, err := process.Wait()
+	close(ended)
+	t.writes = tap.close()
+	if err != nil || t.point.blow != kill || len(t.writes) < t.point.n {
+		return code, err
+	}
+	if code != killed {
+		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.said.String())
+	}
+	// The dead holder's lease would be watched for a minute otherwise.
+	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
+}
+
+func (t *trial) args(more ...string) []string {
+	return append([]string{
+		"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=10m", "--boot-timeout=1m",
+	}, more...)
+}
+
+// keepAll writes down what was said and asked for, for who wants to look at it.
+func (t *trial) keepAll(o outcome) error {
+	if t.keep == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	for i, write := range o.writes {
+		fmt.Fprintf(&text, "%d %s\n", i+1, write)
+	}
+	fmt.Fprintf(&text, "faults: %s\n%s", strings.Join(o.faults, "; "), t.said.String())
+	return os.WriteFile(filepath.Join(t.keep, t.group()+".txt"), text.Bytes(), 0o644)
+}

@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// stateSpace is the namespace that upgrades keep their records and leases in unless told otherwise.
+const stateSpace = "kube-system"
+
+// state is what an upgrade leaves behind, in words: what is looked at, and how it was found.
+type state map[string]string
+
+// differences say what is not as wanted, by name.
+func differences(found, wanted state) []string {
+	keys := maps.Clone(wanted)
+	maps.Copy(keys, found)
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if found[key] != wanted[key] {
+			all = append(all, fmt.Sprintf("%s: %q, want %q", key, found[key], wanted[key]))
+		}
+	}
+	return all
+}
+
+// picture is what there was before the upgrade.
+type picture struct {
+	group awscloud.GroupStatus
+	// instances and pods are who has to go, by instance ID and by UID.
+	instances, pods map[string]bool
+	// ready counts the pods of each workload, the DaemonSet's left out: those of nodes that are gone stay for a while.
+	ready map[string]int
+}
+
+// photograph takes the picture of a group whose nodes are all outdated.
+func (t *trial) photograph(ctx context.Context) (picture, error) {
+	p := picture{instances: map[string]bool{}, pods: map[string]bool{}}
+	var err error
+	if p.group, err = t.Cloud.Group(t.group()); err != nil {
+		return p, err
+	}
+	for _, i := range p.group.Instances {
+		p.instances[i.ID] = true
+	}
+	pods, err := t.pods(ctx)
+	if err != nil {
+		return p, err
+	}
+	for i := range pods {
+		if drain.Judge(&pods[i], drain.Policy{}, false).Fate == drain.Go {
+			p.pods[string(pods[i].UID)] = true
+		}
+	}
+	p.ready = readyPods(pods)
+	return p, nil
+}
+
+// goal is what an upgrade has to leave behind: all is current, and all else is as it was.
+func (p *picture) goal() state {
+	return state{
+		"budgets below their need": "",
+		"sizes":                    sizes(p.group),
+		"sizes out of bounds":      "",
+		"suspended processes":      fmt.Sprint(p.group.Suspended),
+		"nodes":                    fmt.Sprintf("%d current, 0 outdated", len(p.instances)),
+		"left on nodes":            "",
+		"ready pods":               fmt.Sprint(p.ready),
+		"lease held by":            "",
+		"record": describe(upgrade.Record{
+			Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: len(p.instances), Replaced: len(p.instances),
+			Suspended: []string{"AZRebalance"}, // it says what was suspended, and stays
+		}),
+		"terminated other than once": "",
+		"evicted more than once":     "",
+	}
+}
+
+// look finds out what was left behind, once everything runs again.
+func (t *trial) look(ctx context.Context) (state, error) {
+	found := state{}
+	if err := t.Settle(ctx); err != nil {
+		found["workloads"] = err.Error()
+	}
+	for _, part := range []func(context.Context, state) error{t.lookAtCloud, t.lookAtNodes, t.lookAtPods, t.lookAtMemory} {
+		if err := part(ctx, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// lookAtCloud compares what the group is now, what it was meanwhile and whom it was asked to terminate. Requests with no
+// answer had their effect.
+func (t *trial) lookAtCloud(_ context.Context, found state) error {
+	group, err := t.Cloud.Group(t.group())
+	if err != nil {
+		return err
+	}
+	found["sizes"], found["suspended processes"] = sizes(group), fmt.Sprint(group.Suspended)
+	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.group()), t.before.group.Desired), ", ")
+	own := maps.Clone(t.before.instances)
+	for _, i := range group.Instances {
+		own[i.ID] = true
+	}
+	times := map[string]int{}
+	for _, r := range t.Cloud.Requests() {
+		id := r.Params["InstanceId"]
+		if r.Operation == "TerminateInstanceInAutoScalingGroup" && own[id] && (r.Status == http.StatusOK || r.Status == 0) {
+			times[id]++
+		}
+	}
+	found["terminated other than once"] = odd(times, t.before.instances)
+	return nil
+}
+
+// outOfBounds lists the sizes with more added than the surge or more taken than may be unavailable: by default two nodes a
+// zone and one (EKS E21, E23).
+func outOfBounds(sizes []awscloud.Size, before int) []string {
+	surge := 2 * len(zones())
+	var out []string
+	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
+	for _, z := range sizes[max(0, began):] {
+		if z.Desired > before+surge || z.Desired < before-1 || z.InService < before-1 {
+			out = append(out, fmt.Sprintf("desired %d with %d in service", z.Desired, z.InService))
+		}
+	}
+	return out
+}
+
+func sizes(g awscloud.GroupStatus) string {
+	return fmt.Sprintf("min %d, max %d, desired %d, zones %v", g.Min, g.Max, g.Desired, g.Zones)
+}
+
+// odd lists who was not struck exactly once and was due, or was struck and was not due.
+func odd(times map[string]int, due map[string]bool) string {
+	var all []string
+	for id := range due {
+		if times[id] != 1 {
+			all = append(all, fmt.Sprintf("%s %d times", id, times[id]))
+		}
+	}
+	for id, n := range times {
+		if !due[id] {
+			all = append(all, fmt.Sprintf("%s, which was not to go, %d times", id, n))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+func (t *trial) lookAtNodes(ctx context.Context, found state) error {
+	list, err := t.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + t.group()})
+	if err != nil {
+		return err
+	}
+	current := 0
+	var left []string
+	for i := range list.Items {
+		node := &list.Items[i]
+		if node.Labels["image"] == stage.NewImage {
+			current++
+		}
+		for _, mark := range ours(node) {
+			left = append(left, mark+" on "+node.Name)
+		}
+	}
+	found["nodes"] = fmt.Sprintf("%d current, %d outdated", current, len(list.Items)-current)
+	found["left on nodes"] = strings.Join(left, ", ")
+	return nil
+}
+
+// ours lists what the tool puts on nodes and is on this one.
+func ours(node *corev1.Node) []string {
+	var marks []string
+	if upgrade.HasFenceTaint(node, "aws") {
+		marks = append(marks, "a taint")
+	}
+	if node.Spec.Unschedulable {
+		marks = append(marks, "a cordon")
+	}
+	for _, keys := range []map[string]string{node.Annotations, node.Labels} {
+		for key := range keys {
+			if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
+				marks = append(marks, key)
+			}
+		}
+	}
+	slices.Sort(marks)
+	return marks
+}
+
+func (t *trial) lookAtPods(ctx context.Context, found state) error {
+	pods, err := t.pods(ctx)
+	if err != nil {
+		return err
+	}
+	found["ready pods"] = fmt.Sprint(readyPods(pods))
+	evictions, err := t.Evictions(ctx)
+	if err != nil {
+		return err
+	}
+	times := map[string]int{}
+	for uid := range t.before.pods {
+		times[uid] = 1 // an eviction that the dead tool did not wait for may be logged as failed though the pod went
+	}
+	for uid, n := range evictions.Accepted {
+		times[string(uid)] = n
+	}
+	found["evicted more than once"] = odd(times, t.before.pods)
+	return nil
+}
+
+func (t *trial) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := t.Cluster.Client().CoreV1().Pods(t.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func readyPods(pods []corev1.Pod) map[string]int {
+	ready := map[string]int{}
+	for i := range pods {
+		if pod := &pods[i]; drain.OwnerKind(pod) != "DaemonSet" && drain.Ready(pod) && pod.DeletionTimestamp == nil {
+			ready[pod.Labels["app"]]++
+		}
+	}
+	return ready
+}
+
+// lookAtMemory looks at the lease and at the record.
+func (t *trial) lookAtMemory(ctx context.Context, found state) error {
+	client := t.Cluster.Client()
+	lease, err := client.CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if holder := lease.Spec.HolderIdentity; holder != nil {
+		found["lease held by"] = *holder
+	}
+	record, err := cluster.NewStore(client, stateSpace, t.group()).Load(ctx)
+	if err != nil {
+		return err
+	}
+	found["record"] = describe(record)
+	return nil
+}
+
+// describe says of a record what does not differ between upgrades that went the same way.
+func describe(r upgrade.Record) string {
+	return fmt.Sprintf("%s in phase %q, %d of %d nodes replaced, %d in flight, owed %v, suspended %v, %q",
+		r.Result, r.Phase, r.Replaced, r.Total, len(r.Nodes), r.Ledger.Contribution(), r.Suspended, r.Message)
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// blow is what happens at a point.
+type blow string
+
+const (
+	// kill ends the tool once the server has answered.
+	kill blow = "kill"
+	// lose closes the connection in place of the answer.
+	lose blow = "lose"
+)
+
+// point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
+type point struct {
+	n    int
+	blow blow
+}
+
+// String is the name of the point's group and namespace, too.
+func (p point) String() string {
+	if p.n == 0 {
+		return "undisturbed"
+	}
+	return fmt.Sprintf("%s-%03d", p.blow, p.n)
+}
+
+// tap leads a command to both of its servers and numbers its writes to them, in one row, as they arrive.
+type tap struct {
+	point          point
+	cluster, cloud *hostile.Front
+
+	mu     sync.Mutex // guards what follows
+	writes []string
+}
+
+// openTap opens the fronts. strike is called when the server has answered the point's write, if that is to kill.
+func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap, error) {
+	t := &tap{point: p}
+	var err error
+	if t.cluster, err = hostile.Cluster(ctx, s.Cluster.Kubeconfig(), hostile.Plan{}); err != nil {
+		return nil, err
+	}
+	if t.cloud, err = hostile.AWS(ctx, s.Cloud.URL(), hostile.Plan{}); err != nil {
+		t.cluster.Close()
+		return nil, err
+	}
+	t.cluster.Number(func(r *http.Request) bool { return t.meet(r.Method + " " + r.URL.Path) })
+	t.cloud.Number(func(r *http.Request) bool {
+		return t.meet(strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId")))
+	})
+	for _, front := range []*hostile.Front{t.cluster, t.cloud} {
+		if p.blow == lose {
+			front.Lose(1) // of the writes that meet accepts, of which there is one
+		} else {
+			front.After(1, strike)
+		}
+	}
+	return t, nil
+}
+
+// meet numbers a write and tells whether it is the point's.
+func (t *tap) meet(write string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writes = append(t.writes, write)
+	return len(t.writes) == t.point.n
+}
+
+// close ends the fronts and returns the writes that they saw.
+func (t *tap) close() []string {
+	t.cluster.Close()
+	t.cloud.Close()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.writes
+}
+
+// env is what leads a command through the tap.
+func (t *tap) env() []string { return append(t.cluster.Env(), t.cloud.Env()...) }
