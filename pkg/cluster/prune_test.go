@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metafuzzer "k8s.io/apimachinery/pkg/apis/meta/fuzzer"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -21,6 +22,16 @@ func TestPruningLosesNothingThatIsKept(t *testing.T) {
 	for range 300 {
 		full, pruned := &corev1.Pod{}, &corev1.Pod{}
 		fill.Fill(full)
+		full.Status.Conditions = []corev1.PodCondition{ // what is filled at random is of no type that is kept
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+		}
+		full.Spec.Containers = append(full.Spec.Containers, corev1.Container{
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+			Lifecycle: &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 5}}},
+		})
+		full.Spec.Volumes = append(full.Spec.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+		}})
 		encoded, err := full.Marshal()
 		if err != nil {
 			t.Fatal(err)

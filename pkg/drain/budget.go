@@ -23,6 +23,9 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
+// Room is how many pods the budget lets be missing while all are well.
+func (b *Budget) Room() int32 { return b.Status.ExpectedPods - b.Status.DesiredHealthy }
+
 // Budgets finds the budgets that cover a pod. The zero value covers nothing.
 type Budgets struct {
 	byNamespace map[string]*indexed

@@ -27,7 +27,7 @@ import (
 const requestsPerSecond = 200
 
 // gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says otherwise. Of a large
-// cluster most of what is kept is what was read, and stays: half of it again is memory enough, for a twentieth more CPU.
+// cluster most of what is kept is what was read, and stays: half of it again is memory enough, for some more CPU.
 const gcPercent = 50
 
 // connection is a cluster one can talk to.

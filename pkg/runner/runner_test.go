@@ -106,6 +106,26 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
+// What there is no room for at once is sent as soon as there is: of nodes that are empty together the last is terminated
+// after the first, not when it is noticed that nothing came of it.
+func TestRequestsWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const nodes = parallel + 1
+		s := newSite(t, nodes)
+		s.onDo = func(_ context.Context, a upgrade.Action) error {
+			if _, ok := a.(upgrade.Terminate); ok {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}
+		finish(t, s.runner(surge(1), func(r *upgrade.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
+		at := s.times("terminate")
+		if len(at) != nodes || at[parallel-1] != at[0] || at[parallel] != at[0]+time.Second {
+			t.Errorf("terminated at %s, want %d together and the last a second later", at, parallel)
+		}
+	})
+}
+
 func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)

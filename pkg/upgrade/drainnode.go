@@ -201,7 +201,7 @@ func (t *turn) scarcestFirst(pods []*corev1.Pod) []*corev1.Pod {
 	for _, pod := range pods {
 		room[pod] = math.MaxInt32
 		if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-			room[pod] = covering[0].Status.ExpectedPods - covering[0].Status.DesiredHealthy
+			room[pod] = covering[0].Room()
 		}
 	}
 	return slices.SortedStableFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(room[a], room[b]) })

@@ -41,15 +41,20 @@ func TestDrainBegins(t *testing.T) {
 // Evictions of pods that cost a budget nothing come first, so that the others find it open.
 func TestUnreadyPodsGoFirst(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1", build.Unready), build.Pod("web-2"))
-	var got []string
-	for _, a := range s.next().Actions {
+	if got := evicted(s.next()); got != "web-1 web-0 web-2" {
+		t.Errorf("evicted in the order %s", got)
+	}
+}
+
+// evicted are the pods that a step evicts, in order.
+func evicted(step upgrade.Step) string {
+	var pods []string
+	for _, a := range step.Actions {
 		if evict, ok := a.(upgrade.Evict); ok {
-			got = append(got, evict.Pod)
+			pods = append(pods, evict.Pod)
 		}
 	}
-	if strings.Join(got, " ") != "web-1 web-0 web-2" {
-		t.Errorf("evicted in the order %v", got)
-	}
+	return strings.Join(pods, " ")
 }
 
 func TestEvictionsKeepToTheBudget(t *testing.T) {
@@ -79,6 +84,15 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 				t.Errorf("%d evictions and %d blocked, want %d and %d", evictions, blocked, c.evict, c.block)
 			}
 		})
+	}
+}
+
+// The pods of the tightest budget go first, those without one last.
+func TestTightBudgetsGoFirst(t *testing.T) {
+	s := draining(t, build.Pod("api-0", build.App("api")), build.Pod("cart-0", build.App("cart")), build.Pod("web-0"))
+	s.budgets(build.Budget("web", build.Counts(4, 4, 3)), build.Budget("cart", build.Counts(4, 4, 2)))
+	if got := evicted(s.next()); got != "web-0 cart-0 api-0" {
+		t.Errorf("evicted in the order %s", got)
 	}
 }
 
