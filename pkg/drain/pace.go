@@ -1,12 +1,15 @@
 package drain
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // firstStart is how long after its start a pod may become ready for that to be its start: later it recovered from something.
@@ -30,6 +33,30 @@ func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 	}
 	took := ready.Sub(bound)
 	return took, !ready.IsZero() && took >= 0 && took <= firstStart
+}
+
+// ReadyTimes is the typical ReadyTime of each controller's pods, by the UID that Owner gives; those of which no pod tells are
+// not there.
+func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
+	samples := map[types.UID][]time.Duration{}
+	for pod := range pods {
+		if took, known := ReadyTime(pod); known {
+			samples[Owner(pod)] = append(samples[Owner(pod)], took)
+		}
+	}
+	times := make(map[types.UID]time.Duration, len(samples))
+	for owner, took := range samples {
+		times[owner] = Typical(took, 0)
+	}
+	return times
+}
+
+// Owner is the UID of the pod's controller, "" without one.
+func Owner(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
 }
 
 // Typical is the median, made finer than the whole seconds that objects write times in: of two such times the difference

@@ -50,13 +50,6 @@ func (c *Cluster) create(u *unit) {
 	c.schedule(u)
 }
 
-func owner(pod *corev1.Pod) types.UID {
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		return ref.UID
-	}
-	return ""
-}
-
 // ownerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
 func ownerName(pod *corev1.Pod) string {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -69,25 +70,15 @@ func (t *Times) learnLeave(terminations []time.Duration) string {
 
 // learnReady sets how long pods take to become ready, workload by workload, and says so.
 func (t *Times) learnReady(pods []*corev1.Pod) string {
-	samples := map[types.UID][]time.Duration{}
 	owners := map[types.UID]bool{}
 	for _, pod := range pods {
-		id := owner(pod)
-		owners[id] = true
-		if took, ok := drain.ReadyTime(pod); ok {
-			samples[id] = append(samples[id], took)
-		}
+		owners[drain.Owner(pod)] = true
 	}
 	t.Ready = cmp.Or(t.Ready, defaultReady)
-	otherwise := t.Ready
-	medians := make(map[types.UID]time.Duration, len(samples))
-	all := make([]time.Duration, 0, len(samples))
-	for id, took := range samples {
-		medians[id] = drain.Typical(took, otherwise)
-		all = append(all, medians[id])
-	}
+	otherwise, medians := t.Ready, drain.ReadyTimes(slices.Values(pods))
+	all := slices.Collect(maps.Values(medians))
 	t.ReadyOf = func(pod *corev1.Pod) time.Duration {
-		if took, known := medians[owner(pod)]; known {
+		if took, known := medians[drain.Owner(pod)]; known {
 			return took
 		}
 		return otherwise

@@ -2,12 +2,12 @@ package upgrade
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -42,7 +42,7 @@ type pace struct {
 
 func (t *turn) pace() *pace {
 	if t.notes.Ready == nil {
-		t.notes.Ready = t.readyTimes()
+		t.notes.Ready = drain.ReadyTimes(t.pods())
 	}
 	return &pace{
 		ready: t.notes.Ready, usualReady: drain.Typical(values(t.notes.Ready), usualReady),
@@ -59,21 +59,17 @@ func values(m map[types.UID]time.Duration) []time.Duration {
 	return all
 }
 
-// readyTimes is what the group's pods tell of how long those of each controller took.
-func (t *turn) readyTimes() map[types.UID]time.Duration {
-	samples := map[types.UID][]time.Duration{}
-	for i := range t.w.Members {
-		for _, pod := range t.w.Members[i].Pods {
-			if took, known := drain.ReadyTime(pod); known {
-				samples[ownerOf(pod)] = append(samples[ownerOf(pod)], took)
+// pods are those of the group's members.
+func (t *turn) pods() iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for i := range t.w.Members {
+			for _, pod := range t.w.Members[i].Pods {
+				if !yield(pod) {
+					return
+				}
 			}
 		}
 	}
-	ready := make(map[types.UID]time.Duration, len(samples))
-	for owner, took := range samples {
-		ready[owner] = drain.Typical(took, usualReady)
-	}
-	return ready
 }
 
 // learnGone notes how long pods took to leave that have left since the last step.
@@ -87,7 +83,7 @@ func (t *turn) learnGone() {
 		for _, pod := range t.view(m).leaving {
 			departure, seen := t.w.Notes.Leaving[pod.UID]
 			if !seen {
-				departure = Departure{Owner: ownerOf(pod), Since: t.deleted(pod)}
+				departure = Departure{Owner: drain.Owner(pod), Since: t.deleted(pod)}
 				if attempt := t.attempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
 					departure.Since = attempt.Begun
 				}
@@ -147,7 +143,7 @@ func (t *turn) deleted(pod *corev1.Pod) time.Time {
 
 // goneOf is how long after its deletion the pod will be gone.
 func (p *pace) goneOf(pod *corev1.Pod) time.Duration {
-	if took, known := p.gone[ownerOf(pod)]; known {
+	if took, known := p.gone[drain.Owner(pod)]; known {
 		return took
 	}
 	if p.usualGone > 0 {
@@ -158,7 +154,7 @@ func (p *pace) goneOf(pod *corev1.Pod) time.Duration {
 
 // turnOf is how long after its eviction the pod is made up for. A StatefulSet waits for the end of the old one.
 func (p *pace) turnOf(pod *corev1.Pod) time.Duration {
-	ready, known := p.ready[ownerOf(pod)]
+	ready, known := p.ready[drain.Owner(pod)]
 	if !known {
 		ready = p.usualReady
 	}
@@ -166,12 +162,4 @@ func (p *pace) turnOf(pod *corev1.Pod) time.Duration {
 		ready += p.goneOf(pod)
 	}
 	return ready + p.lag
-}
-
-// ownerOf is the UID of the pod's controller, its own without one.
-func ownerOf(pod *corev1.Pod) types.UID {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-		return owner.UID
-	}
-	return pod.UID
 }
