@@ -56,6 +56,8 @@ const (
 	Paused Result = "paused"
 	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
 	TargetMoved Result = "target-moved"
+	// Aborted is an upgrade whose traces were taken away: nothing is left to go on with.
+	Aborted Result = "aborted"
 )
 
 // Record is what must outlive this process. It is stored in the cluster, and written before the actions that rest on it.

@@ -37,6 +37,8 @@ type World struct {
 	Notes Notes
 	// Stop is set when the user asked to stop; nothing new is begun.
 	Stop bool
+	// Asked is what somebody else asked of this upgrade.
+	Asked Asked
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
 }
