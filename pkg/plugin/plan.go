@@ -41,9 +41,6 @@ type prospect struct {
 
 // look observes a group and resolves the request against it. It changes nothing.
 func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
-	if err := s.readBackground(ctx); err != nil {
-		return nil, err
-	}
 	p := &prospect{provider: s.provider, view: s.view, background: s.background, now: time.Now()}
 	var err error
 	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
@@ -56,15 +53,18 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
-	if err = p.readHistory(ctx); err != nil {
-		return nil, err
-	}
 	return p, o.resolve(p, s, settings)
 }
 
-// readHistory asks a cloud that remembers for the group's past. A plan goes without what cannot be read, and says so: only
-// the end of the context is an error.
-func (p *prospect) readHistory(ctx context.Context) error {
+// study reads what a forecast rests on and an upgrade does without: what stands behind the pods, and of a cloud that remembers
+// the group's past. A plan goes without what the cloud does not tell, and says so.
+func (p *prospect) study(ctx context.Context, s *session) error {
+	if p.background == nil {
+		if err := s.readBackground(ctx); err != nil {
+			return err
+		}
+		p.background = s.background
+	}
 	historian, ok := p.provider.(cloud.Historian)
 	if !ok {
 		return nil
@@ -164,7 +164,10 @@ func (p *prospect) world(now time.Time) upgrade.World {
 }
 
 // plan runs the upgrade in virtual time and reports what it would do.
-func (p *prospect) plan(s *session) (*report.Plan, error) {
+func (p *prospect) plan(ctx context.Context, s *session) (*report.Plan, error) {
+	if err := p.study(ctx, s); err != nil {
+		return nil, err
+	}
 	forecast, assumed, err := p.forecast(p.request)
 	if err != nil {
 		return nil, err
@@ -253,7 +256,10 @@ func (p *prospect) forecast(req upgrade.Request) (simulate.Forecast, []string, e
 }
 
 // remaining is how long the rest of an upgrade under way would take; zero when nobody can say.
-func (p *prospect) remaining(record upgrade.Record) simulate.Span {
+func (p *prospect) remaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
+	if err := p.study(ctx, s); err != nil {
+		return simulate.Span{}
+	}
 	rest := *p
 	rest.record = record.Reopened()
 	forecast, _, err := rest.forecast(record.Request)

@@ -76,7 +76,7 @@ func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.plan(s)
+			plan, err := p.plan(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,9 +94,13 @@ func TestInterruptedHistoryIsNoPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			p, _, err := lookWith(ctx, t, &historian{err: answer, asked: interrupt})
-			if p != nil || exitCode(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
-				t.Errorf("got %+v, error %v", p, err)
+			p, s, err := lookWith(ctx, t, &historian{err: answer, asked: interrupt})
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan, err := p.plan(ctx, s)
+			if plan != nil || exitCode(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
+				t.Errorf("got %+v, error %v", plan, err)
 			}
 		})
 	}

@@ -87,7 +87,7 @@ func (s *simulation) run(ctx context.Context) error {
 	if err := s.tell(p); err != nil {
 		return err
 	}
-	plan, err := p.plan(at)
+	plan, err := p.plan(ctx, at)
 	if err != nil {
 		return err
 	}

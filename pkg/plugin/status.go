@@ -60,6 +60,9 @@ func (o *options) status(ctx context.Context, conn *connection) error {
 		return err
 	}
 	status := p.status(record, time.Now())
+	if record.Running() {
+		status.Remaining = p.remaining(ctx, s, record)
+	}
 	if status.Holder, err = holderOf(ctx, conn, o.stateSpace, name); err != nil {
 		return err
 	}
@@ -78,9 +81,6 @@ func (p *prospect) status(record upgrade.Record, now time.Time) *report.UpgradeS
 	world.Request = record.Request
 	step := upgrade.Next(world)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
-	if record.Running() {
-		status.Remaining = p.remaining(record)
-	}
 	return status
 }
 

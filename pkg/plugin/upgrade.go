@@ -79,7 +79,7 @@ func (o *options) plans(ctx context.Context, s *session, names []string) error {
 		if err != nil {
 			return err
 		}
-		plan, err := p.plan(s)
+		plan, err := p.plan(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -127,12 +127,8 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := p.refused(); err != nil {
 		return err
 	}
-	plan, err := p.plan(s)
-	if err != nil {
-		return err
-	}
-	if len(plan.Nodes) == 0 && p.record.Run == "" {
-		return o.printOutcome(name, upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", plan.Current)})
+	if p.outdated() == 0 && p.record.Run == "" {
+		return o.nothingToDo(ctx, s.connection, p)
 	}
 	if err := p.unmanaged(); err != nil {
 		return err
@@ -140,7 +136,7 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := o.permitted(ctx, s.connection, &p.request); err != nil {
 		return err
 	}
-	if err := o.confirm(plan, s.connection); err != nil {
+	if err := o.confirm(ctx, p, s); err != nil {
 		return err
 	}
 	record, err := o.carryOut(ctx, s.connection, p)
@@ -150,18 +146,44 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	return o.printOutcome(name, record)
 }
 
+// nothingToDo says that the group is current. A run that died right after its last write has left its name in the lease, which
+// is taken away as for an upgrade that goes on.
+func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect) error {
+	holder, err := holderOf(ctx, conn, o.stateSpace, p.group.Name)
+	if err != nil {
+		return err
+	}
+	if holder != "" {
+		progress := newProgress(o, p.group.Name)
+		hold, err := o.acquire(ctx, conn, p.group.Name, progress)
+		progress.close()
+		var held *cluster.HeldError
+		switch {
+		case err == nil:
+			hold.Release()
+		case !errors.As(err, &held): // who lives gives it back
+			return err
+		}
+	}
+	return o.printOutcome(p.group.Name, upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(p.members))})
+}
+
 // confirm shows the plan and asks, unless --yes. Without a terminal there is nobody to ask.
-func (o *options) confirm(plan *report.Plan, conn *connection) error {
+func (o *options) confirm(ctx context.Context, p *prospect, s *session) error {
 	if o.yes {
 		return nil
 	}
 	if !printers.IsTerminal(o.In) || !printers.IsTerminal(o.ErrOut) {
 		return usage(errors.New("there is no terminal to ask at: pass --yes, or --dry-run to see the plan"))
 	}
+	plan, err := p.plan(ctx, s)
+	if err != nil {
+		return err
+	}
 	if err := report.WritePlan(o.ErrOut, plan, report.Options{Now: time.Now()}); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "\nUpgrade node group %s in context %s (%s)? Type yes to go on: ", plan.Name, conn.context, conn.server)
+	fmt.Fprintf(o.ErrOut, "\nUpgrade node group %s in context %s (%s)? Type yes to go on: ", plan.Name, s.context, s.server)
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usage(fmt.Errorf("reading the answer: %w", err))
@@ -179,12 +201,7 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	if err := o.onlyOne(ctx, conn, p.group.Name); err != nil {
 		return upgrade.Record{}, err
 	}
-	hold, err := cluster.Acquire(ctx, conn.client, cluster.Claim{
-		Namespace: o.stateSpace, Group: p.group.Name, Identity: identity(), Takeover: o.takeover,
-		Waiting: func(holder string) {
-			progress.say(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
-		},
-	})
+	hold, err := o.acquire(ctx, conn, p.group.Name, progress)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -221,6 +238,16 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 		err = fmt.Errorf("%w: run the same command to go on", err)
 	}
 	return record, err
+}
+
+// acquire takes the group's lease, and says whom it waits for.
+func (o *options) acquire(ctx context.Context, conn *connection, group string, progress *progress) (*cluster.Hold, error) {
+	return cluster.Acquire(ctx, conn.client, cluster.Claim{
+		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover,
+		Waiting: func(holder string) {
+			progress.say(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
+		},
+	})
 }
 
 // onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each other's
