@@ -3,22 +3,27 @@ package cluster
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Background is what stands behind the pods: the controllers that bring them back and the volumes that bind them to
-// places. A plan is closer with it, and an upgrade does without. Of each object there is what plans look at.
+// Background is what stands around the pods: the controllers that bring them back, the volumes that bind them to places and
+// the services by which others need them. A plan is closer with it, and an upgrade does without. Of each object there is what plans look at.
 type Background struct {
 	Deployments  []*appsv1.Deployment
 	ReplicaSets  []*appsv1.ReplicaSet
 	StatefulSets []*appsv1.StatefulSet
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
+	// Facts tell which pods others need: those behind admission webhooks and the cluster's DNS.
+	Facts drain.Facts
 	// Unread are the kinds, as RBAC names them, that the user may not list; sorted.
 	Unread []string
 }
@@ -34,25 +39,55 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 		"persistentvolumeclaims": func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Claims)) },
 		"persistentvolumes":      func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Volumes)) },
 	}
-	unread := make(chan string, len(kinds))
+	var u unread
 	g, ctx := errgroup.WithContext(ctx)
 	for kind, read := range kinds {
-		g.Go(func() error {
-			err := read(ctx, kind)
-			if apierrors.IsForbidden(err) {
-				unread <- kind
-				return nil
-			}
-			return err
-		})
+		g.Go(func() error { return u.unless(kind, read(ctx, kind)) })
 	}
+	g.Go(func() (err error) {
+		b.Facts, err = readFacts(ctx, client, &u)
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	close(unread)
-	for kind := range unread {
-		b.Unread = append(b.Unread, kind)
-	}
-	slices.Sort(b.Unread)
+	b.Unread = slices.Sorted(slices.Values(u.kinds))
 	return b, nil
+}
+
+// readFacts asks which services admission webhooks name, and keeps of all services what selects the pods of those. Only then is
+// it known which these are, and one list is read sooner than each of them.
+func readFacts(ctx context.Context, client kubernetes.Interface, u *unread) (drain.Facts, error) {
+	admission, core, webhooks := client.AdmissionregistrationV1().RESTClient(), client.CoreV1().RESTClient(), drain.Webhooks{}
+	const mutating, validating, services = "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "services"
+	if err := u.unless(mutating, list(ctx, admission, mutating, webhooks.AddMutating)); err != nil {
+		return drain.Facts{}, err
+	}
+	if err := u.unless(validating, list(ctx, admission, validating, webhooks.AddValidating)); err != nil {
+		return drain.Facts{}, err
+	}
+	var needed []*corev1.Service
+	err := u.unless(services, list(ctx, core, services, func(service *corev1.Service) {
+		if webhooks.Need(service) {
+			needed = append(needed, service)
+		}
+	}))
+	return drain.NewFacts(needed), err
+}
+
+// unread collects the kinds that may not be listed.
+type unread struct {
+	mu    sync.Mutex
+	kinds []string
+}
+
+// unless returns the error of a list, unless it is that the kind may not be listed, which is noted.
+func (u *unread) unless(kind string, err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.kinds = append(u.kinds, kind)
+	return nil
 }

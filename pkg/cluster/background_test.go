@@ -111,7 +111,10 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 	s.allow(t, s.name, []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{"apps"}, Resources: []string{"replicasets", "statefulsets"}}})
 	b, err := ReadBackground(t.Context(), client)
 	must(t, err)
-	if want := []string{"deployments", "persistentvolumeclaims", "persistentvolumes"}; !slices.Equal(b.Unread, want) {
+	want := []string{
+		"deployments", "mutatingwebhookconfigurations", "persistentvolumeclaims", "persistentvolumes", "services", "validatingwebhookconfigurations",
+	}
+	if !slices.Equal(b.Unread, want) {
 		t.Errorf("unread %v, want %v", b.Unread, want)
 	}
 	own(t, s.name, b.ReplicaSets)

@@ -6,9 +6,9 @@
 // a clock, and what is drawn at random is the same each time; the same code
 // serves the live drain, the plan and the tests.
 //
-//	pod ──▶ Judge ──▶ stays | leaving | held | must go ──▶ Predict ──▶ admitted | blocked by …
-//	                                                         ▲
-//	                               PodDisruptionBudgets ─────┘  minus what our own evictions have spent
+//	pod ──▶ Judge ──▶ stays | leaving | held | must go ──▶ Due ──▶ Predict ──▶ admitted | blocked by …
+//	                                                        ▲         ▲
+//	              Facts: who is needed by others, goes last ┘         └ PodDisruptionBudgets, minus what our own evictions have spent
 //
 //	nodes in drain, nodes that wait, their budgets over time ──▶ Queue ──▶ the node to start next
 //

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,7 @@ const (
 	Stay
 	// Leaving is a pod that is deleted already: it is waited for, and never evicted again.
 	Leaving
-	// Held is a pod that must leave but that the request does not allow to be evicted.
+	// Held is a pod that must leave but is not evicted: the request does not allow it, or its owner asks to wait for its end.
 	Held
 )
 
@@ -38,7 +39,45 @@ const (
 	ReasonTerminating Reason = "terminating"
 	// ReasonLost is a deleted pod on a node that has not been heard of for LostAfter: its kubelet cannot confirm the end.
 	ReasonLost Reason = "lost"
+	// ReasonSkipped is a pod whose owner asks that drains leave it alone.
+	ReasonSkipped Reason = "skipped"
+	// ReasonCompletes is a pod whose owner asks that drains wait for its completion.
+	ReasonCompletes Reason = "completes"
 )
+
+// Label is how a pod's owner asks for another drain than the usual one. It is Cluster API's, and so are its values
+// (cluster-api, PodDrainLabel and drainLabelFilter: upper and lower case are the same, and unknown values ask for nothing).
+const Label = "cluster.x-k8s.io/drain"
+
+// Wish is what Label asks for.
+type Wish int
+
+const (
+	// NoWish is a pod without the label.
+	NoWish Wish = iota
+	// Skip asks that the pod be neither evicted nor waited for.
+	Skip
+	// WaitCompleted asks that the pod be not evicted but waited for.
+	WaitCompleted
+	// UnknownWish is a value that nobody knows.
+	UnknownWish
+)
+
+// WishOf reads the pod's label.
+func WishOf(pod *corev1.Pod) Wish {
+	value, ok := pod.Labels[Label]
+	if !ok {
+		return NoWish
+	}
+	switch strings.ToLower(value) {
+	case "skip":
+		return Skip
+	case "wait-completed", "waitcompleted":
+		return WaitCompleted
+	default:
+		return UnknownWish
+	}
+}
 
 // LostAfter is how long a node must have been NotReady before its deleted pods are no longer waited for.
 const LostAfter = 5 * time.Minute
@@ -57,27 +96,53 @@ type Verdict struct {
 	Reason Reason
 }
 
+// Obstacle is what keeps a pod of this verdict from being evicted; none unless it is Held.
+func (v Verdict) Obstacle() Obstacle {
+	switch v.Reason {
+	case ReasonUnmanaged:
+		return Obstacle{Kind: Unmanaged}
+	case ReasonCompletes:
+		return Obstacle{Kind: Completing}
+	default:
+		return Obstacle{}
+	}
+}
+
 // Judge says what the drain owes the pod. nodeLost is true when the pod's node has been NotReady for LostAfter.
 //
 // The order follows kubectl drain's filters, except that a finished pod never
 // stops a drain and that an emptyDir never does (semantics 4.1, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	owner := metav1.GetControllerOfNoCopy(pod)
+	if reason := staying(pod, nodeLost); reason != "" {
+		return Verdict{Stay, reason}
+	}
 	switch {
-	case pod.Annotations[mirrorAnnotation] != "":
-		return Verdict{Stay, ReasonMirror}
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
-		return Verdict{Stay, ReasonFinished}
-	case owner != nil && owner.Kind == "DaemonSet":
-		return Verdict{Stay, ReasonDaemonSet}
-	case pod.DeletionTimestamp != nil && nodeLost:
-		return Verdict{Stay, ReasonLost}
 	case pod.DeletionTimestamp != nil:
 		return Verdict{Leaving, ReasonTerminating}
-	case owner == nil && !policy.EvictUnmanaged:
+	case WishOf(pod) == WaitCompleted:
+		return Verdict{Held, ReasonCompletes}
+	case metav1.GetControllerOfNoCopy(pod) == nil && !policy.EvictUnmanaged:
 		return Verdict{Held, ReasonUnmanaged}
 	default:
 		return Verdict{Fate: Go}
+	}
+}
+
+// staying is why the pod goes down with its node; empty when it does not.
+func staying(pod *corev1.Pod, nodeLost bool) Reason {
+	switch {
+	case pod.Annotations[mirrorAnnotation] != "":
+		return ReasonMirror
+	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+		return ReasonFinished
+	case OwnerKind(pod) == "DaemonSet":
+		return ReasonDaemonSet
+	case WishOf(pod) == Skip:
+		return ReasonSkipped
+	case pod.DeletionTimestamp != nil && nodeLost:
+		return ReasonLost
+	default:
+		return ""
 	}
 }
 

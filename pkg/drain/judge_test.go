@@ -48,6 +48,15 @@ func TestJudge(t *testing.T) {
 		"POD001 unless the request lets it be evicted":    {[]podChange{build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{Fate: drain.Go}},
 		"3.2.7 a deleted pod is waited for":               {[]podChange{ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
 		"3.2.7 a deleted pod without a controller too":    {[]podChange{ending, build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
+		"L19 a pod that drains are to skip stays":         {[]podChange{wishing("skip")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 one without a controller, too":               {[]podChange{wishing("skip"), build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 one that is deleted, too":                    {[]podChange{wishing("skip"), ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 a pod that is to complete is held":           {[]podChange{wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
+		"L19 whatever may be evicted":                     {[]podChange{wishing("wait-completed"), build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
+		"L19 until it has completed":                      {[]podChange{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"L19 or is deleted":                               {[]podChange{wishing("wait-completed"), ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
+		"L19 a DaemonSet's pod stays whatever it asks":    {[]podChange{daemon, wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
+		"L19 a value that nobody knows asks for nothing":  {[]podChange{wishing("later")}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
 		"L21 a deleted pod on a lost node stays":          {[]podChange{ending}, drain.Policy{}, true, drain.Verdict{drain.Stay, drain.ReasonLost}},
 		"L21 a pod on a lost node that is not deleted":    {nil, drain.Policy{}, true, drain.Verdict{Fate: drain.Go}},
 		"L21 a bare pod on a lost node is held like ever": {[]podChange{build.Bare}, drain.Policy{}, true, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
@@ -56,6 +65,50 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := drain.Judge(build.Pod("web-0", c.pod...), c.policy, c.lost); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// wishing gives the pod Cluster API's label.
+func wishing(value string) podChange {
+	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
+}
+
+// TestWishOf holds the label to what Cluster API makes of it (drainLabelFilter).
+func TestWishOf(t *testing.T) {
+	cases := map[string]drain.Wish{
+		"skip": drain.Skip, "Skip": drain.Skip, "SKIP": drain.Skip, "wait-completed": drain.WaitCompleted, "Wait-Completed": drain.WaitCompleted,
+		"waitcompleted": drain.WaitCompleted, "WaitCompleted": drain.WaitCompleted, "drain": drain.UnknownWish, "": drain.UnknownWish,
+	}
+	for value, want := range cases {
+		t.Run(value, func(t *testing.T) {
+			if got := drain.WishOf(build.Pod("web-0", wishing(value))); got != want {
+				t.Errorf("got %d, want %d", got, want)
+			}
+		})
+	}
+	if got := drain.WishOf(build.Pod("web-0")); got != drain.NoWish {
+		t.Errorf("without the label: got %d", got)
+	}
+}
+
+// TestVerdictObstacle has an obstacle for each pod that is held, and for no other.
+func TestVerdictObstacle(t *testing.T) {
+	cases := map[string]struct {
+		pod  podChange
+		want drain.ObstacleKind
+	}{
+		"held for want of a controller": {build.Bare, drain.Unmanaged},
+		"held until it completes":       {wishing("wait-completed"), drain.Completing},
+		"evicted":                       {build.Unready, drain.NoObstacle},
+		"staying":                       {wishing("skip"), drain.NoObstacle},
+		"leaving":                       {build.Ending(start), drain.NoObstacle},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := drain.Judge(build.Pod("web-0", c.pod), drain.Policy{}, false).Obstacle(); got.Kind != c.want {
+				t.Errorf("got %q, want %q", got.Kind, c.want)
 			}
 		})
 	}

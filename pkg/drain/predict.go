@@ -42,6 +42,8 @@ const (
 	BudgetPending ObstacleKind = "pending"
 	// Unmanaged goes away with --unmanaged-pods=evict, or when somebody deletes the pod.
 	Unmanaged ObstacleKind = "unmanaged"
+	// Completing goes away with the end of a pod that is waited for as its label asks; see Label.
+	Completing ObstacleKind = "completion"
 	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that is being deleted.
 	NamespaceEnding ObstacleKind = "namespace"
 	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
@@ -78,14 +80,21 @@ func (o Obstacle) String() string {
 		return fmt.Sprintf("PDB %s is not processed yet by the disruption controller", pdb)
 	case Unmanaged:
 		return "it has no controller that would bring it back"
+	case Completing:
+		return "it waits for completion, as its label " + Label + " asks"
 	case NamespaceEnding:
 		return "its namespace is being deleted"
 	case Returns:
 		return "it came back to the fenced node after each eviction"
-	case Denied:
-		if o.Budget.Name != "" {
-			return fmt.Sprintf("PDB %s: %s", pdb, o.Detail)
-		}
+	default:
+		return o.answer()
+	}
+}
+
+// answer is the detail of an obstacle that a server named, with the budget if that is who refused.
+func (o Obstacle) answer() string {
+	if o.Kind == Denied && o.Budget.Name != "" {
+		return fmt.Sprintf("PDB %s: %s", o.Budget, o.Detail)
 	}
 	return o.Detail
 }
@@ -103,6 +112,8 @@ func (o Obstacle) Remedy() string {
 		return "delete one of the two budgets"
 	case Unmanaged:
 		return "delete it or pass --unmanaged-pods=evict"
+	case Completing:
+		return "wait for its end, raise --drain-timeout or take the label off to have it evicted"
 	case Returns:
 		return "take the toleration away that brings it back or pass --on-timeout=force"
 	case BudgetPending:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -23,6 +24,11 @@ type Dump struct {
 	StatefulSets []*appsv1.StatefulSet
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
+	// Services and the configurations of admission webhooks tell which pods others need; Command leaves them out, since not
+	// everybody may list them.
+	Services   []*corev1.Service
+	Mutating   []*admissionv1.MutatingWebhookConfiguration
+	Validating []*admissionv1.ValidatingWebhookConfiguration
 	// EndingNamespaces are being deleted.
 	EndingNamespaces map[string]bool
 	// Ignored counts the objects of kinds that say nothing about an upgrade, by kind.

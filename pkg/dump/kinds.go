@@ -3,6 +3,7 @@ package dump
 import (
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -32,6 +33,9 @@ func kinds() map[string]kind {
 		"apps/v1/StatefulSet":           {namespaced: true, keep: (*collector).keepStatefulSet},
 		"apps/v1/Deployment":            {namespaced: true, keep: (*collector).keepDeployment},
 		"apps/v1/DaemonSet":             {namespaced: true},
+		"v1/Service":                    {namespaced: true, keep: (*collector).keepService},
+		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":   {keep: (*collector).keepMutating},
+		"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": {keep: (*collector).keepValidating},
 	}
 }
 
@@ -147,6 +151,36 @@ func (c *collector) keepVolume(raw []byte, id identity) error {
 	trim.Object(volume)
 	c.dump.Volumes = append(c.dump.Volumes, volume)
 	return c.meta(&volume.ObjectMeta, id)
+}
+
+func (c *collector) keepService(raw []byte, id identity) error {
+	service := &corev1.Service{}
+	if err := c.decode(raw, service); err != nil {
+		return err
+	}
+	trim.Object(service)
+	c.dump.Services = append(c.dump.Services, service)
+	return c.meta(&service.ObjectMeta, id)
+}
+
+func (c *collector) keepMutating(raw []byte, id identity) error {
+	config := &admissionv1.MutatingWebhookConfiguration{}
+	if err := c.decode(raw, config); err != nil {
+		return err
+	}
+	trim.Object(config)
+	c.dump.Mutating = append(c.dump.Mutating, config)
+	return c.meta(&config.ObjectMeta, id)
+}
+
+func (c *collector) keepValidating(raw []byte, id identity) error {
+	config := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := c.decode(raw, config); err != nil {
+		return err
+	}
+	trim.Object(config)
+	c.dump.Validating = append(c.dump.Validating, config)
+	return c.meta(&config.ObjectMeta, id)
 }
 
 // adopt gives references to owners that have no UID, as written by hand, the UID of the object they name, or the one it would get.

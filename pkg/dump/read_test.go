@@ -114,6 +114,18 @@ spec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu:
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: old}, status: {phase: Terminating}}
 ---
+{apiVersion: v1, kind: Service, metadata: {name: hook}, spec: {selector: {app: hook}, clusterIP: 10.0.0.1}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: m}
+webhooks: [{name: m.example.com, clientConfig: {service: {namespace: default, name: hook}, caBundle: Y2E=}}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: v}
+webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, name: hook}, caBundle: Y2E=}}]
+---
 {apiVersion: v1, kind: Secret, metadata: {name: s}}
 `
 	d, err := Read(strings.NewReader(text), Limits{})
@@ -139,6 +151,9 @@ spec: {nodeName: a, containers: [{name: c, image: i, resources: {requests: {cpu:
 		"a claim's volume":                     d.Claims[0].Spec.VolumeName == "pv",
 		"a volume, which has no namespace":     d.Volumes[0].Namespace == "",
 		"a namespace that is being deleted":    d.EndingNamespaces["old"],
+		"a service's pods":                     d.Services[0].Spec.Selector["app"] == "hook" && d.Services[0].Spec.ClusterIP == "",
+		"a webhook's service":                  d.Mutating[0].Webhooks[0].ClientConfig.Service.Name == "hook" && d.Mutating[0].Webhooks[0].ClientConfig.CABundle == nil,
+		"another webhook's service":            d.Validating[0].Webhooks[0].ClientConfig.Service.Name == "hook" && d.Validating[0].Webhooks[0].ClientConfig.CABundle == nil,
 		"how many objects of others there are": d.Ignored["Secret"] == 1,
 	}
 	for what, ok := range checks {

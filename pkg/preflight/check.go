@@ -134,19 +134,9 @@ func checkOwner(w *upgrade.World) []Finding {
 func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
-		verdict := drain.Judge(pod, w.Request.Policy(), false)
 		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
-		obstacle := drain.Obstacle{}
-		switch {
-		case verdict.Fate == drain.Held:
-			obstacle.Kind = drain.Unmanaged
-		case verdict.Fate != drain.Go:
-			continue
-		case returns(pod, w.Group.Provider):
-			obstacle.Kind = drain.Returns
-		default:
-			obstacle = drain.Predict(pod, w.Budgets, nil, w.EndingNamespaces[pod.Namespace]).Obstacle
-		}
+		found = append(found, checkWish(pod, m.Name(), object)...)
+		obstacle := foresee(w, pod)
 		if rule := ruleOf(obstacle.Kind); rule != "" {
 			found = append(found, Finding{
 				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: blocker(object, obstacle),
@@ -154,8 +144,41 @@ func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
 			})
 		}
 	}
-	slices.SortFunc(found, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
+	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
 	return found
+}
+
+// foresee is what will be in the way of the pod, nothing where it need not leave.
+func foresee(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
+	verdict := drain.Judge(pod, w.Request.Policy(), false)
+	switch {
+	case verdict.Fate != drain.Go:
+		return verdict.Obstacle()
+	case returns(pod, w.Group.Provider):
+		return drain.Obstacle{Kind: drain.Returns}
+	default:
+		return drain.Predict(pod, w.Budgets, nil, w.EndingNamespaces[pod.Namespace]).Obstacle
+	}
+}
+
+// checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of it. A wait for completion is
+// no block: it ends by itself.
+func checkWish(pod *corev1.Pod, node, object string) []Finding {
+	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
+	switch reason := drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false).Reason; {
+	case reason == drain.ReasonSkipped:
+		f.Message = "it stays and goes down with its node, as its label " + drain.Label + " asks"
+		f.Remedy = "take the label off to have it evicted"
+	case reason == drain.ReasonCompletes:
+		obstacle := drain.Obstacle{Kind: drain.Completing}
+		f.Blocker, f.Message, f.Remedy = blocker(object, obstacle), obstacle.String(), obstacle.Remedy()
+	case reason == "" && drain.WishOf(pod) == drain.UnknownWish:
+		f.Message = fmt.Sprintf("its label %s is %q, which asks for nothing: it is evicted like any other", drain.Label, pod.Labels[drain.Label])
+		f.Remedy = "use skip or wait-completed"
+	default:
+		return nil
+	}
+	return []Finding{f}
 }
 
 func blocker(object string, obstacle drain.Obstacle) string {

@@ -158,38 +158,71 @@ func podCases() map[string]podCase {
 	free := func(w *upgrade.World) { w.Request.EvictUnmanaged = true }
 	web := func(rule string) []string { return []string{rule + " block old pod shop/web-0"} }
 	daemon := build.OwnedBy("DaemonSet", "agent")
+	warn := []string{"POD008 warn old pod shop/web-0"}
 	return map[string]podCase{
-		"a pod without a budget":                       {},
-		"a budget that is open":                        {budgets: pdbs{build.Budget("web")}},
-		"a budget that is spent for now":               {budgets: pdbs{build.Budget("web", build.Counts(3, 2, 2))}},
-		"PDB001 needs every pod":                       {budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("PDB001")},
-		"PDB001 counts no pods":                        {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB001")},
-		"PDB001 of other pods":                         {budgets: pdbs{build.Budget("api", build.Counts(3, 3, 3))}},
-		"PDB001 an unready pod may go":                 {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}},
-		"PDB002 two budgets":                           {budgets: pdbs{build.Budget("web"), all}, want: web("PDB002")},
-		"PDB002 a pod that never started may go":       {pod: pods{build.Phase(corev1.PodPending)}, budgets: pdbs{build.Budget("web"), all}},
-		"PDB006 too few healthy":                       {budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2))}, want: web("PDB006")},
-		"PDB006 an unready pod that may always go":     {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2), build.AlwaysAllow)}},
-		"POD001 no controller":                         {pod: pods{build.Bare}, want: web("POD001")},
-		"POD001 no controller and a closed budget":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD001")},
-		"POD001 that the user lets go":                 {pod: pods{build.Bare}, change: free},
-		"POD001 that is finished":                      {pod: pods{build.Bare, build.Phase(corev1.PodSucceeded)}},
-		"POD001 that is leaving":                       {pod: pods{build.Bare, build.Ending(start)}},
-		"POD005 tolerates everything":                  {pod: pods{everything}, want: web("POD005")},
-		"POD005 tolerates both":                        {pod: pods{cordon, fence("aws")}, want: web("POD005")},
-		"POD005 tolerates the cordon alone":            {pod: pods{cordon}},
-		"POD005 tolerates the taint alone":             {pod: pods{fence("aws")}},
-		"POD005 tolerates another provider's":          {pod: pods{cordon, fence("manual")}},
-		"POD005 before its budget":                     {pod: pods{everything}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD005")},
-		"POD005 nobody brings it back":                 {pod: pods{everything, build.Bare}, change: free},
-		"POD007 its namespace is ending":               {change: ending, want: web("POD007")},
-		"POD007 it is leaving":                         {pod: pods{build.Ending(start)}, change: ending},
-		"POD012 a DaemonSet without tolerations":       {pod: pods{daemon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
-		"POD012 a DaemonSet that tolerates a cordon":   {pod: pods{daemon, cordon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
-		"POD012 a DaemonSet that tolerates the taint":  {pod: pods{daemon, fence("aws")}},
-		"POD012 a DaemonSet that tolerates everything": {pod: pods{daemon, everything}},
-		"a DaemonSet's pod is no obstacle":             {pod: pods{daemon, everything}, budgets: pdbs{build.Budget("web"), all}, change: ending},
-		"a static pod is no obstacle":                  {pod: pods{static, everything}, budgets: pdbs{build.Budget("web"), all}},
+		"a pod without a budget":                                 {},
+		"a budget that is open":                                  {budgets: pdbs{build.Budget("web")}},
+		"a budget that is spent for now":                         {budgets: pdbs{build.Budget("web", build.Counts(3, 2, 2))}},
+		"PDB001 needs every pod":                                 {budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("PDB001")},
+		"PDB001 counts no pods":                                  {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB001")},
+		"PDB001 of other pods":                                   {budgets: pdbs{build.Budget("api", build.Counts(3, 3, 3))}},
+		"PDB001 an unready pod may go":                           {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}},
+		"PDB002 two budgets":                                     {budgets: pdbs{build.Budget("web"), all}, want: web("PDB002")},
+		"PDB002 a pod that never started may go":                 {pod: pods{build.Phase(corev1.PodPending)}, budgets: pdbs{build.Budget("web"), all}},
+		"PDB006 too few healthy":                                 {budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2))}, want: web("PDB006")},
+		"PDB006 an unready pod that may always go":               {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 1, 2), build.AlwaysAllow)}},
+		"POD001 no controller":                                   {pod: pods{build.Bare}, want: web("POD001")},
+		"POD001 no controller and a closed budget":               {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD001")},
+		"POD001 that the user lets go":                           {pod: pods{build.Bare}, change: free},
+		"POD001 that is finished":                                {pod: pods{build.Bare, build.Phase(corev1.PodSucceeded)}},
+		"POD001 that is leaving":                                 {pod: pods{build.Bare, build.Ending(start)}},
+		"POD005 tolerates everything":                            {pod: pods{everything}, want: web("POD005")},
+		"POD005 tolerates both":                                  {pod: pods{cordon, fence("aws")}, want: web("POD005")},
+		"POD005 tolerates the cordon alone":                      {pod: pods{cordon}},
+		"POD005 tolerates the taint alone":                       {pod: pods{fence("aws")}},
+		"POD005 tolerates another provider's":                    {pod: pods{cordon, fence("manual")}},
+		"POD005 before its budget":                               {pod: pods{everything}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD005")},
+		"POD005 nobody brings it back":                           {pod: pods{everything, build.Bare}, change: free},
+		"POD007 its namespace is ending":                         {change: ending, want: web("POD007")},
+		"POD007 it is leaving":                                   {pod: pods{build.Ending(start)}, change: ending},
+		"POD008 that drains are to skip":                         {pod: pods{wishing("skip")}, want: warn},
+		"POD008 whatever is in its way":                          {pod: pods{wishing("skip"), build.Bare}, budgets: pdbs{build.Budget("web"), all}, want: warn},
+		"POD008 that is to complete":                             {pod: pods{wishing("wait-completed")}, want: warn},
+		"POD008 that is to complete and is controlled by nobody": {pod: pods{wishing("wait-completed"), build.Bare}, want: warn},
+		"POD008 that has completed":                              {pod: pods{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}},
+		"POD008 that is leaving":                                 {pod: pods{wishing("wait-completed"), build.Ending(start)}},
+		"POD008 with a wish that nobody knows":                   {pod: pods{wishing("later")}, want: warn},
+		"POD008 with such a wish, and a closed budget":           {pod: pods{wishing("later")}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: slices.Concat(warn, web("PDB001"))},
+		"POD008 with such a wish, and finished":                  {pod: pods{wishing("later"), build.Phase(corev1.PodFailed)}},
+		"POD008 a DaemonSet's pod may ask for anything":          {pod: pods{daemon, everything, wishing("wait-completed")}},
+		"POD012 a DaemonSet without tolerations":                 {pod: pods{daemon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet that tolerates a cordon":             {pod: pods{daemon, cordon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet that tolerates the taint":            {pod: pods{daemon, fence("aws")}},
+		"POD012 a DaemonSet that tolerates everything":           {pod: pods{daemon, everything}},
+		"a DaemonSet's pod is no obstacle":                       {pod: pods{daemon, everything}, budgets: pdbs{build.Budget("web"), all}, change: ending},
+		"a static pod is no obstacle":                            {pod: pods{static, everything}, budgets: pdbs{build.Budget("web"), all}},
+	}
+}
+
+// wishing gives the pod Cluster API's label.
+func wishing(value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
+}
+
+// TestWishesSayWhatHappens to the pod, and name it as the blocker only where it is waited for.
+func TestWishesSayWhatHappens(t *testing.T) {
+	cases := map[string]struct{ says, blocker string }{
+		"skip":           {"stays and goes down with its node", ""},
+		"wait-completed": {"waits for completion", "pod shop/web-0 (completion)"},
+		"later":          {`is "later", which asks for nothing`, ""},
+	}
+	for value, c := range cases {
+		t.Run(value, func(t *testing.T) {
+			found := preflight.Check(podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old"), preflight.Facts{})
+			if len(found) != 1 || !strings.Contains(found[0].Message, c.says) || found[0].Blocker != c.blocker {
+				t.Errorf("got %+v, want one that says %q with blocker %q", found, c.says, c.blocker)
+			}
+		})
 	}
 }
 

@@ -40,6 +40,10 @@ func (c *Cluster) act(action upgrade.Action) (upgrade.Outcome, string) {
 	case upgrade.Unfence:
 		c.roomAnywhere = true
 		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.group.Provider) })
+	case upgrade.HoldNode:
+		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkHeld(n, c.record.Run); return nil })
+	case upgrade.FreeNode:
+		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
 	case upgrade.StartDrain:
 		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
 	case upgrade.DeleteNode:

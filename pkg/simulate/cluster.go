@@ -66,6 +66,7 @@ type Cluster struct {
 	counted   map[*policyv1.PodDisruptionBudget]bool
 	disrupted map[types.NamespacedName]time.Time
 	ending    map[string]bool
+	facts     drain.Facts
 
 	// attempts are the actions of the upgrade, answers those of them that are to be forgotten, in that order.
 	attempts map[string]upgrade.Attempt
@@ -84,7 +85,7 @@ type Cluster struct {
 // New copies the Spec into a cluster that stands still until Advance.
 func New(spec Spec) *Cluster {
 	c := &Cluster{
-		now: spec.Now, times: spec.Times, group: spec.Group, outdated: spec.Outdated, ending: spec.EndingNamespaces,
+		now: spec.Now, times: spec.Times, group: spec.Group, outdated: spec.Outdated, ending: spec.EndingNamespaces, facts: spec.Facts,
 		workloads: spec.Workloads, volumes: volumeSelectors(&spec), model: newModel(sorted(spec.Nodes)),
 		members: map[string]*member{}, machines: map[string]*machine{}, tokens: map[string]bool{},
 		units: make(map[types.UID]*unit, len(spec.Pods)), waiting: map[types.UID]*unit{},
@@ -172,7 +173,7 @@ func (c *Cluster) world(req upgrade.Request) upgrade.World {
 	g := c.group
 	g.Observed, g.Instances = c.now, nil
 	return upgrade.World{
-		Now: c.now, Request: req, Group: g, Members: c.roster, Budgets: c.index, EndingNamespaces: c.ending,
+		Now: c.now, Request: req, Group: g, Members: c.roster, Budgets: c.index, EndingNamespaces: c.ending, Facts: c.facts,
 		Disrupted: c.disrupted, Open: c.attempts, Record: c.record, Notes: c.notes,
 	}
 }

@@ -108,12 +108,12 @@ succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "the window" stuck false
 3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "the window" stuck false
 succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
-unplaced shop/cache-0-r9 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/cache-1-r19 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/cache-2-r30 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-0-r12 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-1-r22 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-2-r33 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/cache-0-r10 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/cache-1-r20 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/cache-2-r32 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-1-r23 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-2-r35 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
 `},
 	}
 	for name, c := range cases {

@@ -74,7 +74,7 @@ const lasting = 30 * time.Second
 func (c *Cluster) forgetAnswers(step *upgrade.Step) {
 	for _, action := range step.Actions {
 		switch action.(type) {
-		case upgrade.Fence, upgrade.Unfence, upgrade.StartDrain, upgrade.AddCapacity:
+		case upgrade.Fence, upgrade.Unfence, upgrade.HoldNode, upgrade.FreeNode, upgrade.StartDrain, upgrade.AddCapacity:
 			if c.attempts[action.Key()].Outcome == upgrade.OutcomeDone {
 				c.answers = append(c.answers, answer{key: action.Key(), ended: c.now})
 			}

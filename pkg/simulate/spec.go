@@ -7,6 +7,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -28,6 +29,8 @@ type Spec struct {
 	Volumes []*corev1.PersistentVolume
 	// EndingNamespaces are being deleted: nothing can be evicted there.
 	EndingNamespaces map[string]bool
+	// Facts tell which pods others need.
+	Facts drain.Facts
 	// Launched is when machines of the group were launched, by instance ID, and Terminations how long others took to go,
 	// as far as their cloud tells.
 	Launched     map[string]time.Time

@@ -3,6 +3,7 @@
 package trim
 
 import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -28,9 +29,33 @@ func Object(object any) {
 	case *corev1.PersistentVolume:
 		trimMeta(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
+	case *corev1.Service:
+		trimMeta(&o.ObjectMeta)
+		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector}, corev1.ServiceStatus{}
 	default:
 		trimController(object)
+		trimWebhooks(object)
 	}
+}
+
+// trimWebhooks keeps which services admission webhooks name.
+func trimWebhooks(object any) {
+	switch o := object.(type) {
+	case *admissionv1.MutatingWebhookConfiguration:
+		trimMeta(&o.ObjectMeta)
+		for i := range o.Webhooks {
+			o.Webhooks[i] = admissionv1.MutatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClient(&o.Webhooks[i].ClientConfig)}
+		}
+	case *admissionv1.ValidatingWebhookConfiguration:
+		trimMeta(&o.ObjectMeta)
+		for i := range o.Webhooks {
+			o.Webhooks[i] = admissionv1.ValidatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClient(&o.Webhooks[i].ClientConfig)}
+		}
+	}
+}
+
+func trimClient(config *admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
+	return admissionv1.WebhookClientConfig{Service: config.Service}
 }
 
 // trimController keeps a controller's scale, and the order in which it brings pods up.

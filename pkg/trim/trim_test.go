@@ -36,6 +36,8 @@ func podChanges() []func(*corev1.Pod) {
 		func(pod *corev1.Pod) {
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 		},
+		func(pod *corev1.Pod) { pod.Labels[drain.Label] = "wait-completed" },
+		build.OwnedBy("ReplicaSet", "ebs-csi-controller"),
 		func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &grace },
 	}
 }
@@ -47,6 +49,7 @@ type decision struct {
 	tolerates, ready               bool
 	grace                          *int64
 	claims                         int
+	tier                           drain.Tier
 }
 
 func decide(pod *corev1.Pod) decision {
@@ -55,6 +58,7 @@ func decide(pod *corev1.Pod) decision {
 		judged: drain.Judge(pod, drain.Policy{}, false), judgedLost: drain.Judge(pod, drain.Policy{}, true),
 		judgedFree: drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false),
 		predicted:  drain.Predict(pod, budgets, nil, false), predictedEnding: drain.Predict(pod, budgets, nil, true),
+		tier:      drain.TierOf(pod, drain.NewFacts([]*corev1.Service{{ObjectMeta: pod.ObjectMeta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "api"}}}})),
 		tolerates: drain.Tolerates(pod, upgrade.Taint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	for i := range pod.Spec.Volumes {

@@ -182,16 +182,21 @@ func (t *turn) ensureStarted(n NodeRecord, m *Member) {
 // FormatTime writes a time as annotations hold it.
 func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// evictPods asks for every eviction that would be admitted now and says what blocks the others.
+// evictPods asks for every eviction whose turn it is and that would be admitted now, and says what blocks the others.
 func (t *turn) evictPods(node string, view *drainView) []Blocked {
 	first := len(t.blocked)
 	for _, pod := range view.held {
-		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Unmanaged})
+		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
 	}
-	for _, pod := range t.scarcestFirst(view.toEvict) {
+	for _, pod := range t.scarcestFirst(t.inTurn(view)) {
 		t.evictPod(node, pod)
 	}
 	return t.blocked[first:]
+}
+
+// inTurn are the pods to evict whose turn it is; those that others need go last.
+func (t *turn) inTurn(view *drainView) []*corev1.Pod {
+	return drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
 }
 
 // scarcestFirst sorts pods by how many their budgets let be missing, pods without a budget last: time in which a tight budget

@@ -23,6 +23,8 @@ type View struct {
 	Disrupted map[types.NamespacedName]time.Time
 	// EndingNamespaces are being deleted.
 	EndingNamespaces map[string]bool
+	// Facts tell which pods others need, as it was when the cluster began to be watched.
+	Facts drain.Facts
 }
 
 // ErrMoved is the error of an action whose object is gone, or is no longer the one that was decided on.

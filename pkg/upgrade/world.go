@@ -29,6 +29,8 @@ type World struct {
 	Disrupted map[types.NamespacedName]time.Time
 	// EndingNamespaces are the namespaces that are being deleted.
 	EndingNamespaces map[string]bool
+	// Facts tell which pods others need, as it was when this process took the upgrade up.
+	Facts drain.Facts
 	// Open holds, by Action.Key, each action that was begun: whether it is in flight, and how it last ended.
 	Open map[string]Attempt
 	// Record is what was stored last; its zero value starts a new upgrade.
@@ -90,7 +92,7 @@ type LaunchFailure struct {
 type Revision struct {
 	// ID is equal for two revisions exactly when they are the same to the provider.
 	ID string `json:"id"`
-	// Name is short and for people: "workers:7".
+	// Name is short and for people: "workers:7". What follows its last ":" or "@" is what --to takes for it.
 	Name string `json:"name"`
 	// Image is the machine image, Kubernetes the kubelet's version ("v1.33.4"); either may be unknown.
 	Image      string `json:"image,omitempty"`
