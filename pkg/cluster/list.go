@@ -32,13 +32,18 @@ type message[T any] interface {
 // object decoded anew. Each is decoded here when the one before is kept: neither the answer nor its objects are held as a whole,
 // which of 150,000 pods are 600 MB. A server that answers in pages nevertheless is asked for all of them.
 func list[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
-	options := metav1.ListOptions{ResourceVersion: "0"}
+	return listSelected(ctx, client, kind, "", keep)
+}
+
+// listSelected does it with the objects that a field selector chooses.
+func listSelected[T any, P message[T]](ctx context.Context, client rest.Interface, kind, selector string, keep func(P)) error {
+	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: selector}
 	for {
 		meta, err := page(ctx, client.Get().Resource(kind).VersionedParams(&options, scheme.ParameterCodec), keep)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind, err)
 		}
-		if options = (metav1.ListOptions{Continue: meta.Continue}); options.Continue == "" {
+		if options = (metav1.ListOptions{Continue: meta.Continue, FieldSelector: selector}); options.Continue == "" {
 			return nil
 		}
 	}

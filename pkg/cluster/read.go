@@ -2,33 +2,28 @@ package cluster
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Read takes a View in one list per kind, without a watch; it may be some milliseconds old. It returns an error when a kind cannot be read.
+// Read takes a View but for its pods in one list per kind, without a watch; it may be some milliseconds old. It returns an error
+// when a kind cannot be read.
 func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
-	x, core, sharer := newIndex(), client.CoreV1().RESTClient(), trim.NewSharer()
+	x, core := newIndex(), client.CoreV1().RESTClient()
 	var nodes []*corev1.Node
-	var pods []*corev1.Pod
 	var budgets []*policyv1.PodDisruptionBudget
 	var namespaces []*corev1.Namespace
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return list(ctx, core, "nodes", appendTo(&nodes)) })
-	g.Go(func() error {
-		return list(ctx, core, "pods", func(pod *corev1.Pod) {
-			trim.Object(pod)
-			sharer.Pod(pod)
-			pods = append(pods, pod)
-		})
-	})
 	g.Go(func() error { return list(ctx, core, "namespaces", appendTo(&namespaces)) })
 	g.Go(func() error {
 		return list(ctx, client.PolicyV1().RESTClient(), "poddisruptionbudgets", appendTo(&budgets))
@@ -39,9 +34,6 @@ func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error
 	for _, node := range nodes {
 		x.nodes[node.Name] = node
 	}
-	for _, pod := range pods {
-		x.putPod(pod)
-	}
 	for _, budget := range budgets {
 		x.putBudget(budget, time.Now())
 	}
@@ -49,6 +41,58 @@ func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error
 		x.putNamespace(namespace)
 	}
 	return x.view(), nil
+}
+
+const (
+	// fewNodes are so many that their pods are asked for node by node, which the API server finds by an index
+	// (registry/core/pod/strategy.go, Indexers); the pods of more are picked from those of the whole cluster.
+	fewNodes = 64
+	// questions is how many of these are asked at once.
+	questions = 8
+)
+
+// Pods lists the cluster's pods by the name of their node, "" for those without; they may be some milliseconds old.
+func Pods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
+	return pods(ctx, client, func(*corev1.Pod) bool { return true })
+}
+
+// PodsOn lists the pods of the nodes, by the name of their node; they may be some milliseconds old.
+func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (map[string][]*corev1.Pod, error) {
+	wanted := make(map[string]bool, len(nodes))
+	for _, node := range nodes {
+		wanted[node] = true
+	}
+	if len(wanted) > fewNodes {
+		return pods(ctx, client, func(pod *corev1.Pod) bool { return wanted[pod.Spec.NodeName] })
+	}
+	byNode := make(map[string][]*corev1.Pod, len(nodes))
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(questions)
+	for node := range wanted {
+		g.Go(func() error {
+			var own []*corev1.Pod
+			selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
+			err := listSelected(ctx, client.CoreV1().RESTClient(), "pods", selector, appendTo(&own))
+			mu.Lock()
+			defer mu.Unlock()
+			byNode[node] = own
+			return err
+		})
+	}
+	return byNode, g.Wait()
+}
+
+func pods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
+	byNode, sharer := map[string][]*corev1.Pod{}, trim.NewSharer()
+	err := list(ctx, client.CoreV1().RESTClient(), "pods", func(pod *corev1.Pod) {
+		if wanted(pod) {
+			trim.Object(pod)
+			sharer.Pod(pod)
+			byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
+		}
+	})
+	return byNode, err
 }
 
 // appendTo keeps objects, trimmed.

@@ -23,6 +23,7 @@ type index struct {
 	stale     bool // the budgets are no longer those of pdbs
 	disrupted map[types.NamespacedName]time.Time
 	ending    map[string]bool
+	facts     drain.Facts
 }
 
 func newIndex() *index {
@@ -86,7 +87,7 @@ func (x *index) putNamespace(ns *corev1.Namespace) {
 func (x *index) view() upgrade.View {
 	v := upgrade.View{
 		Nodes: make([]*corev1.Node, 0, len(x.nodes)), PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
-		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending),
+		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending), Facts: x.facts,
 	}
 	for _, node := range x.nodes {
 		v.Nodes = append(v.Nodes, node)

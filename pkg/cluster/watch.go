@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -31,7 +32,8 @@ type Watcher struct {
 const syncLimit = 2 * time.Minute
 
 // Watch starts the watches and returns when the first View is complete. The watches end with the
-// context. It returns an error at once when a kind may not be read, and after two minutes when the server was not reached.
+// context. It returns an error at once when a kind may not be read, and after two minutes when the server was not reached; of
+// what tells the pods' order (drain.Facts), which is listed once, it goes without what may not be listed.
 func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
 	return watch(ctx, client, syncLimit)
 }
@@ -48,7 +50,11 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 	failed := make(chan error, len(kinds))
 	var synced []cache.DoneChecker
 	for kind, informer := range kinds {
-		registration, err := w.follow(kind, informer, failed)
+		registration, err := listen(kind, informer, failed, cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { w.put(o, true) },
+			UpdateFunc: w.update,
+			DeleteFunc: w.drop,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +66,19 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 	if err := waitForSync(ctx, synced, failed); err != nil {
 		return nil, err
 	}
+	facts, err := readFacts(ctx, client, &unread{})
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", err)
+	}
+	w.know(facts)
 	return w, nil
+}
+
+// know puts the facts into every View. They are read once: which pods others need seldom changes.
+func (w *Watcher) know(facts drain.Facts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.index.facts = facts
 }
 
 // trimmer is the informers' transform: it trims what is read, and lets pods share what they have alike. Every informer
@@ -76,8 +94,10 @@ func trimmer() cache.TransformFunc {
 	}
 }
 
-// follow sends an informer's events to the index, and what goes wrong with its kind to failed.
-func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed chan<- error) (cache.ResourceEventHandlerRegistration, error) {
+// listen sends an informer's events to the handlers, and what goes wrong with its kind to failed.
+func listen(
+	kind string, informer cache.SharedIndexInformer, failed chan<- error, handlers cache.ResourceEventHandlerFuncs,
+) (cache.ResourceEventHandlerRegistration, error) {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		select {
 		case failed <- fmt.Errorf("watching %s: %w", kind, err):
@@ -87,11 +107,7 @@ func (w *Watcher) follow(kind string, informer cache.SharedIndexInformer, failed
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { w.put(o, true) },
-		UpdateFunc: w.update,
-		DeleteFunc: w.drop,
-	})
+	registration, err := informer.AddEventHandler(handlers)
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", kind, err)
 	}

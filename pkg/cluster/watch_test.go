@@ -102,7 +102,7 @@ func testForbidden(t *testing.T, s *space) {
 			if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "watching "+kind+": ") {
 				t.Errorf("watching: got error %v, want one that forbids %s", err, kind)
 			}
-			if _, err = Read(t.Context(), client); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing "+kind+": ") {
+			if _, err = readAll(t.Context(), client); !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "listing "+kind+": ") {
 				t.Errorf("reading: got error %v, want one that forbids %s", err, kind)
 			}
 		})
@@ -179,12 +179,22 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 	}
 }
 
+// readAll is Read with the pods.
+func readAll(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
+	v, err := Read(ctx, client)
+	if err != nil {
+		return v, err
+	}
+	v.Pods, err = Pods(ctx, client)
+	return v, err
+}
+
 func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	s.pods(t, node.Name, "web-0", "web-1")
 	s.budget(t, 1, 1)
 	want := s.watcher(t).View()
-	got, err := Read(t.Context(), s.client)
+	got, err := readAll(t.Context(), s.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +210,22 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 	}
 	if pod.ManagedFields != nil || pod.Status.ContainerStatuses != nil {
 		t.Error("the pods are not trimmed")
+	}
+	others := slices.Collect(maps.Keys(want.Pods))
+	for len(others) <= fewNodes { // so many are not asked for one by one
+		others = append(others, fmt.Sprintf("no-%d", len(others)))
+	}
+	for _, wanted := range [][]string{{node.Name}, append(others[len(want.Pods):], node.Name)} {
+		own, err := PodsOn(t.Context(), s.client, wanted)
+		one := func(pods map[string][]*corev1.Pod) string {
+			return podsOf(upgrade.View{Pods: map[string][]*corev1.Pod{node.Name: pods[node.Name]}})
+		}
+		if g, w := one(own), one(want.Pods); err != nil || g != w {
+			t.Errorf("of %d nodes: got pods %q and error %v, want %q", len(wanted), g, err, w)
+		}
+		if len(own) > len(wanted) || own[""] != nil {
+			t.Errorf("of %d nodes: read pods of %d", len(wanted), len(own))
+		}
 	}
 	nodes, err := Nodes(t.Context(), s.client)
 	if err != nil || len(nodes) != len(want.Nodes) {
@@ -225,7 +251,7 @@ func testReadPages(t *testing.T, s *space) {
 		r.URL.RawQuery = query.Encode()
 		return next.RoundTrip(r)
 	})
-	v, err := Read(t.Context(), client)
+	v, err := readAll(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +292,7 @@ func TestReadOfAServerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(t.Context(), client); err == nil || !strings.HasPrefix(err.Error(), "listing ") {
+	if _, err := readAll(t.Context(), client); err == nil || !strings.HasPrefix(err.Error(), "listing ") {
 		t.Errorf("got error %v, want one that names the kind", err)
 	}
 }

@@ -3,12 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,8 +42,11 @@ func readings() []reading {
 	}
 }
 
-// plan is the tool's command.
-const plan = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
+// plan is the tool's command, timeless the one whose time goes into reading alone.
+const (
+	plan     = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
+	timeless = plan + " --forecast=false"
+)
 
 // read is one way to read a cluster, measured.
 type read struct {
@@ -79,9 +83,9 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	if err := awaitCache(ctx, s); err != nil {
 		return nil, err
 	}
-	ways := []string{r.rival, plan}
-	if b.alone {
-		ways = ways[1:]
+	ways := []string{timeless, plan}
+	if !b.alone {
+		ways = append(ways, r.rival)
 	}
 	var reads []read
 	for _, way := range ways {
@@ -115,11 +119,8 @@ func readOnce(ctx context.Context, s *stage.Stage, way string) (read, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := forgetPeak(); err != nil {
-		return r, err
-	}
 	began := time.Now()
-	if r.ended, err = measure(ctx, s, way+" > /dev/null"); err != nil {
+	if r.ended, err = measureLineApart(ctx, s, way); err != nil {
 		return r, err
 	}
 	if r.code != 0 {
@@ -133,14 +134,32 @@ func readOnce(ctx context.Context, s *stage.Stage, way string) (read, error) {
 	return r, err
 }
 
-// forgetPeak keeps this process's own memory out of what is measured of the next: Linux hands the parent's largest
-// resident size down to what it starts (fs/exec.c, exec_mmap), and 5 resets it (proc(5), clear_refs).
-func forgetPeak() error {
-	debug.FreeOSMemory()
-	if runtime.GOOS != "linux" {
-		return nil
+// measureLineApart measures a line as measure does, from a small process in between, whose memory is not taken for the line's.
+func measureLineApart(ctx context.Context, s *stage.Stage, line string) (ended, error) {
+	dir, err := os.MkdirTemp("", "nodeupgrade-bench-")
+	if err != nil {
+		return ended{}, err
 	}
-	return os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)
+	defer os.RemoveAll(dir)
+	apart, figures := filepath.Join(dir, "apart"), filepath.Join(dir, "figures")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", apart, "./test/bench/apart").CombinedOutput(); err != nil {
+		return ended{}, fmt.Errorf("building what measures: %w: %s", err, out)
+	}
+	e, err := measure(ctx, s, apart+" "+figures+" "+line+" > /dev/null")
+	if err != nil || e.code != 0 {
+		return e, err
+	}
+	text, err := os.ReadFile(figures)
+	if err != nil {
+		return e, err
+	}
+	var f struct {
+		Took, CPU time.Duration
+		MiB       int
+	}
+	err = json.Unmarshal(text, &f)
+	e.took, e.cpu, e.mib = f.Took, f.CPU, f.MiB
+	return e, err
 }
 
 // answerSize matches the sum of the sizes of answers about one resource, those to our own questions left out.
@@ -166,7 +185,7 @@ func answered(ctx context.Context, s *stage.Stage) (int64, error) {
 	return int64(sum), nil
 }
 
-// write writes what was measured, and which targets hold; the plan's reading is the last.
+// write writes what was measured, and which targets hold: of the plan without a forecast, which is read first.
 func (r *reading) write(w io.Writer, reads []read) error {
 	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes\n\n", r.name, r.nodes, newCrowd(r.nodes).pods(), crowdGroup)
 	var rows [][]string
@@ -185,8 +204,8 @@ func (r *reading) write(w io.Writer, reads []read) error {
 }
 
 func (r *reading) verdicts(reads []read) [][]string {
-	ours, rival := &reads[len(reads)-1], &reads[0]
-	known := len(reads) > 1
+	ours, rival := &reads[0], &reads[len(reads)-1]
+	known := rival.way == r.rival
 	var rows [][]string
 	add := func(what string, most, value float64, known bool) {
 		if most > 0 {
