@@ -87,9 +87,16 @@ fidelity: controlplane ## Hold plans against upgrades of a real control plane: t
 	$(GO) run ./test/fidelity
 
 .PHONY: crash
-crash: controlplane ## Kill the tool after each of its writes, then lose each answer, and hold what an upgrade leaves behind against an undisturbed one
+crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice
 	$(GO) run ./test/crash
-	$(GO) run ./test/crash -lose
+	$(GO) run ./test/crash -how lose
+	$(GO) run ./test/crash -how stop -few 10
+	$(GO) run ./test/crash -how down -few 10 -from 5
+	$(GO) run ./test/crash -how pair -few 10
+
+.PHONY: rivals
+rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, as an autoscaler does
+	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1)
 
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now

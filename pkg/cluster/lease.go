@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 const (
 	// LeaseDuration is how long a lease must be seen unchanged before it counts as expired; no clocks are compared.
 	LeaseDuration = 60 * time.Second
-	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before the holder stops by itself.
+	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before it is only read, to see whose it is.
 	leaseRenew  = 10 * time.Second
 	leaseGiveUp = 45 * time.Second
 )
@@ -52,29 +54,45 @@ type Hold struct {
 // sleeps, or a process that is stopped, finds it in the past when it wakes.
 func (h *Hold) Expires() time.Time { return time.Unix(0, h.renewed.last.Load()).Add(h.times.duration) }
 
-// renewals is the lease as the election writes it, and remembers when it last did.
+// renewals is the lease as the election writes it, and remembers when it last did. The election would take a lease anew that
+// somebody took over meanwhile and gave back, and has to be kept from it: the upgrade may be over by now.
 type renewals struct {
 	resourcelock.Interface
 	last atomic.Int64
+	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is called when it is another.
+	epoch     atomic.Int64
+	overtaken func()
 }
+
+// errOvertaken is the answer to the renewal of a lease that was somebody else's meanwhile.
+var errOvertaken = errors.New("the lease was somebody else's meanwhile")
 
 // Create makes the lease ours. The time counts from before the request: what others see is no earlier.
 func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
-	return r.note(r.Interface.Create(ctx, record), began)
+	return r.note(r.Interface.Create(ctx, record), began, record)
 }
 
 // Update takes or renews the lease.
 func (r *renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if epoch := r.epoch.Load(); epoch != 0 && epoch != epochOf(record) {
+		r.overtaken()
+		return errOvertaken
+	}
 	began := time.Now()
-	return r.note(r.Interface.Update(ctx, record), began)
+	return r.note(r.Interface.Update(ctx, record), began, record)
 }
 
-func (r *renewals) note(err error, began time.Time) error {
+func (r *renewals) note(err error, began time.Time, record resourcelock.LeaderElectionRecord) error {
 	if err == nil {
 		r.last.Store(began.UnixNano())
+		r.epoch.Store(epochOf(record))
 	}
 	return err
+}
+
+func epochOf(record resourcelock.LeaderElectionRecord) int64 {
+	return int64(record.LeaderTransitions) + 1
 }
 
 // Lost is closed when the lease is no longer ours.
@@ -91,8 +109,8 @@ type Claim struct {
 	Namespace, Group string
 	// Identity names the holder to people.
 	Identity string
-	// Takeover takes the lease from a holder that renews it.
-	Takeover bool
+	// Takeover takes the lease from a holder that renews it; Patient waits until such a holder gives it back.
+	Takeover, Patient bool
 	// Waiting, if not nil, is told of a holder that is being watched for signs of life.
 	Waiting func(holder string)
 }
@@ -105,6 +123,20 @@ func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Ho
 }
 
 func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
+	for {
+		hold, err := stand(ctx, client, claim, times)
+		if !errors.Is(err, errGivenBack) {
+			return hold, err
+		}
+	}
+}
+
+// errGivenBack is a lease that its holder has let go of: a new election takes it at once, where the one under way would
+// notice with its next try.
+var errGivenBack = errors.New("the lease was given back")
+
+// stand is one election.
+func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
 	current, err := prepare(ctx, client, claim)
 	if err != nil {
 		return nil, err
@@ -195,16 +227,22 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 		Labels:     map[string]string{LabelManagedBy: FieldManager},
 	}}
 	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{}), renewed: lock, times: times}
+	var first sync.Once
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
 		LeaseDuration: times.duration, RenewDeadline: times.giveUp, RetryPeriod: times.renew,
 		Name: claim.Group,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				close(started)
+				first.Do(func() { close(started) })
 				hold.guard(ctx, client, claim)
 			},
-			OnStoppedLeading: func() { close(hold.lost) },
+			OnStoppedLeading: func() {}, // it may only be that nobody answers
+			OnNewLeader: func(identity string) {
+				if identity != claim.Identity && done(started) {
+					hold.cancel()
+				}
+			},
 		},
 	})
 	if err != nil {
@@ -212,21 +250,47 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	}
 	// The lease outlives the user's wish to stop: it is needed for the clean-up, and released after it.
 	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	hold.cancel = cancel
+	hold.cancel, lock.overtaken = cancel, cancel
 	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-started:
-		default:
+		if !done(started) {
 			cancel() // not acquired yet: nothing to clean up
 		}
 	})
 	go func() {
 		defer close(hold.ended)
 		defer stop()
-		elector.Run(electCtx)
+		for elector.Run(electCtx); regained(electCtx, client, claim, times); elector.Run(electCtx) {
+		}
+		close(hold.lost)
 		release(context.WithoutCancel(ctx), client, claim)
 	}()
 	return hold, started, nil
+}
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// regained waits, after the lease could not be renewed for too long, until the server answers again, and reports whether the
+// lease has been nobody else's meanwhile: whoever took it would have left a name or none. Nothing is written in that time, see Expires.
+func regained(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
+	ours := false
+	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, times.renew)
+		defer cancel()
+		lease, err := client.CoordinationV1().Leases(claim.Namespace).Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
+		if err != nil {
+			return apierrors.IsNotFound(err), nil
+		}
+		ours = holder(lease) == claim.Identity
+		return true, nil
+	})
+	return err == nil && ours
 }
 
 // guard ends the hold as soon as somebody else is seen to have taken the lease over, which renewing would
@@ -241,7 +305,7 @@ func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Cla
 		}
 		defer watcher.Stop()
 		for event := range watcher.ResultChan() {
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok && holder(lease) != "" && holder(lease) != claim.Identity {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok && holder(lease) != claim.Identity {
 				h.cancel()
 				return
 			}
@@ -267,7 +331,8 @@ func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	})
 }
 
-// watchRenewal receives a HeldError when the lease's holder gives a sign of life.
+// watchRenewal receives a HeldError when the lease's holder gives a sign of life, unless the claim is patient, and errGivenBack
+// when it lets go of the lease.
 func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
@@ -280,15 +345,27 @@ func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim,
 	}
 	go func() {
 		defer watcher.Stop()
-		lease, ok := (<-watcher.ResultChan()).Object.(*coordinationv1.Lease)
-		if !ok || holder(lease) == "" || holder(lease) == claim.Identity {
-			return // given back, ours by now, or no longer watched: the election goes on
+		for event := range watcher.ResultChan() { // where it ends the election still goes on
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			switch {
+			case !ok || holder(lease) == claim.Identity:
+				return
+			case holder(lease) == "":
+				renewed <- errGivenBack
+				return
+			case !claim.Patient:
+				renewed <- heldBy(lease, claim.Group)
+				return
+			}
 		}
-		held := &HeldError{Group: claim.Group, Holder: holder(lease)}
-		if at := lease.Spec.AcquireTime; at != nil {
-			held.Since = at.Time
-		}
-		renewed <- held
 	}()
 	return renewed
+}
+
+func heldBy(lease *coordinationv1.Lease, group string) *HeldError {
+	held := &HeldError{Group: group, Holder: holder(lease)}
+	if at := lease.Spec.AcquireTime; at != nil {
+		held.Since = at.Time
+	}
+	return held
 }

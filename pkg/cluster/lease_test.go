@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -205,15 +206,62 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	wantLost(t, second, 0)
 }
 
-// testLeaseUnreachable has the API server fall silent: the holder must stop before the lease may be somebody else's.
+// awaitExpired waits until the Hold has expired or no longer has.
+func awaitExpired(t *testing.T, hold *Hold, want bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, waitLimit, true, func(context.Context) (bool, error) {
+		return time.Now().After(hold.Expires()) == want, nil
+	})
+	if err != nil {
+		t.Fatalf("expired %t: %v", want, err)
+	}
+}
+
+// testLeaseUnreachable has the API server fall silent for longer than the lease lasts. Nothing may be written from then on, and
+// once it answers again the lease is renewed, or lost if somebody has taken it.
 func testLeaseUnreachable(t *testing.T, s *space) {
+	client, line := s.spoilable(t)
+	hold := s.hold(t, client, s.claim("ann"))
+	silence := func() (end func()) {
+		mended := make(chan struct{})
+		line.set(silent(mended))
+		awaitExpired(t, hold, true) // and renewing was given up before
+		wantLost(t, hold, 0)
+		return func() {
+			line.set(nil)
+			close(mended)
+		}
+	}
+	silence()()
+	awaitExpired(t, hold, false)
+	wantLost(t, hold, 0)
+	if got := holder(s.lease(t)); got != "ann" {
+		t.Errorf("the lease is %q's", got)
+	}
+	end := silence()
+	bob := s.hold(t, s.client, s.claim("bob"))
+	end()
+	wantLost(t, hold, waitLimit)
+	wantLost(t, bob, 0)
+}
+
+// testLeaseOvertaken has somebody take the lease and give it back while its holder hears nothing: it is lost all the same, however
+// free it is.
+func testLeaseOvertaken(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))
 	mended := make(chan struct{})
 	line.set(silent(mended))
-	wantLost(t, hold, brief.renew+brief.giveUp+time.Second)
+	taking := s.claim("bob")
+	taking.Takeover = true
+	s.hold(t, s.client, taking).Release()
+	renewed := hold.Expires()
 	line.set(nil)
 	close(mended)
+	wantLost(t, hold, waitLimit)
+	if !hold.Expires().Equal(renewed) || holder(s.lease(t)) != "" {
+		t.Errorf("it was renewed; the lease is %q's", holder(s.lease(t)))
+	}
 }
 
 func testLeaseRefused(t *testing.T, s *space) {

@@ -38,6 +38,7 @@ func TestOnAServer(t *testing.T) {
 		"read-pages":           testReadPages,
 		"background":           testBackground,
 		"background-forbidden": testBackgroundForbidden,
+		"facts":                testFacts,
 		"fence":                testFenceKeepsWhatIsForeign,
 		"fence-stale":          testStaleNodeIsNotPatched,
 		"fence-conflict":       testFenceAgainstAnotherWriter,
@@ -52,6 +53,8 @@ func TestOnAServer(t *testing.T) {
 		"store-contended":      testStoreContended,
 		"store-lost-answer":    testStoreLostAnswer,
 		"store-foreign":        testStoreOfAnotherProgram,
+		"store-ask":            testAsk,
+		"store-follow":         testFollowRecord,
 		"lease":                testLease,
 		"lease-held":           testLeaseHeld,
 		"lease-raced":          testLeaseRaced,
@@ -59,8 +62,11 @@ func TestOnAServer(t *testing.T) {
 		"lease-expires":        testLeaseExpires,
 		"lease-takeover":       testLeaseTakeover,
 		"lease-unreachable":    testLeaseUnreachable,
+		"lease-overtaken":      testLeaseOvertaken,
 		"lease-may-not-be-had": testLeaseRefused,
 		"lease-given-up":       testLeaseGivenUp,
+		"lease-patient":        testLeasePatient,
+		"lease-patience-ends":  testLeasePatientStopped,
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(t, newSpace(t, c)) })

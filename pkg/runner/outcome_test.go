@@ -185,6 +185,9 @@ func TestBackoffBounds(t *testing.T) {
 			return 30 * time.Second, time.Minute
 		}
 		rest := []time.Duration{500, 1000, 2000, 4000, 8000, 16000, 30000}[min(tries, 7)-1] * time.Millisecond
+		if outcome == upgrade.OutcomeUnclear {
+			rest = min(rest, 10*time.Second)
+		}
 		return rest / 2, rest * 3 / 2
 	}
 	rapid.Check(t, func(t *rapid.T) {

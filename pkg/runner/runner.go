@@ -24,6 +24,8 @@ const (
 	stopLimit = 10 * time.Second
 	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
 	probe = 30 * time.Second
+	// outageLimit is how long an action without answer rests at most, half of it drawn: longer rests would outlast the outage.
+	outageLimit = 10 * time.Second
 	// leaseSlack is how much of the lease must be left for a request to be begun.
 	leaseSlack = 10 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
@@ -49,13 +51,14 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Lost, Watch and Polled are required.
+// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch and Polled are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
 	Cloud   cloud.Provider
 	Writer  Actor
 	Store   Saver
+	Asks    Asker
 	// Group is the group as it was observed before the run, Record what was stored of an earlier one.
 	Group  upgrade.Group
 	Record upgrade.Record
@@ -192,8 +195,8 @@ func (s *run) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
-		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces,
-		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop,
+		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
+		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(),
 	}
 }
 
@@ -288,17 +291,18 @@ func backoff(answer Answer, tries int) time.Duration {
 	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
 		return max(answer.After, probe+rand.N(probe))
 	default:
-		base := min(500*time.Millisecond<<min(tries-1, 6), probe)
+		limit := probe
+		if answer.Outcome == upgrade.OutcomeUnclear {
+			limit = outageLimit
+		}
+		base := min(500*time.Millisecond<<min(tries-1, 6), limit)
 		return max(answer.After, base/2+rand.N(base))
 	}
 }
 
 // wait returns when there is reason to look again.
 func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
-	var wake <-chan time.Time // of a finished upgrade only answers are waited for
-	if !step.Finished {
-		wake = time.After(time.Until(s.lookAgain(&step)))
-	}
+	wake, asked := s.reasons(&step)
 	ask := time.NewTimer(time.Until(s.nextPoll(step)))
 	defer ask.Stop()
 	stopped := ctx.Done()
@@ -318,6 +322,7 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	case <-s.Cluster.Changed():
 		s.gather(work)
 	case <-wake:
+	case <-asked:
 	case <-stopped:
 		s.stop = true
 	case <-work.Done():

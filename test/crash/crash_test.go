@@ -70,13 +70,15 @@ func TestPoints(t *testing.T) {
 		writes int
 		want   []point
 	}{
-		"all":                     {options{from: 1, every: 1}, 3, []point{{1, kill}, {2, kill}, {3, kill}}},
-		"from the middle":         {options{from: 2, every: 1}, 3, []point{{2, kill}, {3, kill}}},
-		"to the middle":           {options{from: 1, to: 2, every: 1}, 3, []point{{1, kill}, {2, kill}}},
-		"to beyond the end":       {options{from: 3, to: 9, every: 1}, 3, []point{{3, kill}}},
-		"every second":            {options{from: 1, every: 2}, 4, []point{{1, kill}, {3, kill}}},
-		"answers are lost":        {options{from: 2, every: 1, lose: true}, 2, []point{{2, lose}}},
-		"none that there is":      {options{from: 4, every: 1}, 3, nil},
+		"all":                     {options{how: kill, from: 1, every: 1}, 3, []point{{1, kill}, {2, kill}, {3, kill}}},
+		"from the middle":         {options{how: kill, from: 2, every: 1}, 3, []point{{2, kill}, {3, kill}}},
+		"to the middle":           {options{how: kill, from: 1, to: 2, every: 1}, 3, []point{{1, kill}, {2, kill}}},
+		"to beyond the end":       {options{how: kill, from: 3, to: 9, every: 1}, 3, []point{{3, kill}}},
+		"every second":            {options{how: kill, from: 1, every: 2}, 4, []point{{1, kill}, {3, kill}}},
+		"answers are lost":        {options{how: lose, from: 2, every: 1}, 2, []point{{2, lose}}},
+		"a few, spread":           {options{how: stop, from: 1, every: 1, few: 2}, 7, []point{{1, stop}, {4, stop}}},
+		"more than there are":     {options{how: stop, from: 1, every: 1, few: 5}, 2, []point{{1, stop}, {2, stop}}},
+		"none that there is":      {options{how: kill, from: 4, every: 1}, 3, nil},
 		"nothing is ever changed": {options{from: 1, every: 1}, 0, nil},
 	}
 	for name, c := range cases {

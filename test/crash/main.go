@@ -1,8 +1,8 @@
 // Command crash interrupts an upgrade at every one of its writes. It upgrades a group on a real control plane once,
 // undisturbed, and numbers the requests by which the tool changes something, in the cluster and in the cloud. Then, for each
 // number, it upgrades a fresh group: the tool is killed once the server has answered that request and before it hears of it,
-// and the same command goes on; or, with -lose, the answer is lost and the tool goes on by itself. Each of these upgrades
-// has to leave behind what an undisturbed one does. It prints those that do not, and exits with 1 if there are any.
+// and the same command goes on; or, as -how says, something else happens there. Each of these upgrades has to leave behind
+// what an undisturbed one does. It prints those that do not, and exits with 1 if there are any.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -24,17 +25,19 @@ import (
 
 // options are the flags.
 type options struct {
-	lose                    bool
-	from, to, every, atOnce int
-	keep                    string
+	how                  blow
+	from, to, every, few int
+	atOnce               int
+	keep                 string
 }
 
 func main() {
 	var o options
-	flag.BoolVar(&o.lose, "lose", false, "Lose the answer to the write, in place of killing the tool")
+	flag.StringVar((*string)(&o.how), "how", string(kill), fmt.Sprintf("What happens at the write, one of %q", blows()))
 	flag.IntVar(&o.from, "from", 1, "The first write to try")
 	flag.IntVar(&o.to, "to", 0, "The last write to try; 0 for the last there is")
 	flag.IntVar(&o.every, "every", 1, "Try every so manieth write")
+	flag.IntVar(&o.few, "few", 0, "Try so many writes, spread over all; 0 for each")
 	flag.IntVar(&o.atOnce, "at-once", 3, "How many upgrades run at the same time")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
 	flag.Parse()
@@ -50,6 +53,9 @@ func main() {
 func (o options) run(ctx context.Context, out io.Writer) error {
 	if o.from < 1 || o.every < 1 || o.atOnce < 1 {
 		return errors.New("-from, -every and -at-once have to be 1 or more")
+	}
+	if !slices.Contains(blows(), o.how) {
+		return fmt.Errorf("-how=%s is none of %q", o.how, blows())
 	}
 	s, err := newStage(ctx, os.Stderr)
 	if err != nil {
@@ -77,13 +83,13 @@ func (o options) points(writes int) []point {
 	if o.to > 0 {
 		last = min(o.to, writes)
 	}
-	blow := kill
-	if o.lose {
-		blow = lose
+	every := o.every
+	if o.few > 0 {
+		every = max(1, (last-o.from+1)/o.few)
 	}
 	var points []point
-	for n := o.from; n <= last; n += o.every {
-		points = append(points, point{n, blow})
+	for n := o.from; n <= last && (o.few == 0 || len(points) < o.few); n += every {
+		points = append(points, point{n, o.how})
 	}
 	return points
 }

@@ -72,6 +72,8 @@ type trial struct {
 	// said is what the commands wrote to stderr, writes what the first of them asked to be changed.
 	said   bytes.Buffer
 	writes []string
+	// strange is what a command did that it should not, where the state that is left does not show it.
+	strange []string
 }
 
 // group is the name of the group, of its nodes' pool and of the namespace.
@@ -86,7 +88,15 @@ type outcome struct {
 }
 
 // reached reports whether the point was.
-func (o *outcome) reached() bool { return len(o.writes) >= o.point.n }
+func (o *outcome) reached() bool { return o.point.blow == pair || len(o.writes) >= o.point.n }
+
+// where is the write at the point.
+func (o *outcome) where() string {
+	if o.point.blow == pair {
+		return "two at once"
+	}
+	return o.writes[o.point.n-1]
+}
 
 // report is a line if there is something to say.
 func (o *outcome) report() []string {
@@ -94,7 +104,7 @@ func (o *outcome) report() []string {
 	case !o.reached():
 		return []string{fmt.Sprintf("%s: not reached: this upgrade made %d writes", o.point, len(o.writes))}
 	case len(o.faults) > 0:
-		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.writes[o.point.n-1], strings.Join(o.faults, "; "))}
+		return []string{fmt.Sprintf("%s: %s: %s", o.point, o.where(), strings.Join(o.faults, "; "))}
 	default:
 		return nil
 	}
@@ -141,7 +151,7 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, faults: differences(after, t.before.goal())}
+	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.before.goal())...)}
 	if err := t.keepAll(o); err != nil {
 		return outcome{}, err
 	}
@@ -190,35 +200,6 @@ func (t *trial) furnish(ctx context.Context) error {
 func (t *trial) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
 	_ = t.Cloud.SetDesired(t.group(), 0)
-}
-
-// upgrade carries the upgrade out to its end and returns the last command's exit code.
-func (t *trial) upgrade(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	var process *stage.Process
-	started, ended := make(chan struct{}), make(chan struct{})
-	tap, err := openTap(ctx, t.Stage, t.point, func() {
-		<-started
-		_ = process.Kill() // its exit code tells
-		<-ended
-	})
-	if err != nil {
-		return 0, err
-	}
-	process = t.Start(ctx, io.Discard, &t.said, tap.env(), t.args()...)
-	close(started)
-	code, err := process.Wait()
-	close(ended)
-	t.writes = tap.close()
-	if err != nil || t.point.blow != kill || len(t.writes) < t.point.n {
-		return code, err
-	}
-	if code != killed {
-		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.said.String())
-	}
-	// The dead holder's lease would be watched for a minute otherwise.
-	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
 }
 
 func (t *trial) args(more ...string) []string {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
@@ -19,7 +21,19 @@ const (
 	kill blow = "kill"
 	// lose closes the connection in place of the answer.
 	lose blow = "lose"
+	// stop halts the tool once the server has answered, has the same command take the upgrade over when the lease is over, and
+	// lets the first go on when the second has ended.
+	stop blow = "stop"
+	// down puts the API server out of reach for a minute once it has answered.
+	down blow = "down"
+	// pair starts the same command twice at once; the point's number tells the pairs apart.
+	pair blow = "pair"
 )
+
+// outage is how long the API server is out of reach: as long as a lease lasts.
+const outage = time.Minute
+
+func blows() []blow { return []blow{kill, lose, stop, down, pair} }
 
 // point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
 type point struct {
@@ -60,9 +74,12 @@ func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap,
 		return t.meet(strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId")))
 	})
 	for _, front := range []*hostile.Front{t.cluster, t.cloud} {
-		if p.blow == lose {
-			front.Lose(1) // of the writes that meet accepts, of which there is one
-		} else {
+		switch p.blow { // of the writes that meet accepts there is one
+		case lose:
+			front.Lose(1)
+		case down:
+			front.After(1, func() { t.cluster.Down(outage) })
+		case kill, stop:
 			front.After(1, strike)
 		}
 	}
@@ -74,16 +91,21 @@ func (t *tap) meet(write string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writes = append(t.writes, write)
-	return len(t.writes) == t.point.n
+	return len(t.writes) == t.point.n && t.point.blow != pair
+}
+
+// seen are the writes so far.
+func (t *tap) seen() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.writes)
 }
 
 // close ends the fronts and returns the writes that they saw.
 func (t *tap) close() []string {
 	t.cluster.Close()
 	t.cloud.Close()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.writes
+	return t.seen()
 }
 
 // env is what leads a command through the tap.

@@ -57,19 +57,22 @@ func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string
 }
 
 // Interrupt sends what Ctrl-C does.
-func (p *Process) Interrupt() error {
-	if p.err != nil {
-		return p.err
-	}
-	return p.cmd.Process.Signal(os.Interrupt)
-}
+func (p *Process) Interrupt() error { return p.signal(os.Interrupt) }
 
 // Kill ends it at once: it does not get to do anything about it.
-func (p *Process) Kill() error {
+func (p *Process) Kill() error { return p.signal(os.Kill) }
+
+// Halt stops it where it is, as a machine does that falls asleep, until Continue.
+func (p *Process) Halt() error { return p.signal(syscall.SIGSTOP) }
+
+// Continue lets it go on where it was halted.
+func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
+
+func (p *Process) signal(s os.Signal) error {
 	if p.err != nil {
 		return p.err
 	}
-	return p.cmd.Process.Kill()
+	return p.cmd.Process.Signal(s)
 }
 
 // Wait waits for the end and returns the exit code; as a shell does, 128 and the signal's number when a signal ended it.

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
@@ -73,6 +76,26 @@ func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// Marks lists what the plugin puts on nodes and is on this one, and a cordon by whomever.
+func Marks(node *corev1.Node) []string {
+	var marks []string
+	if upgrade.HasFenceTaint(node, "aws") {
+		marks = append(marks, "a taint")
+	}
+	if node.Spec.Unschedulable {
+		marks = append(marks, "a cordon")
+	}
+	for _, keys := range []map[string]string{node.Annotations, node.Labels} {
+		for key := range keys {
+			if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
+				marks = append(marks, key)
+			}
+		}
+	}
+	slices.Sort(marks)
+	return marks
 }
 
 // CloudMutations lists the requests to the cloud that asked for a change.
