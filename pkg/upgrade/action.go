@@ -60,6 +60,20 @@ type Unfence struct {
 	Version string
 }
 
+// HoldNode has autoscalers leave a new node alone while the upgrade is under way.
+type HoldNode struct {
+	Node    string
+	UID     types.UID
+	Version string
+}
+
+// FreeNode ends that.
+type FreeNode struct {
+	Node    string
+	UID     types.UID
+	Version string
+}
+
 // StartDrain writes the drain's deadline on the node and takes it out of external load balancers.
 type StartDrain struct {
 	Node     string
@@ -128,6 +142,12 @@ func (a Fence) Key() string { return "fence/" + string(a.UID) }
 func (a Unfence) Key() string { return "unfence/" + string(a.UID) }
 
 // Key implements Action.
+func (a HoldNode) Key() string { return "hold/" + string(a.UID) }
+
+// Key implements Action.
+func (a FreeNode) Key() string { return "free/" + string(a.UID) }
+
+// Key implements Action.
 func (a StartDrain) Key() string { return "start-drain/" + string(a.UID) }
 
 // Key implements Action.
@@ -162,6 +182,8 @@ func (a AddCapacity) String() string {
 
 func (a Fence) String() string      { return "fence node " + a.Node }
 func (a Unfence) String() string    { return "unfence node " + a.Node }
+func (a HoldNode) String() string   { return "keep autoscalers from node " + a.Node }
+func (a FreeNode) String() string   { return "leave node " + a.Node + " to autoscalers" }
 func (a StartDrain) String() string { return "start draining node " + a.Node }
 func (a Evict) String() string      { return fmt.Sprintf("evict pod %s/%s", a.Namespace, a.Pod) }
 func (a Delete) String() string     { return fmt.Sprintf("delete pod %s/%s", a.Namespace, a.Pod) }

@@ -401,3 +401,12 @@ func (t *turn) owedNote() string {
 	}
 	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
 }
+
+// maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
+func (t *turn) maxNote() string {
+	l := &t.rec.Ledger
+	if l.MaxTo <= l.MaxFrom {
+		return ""
+	}
+	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.MaxTo, l.MaxFrom, t.w.Group.Desired)
+}

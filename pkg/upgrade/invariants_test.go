@@ -27,6 +27,7 @@ type invariants struct {
 	moved     map[string]types.UID
 	deadlines map[types.UID]time.Time
 	reached   int
+	back      bool
 }
 
 func newInvariants(t tester, d *driver) *invariants {
@@ -190,6 +191,9 @@ func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 		clear(v.deadlines) // the same command gives the nodes their time anew
 	}
 	phases := []upgrade.Phase{"", upgrade.PhaseSetup, upgrade.PhaseScaleUp, upgrade.PhaseUpgrade, upgrade.PhaseScaleDown, upgrade.PhaseDone}
+	if step.Record.Back && !v.back {
+		v.back, v.reached = true, 0
+	}
 	reached := slices.Index(phases, step.Record.Phase)
 	if reached < v.reached {
 		v.t.Errorf("I10: phase %q after %q", step.Record.Phase, phases[v.reached])

@@ -45,6 +45,9 @@ type ZoneLedger struct {
 	Shrunk   int `json:"shrunk"`
 	// Removed counts outdated nodes we terminated, either way.
 	Removed int `json:"removed"`
+	// Carried is how much of the contribution was there before the way back began, as nodes that are outdated on it: surge
+	// that is up already. Negative when nodes that were taken were still missing.
+	Carried int `json:"carried,omitempty"`
 	// Serial numbers the launches; it makes their tokens differ.
 	Serial int `json:"serial"`
 	// Open are the launches that are not known to have been accepted.

@@ -24,6 +24,7 @@ func Next(w World) Step {
 	}
 	if !t.finished {
 		t.settle()
+		t.heed()
 		if t.stopping() {
 			t.stop()
 		} else {
@@ -48,8 +49,9 @@ type turn struct {
 	actions []Action
 	blocked []Blocked
 	persist bool
-	// fencing is true while outdated nodes are still open to pods that leave others.
+	// fencing is true while outdated nodes are still open to pods that leave others, pausing once nothing more is to be started.
 	fencing  bool
+	pausing  bool
 	cloud    bool
 	finished bool
 	waiting  string
@@ -83,11 +85,14 @@ func (t *turn) begin() {
 	t.rec = Record{
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
-		Previous: w.Group.Pointed, Target: w.Group.Wanted,
+		Previous: t.previous(), Target: w.Group.Wanted,
 		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: t.count.zones},
 		Total:  len(t.count.pending),
 		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: t.count.currentNames()},
 		Nodes:  map[string]NodeRecord{},
+	}
+	if w.Group.Pointed.ID != t.rec.Previous.ID {
+		t.rec.Pointed = w.Group.Pointed
 	}
 	t.count = takeCensus(w, &t.rec)
 	for zone, surge := range SpreadSurge(w.Request.Surge, t.count.left) {
@@ -126,6 +131,8 @@ func (t *turn) want(a Action) {
 	}
 	due := attempt.NotBefore
 	switch {
+	case attempt.Outcome == OutcomeFatal && t.rec.Stopping == Aborted:
+		return // it was tried; the report names it
 	case attempt.Outcome == OutcomeDone:
 		due = attempt.Ended.Add(seen)
 	case attempt.Outcome == OutcomeMoved && !OfCloud(a) && attempt.Action == a:

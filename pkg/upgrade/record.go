@@ -69,9 +69,14 @@ type Record struct {
 	// Phase and when it began.
 	Phase      Phase     `json:"phase"`
 	PhaseBegan time.Time `json:"phaseBegan"`
-	// Previous is the revision the group pointed at before, whole; Target the one it is moved to.
+	// Previous is the revision that a rollback goes back to, whole; Target the one the group is moved to. On the way back
+	// they have changed places.
 	Previous Revision `json:"previous"`
 	Target   Revision `json:"target"`
+	// Pointed is what the group pointed at before us, where that is not Previous: what an abort points it at again.
+	Pointed Revision `json:"pointed,omitzero"`
+	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
+	Back bool `json:"back,omitempty"`
 	// Sizes of the group at the start.
 	Sizes Sizes `json:"sizes"`
 	// Total is how many nodes were outdated at the start.
@@ -87,6 +92,8 @@ type Record struct {
 	Replaced int `json:"replaced"`
 	// Stopping is the result that an upgrade is being brought to an end with; nothing new is begun.
 	Stopping Result `json:"stopping,omitempty"`
+	// PausedBy is who asked for the pause that it stops or stopped with; empty when nobody did.
+	PausedBy string `json:"pausedBy,omitempty"`
 	// Result and Message say how it ended; an empty Result is an upgrade under way.
 	Result  Result    `json:"result,omitempty"`
 	Message string    `json:"message,omitempty"`
@@ -179,6 +186,6 @@ func (r *Record) Reopened() Record {
 			}
 		}
 	}
-	c.Result, c.Stopping, c.Message, c.Ended = "", "", "", time.Time{}
+	c.Result, c.Stopping, c.PausedBy, c.Message, c.Ended = "", "", "", "", time.Time{}
 	return c
 }

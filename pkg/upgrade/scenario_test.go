@@ -12,7 +12,9 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -21,13 +23,17 @@ import (
 // TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript
 // of what became of the group. Renew them with -rewrite, and read the difference.
 //
-//	group zones=(a:3,b:2) [current=(a:1)] [max=N] [provider=manual] [zonal=false] [boot=2m]
+//	group zones=(a:3,b:2) [current=(a:1)] [max=N] [provider=manual] [zonal=false] [boot=2m] [pointed=1]
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
-//	pod name=bare node=old-a-1                a pod without a controller
+//	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
+//	service app=hook                          others need the pods of the app
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
-//	run [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true]
+//	run [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
 //	again [stop-at=90s] [crash-at=90s]        the same command after a stop
+//
+// run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m [again-at=6m], which is killed there and
+// asked for again.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -44,6 +50,7 @@ func TestScenarios(t *testing.T) {
 // scenario is a cluster that is being described, or that an upgrade runs in.
 type scenario struct {
 	spec       simulate.Spec
+	services   []*corev1.Service
 	faults     []fault
 	driver     *driver
 	transcript *transcript
@@ -54,13 +61,18 @@ func (s *scenario) command(t *testing.T, c command) string {
 	case "group":
 		*s = scenario{spec: groupSketch{
 			outdated: c.counts("zones"), current: c.counts("current"), provider: c.text("provider", "aws"),
-			zonal: c.flag("zonal", true), max: c.number("max", 0),
+			zonal: c.flag("zonal", true), max: c.number("max", 0), pointed: c.text("pointed", ""),
 		}.spec()}
 		s.spec.Times.Boot = c.duration("boot", s.spec.Times.Boot)
 	case "workload":
 		addWorkload(&s.spec, c.text("name", "web"), c.text("kind", "ReplicaSet"), c.number("replicas", 1), c.number("allow", -1))
 	case "pod":
-		s.spec.Pods = append(s.spec.Pods, build.Pod(c.text("name", "bare"), build.Bare, build.On(c.text("node", ""))))
+		s.pod(c)
+	case "service":
+		s.services = append(s.services, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": c.text("app", "")}},
+		})
+		s.spec.Facts = drain.NewFacts(s.services)
 	case "node":
 		s.node(c)
 	case "fault":
@@ -77,6 +89,19 @@ func (s *scenario) command(t *testing.T, c command) string {
 		t.Fatalf("%s: unknown command %q", c.Pos, c.Cmd)
 	}
 	return ""
+}
+
+func (s *scenario) pod(c command) {
+	pod := build.Pod(c.text("name", "bare"), build.On(c.text("node", "")))
+	if app := c.text("app", ""); app != "" {
+		build.App(app)(pod)
+	} else {
+		build.Bare(pod)
+	}
+	if wish := c.text("drain", ""); wish != "" {
+		pod.Labels[drain.Label] = wish
+	}
+	s.spec.Pods = append(s.spec.Pods, pod)
 }
 
 func (s *scenario) node(c command) {
@@ -115,7 +140,7 @@ func (s *scenario) begin(t *testing.T, c command) {
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
 	})
 	s.driver.faults = s.faults
-	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}}
+	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}, evictions: c.flag("evictions", false)}
 	rules := newInvariants(t, s.driver)
 	s.driver.watch = func(w upgrade.World, step upgrade.Step) {
 		rules.check(w, step)
@@ -140,6 +165,8 @@ func (s *scenario) run(c command) string {
 			s.driver.crash()
 			s.driver.run(time.Time{})
 		}
+	case c.HasArg("pause-at"), c.HasArg("abort-at"), c.HasArg("rollback-at"):
+		s.verb(c)
 	default:
 		s.driver.run(time.Time{})
 	}
@@ -148,14 +175,47 @@ func (s *scenario) run(c command) string {
 	return s.transcript.text.String()
 }
 
+// verb has somebody on another machine ask for something in the middle of the run.
+func (s *scenario) verb(c command) {
+	d := s.driver
+	verb, carryOn := upgrade.VerbPause, func() {}
+	switch {
+	case c.HasArg("abort-at"):
+		verb, carryOn = upgrade.VerbAbort, d.abort
+	case c.HasArg("rollback-at"):
+		verb, carryOn = upgrade.VerbRollback, d.rollBack
+	}
+	d.run(start.Add(c.duration(string(verb)+"-at", 0)))
+	s.transcript.line(string(verb))
+	d.ask(verb)
+	if c.HasArg("withdraw-at") && !d.run(start.Add(c.duration("withdraw-at", 0))) {
+		s.transcript.line("withdrawn")
+		d.asked = upgrade.Asked{}
+	}
+	d.run(time.Time{})
+	if verb == upgrade.VerbPause {
+		return
+	}
+	s.transcript.line(fmt.Sprintf("%s %s", d.record.Result, d.record.Message))
+	carryOn()
+	if c.HasArg("again-at") && !d.run(start.Add(c.duration("again-at", 0))) {
+		s.transcript.line("crash, " + string(verb))
+		carryOn()
+	}
+	d.run(time.Time{})
+}
+
 // transcript writes down what changed: sizes, zones, the states of started nodes, blocked pods, faults.
 type transcript struct {
 	cluster *simulate.Cluster
 	text    strings.Builder
 	sizes   string
 	phase   upgrade.Phase
+	waiting string
 	states  map[string]upgrade.NodeState
 	told    map[string]bool
+	// evictions has what is sent to pods written down, too.
+	evictions bool
 }
 
 func (tr *transcript) line(text string) {
@@ -173,6 +233,11 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 		tr.sizes = sizes
 		tr.line(sizes)
 	}
+	if waiting := step.Status.Waiting; waiting != tr.waiting {
+		if tr.waiting = waiting; strings.HasPrefix(waiting, "pausing") {
+			tr.line(waiting)
+		}
+	}
 	states := map[string]upgrade.NodeState{}
 	for _, n := range step.Status.Nodes {
 		states[n.Name] = n.State
@@ -181,6 +246,16 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 		}
 	}
 	tr.states = states
+	for _, action := range step.Actions {
+		switch action.(type) {
+		case upgrade.Evict, upgrade.Delete:
+			if tr.evictions {
+				tr.line(action.String())
+			}
+		case upgrade.SetRevision:
+			tr.line(action.String())
+		}
+	}
 }
 
 // answers writes down what a server answered that was not yes, once.

@@ -29,13 +29,14 @@ type groupSketch struct {
 	outdated, current map[string]int
 	provider          string
 	zonal             bool
-	max               int // 0: as many as there are
+	max               int    // 0: as many as there are
+	pointed           string // the revision it points at, if not the one wanted
 }
 
 // spec is the cluster of the sketch. A node is Ready two minutes after its launch and gone half a minute
 // after its termination; a pod ends in 5 seconds and is ready in 10.
 func (g groupSketch) spec() simulate.Spec {
-	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	revision := revisionOf("2")
 	spec := simulate.Spec{
 		Now: start,
 		Group: upgrade.Group{
@@ -45,6 +46,9 @@ func (g groupSketch) spec() simulate.Spec {
 		Times: simulate.Times{
 			Boot: 2 * time.Minute, Leave: 30 * time.Second, Ready: 10 * time.Second, Gone: func(*corev1.Pod) time.Duration { return 5 * time.Second },
 		},
+	}
+	if g.pointed != "" {
+		spec.Group.Pointed = revisionOf(g.pointed)
 	}
 	for _, zone := range []string{"a", "b", "c"} {
 		if _, ok := g.outdated[zone]; ok {
@@ -65,6 +69,8 @@ func (g groupSketch) spec() simulate.Spec {
 	return spec
 }
 
+func revisionOf(id string) upgrade.Revision { return upgrade.Revision{ID: id, Name: "workers:" + id} }
+
 func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	zone := strings.Split(name, "-")[1]
 	node := build.Node(name, zone)
@@ -72,7 +78,7 @@ func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	if g.provider != "manual" {
 		node.Spec.ProviderID = "sim:///" + zone + "/i-" + name
 		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{
-			ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: revision == "1",
+			ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: revision == "1", Revision: revisionOf(revision),
 		})
 	}
 	spec.Nodes = append(spec.Nodes, node)
@@ -107,6 +113,9 @@ type driver struct {
 	watch   func(upgrade.World, upgrade.Step)
 	faults  []fault
 	stop    bool
+	asked   upgrade.Asked
+	// wanted is the revision that the group is observed with, if not the newest.
+	wanted string
 
 	// record and notes are the process's; saved is what the cluster stores.
 	record, saved upgrade.Record
@@ -134,8 +143,45 @@ func (d *driver) world() upgrade.World {
 	for key, attempt := range d.failed {
 		open[key] = attempt
 	}
-	w.Open, w.Record, w.Notes, w.Stop = open, d.record, d.notes, d.stop
+	w.Open, w.Record, w.Notes, w.Stop, w.Asked = open, d.record, d.notes, d.stop, d.asked
+	if d.wanted != "" {
+		d.observe(&w)
+	}
 	return w
+}
+
+// observe shows the group with another revision as the one wanted.
+func (d *driver) observe(w *upgrade.World) {
+	w.Group.Wanted = revisionOf(d.wanted)
+	w.Members = slices.Clone(w.Members)
+	for i := range w.Members {
+		m := &w.Members[i]
+		m.Instance.Outdated = m.Instance.Revision.ID != d.wanted
+		m.Outdated = m.Instance.Outdated
+	}
+}
+
+// ask leaves a verb for the process that upgrades.
+func (d *driver) ask(verb upgrade.Verb) {
+	d.asked = upgrade.Asked{Verb: verb, Run: d.record.Run, By: "alice@host", At: d.cluster.Now()}
+}
+
+// abort is the command of that name, once the process before has given way.
+func (d *driver) abort() {
+	d.crash()
+	d.record = d.record.Aborting()
+}
+
+// rollBack is the command of that name, once the process before has given way.
+func (d *driver) rollBack() {
+	d.crash()
+	to, err := d.record.WayBack()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.wanted = to
+	d.record = d.record.RollingBack(revisionOf(to), d.cluster.Now())
+	d.req = d.record.Request
 }
 
 // turn takes one step and does its first so many actions, all of them if limit is negative.
@@ -217,5 +263,5 @@ func (d *driver) crash() {
 // reopen is the same command again.
 func (d *driver) reopen() {
 	d.crash()
-	d.record = d.record.Reopened()
+	d.record, d.asked = d.record.Reopened(), upgrade.Asked{}
 }

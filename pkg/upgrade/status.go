@@ -11,7 +11,7 @@ import (
 func (t *turn) status() Status {
 	g := &t.w.Group
 	s := Status{
-		Group: g.Name, Phase: t.rec.Phase, Since: t.rec.PhaseBegan,
+		Group: g.Name, Back: t.rec.Back, Phase: t.rec.Phase, Since: t.rec.PhaseBegan,
 		Total: t.rec.Total, Replaced: t.rec.Replaced, Outdated: len(t.count.pending), Ready: t.count.ready,
 		New: t.count.fresh, NewReady: t.count.usable,
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,

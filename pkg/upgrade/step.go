@@ -52,8 +52,10 @@ func (b Blocked) String() string {
 
 // Status is a group's upgrade at one moment.
 type Status struct {
-	Group    string    `json:"group"`
-	Phase    Phase     `json:"phase"`
+	Group string `json:"group"`
+	Phase Phase  `json:"phase"`
+	// Back tells that this is the way back of an upgrade that was rolled back.
+	Back     bool      `json:"back,omitempty"`
 	Total    int       `json:"total"`
 	Replaced int       `json:"replaced"`
 	Outdated int       `json:"outdated"`

@@ -13,7 +13,12 @@ import (
 // take pods again, suspended processes run again and, where no old node was touched yet, the surge is
 // returned. What was started stays as it is, for the same command to go on with.
 func (t *turn) stop() {
-	rested := t.unfenceUnstarted()
+	if t.rec.Stopping == Aborted {
+		t.undo()
+		return
+	}
+	freed := t.freeHeld()
+	rested := t.unfenceUnstarted() && freed
 	if t.rec.Stopping == NodeCreationFailure && t.rec.Phase == PhaseScaleUp {
 		rested = t.returnSurge() && t.lowerMax() && rested
 	}
@@ -28,14 +33,24 @@ func (t *turn) stop() {
 // unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps it, and
 // what is left of it from nodes that somebody made schedulable, so that the same command can fence them again.
 func (t *turn) unfenceUnstarted() bool {
+	return t.unfence(func(m *Member) bool {
+		_, started := t.rec.started(m)
+		if !m.Outdated {
+			return t.rec.Back && !started // the way back was to unfence it
+		}
+		if (started || t.rec.Request.KeepFence) && !t.uncordoned(m.Node) {
+			return false
+		}
+		return true
+	})
+}
+
+// unfence takes our fence from the nodes that are fit for it, and reports whether none has it any more.
+func (t *turn) unfence(fit func(*Member) bool) bool {
 	done := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving {
-			continue
-		}
-		_, started := t.rec.started(m)
-		if (started || t.rec.Request.KeepFence) && !t.uncordoned(m.Node) {
+		if m.Node == nil || m.Instance.State == InstanceLeaving || !fit(m) {
 			continue
 		}
 		if m.Node.Annotations[AnnotationRun] != t.rec.Run {
@@ -56,8 +71,13 @@ func (t *turn) unfenceUnstarted() bool {
 func (t *turn) fenceComing(node *corev1.Node) bool {
 	attempt := t.attempt(Fence{UID: node.UID})
 	sent, _ := attempt.Action.(Fence)
+	return t.coming(attempt, sent.Version, node)
+}
+
+// coming reports whether a change of the node that was asked for at a version of it is under way and not to be seen yet.
+func (t *turn) coming(attempt Attempt, version string, node *corev1.Node) bool {
 	landed := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeUnclear
-	return attempt.InFlight || (landed && sent.Version == node.ResourceVersion && t.w.Now.Before(attempt.Ended.Add(seen)))
+	return attempt.InFlight || (landed && version == node.ResourceVersion && t.w.Now.Before(attempt.Ended.Add(seen)))
 }
 
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss; the
@@ -67,14 +87,16 @@ func (t *turn) returnSurge() bool {
 		t.cloud = true
 		return false // the reading may be too old to show them all
 	}
-	for _, m := range t.fresh() {
+	needed := false
+	for _, m := range t.added() {
+		switch {
+		case !t.owed(m):
+			continue
+		case t.stands(m):
+			needed, t.cloud = true, true
+			continue
+		}
 		zone := t.rec.Ledger.zone(m)
-		if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
-			continue
-		}
-		if t.rec.Ledger.Zones[zone].landed() <= 0 {
-			continue
-		}
 		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
@@ -84,7 +106,37 @@ func (t *turn) returnSurge() bool {
 		t.enlist(m, n)
 	}
 	t.driveReturns()
-	return t.rest(NodeRemoving)
+	return t.rest(NodeRemoving) && (!needed || t.over(t.lastChange().Add(t.rec.Request.BootTimeout.Duration)))
+}
+
+// owed reports whether a new node is one to give back: idle, and beyond what its zone and the group had.
+func (t *turn) owed(m *Member) bool {
+	if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
+		return false
+	}
+	return t.rec.Ledger.Zones[t.rec.Ledger.zone(m)].landed() > 0 && t.rec.Ledger.landed() > 0
+}
+
+// stands reports whether a new node stands in for one that was taken and whose replacement is not fit for pods yet. One that is
+// not needed is counted as gone.
+func (t *turn) stands(m *Member) bool {
+	if !t.w.usable(m) {
+		return false
+	}
+	if t.deficit() >= 0 {
+		return true
+	}
+	t.count.usable--
+	t.count.serving--
+	return false
+}
+
+// added are the new nodes, as far as they can be told: where the target moved any node may count as outdated or as new.
+func (t *turn) added() []*Member {
+	if t.w.Group.Wanted.ID != t.rec.Target.ID {
+		return nil
+	}
+	return t.fresh()
 }
 
 // givenBack reports whether the node is a new one that is given back: it was never started.
@@ -99,7 +151,8 @@ func (t *turn) driveReturns() {
 }
 
 // driveReturn sees the termination of a node that is given back through; it is no replaced node. One that the group turns out to
-// have still is kept, where it carries pods by now or the upgrade goes on.
+// have still is kept, where it carries pods by now, the upgrade goes on, or it is none of the new ones: then its termination
+// was decided by an upgrade that is being undone.
 func (t *turn) driveReturn(name string) {
 	m := t.count.byName[name]
 	n := t.rec.Nodes[name]
@@ -111,14 +164,47 @@ func (t *turn) driveReturn(name string) {
 		return
 	}
 	attempt := t.attempt(Terminate{Instance: n.Instance})
-	unwanted := t.rec.Stopping != "" && !t.carriesPods(m)
-	if !n.Landed && !attempt.InFlight && !unwanted && t.stillThere(n, attempt, m.Instance.State == InstanceInService) {
-		t.unshrink(n)
-		delete(t.rec.Nodes, name)
-		t.persist = true
-		return
+	unwanted := t.rec.Stopping != "" && !m.Outdated && !t.carriesPods(m)
+	switch {
+	case unwanted || attempt.InFlight || ended(n, attempt, m):
+		t.remove(name, n, m)
+	case t.spared(n, attempt, m):
+		t.takeBack(name, n, m)
+	default:
+		t.cloud = true // whether it was asked for will show
 	}
-	t.remove(name, n, m)
+}
+
+// ended reports whether the machine is known to be on its way out.
+func ended(n NodeRecord, attempt Attempt, m *Member) bool {
+	gone := m.Instance.State == InstanceLeaving || m.Instance.ID == ""
+	return n.Landed || gone || attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
+}
+
+// spared reports whether the termination of a node that is given back is known not to have happened: nobody may ask for it
+// again before a reading that is younger than the last time somebody can have asked.
+func (t *turn) spared(n NodeRecord, attempt Attempt, m *Member) bool {
+	if attempt.Outcome == OutcomeLater && n.Shrink {
+		return true
+	}
+	asked := attempt.Ended
+	if attempt.Begun.IsZero() {
+		asked = n.Terminated
+		if undoing := t.rec.Back || t.rec.Stopping == Aborted; undoing && t.rec.PhaseBegan.After(asked) {
+			asked = t.rec.PhaseBegan // the one that is undone may have asked until then
+		}
+	}
+	return m.Instance.State == InstanceInService && t.w.Group.shows(asked)
+}
+
+// takeBack forgets the termination of a node that is there still.
+func (t *turn) takeBack(name string, n NodeRecord, m *Member) {
+	t.unshrink(n)
+	if m.Outdated {
+		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Removed-- })
+	}
+	delete(t.rec.Nodes, name)
+	t.persist = true
 }
 
 // keepSurge ends what a stop began: of the new nodes that it was giving back, those that are still there are kept. It

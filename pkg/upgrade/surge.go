@@ -14,7 +14,7 @@ import (
 func (t *turn) surge() {
 	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target would retarget this run.
-		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: pass --replan to go on to %s", t.rec.Target.Name, wanted.Name, wanted.Name))
+		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
 		return
 	}
 	phases := []struct {
@@ -39,7 +39,11 @@ func (t *turn) surge() {
 
 // setup points the group at the wanted revision and quiets what would fight the upgrade (EKS E02–E04).
 func (t *turn) setup() bool {
-	return t.point() && t.quiesce()
+	reclaimed := !t.rec.Back || t.reclaim()
+	if !t.point() || !t.quiesce() || !reclaimed {
+		return false
+	}
+	return !t.rec.Back || t.carry()
 }
 
 // point has the group launch the revision wanted. Until it does, every node that comes up would be outdated in its
@@ -79,6 +83,7 @@ func (t *turn) scaleUp() bool {
 		return false
 	}
 	t.launch()
+	t.holdNew()
 	surge := t.surgeWanted()
 	if surge > 0 && !t.surgeUsable(surge) {
 		t.cloud = true
@@ -99,7 +104,7 @@ func (t *turn) scaleUp() bool {
 func (t *turn) surgeWanted() int {
 	wanted := 0
 	for zone, z := range t.rec.Ledger.Zones {
-		wanted += max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+		wanted += max(0, max(z.Contribution(), min(z.Surge, t.count.left[zone]))-z.Carried)
 	}
 	return wanted
 }
@@ -113,7 +118,7 @@ func (t *turn) surgeUsable(wanted int) bool {
 		return false
 	}
 	for zone, z := range t.rec.Ledger.Zones {
-		if z.Contribution() < min(z.Surge, t.count.left[zone]) || (z.Contribution() > 0 && t.count.usableIn[zone] == 0 && !taken) {
+		if z.Contribution() < min(z.Surge, t.count.left[zone]) || (z.Contribution() > z.Carried && t.count.usableIn[zone] == 0 && !taken) {
 			return false
 		}
 	}
@@ -172,7 +177,9 @@ func (t *turn) replace() bool {
 	t.learnGone()
 	if t.rec.Stopping == "" {
 		t.launch()
+		t.holdNew()
 		t.startMore()
+		t.hold()
 	}
 	if t.rec.Stopping != "" || (t.replaced() && !t.fencing) {
 		return t.rec.Stopping == ""
@@ -187,12 +194,16 @@ func (t *turn) replaced() bool {
 	if len(t.count.pending) > 0 || !t.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	short := t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
-	if t.openLaunches()+short == 0 {
+	if t.openLaunches()+t.short() == 0 {
 		return true
 	}
 	t.waitForReplacement()
 	return false
+}
+
+// short counts the nodes that terminations took from zones and that are still to be launched.
+func (t *turn) short() int {
+	return t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
 }
 
 // rest reports whether no node is in any of the states.
@@ -205,9 +216,11 @@ func (t *turn) rest(states ...NodeState) bool {
 	return true
 }
 
-// scaleDown takes back the raise of the maximum, last of all, and lets suspended processes run again (EKS E60, E61).
+// scaleDown takes back the raise of the maximum, last of all, lets suspended processes run again, and leaves the nodes to
+// autoscalers (EKS E60, E61).
 func (t *turn) scaleDown() bool {
-	return t.lowerMax() && t.resume()
+	freed := t.freeHeld()
+	return t.lowerMax() && t.resume() && freed
 }
 
 // conclude ends an upgrade that reached its goal.
@@ -216,7 +229,7 @@ func (t *turn) conclude() {
 	if !t.rest(NodeQuarantined) {
 		t.rec.Result = LeftBehind
 	}
-	t.rec.Message = notes(t.owedNote(), t.suspendedNote())
+	t.rec.Message = notes(t.backNote(), t.owedNote(), t.maxNote(), t.suspendedNote())
 	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
 }
 

@@ -12,6 +12,9 @@ type traits struct {
 	// fence is taint and cordon, fit that nothing of the node itself keeps ordinary pods away.
 	fence bool
 	fit   bool
+	// held is that we keep autoscalers from the node, open that nobody does.
+	held bool
+	open bool
 }
 
 // Read notes what every step asks of the member's node, so that no step has to look at it again. An observer of a large
@@ -25,6 +28,7 @@ func (m *Member) Read(g *Group) {
 		of: m.Node, zone: m.Node.Labels[corev1.LabelTopologyZone], run: m.Node.Annotations[AnnotationRun],
 		ready: nodeReady(m.Node), fit: (&Member{Node: m.Node}).Usable(g.WantedLabels),
 		fence: m.Node.Spec.Unschedulable && HasFenceTaint(m.Node, g.Provider),
+		held:  held(m.Node), open: openToScaleDown(m.Node),
 	}
 }
 
@@ -57,4 +61,20 @@ func (t *turn) fenced(m *Member) bool {
 	}
 	node := m.Node
 	return node.Annotations[AnnotationRun] == t.rec.Run && node.Spec.Unschedulable && HasFenceTaint(node, t.w.Group.Provider)
+}
+
+// held reports whether the member is a node that we keep autoscalers from.
+func (m *Member) held() bool {
+	if m.read() {
+		return m.traits.held
+	}
+	return m.Node != nil && held(m.Node)
+}
+
+// openToScaleDown reports whether nothing keeps autoscalers from the member's node.
+func (m *Member) openToScaleDown() bool {
+	if m.read() {
+		return m.traits.open
+	}
+	return m.Node != nil && openToScaleDown(m.Node)
 }

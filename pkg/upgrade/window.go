@@ -7,7 +7,7 @@ import (
 
 // startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between Draining and Removing).
 func (t *turn) startMore() {
-	for t.rec.Stopping == "" && len(t.count.pending) > 0 && t.room(t.leastPrice()) {
+	for t.rec.Stopping == "" && !t.pausing && len(t.count.pending) > 0 && t.room(t.leastPrice()) {
 		m := t.nextNode()
 		if m == nil || !t.room(price(m)) || (t.fencing && m.Node != nil && !t.fenced(m)) {
 			return
@@ -87,7 +87,7 @@ func (t *turn) deficit() int {
 	if t.w.Group.Provider == manualProvider && !t.rec.Request.WaitReplacement {
 		return 0
 	}
-	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
+	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed - z.Carried })
 	short := removed - t.busyRemoved() - t.count.usable
 	if !t.w.Group.Sized || !t.w.Group.shows(t.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last

@@ -49,6 +49,9 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		BudgetChanges:   u.changeBudget,
 		TargetMoves:     u.moveTarget,
 		NamespaceEnds:   u.endNamespace,
+		Pauses:          u.pause,
+		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
+		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}
 }
 
@@ -336,12 +339,18 @@ func (u *user) calm() {
 		m := c.makers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant = false, false, false
+		if m.role == Completes {
+			m.role = ""
+		}
 		for _, uid := range sortedKeys(c.pods) {
 			pod := c.pods[uid]
 			switch {
 			case pod.Labels["app"] != name:
 			case tolerant && m.Kind != DaemonSet, m.Kind == Bare:
 				c.delete(uid)
+			case awaited(pod):
+				c.unmark(pod)
+				fallthrough
 			case pod.Spec.NodeName != "":
 				c.turn(uid, true)
 			}

@@ -69,6 +69,8 @@ func (c *cluster) cloudFaults(f *flight) {
 func (c *cluster) clusterFaults(f *flight, action upgrade.Action) {
 	_, evict := action.(upgrade.Evict)
 	_, unfence := action.(upgrade.Unfence)
+	_, free := action.(upgrade.FreeNode)
+	unfence = unfence || free // what is taken away by whom may do nothing else would be left behind
 	refuse := func(err error) { f.effect, f.refusal = false, err }
 	switch {
 	case evict && c.befalls(EvictOverload):
@@ -99,6 +101,10 @@ func (c *cluster) do(action upgrade.Action, run string) error {
 		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, run, c.plan.Provider) })
 	case upgrade.Unfence:
 		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.plan.Provider) })
+	case upgrade.HoldNode:
+		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkHeld(n, run); return nil })
+	case upgrade.FreeNode:
+		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
 	case upgrade.StartDrain:
 		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
 	case upgrade.Evict:

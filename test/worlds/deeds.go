@@ -15,9 +15,14 @@ import (
 // act holds one action to the rules, by what the process saw.
 func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upgrade.Action) {
 	stored := &p.stored.record
-	if w.Record.Stopping != "" || w.Stop {
+	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != upgrade.VerbPause
+	if (w.Record.Stopping != "" && !resumed) || w.Stop {
 		switch action.(type) {
-		case upgrade.Fence, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, upgrade.AddCapacity, upgrade.SetRevision, upgrade.Quiesce, upgrade.RaiseMax:
+		case upgrade.AddCapacity, upgrade.SetRevision:
+			if step.Record.Stopping != upgrade.Aborted { // which finds out what was launched, and points the group back
+				r.fail("stop", "%s is begun after the upgrade began to stop", action)
+			}
+		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, upgrade.Quiesce, upgrade.RaiseMax:
 			r.fail("stop", "%s is begun after the upgrade began to stop", action)
 		}
 	}
@@ -74,7 +79,11 @@ func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action upgrad
 			}
 		}
 	case upgrade.SetRevision:
-		if stored.Previous.ID == "" || a.To.ID != stored.Target.ID {
+		to := stored.Target.ID
+		if stored.Stopping == upgrade.Aborted {
+			to = r.pointed
+		}
+		if stored.Previous.ID == "" || a.To.ID != to {
 			r.fail("I7", "%s, with %q as the target and %q as the revision before", a, stored.Target.ID, stored.Previous.ID)
 		}
 	}
@@ -172,6 +181,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if pod == nil {
 		return
 	}
+	r.inOrder(w, pod, a)
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
@@ -204,7 +214,9 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 	switch {
 	case !m.Outdated && len(left) > 0:
 		r.fail("I6", "current node %s is removed with pod %s on it", a.Node, left[0].Name)
-	case !m.Outdated && step.Record.Stopping != upgrade.NodeCreationFailure && !r.c.plan.hasActor(TargetMoves):
+	case m.Outdated && step.Record.Stopping == upgrade.Aborted:
+		r.fail("abort", "node %s, which is none of the new ones, is removed", a.Node)
+	case !m.Outdated && step.Record.Stopping != upgrade.NodeCreationFailure && step.Record.Stopping != upgrade.Aborted && !r.c.plan.hasActor(TargetMoves):
 		r.fail("I6", "current node %s is removed", a.Node)
 	case len(left) > 0 && n.Reason == "" && !again:
 		r.fail("I2", "node %s is removed with pod %s on it", a.Node, left[0].Name)

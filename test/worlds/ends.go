@@ -24,7 +24,7 @@ func (r *rules) rest(record upgrade.Record) {
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, upgrade.Domain+"/") }) {
 			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
 		}
-		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded) {
+		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded && record.Result != upgrade.Aborted) {
 			continue
 		}
 		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
@@ -81,8 +81,14 @@ func (r *rules) reason(record upgrade.Record) {
 		if !p.hasFault(Forbidden) || !strings.Contains(record.Message, "forbidden") {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
 		}
+	case upgrade.Aborted:
+		if !p.hasActor(Aborts) {
+			r.fail("liveness", "it is aborted, and nobody asked for it")
+		}
 	case upgrade.Paused:
-		if !p.hasActor(AdminUncordons) || !strings.Contains(record.Message, "made schedulable by somebody") {
+		if p.hasActor(Pauses) && record.PausedBy != "" {
+			r.paused(record)
+		} else if !p.hasActor(AdminUncordons) || !strings.Contains(record.Message, "made schedulable by somebody") {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}
 	case upgrade.TargetMoved:
@@ -90,7 +96,8 @@ func (r *rules) reason(record upgrade.Record) {
 			r.fail("liveness", "the target is said to have moved")
 		}
 	case upgrade.Interrupted:
-		if !p.hasActor(Interrupt) {
+		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(record.Message, "gave way to a")
+		if !p.hasActor(Interrupt) && !gaveWay {
 			r.fail("liveness", "it says it was interrupted")
 		}
 	default:
@@ -103,10 +110,18 @@ func (r *rules) returned(record upgrade.Record) {
 	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || !r.quiet {
 		return
 	}
+	r.idle("E34", record)
+}
+
+// idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
+func (r *rules) idle(rule string, record upgrade.Record) {
 	for _, i := range r.c.cloud.living() {
+		if r.c.plan.Zonal && record.Ledger.Zones[i.zone].Contribution() <= 0 {
+			continue
+		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
 		if idle && strings.HasPrefix(i.id, "i-new-") {
-			r.fail("E34", "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
+			r.fail(rule, "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
 		}
 	}
 }

@@ -23,6 +23,7 @@ func Generate(seed uint64) Plan {
 	p.Zonal = p.Zonal && p.sized()
 	d.nodes(&p)
 	d.workloads(&p)
+	roles(&p)
 	p.Request = d.request(&p)
 	if d.chance(50) {
 		d.lags(&p)
@@ -30,6 +31,7 @@ func Generate(seed uint64) Plan {
 		d.actors(&p)
 		rare(&p)
 	}
+	verbs(&p)
 	if d.chance(85) {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
 	}

@@ -70,6 +70,9 @@ const (
 	BudgetChanges   ActorKind = "budget changes"
 	TargetMoves     ActorKind = "target moves"
 	NamespaceEnds   ActorKind = "namespace ends"
+	Pauses          ActorKind = "somebody pauses and resumes"
+	Aborts          ActorKind = "somebody aborts"
+	RollsBack       ActorKind = "somebody rolls back"
 )
 
 func allActors() []ActorKind {

@@ -84,6 +84,7 @@ type Workload struct {
 	Broken, Undead, Tolerant bool
 	// Claims is true when its pods have volumes that detach after them.
 	Claims bool
+	Role   Role
 }
 
 // Shape is how a budget counts.

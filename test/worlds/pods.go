@@ -15,6 +15,7 @@ import (
 type maker struct {
 	*Workload
 	broken, undead, tolerant bool
+	role                     Role
 	serial                   int
 	// away is true when nobody makes its pods any more.
 	away bool
@@ -22,7 +23,7 @@ type maker struct {
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, role: w.Role}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -49,6 +50,7 @@ func (c *cluster) deal(w *Workload) {
 func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(!m.broken)}
+	c.complete(m, pod)
 	switch m.Kind {
 	case Finished:
 		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}
@@ -89,6 +91,7 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 		}
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: m.Name, UID: types.UID("owner-" + m.Name), Controller: &yes}}
 	}
+	m.role.mark(pod)
 	if m.Kind == StatefulSet {
 		pod.Name = fmt.Sprintf("%s-%d", m.Name, ordinal)
 	}
@@ -233,6 +236,7 @@ func (c *cluster) makeDaemons(m *maker) {
 func (c *cluster) bound(m *maker, pod *corev1.Pod) {
 	c.putPod(pod)
 	uid := pod.UID
+	c.complete(m, pod)
 	c.after(m.Ready, func() { c.turn(uid, !m.broken) })
 }
 

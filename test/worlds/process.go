@@ -34,6 +34,8 @@ type process struct {
 	open    map[string]upgrade.Attempt
 	flying  int
 	stop    bool
+	// heard is what the process knows to be asked of it.
+	heard upgrade.Asked
 	// dead processes do nothing more; ended is told the last record, once.
 	dead  bool
 	ended func(upgrade.Record)
@@ -50,7 +52,10 @@ type process struct {
 }
 
 // stored is what outlives a process.
-type stored struct{ record upgrade.Record }
+type stored struct {
+	record upgrade.Record
+	asked  upgrade.Asked
+}
 
 // found is what a process begins with.
 type found struct {
@@ -62,7 +67,7 @@ type found struct {
 func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	p := &process{
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
-		open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
+		heard: s.asked, open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	c.watch = p.hear
 	p.look()
@@ -146,7 +151,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard,
 	}
 }
 
@@ -247,6 +252,12 @@ func (p *process) stray(action upgrade.Action) bool {
 	case upgrade.Unfence:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
+	case upgrade.HoldNode:
+		node, ok := p.seen.nodes[a.Node]
+		return !ok || node.ResourceVersion != a.Version
+	case upgrade.FreeNode:
+		node, ok := p.seen.nodes[a.Node]
+		return !ok || node.ResourceVersion != a.Version
 	case upgrade.StartDrain:
 		node, ok := p.seen.nodes[a.Node]
 		return !ok || node.ResourceVersion != a.Version
@@ -320,10 +331,18 @@ func (p *process) poll() {
 	p.awake(p.c.draw(lag), func() {
 		p.polling = false
 		if err == nil {
-			p.group = group
+			p.group = retarget(group, p.wanted())
 		}
 		p.look()
 	})
+}
+
+// wanted is the revision that the process has the group observed with: on the way back it was typed.
+func (p *process) wanted() string {
+	if p.record.Back {
+		return p.record.Target.ID
+	}
+	return p.c.cloud.wanted
 }
 
 // reread is the record as it comes back from the cluster.

@@ -40,6 +40,9 @@ type rules struct {
 	// resumed is true once somebody else resumed processes.
 	resumed bool
 	duties  duties
+	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
+	pointed string
+	back    bool
 	// quiet worlds have no faults, actors or lags; easy ones nothing either that keeps pods from leaving in time.
 	quiet, easy bool
 }
@@ -47,7 +50,7 @@ type rules struct {
 func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
-		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, zones: c.cloud.zones(),
+		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
 		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(),
 		quiet: len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
 	}
@@ -66,7 +69,7 @@ func newRules(c *cluster, say func(string)) *rules {
 // easy reports whether nothing but patience is needed to drain every node of the plan.
 func easy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
-		return w.Broken || w.Undead || w.Tolerant || (w.Kind == Bare && !p.Request.EvictUnmanaged)
+		return w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Kind == Bare && !p.Request.EvictUnmanaged)
 	})
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}
@@ -124,8 +127,10 @@ func (r *rules) begun(p *process) {
 			r.doubt(n.Instance)
 		}
 	}
-	if p.record.Run != r.run {
-		r.run, r.phase = p.record.Run, 0
+	if p.record.Run != r.run || p.record.Back != r.back {
+		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
+		clear(r.duties.batches)
+		clear(r.deadlines) // what is drained on the way back is drained for another reason
 	}
 }
 
@@ -166,6 +171,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.window(&step.Record)
 	r.size(&step.Record)
 	r.progress(&step.Record)
+	r.verb(w, step)
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
@@ -270,7 +276,7 @@ func mustGo(pod *corev1.Pod, lost bool) bool {
 	if len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].Kind == string(DaemonSet) {
 		return false
 	}
-	return pod.DeletionTimestamp == nil || !lost
+	return !skipped(pod) && (pod.DeletionTimestamp == nil || !lost)
 }
 
 // silent reports whether the node has been without its kubelet's word for so long that deleted pods are not waited for.

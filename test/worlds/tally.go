@@ -32,6 +32,9 @@ func (t Tally) plan(p *Plan) {
 	t.met("on-timeout", string(p.Request.OnTimeout))
 	for _, w := range p.Workloads {
 		t.met("workload", string(w.Kind))
+		if w.Role != "" {
+			t.met("role", string(w.Role))
+		}
 	}
 	for _, b := range p.Budgets {
 		t.met("budget", string(b.Shape))
@@ -107,7 +110,8 @@ func (t Tally) Rare(ran int) []string {
 // declared is all that worlds are to lead to: what goes wrong here, and what package upgrade and package drain have a word for.
 func declared() [][2]string {
 	return slices.Concat(
-		keys("actor", append(allActors(), rareActors()...)...),
+		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
+		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
@@ -123,10 +127,12 @@ func declared() [][2]string {
 		keys("outcome", upgrade.OutcomeDone, upgrade.OutcomeMoved, upgrade.OutcomeRefused, upgrade.OutcomeLater, upgrade.OutcomeUnclear,
 			upgrade.OutcomeExhausted, upgrade.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
-			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved),
+			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
-			drain.NamespaceEnding, drain.Returns, drain.Denied),
-		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost),
+			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing),
+		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
+			drain.ReasonSkipped, drain.ReasonCompletes),
+		keys("role", Hook, Driver, Skipped, Completes),
 		keys("action", allActions()...),
 	)
 }
@@ -143,6 +149,8 @@ func allActions() []string {
 		upgrade.AddCapacity{},
 		upgrade.Fence{},
 		upgrade.Unfence{},
+		upgrade.HoldNode{},
+		upgrade.FreeNode{},
 		upgrade.StartDrain{},
 		upgrade.Evict{},
 		upgrade.Delete{},

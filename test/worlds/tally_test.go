@@ -22,7 +22,7 @@ func TestEveryWordIsDeclared(t *testing.T) {
 	words := map[string]string{
 		"ActorKind": "actor", "FaultKind": "fault", "Kind": "workload", "Shape": "budget",
 		"Strategy": "strategy", "OnTimeout": "on-timeout", "Phase": "phase", "NodeState": "state", "InstanceState": "instance",
-		"Outcome": "outcome", "Result": "result", "ObstacleKind": "blocked", "Reason": "pod", "action": "action",
+		"Outcome": "outcome", "Result": "result", "ObstacleKind": "blocked", "Reason": "pod", "action": "action", "Verb": "verb",
 	}
 	all, found := declared(), map[string]bool{}
 	for _, folder := range []string{".", "../../pkg/upgrade", "../../pkg/drain"} {

@@ -67,6 +67,9 @@ type user struct {
 	replan bool
 	// names numbers the runs of upgrades.
 	names int
+	// way is what the command undoes the upgrade with, once somebody asked for that; pausing is true while it waits to be resumed.
+	way     upgrade.Verb
+	pausing bool
 }
 
 func (u *user) turns() int { return u.past + u.process.turns }
@@ -93,12 +96,18 @@ func (u *user) begin() {
 		u.rules.fail("record", "%v", err)
 		return
 	}
-	group := u.c.group()
+	if u.way != "" && record.Run != "" && !record.Resumable() {
+		u.reached(record) // who asked for it died when all was done
+		return
+	}
+	group := u.found()
 	request := u.c.plan.Request
 	if record.Resumable() {
-		record = record.Reopened()
+		var wanted string
+		record, wanted = u.adopt(record)
+		group = retarget(group, wanted)
 		request = record.Request
-		if u.replan {
+		if u.replan && u.way == "" {
 			record.Target, u.replan = group.Wanted, false
 		}
 	} else {
@@ -137,9 +146,12 @@ func (u *user) over(p *process, record upgrade.Record) {
 	u.rules.say("result %q %s", record.Result, record.Message)
 	u.rules.rest(record)
 	switch {
-	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind:
-		u.rules.end(record)
-		u.done = true
+	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind || record.Result == upgrade.Aborted:
+		u.reached(record)
+	case record.PausedBy != "" && u.stored.asked.Verb == upgrade.VerbPause:
+		u.pausing = true
+	case u.way != "" && strings.HasPrefix(record.Message, "gave way to"):
+		u.again(time.Second + u.c.draw(20*time.Second)) // who asked waits for that
 	case record.Result == upgrade.TargetMoved:
 		u.replan = true
 		u.again(time.Second + u.c.draw(30*time.Minute))
@@ -152,6 +164,16 @@ func (u *user) over(p *process, record upgrade.Record) {
 	default:
 		u.again(time.Second + u.c.draw(30*time.Minute))
 	}
+}
+
+// reached is the end of an upgrade that was carried out, or undone.
+func (u *user) reached(record upgrade.Record) {
+	u.done = true
+	if record.Result == upgrade.Aborted {
+		u.rules.aborted(record)
+		return
+	}
+	u.rules.end(record)
 }
 
 func (u *user) again(after time.Duration) { u.c.after(after, u.begin) }

@@ -1,0 +1,133 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// previous is the revision that a rollback goes back to: the one the group points at still or, where it points at the one
+// wanted already, the one that most of the outdated nodes have.
+func (t *turn) previous() Revision {
+	g := &t.w.Group
+	if g.Pointed.ID != g.Wanted.ID {
+		return g.Pointed
+	}
+	counts := map[Revision]int{}
+	for _, m := range t.count.pending {
+		if r := m.Instance.Revision; r.ID != "" {
+			counts[r]++
+		}
+	}
+	if len(counts) == 0 {
+		return g.Pointed
+	}
+	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b Revision) int {
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// reclaim gives the nodes of the revision that is wanted again back to the cluster: their fence is taken away, and those whose
+// termination was decided but did not happen are kept (I6: a wanted node is neither fenced nor drained).
+func (t *turn) reclaim() bool {
+	t.rec.Total = len(t.count.pending)
+	t.waiting = "the nodes not replaced yet to be unfenced"
+	kept := t.keepSurge()
+	return t.unfence(func(m *Member) bool { return !m.Outdated && t.stays(m) }) && kept
+}
+
+// carry begins the books of the way back. What was added before counts as surge that is up already: so many fewer are launched,
+// and the last outdated nodes of each zone give it back.
+func (t *turn) carry() bool {
+	l := &t.rec.Ledger
+	if !t.settleOpen() || !t.w.Group.shows(l.Changed) {
+		t.cloud, t.waiting = true, "what was added to the group to be seen"
+		return false
+	}
+	arriving := map[string]int{}
+	l.Known = t.knownBack(arriving)
+	surge, free := map[string]int{}, map[string]int{}
+	left := t.rec.Request.Surge
+	for zone, z := range l.Zones {
+		surge[zone] = max(0, z.Contribution())
+		left -= surge[zone]
+	}
+	for zone, n := range t.count.left {
+		free[zone] = max(0, n-surge[zone])
+	}
+	for zone, n := range SpreadSurge(left, free) {
+		surge[zone] += n
+	}
+	for zone := range surge {
+		l.change(zone, func(z *ZoneLedger) {
+			z.Surge, z.Removed, z.Carried = surge[zone], 0, z.Contribution()-arriving[zone]
+		})
+	}
+	return true
+}
+
+// knownBack are the names of the members that have the revision wanted as the way back begins, and are none that the group has
+// yet to bring up: those it counts by ledger zone, and with them instances that are yet to be launched.
+func (t *turn) knownBack(arriving map[string]int) []string {
+	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
+	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
+	if !t.rec.Ledger.Zonal {
+		arriving[""] = max(0, t.w.Group.Desired-t.count.instances)
+	}
+	var names []string
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		switch {
+		case m.Outdated || m.Instance.State == InstanceLeaving:
+		case removed > 0 && !t.w.usable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
+			arriving[t.rec.Ledger.zone(m)]++
+		default:
+			names = append(names, m.Name())
+		}
+	}
+	return names // sorted, as the members are
+}
+
+// settleOpen finds out what became of launches whose answer nobody knows, and reports whether that is known of all. Under its
+// token a launch is asked for again, which makes it one launch; without a token the group's maximum tells.
+func (t *turn) settleOpen() bool {
+	for zone, z := range t.rec.Ledger.Zones {
+		for _, launch := range z.Open {
+			if t.cloud = true; launch.Max > 0 && t.w.Group.shows(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
+				t.unbook(zone, launch)
+			}
+		}
+		if t.rec.Ledger.Zonal {
+			t.ask(zone)
+		}
+	}
+	return t.openLaunches() == 0
+}
+
+// backNote says that the way back is at its end.
+func (t *turn) backNote() string {
+	if !t.rec.Back {
+		return ""
+	}
+	return "rolled back to " + t.rec.Target.Name
+}
+
+// onTo says how an upgrade whose target moved is gone on with.
+func (t *turn) onTo(wanted Revision) string {
+	if t.rec.Back {
+		return fmt.Sprintf("kubectl nodeupgrade rollback %s goes on to %s", t.w.Group.Name, wanted.Name)
+	}
+	return "pass --replan to go on to " + wanted.Name
+}
+
+// unbook takes a launch off the books that is known to have had no effect.
+func (t *turn) unbook(zone string, launch Launch) {
+	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
+		z.Launched -= launch.N
+	})
+	t.rec.Ledger.settleRaise(launch, false)
+	t.persist = true
+}

@@ -1,0 +1,86 @@
+package upgrade
+
+import corev1 "k8s.io/api/core/v1"
+
+const (
+	// AnnotationNoScaleDown with the value "true" has cluster-autoscaler leave a node alone (cluster-autoscaler's FAQ, "How can I
+	// prevent Cluster Autoscaler from scaling down a particular node?").
+	AnnotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	// AnnotationHeld holds the run that put AnnotationNoScaleDown on the node; without it that annotation is somebody else's.
+	AnnotationHeld = Domain + "/scale-down-disabled"
+)
+
+// MarkHeld changes the node as HoldNode means it. One that says by itself whether it may be scaled down is left as it is.
+func MarkHeld(node *corev1.Node, run string) {
+	if _, theirs := node.Annotations[AnnotationNoScaleDown]; theirs {
+		return
+	}
+	annotate(node, AnnotationNoScaleDown, "true")
+	annotate(node, AnnotationHeld, run)
+}
+
+// MarkFreed changes the node as FreeNode means it: what is not ours stays, and so does what somebody else wrote over it.
+func MarkFreed(node *corev1.Node) {
+	if !held(node) {
+		return
+	}
+	if node.Annotations[AnnotationNoScaleDown] == "true" {
+		delete(node.Annotations, AnnotationNoScaleDown)
+	}
+	delete(node.Annotations, AnnotationHeld)
+}
+
+func held(node *corev1.Node) bool {
+	_, ours := node.Annotations[AnnotationHeld]
+	return ours
+}
+
+// openToScaleDown reports whether nothing on the node says that it is not to be scaled down.
+func openToScaleDown(node *corev1.Node) bool {
+	_, said := node.Annotations[AnnotationNoScaleDown]
+	return !said && !held(node) // whoever took the one away wants it so
+}
+
+// holdNew has autoscalers leave alone the nodes that the upgrade brought up: until pods have moved to them they look unneeded. Nothing
+// waits for it, since an autoscaler that is faster does no harm (E61).
+func (t *turn) holdNew() {
+	if t.w.Group.Provider == manualProvider {
+		return
+	}
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if m.Outdated || m.Node == nil || !m.openToScaleDown() || !t.w.usable(m) || !t.rec.fresh(m) || !t.stays(m) {
+			continue
+		}
+		t.want(HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion})
+	}
+}
+
+// freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and reports whether all are.
+func (t *turn) freeHeld() bool {
+	done := true
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if m.Node == nil || m.Instance.State == InstanceLeaving || !t.stays(m) {
+			continue
+		}
+		if !m.held() {
+			done = done && !t.holdComing(m.Node)
+			continue
+		}
+		action := FreeNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion}
+		if t.attempt(action).Outcome == OutcomeFatal {
+			continue // it was tried; the report names it
+		}
+		done = false
+		t.want(action)
+	}
+	return done
+}
+
+// holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
+func (t *turn) holdComing(node *corev1.Node) bool {
+	attempt := t.attempt(HoldNode{UID: node.UID})
+	sent, _ := attempt.Action.(HoldNode)
+	return t.coming(attempt, sent.Version, node)
+}

@@ -1,0 +1,326 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// ending is an upgrade whose first node is empty and to be terminated: it is on record, and not asked for yet.
+func ending(t *testing.T, shrink bool) *scene {
+	s := newScene(t, old("old-a-1"), old("old-a-2"))
+	s.Group.Zonal = shrink
+	for _, m := range s.Members {
+		s.at(m.Name()).Instance.Revision = revisionOf("1")
+	}
+	s.Request.Settle = duration(0)
+	for range 6 {
+		step := s.next()
+		if len(actionsOf(step, "terminate")) > 0 {
+			return s
+		}
+		s.do(step.Actions...)
+	}
+	t.Fatal("nothing is terminated")
+	return nil
+}
+
+// A node whose termination did not happen is kept by what undoes the upgrade, and takes pods again; nothing is known of that
+// before a reading of the group is young enough. One that is on its way out is seen through.
+func TestUndoingSeesTerminationsThrough(t *testing.T) {
+	abort := func(s *scene) { s.Record = s.Record.Aborting() }
+	rollBack := func(s *scene) {
+		s.Record = s.Record.RollingBack(revisionOf("1"), s.Now)
+		s.Group.Wanted = revisionOf("1")
+		for i := range s.Members {
+			s.Members[i].Outdated, s.Members[i].Instance.Outdated = false, false
+		}
+	}
+	cases := map[string]struct {
+		undo           func(*scene)
+		shrink, landed bool
+	}{
+		"abort, with shrinking":                {abort, true, false},
+		"abort, without shrinking":             {abort, false, false},
+		"abort, when it has landed":            {abort, true, true},
+		"rollback, with shrinking":             {rollBack, true, false},
+		"rollback, without shrinking":          {rollBack, false, false},
+		"rollback, when it has landed":         {rollBack, true, true},
+		"rollback, landed without a shrinking": {rollBack, false, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := ending(t, c.shrink)
+			s.crash()
+			c.undo(s)
+			s.pass(time.Minute)
+			if step := s.next(); len(actionsOf(step, "terminate"))+len(actionsOf(step, "unfence node old-a-1")) > 0 || step.Finished {
+				t.Fatalf("it is not known what became of the node, and there are %v", step.Actions)
+			}
+			if c.landed {
+				s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+			}
+			s.pass(31 * time.Second)
+			step := s.next()
+			if kept := len(step.Record.Nodes) == 0; kept == c.landed {
+				t.Errorf("nodes %v", step.Record.Nodes)
+			}
+			if unfenced := len(actionsOf(step, "unfence node old-a-1")) == 1; unfenced == c.landed {
+				t.Errorf("actions %v", step.Actions)
+			}
+			if len(actionsOf(step, "terminate")) > 0 {
+				t.Errorf("it is asked for again: %v", step.Actions)
+			}
+			owed := 0
+			if c.landed && c.shrink {
+				owed = -1
+			}
+			if step.Record.Ledger.Contribution() != owed {
+				t.Errorf("contribution %d, want %d", step.Record.Ledger.Contribution(), owed)
+			}
+		})
+	}
+}
+
+// What became of a launch whose answer was lost is found out before it is decided what there is to give back: by the token, or
+// by the maximum that would have come with it.
+func TestAbortFindsOutLaunches(t *testing.T) {
+	t.Run("with a token", func(t *testing.T) {
+		s := surged(t)
+		launches := s.next().Actions
+		s.do(launches[0])
+		s.crash()
+		s.Record = s.Record.Aborting()
+		s.add(current("new-a-1"))
+		s.pass(time.Minute)
+		again := actionsOf(s.next(), "add")
+		if len(again) != 2 && (len(again) != 1 || again[0] != launches[1]) {
+			t.Fatalf("got %v, want %v", again, launches[1])
+		}
+		for _, a := range again {
+			s.answer(a, upgrade.OutcomeExhausted, "no capacity")
+		}
+		s.pass(time.Minute)
+		if step := s.next(); step.Record.Ledger.Contribution() > 1 {
+			t.Errorf("contribution %d", step.Record.Ledger.Contribution())
+		}
+	})
+	t.Run("without", func(t *testing.T) {
+		s := surged(t)
+		s.Group.Zonal = false
+		s.next()
+		s.crash()
+		s.Record = s.Record.Aborting()
+		if step := s.next(); len(step.Actions) > 0 || step.Record.Ledger.Contribution() != 2 {
+			t.Fatalf("the maximum read may be an old one: %v, contribution %d", step.Actions, step.Record.Ledger.Contribution())
+		}
+		s.pass(31 * time.Second)
+		step := s.rest()
+		if !step.Finished || step.Record.Result != upgrade.Aborted || step.Record.Ledger.Contribution() != 0 {
+			t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
+		}
+	})
+}
+
+// What is refused for good is named, with how to go on, and keeps nothing else from being undone.
+func TestAbortNamesWhatIsLeft(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.crash()
+	s.Record = s.Record.Aborting()
+	s.pass(time.Minute)
+	unfences := s.next().Actions
+	s.answer(unfences[0], upgrade.OutcomeFatal, "the annotation cannot be read")
+	s.do(unfences[1])
+	s.pass(time.Minute)
+	step := s.rest()
+	want := "to unfence node old-a-1: the annotation cannot be read: put that right, and kubectl nodeupgrade abort workers goes on"
+	if !step.Finished || step.Record.Result != upgrade.Failed || step.Record.Message != want || step.Record.Undoing() != upgrade.VerbAbort {
+		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
+	}
+	unmarked(t, s.at("old-a-2").Node)
+
+	s.crash()
+	s.Record = s.Record.Aborting()
+	s.pass(time.Minute)
+	s.do(s.next().Actions...)
+	s.pass(time.Minute)
+	if step = s.rest(); step.Record.Result != upgrade.Aborted || step.Record.Message != "" {
+		t.Errorf("put right it ends with %q: %q", step.Record.Result, step.Record.Message)
+	}
+	unmarked(t, s.at("old-a-1").Node)
+}
+
+func TestAbortPointsBack(t *testing.T) {
+	cases := map[string]struct {
+		pointed string
+		answer  upgrade.Outcome
+		result  upgrade.Result
+		acts    bool
+	}{
+		"it points where we pointed it":  {"2", upgrade.OutcomeDone, upgrade.Aborted, true},
+		"somebody pointed it elsewhere":  {"3", "", upgrade.Aborted, false},
+		"it was never pointed elsewhere": {"1", "", upgrade.Aborted, false},
+		"the cloud refuses":              {"2", upgrade.OutcomeFatal, upgrade.Failed, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Group.Pointed = revisionOf("1")
+			s.next()
+			s.crash()
+			s.Record, s.Group.Pointed = s.Record.Aborting(), revisionOf(c.pointed)
+			s.next()
+			s.pass(31 * time.Second)
+			if c.acts {
+				if to := action[upgrade.SetRevision](t, s.next()); to.To.ID != "1" {
+					t.Fatalf("it is pointed at %q", to.To.ID)
+				}
+				s.answer(upgrade.SetRevision{To: revisionOf("1")}, c.answer, "no")
+				if c.answer == upgrade.OutcomeDone {
+					s.Group.Pointed = revisionOf("1")
+				}
+			}
+			step := s.rest()
+			if !step.Finished || step.Record.Result != c.result {
+				t.Errorf("finished %t with %q: %s", step.Finished, step.Record.Result, step.Record.Message)
+			}
+		})
+	}
+}
+
+// A target that moved says nothing of which nodes are new: none is taken, and that is said.
+func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	s.crash()
+	s.Record, s.Group.Wanted = s.Record.Aborting(), revisionOf("1")
+	for _, name := range []string{"old-a-1", "old-b-1"} {
+		s.at(name).Outdated = false
+	}
+	s.rest() // the launches are asked for again
+	s.pass(time.Minute)
+	step := s.rest()
+	if !step.Finished || step.Record.Result != upgrade.Aborted || !strings.Contains(step.Record.Message, "2 more nodes than before") {
+		t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
+	}
+}
+
+// The way back counts what was added before as surge that is up, but for instances that are yet to come: those are launched from
+// the revision that is wanted again, and count when they are there. No reading that may be too old to show them is taken.
+func TestBackCarriesWhatIsThere(t *testing.T) {
+	cases := map[string]struct {
+		desired, removed int
+		waits            time.Duration
+		carried          int
+	}{
+		"all is there":                            {5, 0, time.Minute, 2},
+		"an instance is yet to come":              {6, 0, time.Minute, 1},
+		"one that replaces a node is not fit yet": {5, 1, time.Minute, 1},
+		"the reading may be an old one":           {5, 0, 20 * time.Second, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("new-a-1"), old("new-a-2"), current("old-a-1"), current("old-a-2"), booting(current("any-a-1")))
+			s.Group.Zonal, s.Group.Desired, s.Group.Wanted, s.Group.Pointed = false, c.desired, revisionOf("1"), revisionOf("1")
+			record := upgrade.Record{
+				Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
+				Ledger: upgrade.Ledger{Changed: start, Zones: map[string]upgrade.ZoneLedger{"": {Surge: 2, Launched: 2, Removed: c.removed}}},
+			}
+			s.Record = record.RollingBack(revisionOf("1"), s.Now)
+			s.Request.Surge = 2
+			s.pass(c.waits)
+			step := s.next()
+			if got := step.Record.Ledger.Zones[""].Carried; got != c.carried || (step.Record.Phase == upgrade.PhaseSetup) != (c.carried == 0) {
+				t.Errorf("carried %d in phase %q, want %d", got, step.Record.Phase, c.carried)
+			}
+		})
+	}
+}
+
+// I8: an undoing that is killed after any of its steps ends as one that was not.
+func TestUndoneAnywhere(t *testing.T) {
+	for _, zonal := range []bool{true, false} {
+		for _, verb := range []upgrade.Verb{upgrade.VerbAbort, upgrade.VerbRollback} {
+			for _, at := range []time.Duration{time.Second, time.Minute, 2*time.Minute + time.Second, 3*time.Minute + 20*time.Second, 5 * time.Minute} {
+				t.Run(fmt.Sprintf("zonal=%t %s at %s", zonal, verb, at), func(t *testing.T) {
+					whole, steps := undone(t, zonal, verb, at, -1)
+					for kill := range min(steps, 40) {
+						if got, _ := undone(t, zonal, verb, at, kill); got != whole {
+							t.Fatalf("killed after step %d it ends as\n%s\nand else as\n%s", kill, got, whole)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// undone is what a group is left as by an undoing that is killed after so many steps, never if that is negative, and how many
+// steps it takes.
+func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill int) (left string, steps int) {
+	t.Helper()
+	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()
+	addWorkload(&spec, "web", "ReplicaSet", 6, 2)
+	d := newDriver(t, spec, upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+	})
+	rules := newInvariants(t, d)
+	undo := d.abort
+	if verb == upgrade.VerbRollback {
+		undo = d.rollBack
+	}
+	d.watch = rules.check
+	d.run(start.Add(at))
+	d.ask(verb)
+	d.run(time.Time{})
+	undo()
+	evicted := 0
+	d.watch = func(w upgrade.World, step upgrade.Step) {
+		rules.check(w, step)
+		evicted += len(actionsOf(step, "evict"))
+		steps++
+	}
+	for range kill {
+		if step := d.turn(-1); step.Finished {
+			break
+		} else if len(step.Actions) == 0 {
+			d.cluster.Advance(step.Wake)
+		}
+	}
+	if kill >= 0 && d.record.Result == "" {
+		d.turn(1)
+		if d.record.Result == "" {
+			undo()
+		}
+	}
+	d.run(time.Time{})
+	w := d.world()
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Node != nil {
+			unmarked(t, m.Node)
+		}
+	}
+	if verb == upgrade.VerbAbort && evicted > 0 {
+		t.Errorf("%d pods are evicted by an abort", evicted)
+	}
+	owed := d.record.Ledger.Contribution()
+	if w.Group.Desired != 3+owed || w.Group.Max != max(3, w.Group.Desired) || w.Group.Pointed.ID != "1" {
+		t.Errorf("the group is left at %d of %d, pointing at %s, owing %d", w.Group.Desired, w.Group.Max, w.Group.Pointed.Name, owed)
+	}
+	left = string(d.record.Result)
+	if verb == upgrade.VerbRollback {
+		left += " " + d.record.Message
+		for i := range w.Members {
+			left += " " + w.Members[i].Instance.Revision.ID
+		}
+	}
+	return left, steps
+}

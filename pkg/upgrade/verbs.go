@@ -1,0 +1,99 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+)
+
+// Undoing is the verb that goes on where the record stopped: VerbAbort or VerbRollback where one is under way or was
+// stopped, "" where the upgrade itself is.
+func (r *Record) Undoing() Verb {
+	switch {
+	case !r.Resumable():
+		return ""
+	case r.Stopping == Aborted:
+		return VerbAbort
+	case r.Back:
+		return VerbRollback
+	}
+	return ""
+}
+
+// WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be observed, so that
+// Outdated means having the newer revision. It returns an error when there is nothing to go back from, or nowhere to go to
+// (GKE G28: a completed upgrade is not rolled back).
+func (r *Record) WayBack() (to string, err error) {
+	switch {
+	case r.Run == "":
+		return "", errors.New("no upgrade is recorded")
+	case !r.Resumable():
+		return "", fmt.Errorf("run %s is over (%s): only an upgrade that stopped half-way is rolled back: go to another revision with --to", r.Run, r.Result)
+	case r.Back:
+		return r.Request.To, nil
+	case r.Stopping == Aborted:
+		return "", fmt.Errorf("run %s is being aborted: kubectl nodeupgrade abort %s goes on", r.Run, r.Request.Group)
+	}
+	at := strings.LastIndexAny(r.Previous.Name, ":@")
+	if at < 0 || r.Previous.ID == r.Target.ID {
+		return "", fmt.Errorf("nobody knows which revision the nodes of run %s had before: pass it with --to", r.Run)
+	}
+	return r.Previous.Name[at+1:], nil
+}
+
+// RollingBack is the record of the way back to the revision, which is the one that WayBack named, as the group shows it
+// (Group.Wanted): the same run, begun anew, with what was added to the group still on the books (GKE G28). Of a way back that
+// stopped it is the record that goes on.
+func (r *Record) RollingBack(to Revision, now time.Time) Record {
+	c := r.Reopened()
+	if !c.Back {
+		original := c.original()
+		c.Previous, c.Pointed = c.Target, Revision{}
+		if original.ID != c.Previous.ID {
+			c.Pointed = original
+		}
+		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, PhaseSetup, time.Time{}
+		c.Replaced, c.Total, c.Begun = 0, 0, 0
+		c.Request.To, _ = r.WayBack()
+		c.dropStarted()
+		c.forgetRefusals()
+	}
+	c.Target = to
+	return c
+}
+
+// Aborting is the record of an upgrade that is being undone: what is ours is taken away, and nothing of it is gone on with.
+func (r *Record) Aborting() Record {
+	c := r.Reopened()
+	c.Stopping, c.PhaseBegan = Aborted, r.Ended
+	c.dropStarted()
+	c.forgetRefusals()
+	return c
+}
+
+// original is the revision the group pointed at before us.
+func (r *Record) original() Revision {
+	if r.Pointed.ID != "" {
+		return r.Pointed
+	}
+	return r.Previous
+}
+
+// dropStarted forgets the nodes that were started. Those that are being terminated are seen through, unless they turn out to
+// be there still.
+func (r *Record) dropStarted() {
+	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return n.State != NodeRemoving })
+	for name, n := range r.Nodes {
+		n.Batch = 0
+		r.Nodes[name] = n
+	}
+}
+
+// forgetRefusals has launches that were refused be tried again.
+func (r *Record) forgetRefusals() {
+	for zone := range r.Ledger.Zones {
+		r.Ledger.change(zone, func(z *ZoneLedger) { z.Refusal, z.RetryAt = "", time.Time{} })
+	}
+}

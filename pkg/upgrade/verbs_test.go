@@ -1,0 +1,294 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// halfway is the record of an upgrade from one revision to another that came to rest with the result.
+func halfway(result upgrade.Result, from, to string) upgrade.Record {
+	return upgrade.Record{
+		Run: "r1", Request: upgrade.Request{Run: "r1", Group: "workers", To: "latest"}, Phase: upgrade.PhaseUpgrade, Result: result,
+		Previous: upgrade.Revision{ID: from, Name: from}, Target: upgrade.Revision{ID: to, Name: to}, Total: 4, Replaced: 1, Begun: 2,
+	}
+}
+
+// G28, G58: only what stopped half-way is rolled back, and to a revision that --to can name.
+func TestWayBack(t *testing.T) {
+	const from, to = "workers:7", "workers:8"
+	back := halfway(upgrade.Interrupted, from, to)
+	back = back.RollingBack(upgrade.Revision{ID: from, Name: from}, start)
+	aborting := halfway(upgrade.Paused, from, to)
+	aborting = aborting.Aborting()
+	cases := map[string]struct {
+		record upgrade.Record
+		want   string
+		err    string
+	}{
+		"nothing recorded":            {upgrade.Record{}, "", "no upgrade is recorded"},
+		"a dead holder":               {halfway("", from, to), "7", ""},
+		"paused":                      {halfway(upgrade.Paused, from, to), "7", ""},
+		"to an image":                 {halfway(upgrade.Failed, "workers@ami-0a", "workers@ami-0b"), "ami-0a", ""},
+		"completed":                   {halfway(upgrade.Succeeded, from, to), "", "only an upgrade that stopped half-way"},
+		"completed, with nodes left":  {halfway(upgrade.LeftBehind, from, to), "", "only an upgrade that stopped half-way"},
+		"aborted":                     {halfway(upgrade.Aborted, from, to), "", "only an upgrade that stopped half-way"},
+		"being aborted":               {aborting, "", "kubectl nodeupgrade abort workers goes on"},
+		"from where it is to":         {halfway(upgrade.Paused, to, to), "", "nobody knows which revision"},
+		"from what --to cannot name":  {halfway(upgrade.Paused, "launch-configuration", to), "", "nobody knows which revision"},
+		"the way back itself goes on": {back, "7", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.record.WayBack()
+			if got != c.want || (err == nil) != (c.err == "") || (err != nil && !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("got %q, %v, want %q, %q", got, err, c.want, c.err)
+			}
+		})
+	}
+}
+
+func TestUndoing(t *testing.T) {
+	paused := halfway(upgrade.Paused, "workers:7", "workers:8")
+	back, aborting := paused.RollingBack(paused.Previous, start), paused.Aborting()
+	with := func(record upgrade.Record, result upgrade.Result) upgrade.Record {
+		record.Result = result
+		return record
+	}
+	cases := map[string]struct {
+		record upgrade.Record
+		want   upgrade.Verb
+	}{
+		"nothing recorded":          {upgrade.Record{}, ""},
+		"an upgrade":                {paused, ""},
+		"a way back":                {back, upgrade.VerbRollback},
+		"a way back that stopped":   {with(back, upgrade.Interrupted), upgrade.VerbRollback},
+		"a way back at its end":     {with(back, upgrade.Succeeded), ""},
+		"an abort":                  {aborting, upgrade.VerbAbort},
+		"an abort that was refused": {with(aborting, upgrade.Failed), upgrade.VerbAbort},
+		"an abort at its end":       {with(aborting, upgrade.Aborted), ""},
+		"an abort of a way back":    {back.Aborting(), upgrade.VerbAbort},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.record.Undoing(); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Of the nodes that were started a verb that undoes knows only those that are being terminated.
+func TestUndoingKeepsWhatEnds(t *testing.T) {
+	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
+	record.PausedBy, record.Message, record.Ended = "alice", "m", start
+	record.Ledger.Zones = map[string]upgrade.ZoneLedger{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}
+	record.Nodes = map[string]upgrade.NodeRecord{
+		"draining": {State: upgrade.NodeDraining, Batch: 1}, "empty": {State: upgrade.NodeEmpty, Batch: 1},
+		"removing": {State: upgrade.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: upgrade.NodeQuarantined, Batch: 2},
+	}
+	back, aborting := record.RollingBack(record.Previous, start), record.Aborting()
+	for name, got := range map[string]upgrade.Record{"back": back, "aborting": aborting} {
+		if len(got.Nodes) != 1 || got.Nodes["removing"].State != upgrade.NodeRemoving {
+			t.Errorf("%s: nodes %v, want the one that is being terminated", name, got.Nodes)
+		}
+		if got.Result != "" || got.PausedBy != "" || got.Message != "" || !got.Ended.IsZero() || got.Run != "r1" {
+			t.Errorf("%s: it is not under way: %+v", name, got)
+		}
+		if z := got.Ledger.Zones["a"]; z.Contribution() != 1 || z.Refusal != "" || !z.RetryAt.IsZero() {
+			t.Errorf("%s: the books say %+v", name, z)
+		}
+	}
+	if len(record.Nodes) != 4 || record.Ledger.Zones["a"].Refusal == "" {
+		t.Error("the record itself was changed")
+	}
+}
+
+// The way back is begun anew, in the other direction; an abort stays where the upgrade was.
+func TestUndoingGoes(t *testing.T) {
+	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
+	back, aborting := record.RollingBack(record.Previous, start), record.Aborting()
+	if !back.Back || back.Phase != upgrade.PhaseSetup || !back.PhaseBegan.IsZero() || back.Replaced+back.Total+back.Begun != 0 {
+		t.Errorf("the way back is not begun anew: %+v", back)
+	}
+	if back.Target != record.Previous || back.Previous != record.Target || back.Request.To != "7" {
+		t.Errorf("the way back goes from %s to %s (--to=%s)", back.Previous.Name, back.Target.Name, back.Request.To)
+	}
+	if aborting.Stopping != upgrade.Aborted || aborting.Target != record.Target || aborting.Phase != record.Phase {
+		t.Errorf("aborting is %+v", aborting)
+	}
+}
+
+// The revision to go back to is the one the group points at or, if it has followed its template already, the one most nodes have.
+func TestPrevious(t *testing.T) {
+	at := func(name, revision string) upgrade.Member {
+		m := old(name)
+		m.Instance.Revision = revisionOf(revision)
+		return m
+	}
+	cases := map[string]struct {
+		pointed        string
+		members        []upgrade.Member
+		previous, then string
+	}{
+		"it points at the old one":       {"1", []upgrade.Member{at("old-a-1", "0"), at("old-a-2", "0"), at("old-a-3", "1")}, "1", ""},
+		"it points at the new one":       {"2", []upgrade.Member{at("old-a-1", "0"), at("old-a-2", "1"), at("old-a-3", "1")}, "1", "2"},
+		"as many of the one as the next": {"2", []upgrade.Member{at("old-a-1", "1"), at("old-a-2", "0")}, "1", "2"},
+		"nobody tells":                   {"2", []upgrade.Member{old("old-a-1")}, "2", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, c.members...)
+			s.Group.Pointed = revisionOf(c.pointed)
+			record := s.next().Record
+			if record.Previous.ID != c.previous || record.Pointed.ID != c.then {
+				t.Errorf("previous %q, pointed %q, want %q and %q", record.Previous.ID, record.Pointed.ID, c.previous, c.then)
+			}
+		})
+	}
+}
+
+func (s *scene) ask(verb upgrade.Verb) {
+	s.Asked = upgrade.Asked{Verb: verb, Run: s.Record.Run, By: "alice@host", At: s.Now}
+}
+
+// G25: the node that was started finishes first, and the others take pods again.
+func TestPause(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.ask(upgrade.VerbPause)
+	step := s.next()
+	if step.Finished || step.Record.Stopping != "" || step.Status.Waiting != "pausing: 1 node finishes first" {
+		t.Fatalf("finished %t, stopping %q, waiting for %q", step.Finished, step.Record.Stopping, step.Status.Waiting)
+	}
+	s.remove("old-a-1")
+	s.add(current("new-a-1"))
+	s.pass(time.Minute)
+	if step = s.next(); len(step.Record.Nodes) > 0 || len(actionsOf(step, "start")) > 0 {
+		t.Fatalf("nodes %v, actions %v", step.Record.Nodes, step.Actions)
+	}
+	step = s.rest()
+	want := "paused by alice@host: kubectl nodeupgrade resume workers goes on"
+	if !step.Finished || step.Record.Result != upgrade.Paused || step.Record.PausedBy != "alice@host" || step.Record.Message != want {
+		t.Errorf("result %q by %q: %q, want %q", step.Record.Result, step.Record.PausedBy, step.Record.Message, want)
+	}
+	if node := s.at("old-a-2").Node; node.Spec.Unschedulable || len(node.Annotations) > 0 {
+		t.Error("the node not started is fenced still")
+	}
+	if again := step.Record.Reopened(); again.PausedBy != "" || !again.Running() {
+		t.Errorf("opened again it is %+v", again)
+	}
+}
+
+func TestPauseIsNotHeeded(t *testing.T) {
+	cases := map[string]func(*scene){
+		"for another run":                  func(s *scene) { s.Asked.Run = "r0" },
+		"when nothing is left to be begun": func(s *scene) { s.remove("old-a-2") },
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+			s.do(s.next().Actions...)
+			s.ask(upgrade.VerbPause)
+			change(s)
+			s.remove("old-a-1")
+			s.add(current("new-a-1"))
+			s.pass(time.Minute)
+			if step := s.next(); step.Record.Stopping != "" {
+				t.Errorf("stopping with %q: %s", step.Record.Stopping, step.Record.Message)
+			}
+		})
+	}
+}
+
+// No node was started in scale up: there is nothing to wait for, and what was launched is on the books.
+func TestPauseInScaleUp(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.ask(upgrade.VerbPause)
+	s.next()
+	step := s.next()
+	if !step.Finished || step.Record.Result != upgrade.Paused || step.Record.Ledger.Contribution() != 2 {
+		t.Errorf("finished %t with %q, contribution %d", step.Finished, step.Record.Result, step.Record.Ledger.Contribution())
+	}
+}
+
+// A pause is withdrawn before the upgrade has come to rest: what was unfenced for it is fenced again.
+func TestPauseWithdrawn(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.ask(upgrade.VerbPause)
+	s.remove("old-a-1")
+	s.add(current("new-a-1"))
+	s.pass(time.Minute)
+	s.do(s.next().Actions...) // the replacement
+	s.next()
+	s.do(action[upgrade.Unfence](t, s.next()))
+	s.Asked = upgrade.Asked{}
+	step := s.next()
+	if step.Record.Stopping != "" || step.Record.PausedBy != "" || step.Record.Message != "" || len(actionsOf(step, "fence")) == 0 {
+		t.Errorf("stopping %q by %q, %q, actions %v", step.Record.Stopping, step.Record.PausedBy, step.Record.Message, step.Actions)
+	}
+}
+
+// Ctrl-C does not wait for what a pause waits for.
+func TestInterruptedPause(t *testing.T) {
+	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+	s.do(s.next().Actions...)
+	s.ask(upgrade.VerbPause)
+	s.next()
+	s.Stop = true
+	step := s.next()
+	wantActions(t, step, "unfence node old-a-2")
+	s.do(step.Actions...)
+	interrupted(t, s.next())
+}
+
+// To be rolled back or aborted an upgrade only gives way, and what undoes it does not give way to itself.
+func TestGivesWay(t *testing.T) {
+	cases := map[string]struct {
+		verb upgrade.Verb
+		back bool
+		want string
+	}{
+		"rollback":             {upgrade.VerbRollback, false, "gave way to a rollback asked by alice@host"},
+		"abort":                {upgrade.VerbAbort, false, "gave way to an abort asked by alice@host"},
+		"rollback of itself":   {upgrade.VerbRollback, true, ""},
+		"abort of a way back":  {upgrade.VerbAbort, true, "gave way to an abort asked by alice@host"},
+		"a word nobody knows":  {"tidy", false, ""},
+		"complete: no soak is": {"complete", false, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
+			s.do(s.next().Actions...)
+			s.Record.Back = c.back
+			s.ask(c.verb)
+			step := s.next()
+			if step.Record.Message != c.want || (step.Record.Stopping == upgrade.Interrupted) != (c.want != "") {
+				t.Fatalf("stopping %q: %q, want %q", step.Record.Stopping, step.Record.Message, c.want)
+			}
+			if c.want == "" {
+				return
+			}
+			step = s.rest()
+			if !step.Finished || step.Record.Result != upgrade.Interrupted || step.Record.Message != c.want {
+				t.Errorf("finished %t with %q: %q", step.Finished, step.Record.Result, step.Record.Message)
+			}
+			wantState(t, step, "old-a-1", upgrade.NodeDraining)
+		})
+	}
+}
+
+// unmarked holds a node to carry nothing of ours.
+func unmarked(t *testing.T, node *corev1.Node) {
+	t.Helper()
+	if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || len(node.Annotations) > 0 {
+		t.Errorf("node %s keeps %+v %v", node.Name, node.Spec, node.Annotations)
+	}
+}

@@ -1,0 +1,211 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// verbs adds to a world people on other machines who ask something of the upgrade. Half of them are in worlds in which nothing
+// else goes wrong, where what they are promised can be held to the letter. It has dice of its own, as rare has.
+func verbs(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x76657262))}
+	if !d.chance(20) {
+		return
+	}
+	if d.chance(50) {
+		p.Faults, p.Actors, p.WatchLag, p.CloudLag = nil, nil, 0, 0
+	}
+	most := pick(d, 10*time.Second, time.Minute, 5*time.Minute, 15*time.Minute, time.Hour)
+	for range 1 + d.IntN(2) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, verbActors()...), At: d.between(0, most), Pick: d.IntN(1000)})
+	}
+	for range min(d.IntN(4), d.IntN(4)) { // whoever carries the verb out may die of it
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, Kill, KillMidStep), At: d.between(0, most+10*time.Minute), Pick: d.IntN(1000)})
+	}
+}
+
+func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
+
+// ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
+func (u *user) ask(verb upgrade.Verb) bool {
+	record := &u.stored.record
+	if u.way == upgrade.VerbAbort || !record.Resumable() || (verb == upgrade.VerbRollback && u.way != "") {
+		return false
+	}
+	if _, err := record.WayBack(); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.sized()) {
+		return false
+	}
+	u.leave(upgrade.Asked{Verb: verb, Run: record.Run, By: "alice@host", At: u.c.now})
+	return true
+}
+
+// leave stores what is asked, which a process hears of as late as of anything else that is stored.
+func (u *user) leave(asked upgrade.Asked) {
+	u.stored.asked = asked
+	if process := u.process; !process.dead {
+		u.c.after(u.c.draw(u.c.plan.WatchLag), func() {
+			process.heard = u.stored.asked
+			process.look()
+		})
+	}
+}
+
+// pause asks for a pause, and a while later somebody has the upgrade resumed.
+func (u *user) pause(minutes int) bool {
+	if !u.ask(upgrade.VerbPause) {
+		return false
+	}
+	asked := u.stored.asked
+	u.c.after(time.Duration(1+minutes%40)*time.Minute, func() {
+		if u.stored.asked != asked || u.done {
+			return // it was aborted or rolled back instead
+		}
+		u.rules.say("somebody resumes")
+		u.leave(upgrade.Asked{})
+		if u.pausing {
+			u.pausing = false
+			u.begin()
+		}
+	})
+	return true
+}
+
+// undo asks for an abort or a rollback; who asked carries it out once the process that upgrades has given way.
+func (u *user) undo(verb upgrade.Verb) bool {
+	if !u.ask(verb) {
+		return false
+	}
+	u.way = verb
+	if u.pausing {
+		u.pausing = false
+		u.again(time.Second)
+	}
+	return true
+}
+
+// adopt is the record and the revision that the command goes on with, as it was typed: to go on, or the verb.
+func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
+	if u.way == upgrade.VerbAbort {
+		aborting := record.Aborting()
+		if aborting.Back {
+			return aborting, aborting.Target.ID
+		}
+		return aborting, u.c.cloud.wanted
+	}
+	if u.way != upgrade.VerbRollback {
+		return record.Reopened(), u.c.cloud.wanted
+	}
+	to, err := record.WayBack()
+	if err != nil {
+		u.rules.fail("G28", "%v", err)
+	}
+	return record.RollingBack(revision(to), u.c.now), to
+}
+
+// found is the group as whoever undoes the upgrade finds it. That is soon after the process before has given way, so that the
+// reading may be older than what that did.
+func (u *user) found() upgrade.Group {
+	if u.way != "" {
+		if group, err := u.c.describe(); err == nil {
+			return group
+		}
+	}
+	return u.c.group()
+}
+
+// retarget is the group as it is observed with another revision as the one wanted.
+func retarget(g upgrade.Group, wanted string) upgrade.Group {
+	if !g.Sized || g.Wanted.ID == wanted {
+		return g
+	}
+	g.Wanted, g.WantedLabels = revision(wanted), map[string]string{imageLabel: wanted}
+	g.Instances = slices.Clone(g.Instances)
+	for i := range g.Instances {
+		g.Instances[i].Outdated = g.Instances[i].Revision.ID != wanted
+	}
+	return g
+}
+
+// verb holds a decision to what was asked: a pause begins no node (GKE G25), and an abort begins nothing at all.
+func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
+	asked := w.Asked
+	if asked.Run == "" || asked.Run != step.Record.Run {
+		return
+	}
+	r.tally.met("verb", string(asked.Verb))
+	if asked.Verb != upgrade.VerbPause || w.Record.Run == "" {
+		return
+	}
+	for name, n := range step.Record.Nodes {
+		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 {
+			r.fail("G25", "node %s is started, and the upgrade was asked to pause", name)
+		}
+	}
+}
+
+// paused is G25: an upgrade that was asked to pause comes to rest with no node half-way.
+func (r *rules) paused(record upgrade.Record) {
+	for name, n := range record.Nodes {
+		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained {
+			r.fail("G25", "it is paused, and node %s is %q", name, n.State)
+		}
+	}
+	if !strings.Contains(record.Message, record.PausedBy) || !strings.Contains(record.Message, "resume workers") {
+		r.fail("G25", "it does not say by whom it was paused and how it goes on: %q", record.Message)
+	}
+}
+
+// aborted holds a group whose upgrade was aborted to the rules: nothing of ours is left but nodes that carry pods, and they are named.
+func (r *rules) aborted(record upgrade.Record) {
+	for name, node := range r.c.nodes {
+		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
+			continue
+		}
+		if node.Annotations[upgrade.AnnotationRun] != "" {
+			r.fail("abort", "node %s keeps annotations of ours", name)
+		}
+	}
+	if len(record.Nodes) > 0 || record.Resumable() {
+		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
+	}
+	k := &r.c.cloud
+	if first := r.pointed; r.c.plan.sized() && k.pointed != first && !r.c.plan.hasActor(TargetMoves) {
+		r.fail("abort", "the group points at %s, and pointed at %s", k.pointed, first)
+	}
+	if !r.c.plan.sized() || r.doubtful {
+		return
+	}
+	r.abortedSize(record)
+}
+
+func (r *rules) abortedSize(record upgrade.Record) {
+	k, owed := &r.c.cloud, record.Ledger.Contribution()
+	if want := r.desired + r.others + owed; k.desired != want {
+		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
+	}
+	most := max(r.max, k.desired) + r.taken
+	if !r.maxed && (k.max < r.max || k.max > most) {
+		r.fail("I9", "the maximum is %d, want %d", k.max, max(r.max, k.desired))
+	}
+	switch {
+	case owed < 0 && !strings.Contains(record.Message, "fewer nodes than before"), owed > 0 && !strings.Contains(record.Message, "more nodes than before"):
+		r.fail("I9", "it is aborted owing %d nodes, and says %q", owed, record.Message)
+	case !r.verbsOnly() || record.Back: // from which nodes stay that are new, but not new to the way back
+	case owed < 0:
+		r.fail("abort", "the group is smaller by %d nodes for no reason", -owed)
+	case owed > 0:
+		r.idle("abort", record)
+	}
+}
+
+// verbsOnly reports whether nothing goes wrong in the world but that people ask for things and processes die.
+func (r *rules) verbsOnly() bool {
+	p := r.c.plan
+	return len(p.Faults) == 0 && p.WatchLag == 0 && p.CloudLag == 0 && !slices.ContainsFunc(p.Actors, func(a Actor) bool {
+		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, Kill, KillMidStep, Interrupt}, a.Kind)
+	})
+}
