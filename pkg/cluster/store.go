@@ -3,12 +3,14 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -16,9 +18,10 @@ import (
 const (
 	// LabelManagedBy marks the ConfigMaps and Leases that are ours; its value is FieldManager.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// keyRecord and keyGroup are keys of the ConfigMap.
-	keyRecord = "record"
-	keyGroup  = "group"
+	// keyRecord and keyGroup are keys of the ConfigMap that the holder of the lease writes; keyRequest may be written by anybody.
+	keyRecord  = "record"
+	keyGroup   = "group"
+	keyRequest = "request"
 )
 
 // Store keeps one group's Record in a ConfigMap. It is not for use by several goroutines at once.
@@ -26,7 +29,11 @@ type Store struct {
 	client           kubernetes.Interface
 	namespace, group string
 	last             *corev1.ConfigMap
+	follower         *Follower
 }
+
+// ErrNotRecorded is the error of asking something of an upgrade that there is no record of, or no longer.
+var ErrNotRecorded = errors.New("no such upgrade is recorded")
 
 // NewStore makes the store of one group in a namespace.
 func NewStore(client kubernetes.Interface, namespace, group string) *Store {
@@ -69,6 +76,9 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 // Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read or written
 // here last: then somebody else holds the upgrade.
 func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
+	if s.follower != nil {
+		s.catchUp(s.follower.object())
+	}
 	text, err := json.Marshal(record)
 	if err != nil {
 		return fmt.Errorf("encoding the upgrade's record: %w", err)
@@ -121,6 +131,73 @@ func (s *Store) conflict(ctx context.Context, record upgrade.Record, text string
 	default:
 		return upgrade.ErrRecordChanged
 	}
+}
+
+// catchUp takes a later state of the ConfigMap in which the record is the one that was read or written here last.
+func (s *Store) catchUp(stored *corev1.ConfigMap) {
+	if s.last != nil && stored != nil && stored.UID == s.last.UID && newer(stored, s.last) && stored.Data[keyRecord] == s.last.Data[keyRecord] {
+		s.last = stored
+	}
+}
+
+// Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing was.
+func (s *Store) Asked() upgrade.Asked { return decodeAsked(s.last) }
+
+// Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error that is ErrNotRecorded when
+// the record is of another run.
+func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return fmt.Errorf("encoding a request: %w", err)
+	}
+	return s.request(ctx, func(stored *corev1.ConfigMap) (string, error) {
+		record, err := DecodeRecord(stored)
+		if err == nil && record.Run != asked.Run {
+			err = fmt.Errorf("%w: run %q", ErrNotRecorded, asked.Run)
+		}
+		return string(text), err
+	})
+}
+
+// Withdraw takes a verb back, if it still is what is asked.
+func (s *Store) Withdraw(ctx context.Context, asked upgrade.Asked) error {
+	return s.request(ctx, func(stored *corev1.ConfigMap) (string, error) {
+		if now := decodeAsked(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
+			return stored.Data[keyRequest], nil
+		}
+		return "", nil
+	})
+}
+
+// request changes what is asked and nothing else: it is tried again where something was written meanwhile.
+func (s *Store) request(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
+	maps := s.client.CoreV1().ConfigMaps(s.namespace)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		stored, err := maps.Get(ctx, ObjectName(s.group), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		text, err := change(stored)
+		if err != nil || text == stored.Data[keyRequest] {
+			return err
+		}
+		next := stored.DeepCopy()
+		next.Data[keyRequest] = text
+		if text == "" {
+			delete(next.Data, keyRequest)
+		}
+		if stored, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err == nil {
+			s.catchUp(stored)
+		}
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("writing a request to ConfigMap %s: %w", s.Name(), ErrNotRecorded)
+	case err != nil:
+		return fmt.Errorf("writing a request to ConfigMap %s: %w", s.Name(), err)
+	}
+	return nil
 }
 
 // Records lists the records of all groups in a namespace, by the group's name.

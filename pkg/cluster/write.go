@@ -39,6 +39,10 @@ func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, w.run, w.provider) })
 	case upgrade.Unfence:
 		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, w.provider) })
+	case upgrade.HoldNode:
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkHeld(n, w.run); return nil })
+	case upgrade.FreeNode:
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
 	case upgrade.StartDrain:
 		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
 	case upgrade.Evict:

@@ -3,7 +3,9 @@ package plugin
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -59,6 +62,34 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("a command that reads sent %q", s.changes)
 			}
 		})
+	}
+}
+
+// TestPlanWithoutForecast tells no times, and reads no pod of another group and nothing that stands behind pods.
+func TestPlanWithoutForecast(t *testing.T) {
+	s := twoGroups()
+	var asked []string
+	var mu sync.Mutex
+	s.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		asked = append(asked, r.URL.Path+" "+r.URL.Query().Get("fieldSelector"))
+		return false
+	}
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run", "--forecast=false", "-o", "json")
+	var plan report.Plan
+	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != exitDone {
+		t.Fatalf("exit code %d, error %v, stderr %q", code, err, stderr)
+	}
+	if n := plan.Nodes; len(n) != 1 || n[0].Pods != 1 || n[0].Batch != 0 || len(n[0].BlockedBy) > 0 || plan.Duration != (simulate.Span{}) {
+		t.Errorf("got nodes %+v and duration %v", n, plan.Duration)
+	}
+	slices.Sort(asked)
+	pods := slices.DeleteFunc(slices.Clone(asked), func(path string) bool { return !strings.HasPrefix(path, "/api/v1/pods ") })
+	want := []string{"/api/v1/pods spec.nodeName=b1", "/api/v1/pods spec.nodeName=b2"}
+	if !slices.Equal(pods, want) || strings.Contains(strings.Join(asked, "\n"), "/apis/apps/") {
+		t.Errorf("it asked for\n%s\nand of pods for %q only", strings.Join(asked, "\n"), want)
 	}
 }
 

@@ -3,13 +3,16 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
@@ -30,7 +33,20 @@ func (s *session) readBackground(ctx context.Context) error {
 func backgroundOf(d *dump.Dump) *cluster.Background {
 	return &cluster.Background{
 		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
+		Facts: factsOf(d),
 	}
+}
+
+// factsOf are what the dump tells of pods that others need.
+func factsOf(d *dump.Dump) drain.Facts {
+	webhooks := drain.Webhooks{}
+	for _, config := range d.Mutating {
+		webhooks.AddMutating(config)
+	}
+	for _, config := range d.Validating {
+		webhooks.AddValidating(config)
+	}
+	return drain.NewFacts(slices.DeleteFunc(slices.Clone(d.Services), func(s *corev1.Service) bool { return !webhooks.Need(s) }))
 }
 
 // workloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its ReplicaSets, as it does for
@@ -68,11 +84,14 @@ func scale(replicas *int32) int32 {
 
 // unread says what a plan assumes in the place of what may not be listed.
 func unread(kinds []string) []string {
-	var scales, volumes []string
+	var scales, volumes, backends []string
 	for _, kind := range kinds {
-		if strings.HasPrefix(kind, "persistent") {
+		switch {
+		case strings.HasPrefix(kind, "persistent"):
 			volumes = append(volumes, kind)
-		} else {
+		case kind == "services" || strings.HasSuffix(kind, "webhookconfigurations"):
+			backends = append(backends, kind)
+		default:
 			scales = append(scales, kind)
 		}
 	}
@@ -82,6 +101,9 @@ func unread(kinds []string) []string {
 	}
 	if len(volumes) > 0 {
 		assumed = append(assumed, "volumes follow their pods to any node: you may not list "+strings.Join(volumes, ", "))
+	}
+	if len(backends) > 0 {
+		assumed = append(assumed, "pods behind admission webhooks leave their nodes in no special order: you may not list "+strings.Join(backends, ", "))
 	}
 	return assumed
 }

@@ -5,15 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -74,6 +80,10 @@ func TestPlanKnowsVolumes(t *testing.T) {
 			forbidden: []string{"deployments", "replicasets", "statefulsets"}, finding: reach,
 			assumed: "you may not list deployments, replicasets, statefulsets",
 		},
+		"webhooks may not be read": {
+			forbidden: []string{"mutatingwebhookconfigurations", "services"}, finding: reach,
+			assumed: "in no special order: you may not list mutatingwebhookconfigurations, services",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,6 +101,72 @@ func TestPlanKnowsVolumes(t *testing.T) {
 			assumed := strings.Join(plan.Assumptions, "\n")
 			if !strings.Contains(assumed, c.assumed) || strings.Contains(assumed, "you may not list") != (c.assumed != "") {
 				t.Errorf("assumes\n%s\nwant %q", assumed, c.assumed)
+			}
+		})
+	}
+}
+
+// TestPlansKnowWhatOthersNeed, of a live cluster and of a dump of it alike.
+func TestPlansKnowWhatOthersNeed(t *testing.T) {
+	hook := build.Pod("hook-0", build.App("hook"))
+	named := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: build.Namespace, Name: "hook"}}
+	services := []corev1.Service{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "hook"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "hook"}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}},
+	}
+	s := zoneBound()
+	s.services, s.webhooks = services, []admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{ClientConfig: named}}}}
+	s.serve(t)
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, err := cluster.ReadBackground(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dumped := backgroundOf(&dump.Dump{
+		Services: []*corev1.Service{&services[0], &services[1]},
+		Mutating: []*admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{ClientConfig: named}}}},
+	})
+	for name, facts := range map[string]drain.Facts{"live": live.Facts, "dumped": dumped.Facts} {
+		if h, w := drain.TierOf(hook, facts), drain.TierOf(build.Pod("web-0"), facts); h != drain.Serving || w != drain.Ordinary {
+			t.Errorf("%s: the webhook's pod is of tier %d, another of %d", name, h, w)
+		}
+	}
+}
+
+// TestPlanOfWishes has the plan say which pods stay and which are waited for.
+func TestPlanOfWishes(t *testing.T) {
+	cases := map[string]struct {
+		wish               string
+		pods, staying      int
+		blocked, evictions string
+	}{
+		"skip":           {"skip", 1, 1, "[]", "1"},
+		"wait-completed": {"wait-completed", 2, 0, "[pod shop/web-1 (completion)]", "1"},
+		"nothing":        {"", 2, 0, "[]", "2"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			s.pods = []corev1.Pod{*build.Pod("web-0", build.On("b1")), *build.Pod("web-1", build.On("b1"))}
+			if c.wish != "" {
+				s.pods[1].Labels[drain.Label] = c.wish
+			}
+			s.serve(t)
+			stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--wait-replacement=false", "--dry-run", "-o", "json")
+			var plan report.Plan
+			if err := json.Unmarshal([]byte(stdout), &plan); err != nil || len(plan.Nodes) != 1 {
+				t.Fatalf("%v: %s%s", err, stdout, stderr)
+			}
+			n := plan.Nodes[0]
+			if n.Pods != c.pods || n.Staying != c.staying || fmt.Sprint(n.BlockedBy) != c.blocked || fmt.Sprint(plan.Evictions) != c.evictions || code != exitDone {
+				t.Errorf("%d pods, %d staying, blocked by %v, %d evictions, exit code %d; want %+v", n.Pods, n.Staying, n.BlockedBy, plan.Evictions, code, c)
 			}
 		})
 	}

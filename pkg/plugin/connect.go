@@ -76,16 +76,21 @@ func (o *options) contextName() string {
 	return raw.CurrentContext
 }
 
-// read takes the View that lists and plans rest on.
+// read takes the View that lists and plans rest on, but for its pods.
 func (c *connection) read(ctx context.Context) (upgrade.View, error) {
 	view, err := cluster.Read(ctx, c.client)
 	if err != nil {
-		if apierrors.IsForbidden(err) {
-			err = fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
-		}
-		return upgrade.View{}, fmt.Errorf("reading the cluster: %w", err)
+		return upgrade.View{}, unreadable(err)
 	}
 	return view, nil
+}
+
+// unreadable is the error of a cluster that was not read.
+func unreadable(err error) error {
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
+	}
+	return fmt.Errorf("reading the cluster: %w", err)
 }
 
 // session is a cluster as it was read, and the provider of its nodes.
@@ -93,10 +98,38 @@ type session struct {
 	*connection
 	provider cloud.Provider
 	view     upgrade.View
+	// narrow sessions need no forecast, for which pods of all nodes count, and read those of their group alone.
+	narrow bool
 	// background is read with the first plan.
 	background *cluster.Background
 	// account is whose cloud credentials are used, for people.
 	account string
+}
+
+// readPods fills in the pods of the view: of the whole cluster once, or of the group's nodes.
+func (s *session) readPods(ctx context.Context, members []upgrade.Member) error {
+	var err error
+	switch {
+	case s.narrow:
+		s.view.Pods, err = cluster.PodsOn(ctx, s.client, nodesOf(members))
+	case len(s.view.Pods) == 0:
+		s.view.Pods, err = cluster.Pods(ctx, s.client)
+	}
+	if err != nil {
+		return unreadable(err)
+	}
+	return nil
+}
+
+// nodesOf names the members that are nodes.
+func nodesOf(members []upgrade.Member) []string {
+	var names []string
+	for i := range members {
+		if node := members[i].Node; node != nil {
+			names = append(names, node.Name)
+		}
+	}
+	return names
 }
 
 // open reads the cluster and chooses the provider.

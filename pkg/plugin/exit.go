@@ -65,7 +65,7 @@ func exitCode(err error) int {
 // resultCode is the exit code for the way an upgrade ended.
 func resultCode(result upgrade.Result) int {
 	switch result {
-	case upgrade.Succeeded:
+	case upgrade.Succeeded, upgrade.Aborted:
 		return exitDone
 	case upgrade.LeftBehind:
 		return exitLeftBehind

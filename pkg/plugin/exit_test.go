@@ -43,7 +43,7 @@ func TestExitCode(t *testing.T) {
 func TestResultCode(t *testing.T) {
 	cases := map[upgrade.Result]int{
 		upgrade.Succeeded: 0, upgrade.LeftBehind: 4, upgrade.Interrupted: 130, upgrade.Paused: 5, upgrade.TargetMoved: 5,
-		upgrade.PodEvictionFailure: 1, upgrade.NodeCreationFailure: 1, upgrade.Failed: 1, "something new": 1,
+		upgrade.PodEvictionFailure: 1, upgrade.NodeCreationFailure: 1, upgrade.Failed: 1, "something new": 1, upgrade.Aborted: 0,
 	}
 	for result, want := range cases {
 		if got := resultCode(result); got != want {

@@ -13,6 +13,11 @@ func TestHelp(t *testing.T) {
 		"help-status":   {"status", "--help"},
 		"help-simulate": {"simulate", "--help"},
 		"help-version":  {"version", "--help"},
+		"help-pause":    {"pause", "--help"},
+		"help-resume":   {"resume", "--help"},
+		"help-rollback": {"rollback", "--help"},
+		"help-abort":    {"abort", "--help"},
+		"help-complete": {"complete", "--help"},
 		"help-options":  {"options", "--help"},
 	}
 	for name, args := range cases {

@@ -31,13 +31,15 @@ type options struct {
 	strategy, like, maxUnavailable, maxSurge, onTimeout, unmanaged, to string
 	drainTimeout, settle, bootTimeout                                  time.Duration
 	batchBarrier, keepMax, keepFence, waitReplacement                  bool
-	yes, replan, takeover, parallelGroups                              bool
+	yes, replan, takeover, parallelGroups, forecast                    bool
 
 	// What complete makes of them.
 	groups   []string
 	dryRun   cmdutil.DryRunStrategy
 	settings upgrade.Settings
 	labels   labels.Selector
+	// way is the command's.
+	way way
 }
 
 func newOptions(streams genericiooptions.IOStreams) *options {
@@ -67,6 +69,7 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 	dry := flags.Lookup("dry-run")
 	dry.NoOptDefVal = "client"
 	dry.Usage = "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner"
+	flags.BoolVar(&o.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
 	flags.BoolVar(&o.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
 	o.addStrategy(flags)
 	flags.BoolVar(&o.keepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")

@@ -54,7 +54,13 @@ func TestOutcomes(t *testing.T) {
 		"no nodes come up":         {ended(upgrade.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run the same command to go on`, 1},
 		"refused for good":         {ended(upgrade.Failed, "x"), "", `upgrading group "blue": failed: x; run the same command to go on`, 1},
 		"somebody interfered":      {ended(upgrade.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
-		"the target moved":         {ended(upgrade.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
+		"paused by somebody":       {ended(upgrade.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
+		"on the way back":          {ended(upgrade.Failed, "x", func(r *upgrade.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run the same command to go on`, 1},
+		"rolled back": {
+			ended(upgrade.Succeeded, "", func(r *upgrade.Record) { r.Back, r.Target.Name = true, "blue:1" }),
+			"nodegroup/blue rolled back to blue:1: 2 of 4 nodes replaced in 1m30s\n", "", 0,
+		},
+		"the target moved": {ended(upgrade.TargetMoved, "pass --replan"), "", `upgrading group "blue": target-moved: pass --replan`, 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

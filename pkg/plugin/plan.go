@@ -29,7 +29,13 @@ type prospect struct {
 	view     upgrade.View
 	request  upgrade.Request
 	record   upgrade.Record
+	// to is what the group was observed with.
+	to string
+	// deeds, unless nil, takes down what is done.
+	deeds    *deeds
 	findings []preflight.Finding
+	// timeless plans tell no times: the upgrade is not simulated.
+	timeless bool
 	// now is the one moment that a plan is made at.
 	now time.Time
 	// history is what the cloud remembers of the group, and historyErr why that is not all; nil when it is.
@@ -41,18 +47,23 @@ type prospect struct {
 
 // look observes a group and resolves the request against it. It changes nothing.
 func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
-	p := &prospect{provider: s.provider, view: s.view, background: s.background, now: time.Now()}
+	p := &prospect{provider: s.provider, background: s.background, now: time.Now(), timeless: s.narrow}
 	var err error
 	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
 		return nil, err
 	}
 	settings := o.settings
-	if settings.To == "" && p.record.Resumable() {
-		settings.To = p.record.Request.To // the same command need not repeat where it was going
+	if settings.To, err = o.destination(&p.record); err != nil {
+		return nil, err
 	}
+	p.to = settings.To
 	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
+	if err = s.readPods(ctx, membersOf(s.provider, &p.group, s.view.Nodes)); err != nil {
+		return nil, err
+	}
+	p.view = s.view
 	return p, o.resolve(p, s, settings)
 }
 
@@ -84,9 +95,11 @@ func (o *options) resolve(p *prospect, s *session, settings upgrade.Settings) er
 	if err := p.knowsLabels(settings.Current); err != nil {
 		return err
 	}
-	var err error
-	if p.request, err = settings.Resolve(&p.group, p.size(), p.outdated()); err != nil {
-		return usage(err)
+	if !o.way.stands() {
+		var err error
+		if p.request, err = settings.Resolve(&p.group, p.size(), p.outdated()); err != nil {
+			return usage(err)
+		}
 	}
 	if err := o.adopt(p); err != nil {
 		return err
@@ -134,15 +147,39 @@ func (p *prospect) outdated() int {
 // adopt takes up an upgrade that was begun before: its settings stand, unless the user says that they are to change.
 func (o *options) adopt(p *prospect) error {
 	if !p.record.Resumable() {
+		if o.way.stands() {
+			return errGone
+		}
 		p.record = upgrade.Record{}
 		return nil
 	}
+	if err := o.bars(p.group.Name, &p.record); err != nil {
+		return err
+	}
+	switch o.way {
+	case wayBack:
+		p.record = p.record.RollingBack(p.group.Wanted, time.Now().Round(0))
+		p.record.Request.To = p.to
+	case wayUndo:
+		p.record = p.record.Aborting()
+	default:
+		if err := o.goOn(p); err != nil {
+			return err
+		}
+	}
+	p.record.Request.Run = p.record.Run
+	p.request = p.record.Request
+	return nil
+}
+
+// goOn reopens an upgrade that stopped, or whose process died.
+func (o *options) goOn(p *prospect) error {
 	if p.record.Target.ID != p.group.Wanted.ID && !o.replan {
 		return &exitErr{code: exitPaused, err: fmt.Errorf(
 			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to go on to %s",
 			p.record.Run, p.group.Name, p.record.Target.Name, p.group.Wanted.Name, p.group.Wanted.Name)}
 	}
-	if changed := p.record.Request.Differences(p.request); len(changed) > 0 && !o.replan {
+	if changed := p.record.Request.Differences(p.request); len(changed) > 0 && !o.replan && !o.way.stands() {
 		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): pass the same, or --replan", p.record.Run, p.group.Name, changed))
 	}
 	record := p.record.Reopened()
@@ -151,8 +188,7 @@ func (o *options) adopt(p *prospect) error {
 		request.Surge = record.Request.Surge
 		record.Request, record.Target = request, p.group.Wanted
 	}
-	record.Request.Run = record.Run
-	p.record, p.request = record, record.Request
+	p.record = record
 	return nil
 }
 
@@ -165,10 +201,7 @@ func (p *prospect) world(now time.Time) upgrade.World {
 
 // plan runs the upgrade in virtual time and reports what it would do.
 func (p *prospect) plan(ctx context.Context, s *session) (*report.Plan, error) {
-	if err := p.study(ctx, s); err != nil {
-		return nil, err
-	}
-	forecast, assumed, err := p.forecast(p.request)
+	forecast, assumed, err := p.foresee(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -188,6 +221,17 @@ func (p *prospect) plan(ctx context.Context, s *session) (*report.Plan, error) {
 	}
 	p.fillNodes(plan, forecast)
 	return plan, nil
+}
+
+// foresee is the forecast of a plan, and what it rests on. Of a timeless one the group's largest size is all that is known.
+func (p *prospect) foresee(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
+	if p.timeless {
+		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
+	}
+	if err := p.study(ctx, s); err != nil {
+		return simulate.Forecast{}, nil, err
+	}
+	return p.forecast(p.request)
 }
 
 func (p *prospect) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
@@ -211,9 +255,13 @@ func (p *prospect) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
 			delete(byName, n.Name)
 		}
 	}
+	unknown := simulate.NodeForecast{Stuck: "not reached"}
+	if p.timeless {
+		unknown = simulate.NodeForecast{}
+	}
 	for i := range p.members { // what the forecast did not reach, in the members' order
 		if m, ok := byName[p.members[i].Name()]; ok {
-			plan.Nodes = append(plan.Nodes, p.planNode(m, simulate.NodeForecast{Stuck: "not reached"}))
+			plan.Nodes = append(plan.Nodes, p.planNode(m, unknown))
 		}
 	}
 }
@@ -231,10 +279,8 @@ func (p *prospect) planNode(m *upgrade.Member, f simulate.NodeForecast) report.P
 		}
 	}
 	for _, finding := range p.findings {
-		if finding.Node == m.Name() && finding.Severity == preflight.Block {
-			if !slices.Contains(n.BlockedBy, finding.Blocker) {
-				n.BlockedBy = append(n.BlockedBy, finding.Blocker)
-			}
+		if finding.Node == m.Name() && finding.Blocker != "" && !slices.Contains(n.BlockedBy, finding.Blocker) {
+			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
 		}
 	}
 	if len(n.BlockedBy) == 0 && f.Stuck != "" {
@@ -295,7 +341,7 @@ func (p *prospect) spec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: p.now, Group: p.group, Record: p.record, Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.history.Launched, Terminations: p.history.Terminations,
-		Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
+		Facts: p.background.Facts, Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
 	}
 	own := map[string]bool{}

@@ -24,6 +24,8 @@ func rights(request *upgrade.Request, stateSpace string) []authorizationv1.Resou
 		{Verb: "patch", Resource: "nodes"},
 		{Verb: "delete", Resource: "nodes"},
 		{Verb: "create", Resource: "pods", Subresource: "eviction"},
+		{Verb: "list", Resource: "configmaps", Namespace: stateSpace},
+		{Verb: "watch", Resource: "configmaps", Namespace: stateSpace},
 		{Verb: "create", Resource: "configmaps", Namespace: stateSpace},
 		{Verb: "update", Resource: "configmaps", Namespace: stateSpace},
 		{Verb: "watch", Group: coordination, Resource: "leases", Namespace: stateSpace},

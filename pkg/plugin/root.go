@@ -45,7 +45,7 @@ const examples = `  # the node groups, and how many of their nodes are outdated
   # without a cloud: the nodes labelled pool=workers, of which those with image=v2 are current
   kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
 
-// NewCommand is the root command: the list, the plan and the upgrade, with status and version beneath.
+// NewCommand is the root command: the list, the plan and the upgrade, with the others beneath.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o := newOptions(streams)
 	cmd := &cobra.Command{
@@ -77,6 +77,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), o)
 	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(streams), newOptionsCommand(o))
+	cmd.AddCommand(newPauseCommand(o), newResumeCommand(o), newRollbackCommand(o), newCompleteCommand(o), newAbortCommand(o))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	return cmd
 }

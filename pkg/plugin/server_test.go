@@ -8,9 +8,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +55,8 @@ type apiServer struct {
 	statefulSets []appsv1.StatefulSet
 	claims       []corev1.PersistentVolumeClaim
 	volumes      []corev1.PersistentVolume
+	services     []corev1.Service
+	webhooks     []admissionv1.ValidatingWebhookConfiguration
 	// refuse answers in its place where it returns true.
 	refuse func(http.ResponseWriter, *http.Request) bool
 	// powerless is true when the user may only read.
@@ -86,20 +90,30 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "v1"} }
+	admission := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{Kind: kind, APIVersion: "admissionregistration.k8s.io/v1"}
+	}
 	apps := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "apps/v1"} }
 	lists := map[string]any{
 		"/version":           map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
 		"/api/v1/nodes":      corev1.NodeList{TypeMeta: list("NodeList"), Items: s.nodes},
-		"/api/v1/pods":       corev1.PodList{TypeMeta: list("PodList"), Items: s.pods},
+		"/api/v1/pods":       corev1.PodList{TypeMeta: list("PodList"), Items: s.podsOn(r.URL.Query().Get("fieldSelector"))},
 		"/api/v1/namespaces": corev1.NamespaceList{TypeMeta: list("NamespaceList")},
 		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{
 			TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudgetList", APIVersion: "policy/v1"}, Items: s.budgets,
 		},
-		"/apis/apps/v1/deployments":                 appsv1.DeploymentList{TypeMeta: apps("DeploymentList")},
-		"/apis/apps/v1/replicasets":                 appsv1.ReplicaSetList{TypeMeta: apps("ReplicaSetList")},
-		"/apis/apps/v1/statefulsets":                appsv1.StatefulSetList{TypeMeta: apps("StatefulSetList"), Items: s.statefulSets},
-		"/api/v1/persistentvolumeclaims":            corev1.PersistentVolumeClaimList{TypeMeta: list("PersistentVolumeClaimList"), Items: s.claims},
-		"/api/v1/persistentvolumes":                 corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
+		"/apis/apps/v1/deployments":      appsv1.DeploymentList{TypeMeta: apps("DeploymentList")},
+		"/apis/apps/v1/replicasets":      appsv1.ReplicaSetList{TypeMeta: apps("ReplicaSetList")},
+		"/apis/apps/v1/statefulsets":     appsv1.StatefulSetList{TypeMeta: apps("StatefulSetList"), Items: s.statefulSets},
+		"/api/v1/persistentvolumeclaims": corev1.PersistentVolumeClaimList{TypeMeta: list("PersistentVolumeClaimList"), Items: s.claims},
+		"/api/v1/persistentvolumes":      corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
+		"/api/v1/services":               corev1.ServiceList{TypeMeta: list("ServiceList"), Items: s.services},
+		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": admissionv1.MutatingWebhookConfigurationList{
+			TypeMeta: admission("MutatingWebhookConfigurationList"),
+		},
+		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": admissionv1.ValidatingWebhookConfigurationList{
+			TypeMeta: admission("ValidatingWebhookConfigurationList"), Items: s.webhooks,
+		},
 		"/api/v1/namespaces/kube-system/configmaps": corev1.ConfigMapList{TypeMeta: list("ConfigMapList"), Items: s.maps},
 	}
 	for i := range s.maps {
@@ -112,6 +126,12 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusNotFound, metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound,
 	})
+}
+
+// podsOn are the pods that a field selector of their node chooses, all of them without one.
+func (s *apiServer) podsOn(selector string) []corev1.Pod {
+	node, chosen := strings.CutPrefix(selector, "spec.nodeName=")
+	return slices.DeleteFunc(slices.Clone(s.pods), func(p corev1.Pod) bool { return chosen && p.Spec.NodeName != node })
 }
 
 func answer(w http.ResponseWriter, code int, object any) {

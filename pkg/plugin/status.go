@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -17,7 +15,8 @@ import (
 )
 
 func newStatusCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	watch := false
+	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
 		Short:             "Show how an upgrade stands: phase, progress, what is in flight, what blocks",
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
@@ -30,50 +29,73 @@ func newStatusCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.status(cmd.Context(), conn)
+			return o.status(cmd.Context(), conn, watch)
 		},
 	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: show it anew whenever it has changed")
+	return cmd
 }
 
 // status prints one group's upgrade; without a group, of the only one that there is a record of.
-func (o *options) status(ctx context.Context, conn *connection) error {
-	if err := o.statusGroup(ctx, conn); err != nil {
-		return err
-	}
+func (o *options) status(ctx context.Context, conn *connection, watch bool) error {
 	s, err := o.open(ctx, conn)
 	if err != nil {
+		return err
+	}
+	if done, err := o.statusGroup(ctx, s); done || err != nil {
 		return err
 	}
 	names, err := o.groupNames(ctx, s, func(string) []string { return nil })
 	if err != nil {
 		return err
 	}
-	name := names[0]
-	record, err := cluster.NewStore(conn.client, o.stateSpace, name).Load(ctx)
+	store := cluster.NewStore(conn.client, o.stateSpace, names[0])
+	record, err := store.Load(ctx)
 	if err != nil {
 		return err
 	}
 	o.settings.BootTimeout = time.Hour // nothing is asked for here; the record's settings count
-	o.replan = true
-	p, err := o.look(ctx, s, name)
+	o.way, o.replan = wayLook, true
+	p, err := o.look(ctx, s, names[0])
 	if err != nil {
 		return err
 	}
-	status := p.status(record, time.Now())
+	if watch {
+		return o.follow(ctx, s, p, store)
+	}
+	held, err := tenureOf(ctx, conn, o.stateSpace, names[0])
+	if err != nil {
+		return err
+	}
+	stands := stored{record: record, asked: store.Asked(), tenure: held}
+	status := p.status(stands, time.Now())
 	if record.Running() {
 		status.Remaining = p.remaining(ctx, s, record)
 	}
-	if status.Holder, err = holderOf(ctx, conn, o.stateSpace, name); err != nil {
+	if status.Leftovers, err = o.leftovers(ctx, s, p, stands); err != nil {
 		return err
 	}
-	return o.output.print(o.Out, status, []string{"nodegroup/" + name}, func(ro report.Options) error { return report.WriteStatus(o.Out, status, ro) })
+	return o.printStatus(status)
+}
+
+func (o *options) printStatus(status *report.UpgradeStatus) error {
+	return o.output.print(o.Out, status, []string{groupPrefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(o.Out, status, ro) })
+}
+
+// stored is what the cluster keeps of an upgrade, at one moment.
+type stored struct {
+	record upgrade.Record
+	asked  upgrade.Asked
+	tenure tenure
 }
 
 // status is what the next step would see, without doing it.
-func (p *prospect) status(record upgrade.Record, now time.Time) *report.UpgradeStatus {
+func (p *prospect) status(stands stored, now time.Time) *report.UpgradeStatus {
+	record := stands.record
 	status := statusOf(p.group.Name, record)
+	status.Holder = stands.tenure.holder
 	world := p.world(now)
-	world.Record = record
+	world.Record, world.Asked = record, stands.asked
 	if record.Run == "" {
 		status.Status.Outdated = p.outdated()
 		return status
@@ -84,14 +106,15 @@ func (p *prospect) status(record upgrade.Record, now time.Time) *report.UpgradeS
 	return status
 }
 
-// statusGroup chooses the group when none was named: the only one with a record, or the only one under way.
-func (o *options) statusGroup(ctx context.Context, conn *connection) error {
+// statusGroup chooses the group when none was named: the only one with a record, or the only one under way. Where there is none
+// it prints what others have left, and is done.
+func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err error) {
 	if len(o.groups) > 0 || o.node != "" || o.selector != "" {
-		return nil
+		return false, nil
 	}
-	records, err := cluster.Records(ctx, conn.client, o.stateSpace)
+	records, err := cluster.Records(ctx, s.client, o.stateSpace)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for name, record := range records {
 		if len(records) == 1 || record.Running() {
@@ -100,23 +123,29 @@ func (o *options) statusGroup(ctx context.Context, conn *connection) error {
 	}
 	switch len(o.groups) {
 	case 0:
-		return usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
+		return o.noGroup(ctx, s, records)
 	case 1:
-		return nil
+		return false, nil
 	default:
-		return usage(errors.New("several groups are being upgraded: name one"))
+		return false, usage(errors.New("several groups are being upgraded: name one"))
+	}
+}
+
+func (o *options) noGroup(ctx context.Context, s *session, records map[string]upgrade.Record) (done bool, err error) {
+	left, err := o.allLeftovers(ctx, s, records)
+	switch {
+	case err != nil:
+		return false, err
+	case len(left) == 0 || o.output.machine():
+		return false, usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
+	default:
+		return true, writeLines(o.Out, report.LeftoverLines(left))
 	}
 }
 
 func holderOf(ctx context.Context, conn *connection, namespace, group string) (string, error) {
-	lease, err := conn.client.CoordinationV1().Leases(namespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || (err == nil && lease.Spec.HolderIdentity == nil) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("reading the lease of group %q: %w", group, err)
-	}
-	return *lease.Spec.HolderIdentity, nil
+	t, err := tenureOf(ctx, conn, namespace, group)
+	return t.holder, err
 }
 
 // stillSuspended are the processes that we suspended and that nobody has resumed.

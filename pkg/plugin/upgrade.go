@@ -6,21 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -46,8 +41,10 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 		return err
 	}
 	if o.dryRun != cmdutil.DryRunNone {
+		s.narrow = !o.forecast
 		return o.plans(ctx, s, names)
 	}
+	s.narrow = o.yes // nobody is shown a plan
 	return o.upgradeAll(ctx, s, names)
 }
 
@@ -136,12 +133,12 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := o.permitted(ctx, s.connection, &p.request); err != nil {
 		return err
 	}
-	if err := o.confirm(ctx, p, s); err != nil {
+	if err := o.confirm(s, "Upgrade node group "+name, o.showPlan(ctx, p, s)); err != nil {
 		return err
 	}
 	record, err := o.carryOut(ctx, s.connection, p)
 	if err != nil {
-		return fmt.Errorf("upgrading group %q: %w", name, err)
+		return fmt.Errorf("%s: %w", doing(name, &record), err)
 	}
 	return o.printOutcome(name, record)
 }
@@ -168,122 +165,37 @@ func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect
 	return o.printOutcome(p.group.Name, upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(p.members))})
 }
 
-// confirm shows the plan and asks, unless --yes. Without a terminal there is nobody to ask.
-func (o *options) confirm(ctx context.Context, p *prospect, s *session) error {
+// showPlan writes the plan for the one who is asked.
+func (o *options) showPlan(ctx context.Context, p *prospect, s *session) func() error {
+	return func() error {
+		plan, err := p.plan(ctx, s)
+		if err != nil {
+			return err
+		}
+		return report.WritePlan(o.ErrOut, plan, report.Options{Now: time.Now()})
+	}
+}
+
+// confirm shows what would be done and asks, unless --yes. Without a terminal there is nobody to ask.
+func (o *options) confirm(s *session, question string, show func() error) error {
 	if o.yes {
 		return nil
 	}
 	if !printers.IsTerminal(o.In) || !printers.IsTerminal(o.ErrOut) {
 		return usage(errors.New("there is no terminal to ask at: pass --yes, or --dry-run to see the plan"))
 	}
-	plan, err := p.plan(ctx, s)
-	if err != nil {
+	if err := show(); err != nil {
 		return err
 	}
-	if err := report.WritePlan(o.ErrOut, plan, report.Options{Now: time.Now()}); err != nil {
-		return err
-	}
-	fmt.Fprintf(o.ErrOut, "\nUpgrade node group %s in context %s (%s)? Type yes to go on: ", plan.Name, s.context, s.server)
+	fmt.Fprintf(o.ErrOut, "\n%s in context %s (%s)? Type yes to go on: ", question, s.context, s.server)
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usage(fmt.Errorf("reading the answer: %w", err))
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "yes" && a != "y" {
-		return usage(errors.New("not upgraded: the answer was not yes"))
+		return usage(errors.New("nothing was done: the answer was not yes"))
 	}
 	return nil
-}
-
-// carryOut takes the lease, watches the cluster and runs the upgrade to its end.
-func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (upgrade.Record, error) {
-	progress := newProgress(o, p.group.Name)
-	defer progress.close()
-	if err := o.onlyOne(ctx, conn, p.group.Name); err != nil {
-		return upgrade.Record{}, err
-	}
-	hold, err := o.acquire(ctx, conn, p.group.Name, progress)
-	if err != nil {
-		return upgrade.Record{}, err
-	}
-	defer hold.Release()
-	store := cluster.NewStore(conn.client, o.stateSpace, p.group.Name)
-	if p.record, err = store.Load(ctx); err != nil { // again: it may have gone on while the lease was waited for
-		return upgrade.Record{}, err
-	}
-	if err := o.adopt(p); err != nil {
-		return upgrade.Record{}, err
-	}
-	if p.request.Run == "" {
-		p.request.Run = rand.String(8)
-	}
-	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.Watch(watchCtx, conn.client)
-	if err == nil && !watched() {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return upgrade.Record{}, err
-	}
-	r := &runner.Runner{
-		Request: p.request, Cluster: watcher, Cloud: p.provider,
-		Writer: cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider),
-		Store:  store, Group: p.group, Record: p.record, Lost: hold.Lost(), Expires: hold.Expires,
-		Watch: progress.step, Polled: progress.polled,
-	}
-	progress.say(fmt.Sprintf("run %s: upgrading to %s", p.request.Run, p.group.Wanted.Name))
-	record, err := r.Run(ctx)
-	if err != nil {
-		err = fmt.Errorf("%w: run the same command to go on", err)
-	}
-	return record, err
-}
-
-// acquire takes the group's lease, and says whom it waits for.
-func (o *options) acquire(ctx context.Context, conn *connection, group string, progress *progress) (*cluster.Hold, error) {
-	return cluster.Acquire(ctx, conn.client, cluster.Claim{
-		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover,
-		Waiting: func(holder string) {
-			progress.say(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
-		},
-	})
-}
-
-// onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each other's
-// budgets closed (containers-roadmap#1865).
-func (o *options) onlyOne(ctx context.Context, conn *connection, group string) error {
-	if o.parallelGroups {
-		return nil
-	}
-	leases, err := conn.client.CoordinationV1().Leases(o.stateSpace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})
-	if err != nil {
-		return fmt.Errorf("listing the leases of upgrades: %w", err)
-	}
-	for i := range leases.Items {
-		lease := &leases.Items[i]
-		holder := lease.Spec.HolderIdentity
-		if lease.Name == cluster.ObjectName(group) || holder == nil || *holder == "" || lease.Spec.RenewTime == nil {
-			continue
-		}
-		if time.Since(lease.Spec.RenewTime.Time) < cluster.LeaseDuration {
-			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", *holder, lease.Name))
-		}
-	}
-	return nil
-}
-
-// identity names this process to whoever finds its lease.
-func identity() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s@%s/%d-%s", name, host, os.Getpid(), rand.String(5))
 }
 
 // printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error that names what to do.
@@ -299,12 +211,15 @@ func (o *options) printOutcome(name string, record upgrade.Record) error {
 		}
 		return nil
 	case upgrade.Interrupted:
-		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: interrupted in phase %q with %d of %d nodes replaced%s: run the same command to go on",
-			name, record.Phase, record.Replaced, record.Total, aside(record.Message))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run the same command to go on",
+			doing(name, &record), record.Phase, record.Replaced, record.Total, aside(record.Message))}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
-		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: %s: %s", name, record.Result, record.Message)}
+		if record.PausedBy != "" {
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s", doing(name, &record), pauseText(name, &record))}
+		}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", doing(name, &record), record.Result, record.Message)}
 	default:
-		return &exitErr{code: code, err: fmt.Errorf("upgrading group %q: %s: %s; run the same command to go on", name, record.Result, record.Message)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run the same command to go on", doing(name, &record), record.Result, record.Message)}
 	}
 }
 
@@ -312,8 +227,11 @@ func (o *options) printResult(name string, record upgrade.Record) error {
 	status := statusOf(name, record)
 	return o.output.print(o.Out, status, []string{"nodegroup/" + name}, func(report.Options) error {
 		verb := "upgraded"
-		if record.Total == 0 {
+		switch {
+		case record.Total == 0:
 			verb = "is current"
+		case record.Back:
+			verb = "rolled back to " + record.Target.Name
 		}
 		lines := []string{fmt.Sprintf("nodegroup/%s %s%s", name, verb, suffix(record))}
 		for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {

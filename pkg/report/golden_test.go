@@ -64,6 +64,7 @@ func TestGolden(t *testing.T) {
 		"status-ended":        status(endedStatus()),
 		"status-never":        status(neverStatus()),
 		"status-nothing-left": status(doneStatus()),
+		"status-leftovers":    status(leftStatus()),
 	}
 	for name, write := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -269,6 +270,15 @@ func endedStatus() *UpgradeStatus {
 	s := runningStatus()
 	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = upgrade.PodEvictionFailure, "draining node \"ip-10-0-1-7\": not empty after 15m0s", "", nil, nil
 	s.Status.Waiting, s.Status.Owed, s.Remaining = "", 2, simulate.Span{}
+	return s
+}
+
+func leftStatus() *UpgradeStatus {
+	s := neverStatus()
+	s.Leftovers = []Leftover{
+		{What: "run x7k2m9qa of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade abort workers goes on"},
+		{What: "node a\x1b[2J is fenced by run r1, which nobody goes on with", Remedy: "kubectl uncordon a"},
+	}
 	return s
 }
 

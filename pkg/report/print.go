@@ -71,7 +71,8 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 func statusHead(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
-		return []string{fmt.Sprintf("Node group %s: no upgrade was started with this tool; %d outdated", s.Name, st.Outdated)}
+		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; %d outdated", s.Name, st.Outdated)
+		return append([]string{head}, LeftoverLines(s.Leftovers)...)
 	}
 	lines := []string{
 		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, age(s.Started, now)),
@@ -96,6 +97,15 @@ func statusHead(s *UpgradeStatus, now time.Time) []string {
 	}
 	if len(s.Suspended) > 0 {
 		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))
+	}
+	return append(lines, LeftoverLines(s.Leftovers)...)
+}
+
+// LeftoverLines are leftovers for people, a line each.
+func LeftoverLines(all []Leftover) []string {
+	var lines []string
+	for _, l := range all {
+		lines = append(lines, "Leftover    "+l.What+": "+l.Remedy)
 	}
 	return lines
 }

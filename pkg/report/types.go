@@ -128,6 +128,14 @@ type UpgradeStatus struct {
 	Remaining simulate.Span `json:"remaining,omitzero"`
 	// Holder holds the lease, if somebody does.
 	Holder string `json:"holder,omitempty"`
+	// Leftovers are what runs left behind that nobody goes on with.
+	Leftovers []Leftover `json:"leftovers,omitempty"`
+}
+
+// Leftover is something of ours that nobody takes away by himself, and what does.
+type Leftover struct {
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
 }
 
 // NewMeta is the type and name of a document.

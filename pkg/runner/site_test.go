@@ -232,6 +232,10 @@ func (s *site) effect(action upgrade.Action) {
 		s.mark(a.Node, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, "aws") })
 	case upgrade.StartDrain:
 		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.HoldNode:
+		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkHeld(n, s.saved.Run); return nil })
+	case upgrade.FreeNode:
+		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
 	case upgrade.Evict:
 		delete(s.pods, a.UID)
 	case upgrade.AddCapacity:

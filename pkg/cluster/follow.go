@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Follower keeps one group's ConfigMap up to date through one watch: what its record says, and what is asked of its holder.
+type Follower struct {
+	mu      sync.Mutex
+	latest  *corev1.ConfigMap
+	changed chan struct{}
+	asked   chan struct{}
+}
+
+// Follow watches the group's ConfigMap until the context ends, and returns when it is known. What is older than what the store
+// has read or written is not shown: a watch may begin in the past. From then on Save knows of requests that were written
+// beside the record. It returns an error when ConfigMaps may not be watched, and when the server is not reached.
+func (s *Store) Follow(ctx context.Context) (*Follower, error) {
+	f := &Follower{latest: s.last, changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(s.group)).String()
+	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0,
+		informers.WithNamespace(s.namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = own }))
+	failed := make(chan error, 1)
+	registration, err := listen("configmaps", factory.Core().V1().ConfigMaps().Informer(), failed, cache.ResourceEventHandlerFuncs{
+		AddFunc:    f.put,
+		UpdateFunc: func(_, object any) { f.put(object) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	factory.Start(ctx.Done())
+	syncing, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("it took longer than %s", syncLimit))
+	defer cancel()
+	if err := waitForSync(syncing, []cache.DoneChecker{registration.HasSyncedChecker()}, failed); err != nil {
+		return nil, err
+	}
+	s.follower = f
+	return f, nil
+}
+
+func (f *Follower) put(object any) {
+	stored, ok := object.(*corev1.ConfigMap)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !ok || f.latest != nil && newer(f.latest, stored) {
+		return
+	}
+	if f.latest == nil || f.latest.Data[keyRequest] != stored.Data[keyRequest] {
+		signal(f.asked)
+	}
+	f.latest = stored
+	signal(f.changed)
+}
+
+// newer reports whether the first of two states of one object is the later one.
+func newer(a, b *corev1.ConfigMap) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
+}
+
+func (f *Follower) object() *corev1.ConfigMap {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.latest
+}
+
+// Record is the record as it was seen last, zero when there is none. It returns an error as Store.Load does.
+func (f *Follower) Record() (upgrade.Record, error) {
+	stored := f.object()
+	if stored == nil {
+		return upgrade.Record{}, nil
+	}
+	return DecodeRecord(stored)
+}
+
+// Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be read.
+func (f *Follower) Asked() upgrade.Asked { return decodeAsked(f.object()) }
+
+// Changed receives when the record or the request is not the one that was seen last. Several changes may be one receipt.
+func (f *Follower) Changed() <-chan struct{} { return f.changed }
+
+// AskedChanged receives when the request is another.
+func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
+
+// decodeAsked reads the request beside a record. Anybody may have written it: what cannot be read asks nothing.
+func decodeAsked(stored *corev1.ConfigMap) upgrade.Asked {
+	var asked upgrade.Asked
+	if stored == nil || json.Unmarshal([]byte(stored.Data[keyRequest]), &asked) != nil {
+		return upgrade.Asked{}
+	}
+	return asked
+}

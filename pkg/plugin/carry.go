@@ -1,0 +1,171 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
+func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (upgrade.Record, error) {
+	progress := newProgress(o, p.group.Name)
+	defer progress.close()
+	if err := o.onlyOne(ctx, conn, p.group.Name); err != nil {
+		return upgrade.Record{}, err
+	}
+	hold, err := o.acquire(ctx, conn, p.group.Name, progress)
+	if err != nil {
+		return upgrade.Record{}, err
+	}
+	defer hold.Release()
+	store := cluster.NewStore(conn.client, o.stateSpace, p.group.Name)
+	if err := o.takeUp(ctx, store, p); err != nil {
+		return upgrade.Record{}, err
+	}
+	if p.request.Run == "" {
+		p.request.Run = rand.String(8)
+	}
+	progress.say(headline(p))
+	record, err := o.drive(ctx, conn, p, holding{hold, store, progress})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: run the same command to go on", err)
+	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // nobody pressed Ctrl-C: it gave way
+		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
+	}
+	return record, err
+}
+
+// takeUp reads the record again, since it may have gone on while the lease was waited for. An undoing is written at once: from then
+// on the record says what the request said, which is withdrawn.
+func (o *options) takeUp(ctx context.Context, store *cluster.Store, p *prospect) error {
+	var err error
+	if p.record, err = store.Load(ctx); err != nil {
+		return err
+	}
+	if o.way.undoes() {
+		if p.group, err = p.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to}); err != nil {
+			return err
+		}
+	}
+	if err := o.adopt(p); err != nil || !o.way.stands() {
+		return err
+	}
+	if o.way.undoes() {
+		if err := store.Save(ctx, p.record); err != nil {
+			return err
+		}
+	}
+	if asked := store.Asked(); asked.Verb == o.way.answers() && asked.Run == p.record.Run {
+		return store.Withdraw(ctx, asked)
+	}
+	return nil
+}
+
+// headline says what a run is about to do.
+func headline(p *prospect) string {
+	switch {
+	case p.record.Stopping == upgrade.Aborted:
+		return fmt.Sprintf("run %s: taking away what is left of it", p.request.Run)
+	case p.record.Back:
+		return fmt.Sprintf("run %s: going back to %s", p.request.Run, p.group.Wanted.Name)
+	default:
+		return fmt.Sprintf("run %s: upgrading to %s", p.request.Run, p.group.Wanted.Name)
+	}
+}
+
+// holding is the right to write for a group, and what is kept of it.
+type holding struct {
+	*cluster.Hold
+	store    *cluster.Store
+	progress *progress
+}
+
+// drive watches the cluster and runs the upgrade.
+func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h holding) (upgrade.Record, error) {
+	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
+	watcher, err := cluster.Watch(watchCtx, conn.client)
+	if err != nil {
+		return upgrade.Record{}, err
+	}
+	asks, err := h.store.Follow(watchCtx)
+	if err == nil && !watched() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return upgrade.Record{}, err
+	}
+	r := &runner.Runner{
+		Request: p.request, Cluster: watcher, Cloud: p.provider,
+		Writer: cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider),
+		Store:  h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
+		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled,
+	}
+	return r.Run(ctx)
+}
+
+// acquire takes the group's lease, and says whom it waits for.
+func (o *options) acquire(ctx context.Context, conn *connection, group string, progress *progress) (*cluster.Hold, error) {
+	return cluster.Acquire(ctx, conn.client, cluster.Claim{
+		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover, Patient: o.way.undoes(),
+		Waiting: func(holder string) {
+			if o.way.undoes() {
+				progress.say(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
+				return
+			}
+			progress.say(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
+		},
+	})
+}
+
+// onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each other's
+// budgets closed (containers-roadmap#1865).
+func (o *options) onlyOne(ctx context.Context, conn *connection, group string) error {
+	if o.parallelGroups {
+		return nil
+	}
+	leases, err := conn.client.CoordinationV1().Leases(o.stateSpace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})
+	if err != nil {
+		return fmt.Errorf("listing the leases of upgrades: %w", err)
+	}
+	for i := range leases.Items {
+		lease := &leases.Items[i]
+		holder := lease.Spec.HolderIdentity
+		if lease.Name == cluster.ObjectName(group) || holder == nil || *holder == "" || lease.Spec.RenewTime == nil {
+			continue
+		}
+		if time.Since(lease.Spec.RenewTime.Time) < cluster.LeaseDuration {
+			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", *holder, lease.Name))
+		}
+	}
+	return nil
+}
+
+// identity names this process to whoever finds its lease.
+func identity() string { return fmt.Sprintf("%s/%d-%s", person(), os.Getpid(), rand.String(5)) }
+
+// person names who runs this process.
+func person() string {
+	name := "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return name + "@" + host
+}

@@ -1,0 +1,152 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// tenure is who holds a group's lease, "" for nobody, and when that was renewed.
+type tenure struct {
+	holder  string
+	renewed time.Time
+}
+
+// over reports whether nobody holds the lease any more. It compares clocks, which is good enough for people.
+func (t tenure) over(now time.Time) bool {
+	return t.holder == "" || now.Sub(t.renewed) > cluster.LeaseDuration
+}
+
+func tenureOf(ctx context.Context, conn *connection, namespace, group string) (tenure, error) {
+	lease, err := conn.client.CoordinationV1().Leases(namespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || (err == nil && lease.Spec.HolderIdentity == nil) {
+		return tenure{}, nil
+	}
+	if err != nil {
+		return tenure{}, fmt.Errorf("reading the lease of group %q: %w", group, err)
+	}
+	t := tenure{holder: *lease.Spec.HolderIdentity}
+	if at := lease.Spec.RenewTime; at != nil {
+		t.renewed = at.Time
+	}
+	return t, nil
+}
+
+// abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one or none.
+func abandoned(group string, record *upgrade.Record, t tenure, now time.Time) []report.Leftover {
+	if !record.Running() || !t.over(now) {
+		return nil
+	}
+	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)
+	if t.holder != "" {
+		what += fmt.Sprintf(" (%s was last seen at %s)", t.holder, t.renewed.Format(time.RFC3339))
+	}
+	remedy := fmt.Sprintf("kubectl nodeupgrade resume %s goes on, kubectl nodeupgrade abort %s takes it away", group, group)
+	if verb := record.Undoing(); verb != "" {
+		remedy = fmt.Sprintf("kubectl nodeupgrade %s %s goes on", verb, group)
+	}
+	return []report.Leftover{{What: what, Remedy: remedy}}
+}
+
+// suspended are the processes of a group that an upgrade which is at rest has suspended, as a list of one or none.
+func suspended(g *upgrade.Group, record *upgrade.Record) []report.Leftover {
+	left := stillSuspended(record.Suspended, g.Suspended)
+	if record.Running() || len(left) == 0 {
+		return nil
+	}
+	remedy := fmt.Sprintf("aws autoscaling resume-processes --auto-scaling-group-name %s --scaling-processes %s", g.Name, strings.Join(left, " "))
+	if record.Resumable() {
+		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
+	}
+	return []report.Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
+}
+
+// strays are the nodes with marks of a run that no record goes on with or names them in, as one that quarantined them does.
+func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Leftover {
+	runs := map[string]upgrade.Record{}
+	for _, record := range records {
+		runs[record.Run] = record
+	}
+	var found []report.Leftover
+	for _, node := range nodes {
+		run, marked := node.Annotations[upgrade.AnnotationRun]
+		record, known := runs[run]
+		_, named := record.Nodes[node.Name]
+		if !marked || known && (record.Resumable() || named) {
+			continue
+		}
+		found = append(found, report.Leftover{
+			What:   fmt.Sprintf("node %s is fenced by run %s, which nobody goes on with", node.Name, run),
+			Remedy: unmarking(node),
+		})
+	}
+	slices.SortFunc(found, func(a, b report.Leftover) int { return strings.Compare(a.What, b.What) })
+	return found
+}
+
+// unmarking is the command line that takes our marks from a node.
+func unmarking(node *corev1.Node) string {
+	steps := []string{"kubectl uncordon " + node.Name}
+	for _, provider := range []string{"aws", "manual"} {
+		if upgrade.HasFenceTaint(node, provider) {
+			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, upgrade.Taint(provider).Key))
+		}
+	}
+	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+		steps = append(steps, fmt.Sprintf("kubectl label node %s %s-", node.Name, corev1.LabelNodeExcludeBalancers))
+	}
+	marks := ""
+	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
+		if strings.HasPrefix(key, upgrade.Domain+"/") {
+			marks += " " + key + "-"
+		}
+	}
+	return strings.Join(append(steps, fmt.Sprintf("kubectl annotate node %s%s", node.Name, marks)), " && ")
+}
+
+// leftovers are those of one group.
+func (o *options) leftovers(ctx context.Context, s *session, p *prospect, stands stored) ([]report.Leftover, error) {
+	records, err := cluster.Records(ctx, s.client, o.stateSpace)
+	if err != nil {
+		return nil, err
+	}
+	var own []*corev1.Node
+	for i := range p.members {
+		if node := p.members[i].Node; node != nil {
+			own = append(own, node)
+		}
+	}
+	return slices.Concat(abandoned(p.group.Name, &stands.record, stands.tenure, time.Now()), suspended(&p.group, &stands.record), strays(own, records)), nil
+}
+
+// allLeftovers are those of all groups that there are records of, and of all nodes.
+func (o *options) allLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) ([]report.Leftover, error) {
+	groups, err := s.provider.Groups(ctx, s.view.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	var found []report.Leftover
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		record := records[name]
+		held, err := tenureOf(ctx, s.connection, o.stateSpace, name)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, abandoned(name, &record, held, time.Now())...)
+		if i := slices.IndexFunc(groups, func(g upgrade.Group) bool { return g.Name == name }); i >= 0 {
+			found = append(found, suspended(&groups[i], &record)...)
+		}
+	}
+	return append(found, strays(s.view.Nodes, records)...), nil
+}

@@ -1,0 +1,109 @@
+package plugin
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+
+func TestAbandoned(t *testing.T) {
+	resume := "kubectl nodeupgrade resume workers goes on, kubectl nodeupgrade abort workers takes it away"
+	seen := tenure{holder: "ann@host/7", renewed: noon.Add(-time.Hour)}
+	cases := map[string]struct {
+		record upgrade.Record
+		tenure tenure
+		want   []report.Leftover
+	}{
+		"held":                   {begun(""), tenure{"ann", noon.Add(-30 * time.Second)}, nil},
+		"held by nobody":         {begun(""), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
+		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
+		"half-way back":          {begun("", wayBackOf), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade rollback workers goes on"}}},
+		"half undone":            {begun("", undone), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade abort workers goes on"}}},
+		"stopped as it should":   {begun(upgrade.Interrupted), tenure{}, nil},
+		"done":                   {begun(upgrade.Succeeded), tenure{}, nil},
+		"never begun":            {upgrade.Record{}, tenure{}, nil},
+		"done, the lease stayed": {begun(upgrade.Succeeded), seen, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := abandoned("workers", &c.record, c.tenure, noon); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	ours := func(r *upgrade.Record) { r.Suspended = []string{"AZRebalance"} }
+	cases := map[string]struct {
+		record upgrade.Record
+		now    []string
+		remedy string
+	}{
+		"while it goes on":     {begun("", ours), []string{"AZRebalance"}, ""},
+		"resumed meanwhile":    {begun(upgrade.Interrupted, ours), []string{"Launch"}, ""},
+		"of one that stopped":  {begun(upgrade.Interrupted, ours), []string{"AZRebalance", "Launch"}, "kubectl nodeupgrade abort workers resumes them"},
+		"of one that is over":  {begun(upgrade.Succeeded, ours), []string{"AZRebalance"}, "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes AZRebalance"},
+		"suspended by another": {begun(upgrade.Succeeded), []string{"AZRebalance"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var want []report.Leftover
+			if c.remedy != "" {
+				want = []report.Leftover{{What: "group workers: run r1 suspended AZRebalance", Remedy: c.remedy}}
+			}
+			if got := suspended(&upgrade.Group{Name: "workers", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestStrays(t *testing.T) {
+	fenced := build.Node("n1", "a")
+	if err := upgrade.MarkFenced(fenced, "r1", "aws"); err != nil {
+		t.Fatal(err)
+	}
+	drained := fenced.DeepCopy()
+	upgrade.MarkDraining(drained, noon)
+	quarantined := func(r *upgrade.Record) {
+		r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeQuarantined}}
+	}
+	const (
+		marks  = "kubectl uncordon n1 && kubectl taint node n1 eks.amazonaws.com/nodegroup:NoSchedule-"
+		labels = " && kubectl label node n1 node.kubernetes.io/exclude-from-external-load-balancers-"
+		notes  = " && kubectl annotate node n1 kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
+		all    = " && kubectl annotate node n1 kubectl-nodeupgrade/drain-deadline- kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
+	)
+	cases := map[string]struct {
+		node   *corev1.Node
+		record upgrade.Record
+		remedy string
+	}{
+		"of a run under way":          {fenced, begun(""), ""},
+		"of a run that stopped":       {fenced, begun(upgrade.Interrupted), ""},
+		"of a run that is over":       {fenced, begun(upgrade.Succeeded), marks + notes},
+		"of a run that was forgotten": {drained, upgrade.Record{}, marks + labels + all},
+		"quarantined":                 {fenced, begun(upgrade.LeftBehind, quarantined), ""},
+		"not ours":                    {build.Node("n1", "a"), upgrade.Record{}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var want []report.Leftover
+			if c.remedy != "" {
+				want = []report.Leftover{{What: "node n1 is fenced by run r1, which nobody goes on with", Remedy: c.remedy}}
+			}
+			if got := strays([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func newPauseCommand(o *options) *cobra.Command {
+	return o.verbCommand(verb{
+		use: "pause", doing: "pausing the upgrade of", short: "Let the nodes finish that were started, and begin no other",
+		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes that were started
+finish first. Ctrl-C leaves the wait, not the pause. An upgrade that nobody carries out is marked
+as paused, so that it is not gone on with by mistake.`,
+		run: o.pause,
+	})
+}
+
+// pause has the holder of an upgrade come to rest or, where there is none, marks the upgrade.
+func (o *options) pause(ctx context.Context, conn *connection, u *recordedUpgrade) error {
+	if !pausedBySomebody(&u.record) {
+		if u.record.Undoing() == upgrade.VerbAbort {
+			return usage(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
+		}
+		if err := u.ask(ctx, upgrade.VerbPause); err != nil {
+			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
+		}
+		record, err := o.awaitPause(ctx, conn, u)
+		if ctx.Err() != nil {
+			return fmt.Errorf("pausing the upgrade of group %q: it was asked for and is no longer waited for: kubectl nodeupgrade resume %s withdraws it: %w", u.name, u.name, ctx.Err())
+		}
+		if err != nil {
+			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
+		}
+		u.record = record
+	}
+	if u.record.Result != upgrade.Paused {
+		return o.printDone(u, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
+	}
+	return o.printDone(u, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, pauseText(u.name, &u.record), u.record.Replaced, u.record.Total))
+}
+
+// pauseText is what a paused upgrade's record says.
+func pauseText(group string, record *upgrade.Record) string {
+	if record.Message != "" {
+		return record.Message
+	}
+	return fmt.Sprintf("paused by %s: kubectl nodeupgrade resume %s goes on", record.PausedBy, group)
+}
+
+// claim is how the wait for a lease ended.
+type claim struct {
+	hold *cluster.Hold
+	err  error
+}
+
+// awaitPause waits until the record says that the upgrade has come to rest or, where nobody carries it out or its holder is
+// gone, writes that itself. It returns the record.
+func (o *options) awaitPause(ctx context.Context, conn *connection, u *recordedUpgrade) (upgrade.Record, error) {
+	progress := newProgress(o, u.name)
+	defer progress.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	follower, err := u.store.Follow(ctx)
+	if err != nil {
+		return upgrade.Record{}, err
+	}
+	claims := make(chan claim, 1)
+	go func() {
+		hold, err := cluster.Acquire(ctx, conn.client, cluster.Claim{
+			Namespace: o.stateSpace, Group: u.name, Identity: identity(), Patient: true,
+			Waiting: func(holder string) { progress.say(waitingText(holder, &u.record)) },
+		})
+		claims <- claim{hold, err}
+	}()
+	for {
+		select {
+		case <-follower.Changed():
+			record, err := follower.Record()
+			if err == nil && record.Resumable() && record.Result != upgrade.Paused {
+				continue
+			}
+			cancel()
+			if c := <-claims; c.err == nil {
+				c.hold.Release()
+			}
+			return record, err
+		case c := <-claims:
+			if c.err != nil {
+				return upgrade.Record{}, c.err
+			}
+			defer c.hold.Release()
+			return u.markPaused(ctx)
+		}
+	}
+}
+
+func waitingText(holder string, record *upgrade.Record) string {
+	text := fmt.Sprintf("asked %s to pause", holder)
+	if n := len(record.Nodes); n > 0 {
+		text += fmt.Sprintf(": nodes that were started finish first (%d now)", n)
+	}
+	return text
+}
+
+// markPaused writes that an upgrade which nobody carries out is paused, unless it has come to its end meanwhile.
+func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
+	record, err := u.store.Load(ctx)
+	if err != nil || !record.Resumable() || pausedBySomebody(&record) {
+		return record, err
+	}
+	by := person()
+	record.Result, record.PausedBy, record.Ended = upgrade.Paused, by, time.Now().UTC().Truncate(time.Second)
+	record.Message = fmt.Sprintf("paused by %s: kubectl nodeupgrade resume %s goes on", by, u.name)
+	return record, u.store.Save(ctx, record)
+}
+
+func newResumeCommand(o *options) *cobra.Command {
+	cmd := o.verbCommand(verb{
+		use: "resume", doing: "resuming the upgrade of", short: "Go on with an upgrade that was paused or that stopped",
+		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that nobody carries out is
+gone on with from here, with the settings that it was begun with.`,
+		run: o.resume,
+	})
+	o.addAnswers(cmd)
+	return cmd
+}
+
+// resume withdraws a pause or, where nobody carries the upgrade out, does that.
+func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgrade) error {
+	o.way = wayResume
+	if err := o.bars(u.name, &u.record); err != nil {
+		return err
+	}
+	asked := u.store.Asked()
+	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run
+	if pausing {
+		if err := u.store.Withdraw(ctx, asked); err != nil {
+			return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
+		}
+	}
+	alive, err := o.alive(ctx, conn, u.name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
+	case alive && pausing:
+		return o.printDone(u, u.record, fmt.Sprintf("%s%s goes on: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
+	case alive:
+		return o.printDone(u, u.record, fmt.Sprintf("%s%s goes on already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
+	}
+	s, err := o.enter(ctx, conn, u)
+	if err != nil {
+		return err
+	}
+	return o.upgradeGroup(ctx, s, u.name)
+}

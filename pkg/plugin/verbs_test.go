@@ -1,0 +1,151 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestVerbsAreRefused before anything is written.
+func TestVerbsAreRefused(t *testing.T) {
+	cases := map[string]struct {
+		args, stderr string
+		code         int
+	}{
+		"without a group":         {"pause", "error: no group is named: kubectl nodeupgrade pause GROUP\n", 2},
+		"of two groups":           {"pause blue green", "error: accepts at most 1 arg(s), received 2\n", 2},
+		"a group nobody upgraded": {"abort red --yes", "error: aborting the upgrade of group \"red\": no upgrade of it is recorded: kubectl nodeupgrade red begins one\n", 2},
+		"by a node":               {"pause --node g1", "error: pausing the upgrade of group \"green\": its upgrade is over (succeeded)\n", 2},
+		"by an unknown node":      {"pause --node n9", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
+		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": no upgrade of it is recorded", 2},
+		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end: see kubectl nodeupgrade status blue\n", 2},
+		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud nobody but you can bring nodes of the older revision", 2},
+		"going on by force":       {"blue --current image=v2 --yes", "error: group \"blue\" was paused by ann@host at 2026-01-08T12:00:00Z: kubectl nodeupgrade resume blue goes on\n", 5},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			s.recorded(t, "green", stopped(upgrade.Succeeded))
+			record := begun(upgrade.Paused, byVerb)
+			record.Version, record.Request.Strategy, record.Request.Current = 1, upgrade.Surge, map[string]string{"image": "v2"}
+			s.recorded(t, "blue", record)
+			s.serve(t)
+			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
+			if code != c.code || stdout != "" || !strings.HasPrefix(stderr, c.stderr) {
+				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q\nwant   %q", code, c.code, stdout, stderr, c.stderr)
+			}
+			if len(s.changes) > 0 {
+				t.Errorf("sent %q", s.changes)
+			}
+		})
+	}
+}
+
+// TestCompletionOfVerbs offers the groups whose upgrade is not over.
+func TestCompletionOfVerbs(t *testing.T) {
+	s := twoGroups()
+	for name, result := range map[string]upgrade.Result{"blue": upgrade.Paused, "bluer": upgrade.Succeeded, "green": ""} {
+		record := begun(result)
+		record.Version = 1
+		s.recorded(t, name, record)
+	}
+	s.serve(t)
+	for typed, want := range map[string]string{"": "blue green", "b": "blue", "x": ""} {
+		if got := strings.Join(completions(t, "resume", typed), " "); got != want {
+			t.Errorf("%q: offered %q, want %q", typed, got, want)
+		}
+	}
+	if got := completions(t, "resume", "blue", ""); len(got) > 0 {
+		t.Errorf("offered %q beside a group", got)
+	}
+}
+
+// TestRepeat fills in from the record what the upgrade was begun with.
+func TestRepeat(t *testing.T) {
+	v2 := map[string]string{"image": "v2"}
+	cases := map[string]struct {
+		name               string
+		recorded, typed    map[string]string
+		provider, selector string
+		current            string
+	}{
+		"of a cloud":             {"workers", nil, nil, "auto", "", ""},
+		"of labelled nodes":      {"workers", v2, nil, "manual", "", "v2"},
+		"by a selector":          {"pool=x", v2, nil, "manual", "pool=x", "v2"},
+		"by a longer selector":   {"pool in (x,y)", v2, nil, "manual", "pool in (x,y)", "v2"},
+		"other labels are typed": {"workers", v2, map[string]string{"image": "v3"}, "manual", "", "v3"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.provider, o.groups, o.settings.Current = "auto", []string{c.name}, c.typed
+			if err := o.repeat(&recordedUpgrade{name: c.name, record: upgrade.Record{Request: upgrade.Request{Current: c.recorded}}}); err != nil {
+				t.Fatal(err)
+			}
+			if o.provider != c.provider || o.selector != c.selector || o.settings.Current["image"] != c.current || (o.labels == nil) != (c.selector == "") {
+				t.Errorf("got provider %q, selector %q (%v), current %v", o.provider, o.selector, o.labels, o.settings.Current)
+			}
+		})
+	}
+}
+
+// TestDoneForPrograms is one document, whatever is said to people.
+func TestDoneForPrograms(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	o := newOptions(streams)
+	u := &recordedUpgrade{name: "workers"}
+	if err := o.printDone(u, begun(upgrade.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "nodegroup/workers paused by a^[[2J\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	out.Reset()
+	o.output.format = "json"
+	if err := o.printDone(u, begun(upgrade.Paused), "paused"); err != nil {
+		t.Fatal(err)
+	}
+	var status report.UpgradeStatus
+	oneDocument(t, out.String(), &status)
+	if status.Name != "workers" || status.Result != upgrade.Paused {
+		t.Errorf("got %+v", status)
+	}
+}
+
+// TestDeeds are told once each, in order.
+func TestDeeds(t *testing.T) {
+	var d deeds
+	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, upgrade.Resume{Processes: []string{"AZRebalance"}}
+	d.note(upgrade.Step{Actions: []upgrade.Action{unfence}})
+	unfence.Version = "7" // tried again
+	d.note(upgrade.Step{Actions: []upgrade.Action{unfence, resume}})
+	if got, want := strings.Join(d.report("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestScreen writes a status when something has changed, and not when time alone has passed.
+func TestScreen(t *testing.T) {
+	status := func(replaced int, result upgrade.Result) *report.UpgradeStatus {
+		record := begun(result)
+		record.Replaced = replaced
+		return statusOf("workers", record)
+	}
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	screen := newScreen(newOptions(streams))
+	waiting := status(1, "")
+	waiting.Status.Waiting = "a node"
+	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, upgrade.Succeeded)} {
+		if err := screen.show(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blocks := strings.Split(out.String(), "\n\n")
+	if len(blocks) != 3 || !strings.Contains(blocks[1], "Waits for   a node") || !strings.Contains(blocks[2], "Ended       succeeded") {
+		t.Errorf("got %d blocks, want 3:\n%s", len(blocks), out)
+	}
+}

@@ -1,0 +1,112 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// way is what a command does with the upgrade that is recorded.
+type way string
+
+const (
+	// wayOn is the plain command: it begins an upgrade, or goes on with one.
+	wayOn way = ""
+	// wayLook only looks.
+	wayLook   way = "status"
+	wayResume way = "resume"
+	wayBack   way = "rollback"
+	wayUndo   way = "abort"
+)
+
+// stands reports whether the settings are the record's: then no flag need be repeated.
+func (w way) stands() bool { return w == wayResume || w.undoes() }
+
+// undoes reports whether the upgrade is taken away from its holder in order to be undone.
+func (w way) undoes() bool { return w == wayBack || w == wayUndo }
+
+// answers is the request that the command obeys itself, or makes void.
+func (w way) answers() upgrade.Verb {
+	switch w {
+	case wayResume:
+		return upgrade.VerbPause
+	case wayBack:
+		return upgrade.VerbRollback
+	case wayUndo:
+		return upgrade.VerbAbort
+	default:
+		return ""
+	}
+}
+
+// destination is the revision that the group is to be observed with, as --to takes it: the one that was typed or, of an upgrade
+// that is gone on with, the one that is recorded.
+func (o *options) destination(record *upgrade.Record) (string, error) {
+	switch {
+	case o.settings.To != "" || !record.Resumable():
+		return o.settings.To, nil
+	case o.way == wayBack:
+		to, err := record.WayBack()
+		return to, usage(err)
+	default:
+		return record.Request.To, nil
+	}
+}
+
+// bars refuses what goes another way than the record, and names the command that goes on.
+func (o *options) bars(group string, record *upgrade.Record) error {
+	var state string
+	goesOn := string(record.Undoing())
+	switch upgrade.Verb(goesOn) {
+	case upgrade.VerbRollback:
+		if o.way == wayBack || o.way == wayResume {
+			return nil
+		}
+		state = fmt.Sprintf("run %s of group %q is being rolled back", record.Run, group)
+	case upgrade.VerbAbort:
+		state = fmt.Sprintf("run %s of group %q is being aborted", record.Run, group)
+	default:
+		if o.way != wayOn || !pausedBySomebody(record) || o.dryRunning() {
+			return nil
+		}
+		goesOn, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
+	}
+	if o.way == wayLook || o.way == wayUndo {
+		return nil
+	}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: kubectl nodeupgrade %s %s goes on", state, goesOn, group)}
+}
+
+// pausedBySomebody tells a pause that was asked for from one that was met with.
+func pausedBySomebody(record *upgrade.Record) bool {
+	return record.Result == upgrade.Paused && record.PausedBy != ""
+}
+
+// over refuses a verb where no upgrade is under way that could obey it.
+func over(doing, group string, record *upgrade.Record) error {
+	switch {
+	case record.Run == "":
+		return usage(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
+	case !record.Resumable():
+		return usage(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
+	default:
+		return nil
+	}
+}
+
+// doing says what a run is about, as its errors begin.
+func doing(group string, record *upgrade.Record) string {
+	switch {
+	case record.Result == upgrade.Aborted || record.Stopping == upgrade.Aborted:
+		return fmt.Sprintf("aborting the upgrade of group %q", group)
+	case record.Back:
+		return fmt.Sprintf("rolling group %q back", group)
+	default:
+		return fmt.Sprintf("upgrading group %q", group)
+	}
+}
+
+// errGone is an upgrade that came to its end while its holder was waited for.
+var errGone = errors.New("the upgrade came to its end meanwhile")

@@ -1,0 +1,163 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// begun is an upgrade from workers:1 to workers:2 that ended so.
+func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Record {
+	r := ended(result, "")
+	r.Request = upgrade.Request{Group: "workers", To: "2"}
+	r.Previous, r.Target = upgrade.Revision{ID: "1", Name: "workers:1"}, upgrade.Revision{ID: "2", Name: "workers:2"}
+	r.Ended = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+func byVerb(r *upgrade.Record)    { r.PausedBy = "ann@host" }
+func wayBackOf(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
+func undone(r *upgrade.Record)    { *r = r.Aborting() }
+
+// TestBars has each command meet each state of a record: none but the verb that began an undoing goes on with it.
+func TestBars(t *testing.T) {
+	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: kubectl nodeupgrade resume workers goes on"
+	back := "run r1 of group \"workers\" is being rolled back: kubectl nodeupgrade rollback workers goes on"
+	abort := "run r1 of group \"workers\" is being aborted: kubectl nodeupgrade abort workers goes on"
+	cases := map[string]struct {
+		record upgrade.Record
+		barred map[way]string
+	}{
+		"interrupted":        {begun(upgrade.Interrupted), nil},
+		"under way":          {begun(""), nil},
+		"paused by somebody": {begun(upgrade.Paused, byVerb), map[way]string{wayOn: paused}},
+		"paused by itself":   {begun(upgrade.Paused), nil},
+		"being rolled back":  {begun(upgrade.Interrupted, wayBackOf), map[way]string{wayOn: back}},
+		"being aborted":      {begun(upgrade.Interrupted, undone), map[way]string{wayOn: abort, wayResume: abort, wayBack: abort}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, w := range []way{wayOn, wayLook, wayResume, wayBack, wayUndo} {
+				o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+				o.way = w
+				err := o.bars("workers", &c.record)
+				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCode(err) != exitPaused) || want == "" && err != nil {
+					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCode(err), want)
+				}
+			}
+		})
+	}
+	t.Run("a plan of a paused upgrade", func(t *testing.T) {
+		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+		o.dryRun = cmdutil.DryRunClient
+		record := begun(upgrade.Paused, byVerb)
+		if err := o.bars("workers", &record); err != nil {
+			t.Errorf("got error %v", err)
+		}
+	})
+}
+
+func TestDestination(t *testing.T) {
+	cases := map[string]struct {
+		way      way
+		typed    string
+		record   upgrade.Record
+		want     string
+		wantCode int
+	}{
+		"none was begun":               {wayOn, "", upgrade.Record{}, "", 0},
+		"none was begun, typed":        {wayOn, "7", upgrade.Record{}, "7", 0},
+		"one that is over":             {wayOn, "", begun(upgrade.Succeeded), "", 0},
+		"one that goes on":             {wayOn, "", begun(upgrade.Interrupted), "2", 0},
+		"one that goes on, typed":      {wayOn, "7", begun(upgrade.Interrupted), "7", 0},
+		"one that is undone":           {wayUndo, "", begun(upgrade.Interrupted), "2", 0},
+		"the way back":                 {wayBack, "", begun(upgrade.Interrupted), "1", 0},
+		"the way back, typed":          {wayBack, "7", begun(upgrade.Interrupted), "7", 0},
+		"the way back that goes on":    {wayBack, "", begun(upgrade.Interrupted, wayBackOf), "1", 0},
+		"the way back, by resume":      {wayResume, "", begun(upgrade.Interrupted, wayBackOf), "1", 0},
+		"a way back that nobody knows": {wayBack, "", begun(upgrade.Interrupted, func(r *upgrade.Record) { r.Previous = r.Target }), "", exitUsage},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.way, o.settings.To = c.way, c.typed
+			got, err := o.destination(&c.record)
+			if got != c.want || exitCode(err) != c.wantCode {
+				t.Errorf("got %q and error %v, want %q and exit code %d", got, err, c.want, c.wantCode)
+			}
+		})
+	}
+}
+
+func TestOver(t *testing.T) {
+	cases := map[string]struct {
+		record upgrade.Record
+		want   string
+	}{
+		"nothing recorded": {upgrade.Record{}, `pausing group "workers": no upgrade of it is recorded: kubectl nodeupgrade workers begins one`},
+		"done":             {begun(upgrade.Succeeded), `pausing group "workers": its upgrade is over (succeeded)`},
+		"aborted":          {begun(upgrade.Aborted), `pausing group "workers": its upgrade is over (aborted)`},
+		"interrupted":      {begun(upgrade.Interrupted), ""},
+		"under way":        {begun(""), ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := over("pausing", "workers", &c.record)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || exitCode(err) != exitUsage) {
+				t.Errorf("got error %v with exit code %d, want %q", err, exitCode(err), c.want)
+			}
+		})
+	}
+}
+
+// TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
+func TestVerbsBeginNothing(t *testing.T) {
+	for _, w := range []way{wayResume, wayBack, wayUndo} {
+		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+		o.way = w
+		p := &prospect{record: begun(upgrade.Succeeded), group: upgrade.Group{Name: "workers"}}
+		if err := o.adopt(p); err == nil || !strings.Contains(err.Error(), "came to its end") {
+			t.Errorf("%s: got error %v", w, err)
+		}
+	}
+}
+
+// TestVerbsKeepTheSettings of the record, whatever the flags of the plain command would be.
+func TestVerbsKeepTheSettings(t *testing.T) {
+	cases := map[way]struct {
+		wanted   string
+		target   string
+		to       string
+		stopping upgrade.Result
+	}{
+		wayResume: {"2", "2", "2", ""},
+		wayBack:   {"1", "1", "1", ""},
+		wayUndo:   {"2", "2", "2", upgrade.Aborted},
+	}
+	for w, c := range cases {
+		t.Run(string(w), func(t *testing.T) {
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.way = w
+			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
+			p := &prospect{record: record, to: c.to, group: upgrade.Group{Name: "workers", Wanted: upgrade.Revision{ID: c.wanted}}}
+			if err := o.adopt(p); err != nil {
+				t.Fatal(err)
+			}
+			r := p.record
+			if r.Target.ID != c.target || r.Request.To != c.to || r.Stopping != c.stopping || r.Result != "" || r.PausedBy != "" {
+				t.Errorf("goes to %s (--to=%s), stopping %q, ended %q, paused by %q", r.Target.ID, r.Request.To, r.Stopping, r.Result, r.PausedBy)
+			}
+			if p.request.MaxUnavailable != 7 || p.request.Run != "r1" {
+				t.Errorf("the request is %+v", p.request)
+			}
+		})
+	}
+}
