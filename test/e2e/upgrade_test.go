@@ -32,6 +32,7 @@ func TestUpgrade(t *testing.T) {
 		"a node that cannot be drained: fail":  failNode,
 		"a node that cannot be drained: force": forceNode,
 		"a zone without capacity":              noCapacity,
+		"pods that others need":                neededLast,
 		"nodes brought by hand":                byHand,
 		"nodes brought in advance":             inAdvance,
 		"two runs on one group":                twoRuns,

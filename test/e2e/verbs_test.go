@@ -1,0 +1,325 @@
+package e2e
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// moment brings an upgrade to a phase in which somebody asks something of it from another machine. It returns the command that
+// carries the upgrade out, nil when none does.
+type moment func(*scene) *command
+
+// moments are the phases of an upgrade that is recorded and not over.
+func moments() map[string]moment {
+	return map[string]moment{
+		"scale up": func(s *scene) *command {
+			c := s.start()
+			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+			s.waitForCloud("an instance to boot", func(g awscloud.GroupStatus) bool {
+				return slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State == at.LifecycleStatePending })
+			})
+			return c
+		},
+		"draining": func(s *scene) *command {
+			c := s.start()
+			blockedBy("stubborn")(s, c)
+			return c
+		},
+		"scale down": func(s *scene) *command {
+			s.unblock("stubborn")
+			c := s.start()
+			c.until("the scale down", phase(string(upgrade.PhaseScaleDown)))
+			c.interrupt()
+			c.end(130)
+			return nil
+		},
+		"paused": func(s *scene) *command {
+			c := s.interrupted()
+			s.asked(0, "pause")
+			return c
+		},
+		"interrupted": (*scene).interrupted,
+	}
+}
+
+// interrupted has the upgrade stopped while a node is being drained.
+func (s *scene) interrupted() *command {
+	s.t.Helper()
+	c := s.start()
+	blockedBy("stubborn")(s, c)
+	c.interrupt()
+	c.end(130)
+	return nil
+}
+
+// asked runs a verb about the scene's group to its end, as somebody else who has the same kubeconfig.
+func (s *scene) asked(code int, verb string, flags ...string) *command {
+	s.t.Helper()
+	c := s.asking(verb, flags...)
+	c.end(code)
+	return c
+}
+
+// asking starts a verb.
+func (s *scene) asking(verb string, flags ...string) *command {
+	s.t.Helper()
+	return s.askingOf(s.group, verb, flags...)
+}
+
+func (s *scene) askingOf(group, verb string, flags ...string) *command {
+	s.t.Helper()
+	args := append([]string{"nodeupgrade", verb, group, "--progress=json"}, flags...)
+	return startIn(s.t, s.Stage, []string{"HOME=" + s.t.TempDir()}, args...)
+}
+
+// says wants words in what a command has printed.
+func (c *command) says(words ...string) {
+	c.t.Helper()
+	text := c.out.String() + strings.Join(c.log.plain(), "\n")
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			c.t.Errorf("%s does not say %q:\n%s", c.what, word, text)
+		}
+	}
+}
+
+// TestVerbs asks each verb of an upgrade in each phase, from another machine than the one that carries it out.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	verbs := []struct {
+		name string
+		play func(*scene, string, *command)
+	}{
+		{"abort", abortIn}, // first: it waits longest, for readings of the cloud that are sure to be up to date
+		{"rollback", rollbackIn}, {"pause", pauseIn}, {"resume", resumeIn}, {"complete", completeIn},
+	}
+	t.Run("without a cloud", func(t *testing.T) {
+		t.Parallel()
+		verbsByHand(t, shared)
+	})
+	var over idleGroup
+	for _, verb := range verbs {
+		t.Run(verb.name, func(t *testing.T) {
+			t.Parallel()
+			for name, moment := range moments() {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					s := openVerbs(t, shared, strings.ReplaceAll(verb.name+"-"+name, " ", "-"))
+					verb.play(s, name, moment(s))
+				})
+			}
+			t.Run("nothing recorded", func(t *testing.T) {
+				start(t, shared, "nodeupgrade", verb.name, "nobody").refuses("no upgrade of it is recorded")
+			})
+			t.Run("done", func(t *testing.T) {
+				t.Parallel()
+				over.open(t, shared).asking(verb.name).refuses("its upgrade is over (succeeded)")
+			})
+		})
+	}
+}
+
+// openVerbs begins a scene of two nodes, each with a pod that its budget never lets go of.
+func openVerbs(t *testing.T, shared *stage.Stage, name string) *scene {
+	t.Helper()
+	s := openEmpty(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"}, wedge(2))
+	s.ready()
+	return s
+}
+
+// idleGroup is a group whose upgrade is done; whoever comes first does it.
+type idleGroup struct {
+	once  sync.Once
+	scene *scene
+}
+
+func (g *idleGroup) open(t *testing.T, shared *stage.Stage) *scene {
+	t.Helper()
+	g.once.Do(func() {
+		s := openEmpty(t, shared, stage.Group{Name: "done", Zones: []string{zoneA}, Counts: []int{1}})
+		s.upgrade(0)
+		g.scene = s
+	})
+	if g.scene == nil {
+		t.Fatal("the group was not upgraded")
+	}
+	own := *g.scene
+	own.t = t
+	return &own
+}
+
+// refuses wants the command line to be refused, and nothing printed but why.
+func (c *command) refuses(why string) {
+	c.t.Helper()
+	c.end(2)
+	if complaint := c.complaint(); !strings.Contains(complaint, why) || c.out.Len() > 0 {
+		c.t.Errorf("the error does not say %q alone: %s%s", why, complaint, c.out.String())
+	}
+}
+
+func completeIn(s *scene, _ string, holder *command) {
+	s.asking("complete").refuses("which has no soak to end")
+	if holder != nil {
+		holder.interrupt()
+		holder.end(130)
+	}
+}
+
+func pauseIn(s *scene, phase string, holder *command) {
+	c := s.asking("pause")
+	if phase == "draining" {
+		s.waitForPause()
+		s.unblock("stubborn")
+	}
+	c.end(0)
+	c.says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+	if holder != nil {
+		holder.end(5)
+		holder.says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+	}
+	s.upgrade(5).says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+	for _, node := range s.nodes() {
+		if !slices.Contains(s.started(), node.Name) {
+			s.checkClean(&node)
+		}
+	}
+}
+
+// waitForPause waits until the holder lets its node finish.
+func (s *scene) waitForPause() {
+	s.t.Helper()
+	s.waitFor("the holder to pause", func() bool { return strings.Contains(s.status().Status.Waiting, "pausing: 1 node finishes first") })
+}
+
+func resumeIn(s *scene, phase string, holder *command) {
+	var watching *command
+	switch phase {
+	case "scale up":
+		s.asked(0, "resume", "--yes").says("goes on already")
+	case "draining":
+		watching = s.asking("status", "-w")
+		c := s.asking("pause")
+		s.waitForPause()
+		s.asked(0, "resume", "--yes").says("the pause that ", " was withdrawn")
+		c.interrupt()
+		c.end(130)
+	}
+	if phase != "scale down" {
+		s.unblock("stubborn")
+	}
+	if holder == nil {
+		s.asked(0, "resume", "--yes", "--parallel-groups").says("nodegroup/" + s.group + " upgraded")
+	} else {
+		holder.end(0)
+	}
+	if watching != nil {
+		watching.end(0)
+		watching.says("Waits for   pausing: 1 node finishes first", "Ended       succeeded")
+	}
+	s.settle()
+	after := s.photograph()
+	s.checkSize(after)
+	for _, node := range s.nodes() {
+		if !s.current(&node, after.group) {
+			s.t.Errorf("node %s is not current", node.Name)
+		}
+		s.checkClean(&node)
+	}
+}
+
+func rollbackIn(s *scene, phase string, holder *command) {
+	c := s.asking("rollback", "--yes", "--parallel-groups")
+	if holder != nil {
+		holder.end(5)
+		holder.says("gave way to a rollback asked by ")
+	}
+	switch phase {
+	case "draining": // no node was replaced: none need be drained
+	case "scale down":
+		c = s.interruptBack(c)
+	default:
+		s.unblock("stubborn")
+	}
+	c.end(0)
+	c.says("rolled back to " + s.group + ":1")
+	s.checkUndone(true)
+}
+
+// interruptBack stops a rollback half-way, and goes on with it: nothing but the same verb does.
+func (s *scene) interruptBack(c *command) *command {
+	s.t.Helper()
+	c.until("a node to be drained", nodeState("Draining"))
+	c.interrupt()
+	c.end(130)
+	s.upgrade(5).says("is being rolled back", "kubectl nodeupgrade rollback "+s.group+" goes on")
+	return s.asking("rollback", "--yes", "--parallel-groups")
+}
+
+func abortIn(s *scene, phase string, holder *command) {
+	s.asked(0, "abort", "--dry-run").says("would be aborted")
+	c := s.asking("abort", "--yes")
+	if holder != nil {
+		holder.end(5)
+		holder.says("gave way to an abort asked by ")
+	}
+	c.end(0)
+	c.says("nodegroup/" + s.group + " aborted")
+	s.checkUndone(false)
+	if phase == "scale up" { // no new node carries anything yet
+		s.checkSize(s.photograph())
+	}
+}
+
+// verbsByHand is about labelled nodes: the verbs know from the record which they are, and which of them are current.
+func verbsByHand(t *testing.T, shared *stage.Stage) {
+	s := openManual(t, shared, "relabelled", 0)
+	group := "pool=" + s.group
+	first := s.manually()
+	first.until("a drained node", nodeState("Drained"))
+	first.interrupt()
+	first.end(130)
+
+	s.askingOf(group, "rollback", "--yes").refuses("without a cloud nobody but you can bring nodes of the older revision")
+	second := s.askingOf(group, "resume", "--yes", "--parallel-groups")
+	second.until("the upgrade to go on", phase(string(upgrade.PhaseUpgrade)))
+	abort := s.askingOf(group, "abort", "--yes")
+	second.end(5)
+	second.says("gave way to an abort asked by ")
+	abort.end(0)
+	abort.says("nodegroup/"+group+" aborted", "done: unfence node")
+	for _, node := range s.nodes() {
+		if node.Name != "relabelled-old-0" {
+			s.checkClean(&node)
+		}
+	}
+	s.checkMarked("relabelled-old-0")
+}
+
+// checkUndone wants nothing of the upgrade to be left but, unless it was taken back, nodes that were replaced or carry pods.
+func (s *scene) checkUndone(back bool) {
+	s.t.Helper()
+	s.settle()
+	after := s.photograph()
+	for _, node := range s.nodes() {
+		s.checkClean(&node)
+		if back && s.current(&node, after.group) {
+			s.t.Errorf("node %s still has the newer revision", node.Name)
+		}
+	}
+	if back {
+		s.checkSize(after)
+	}
+	if !slices.Equal(after.group.Suspended, s.before.group.Suspended) {
+		s.t.Errorf("suspended %v, before %v", after.group.Suspended, s.before.group.Suspended)
+	}
+}
