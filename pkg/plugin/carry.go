@@ -47,6 +47,9 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	return record, err
 }
 
+// fresh is how long ago a group may have been observed before the lease was had: whoever held it may have upgraded the group.
+const fresh = 10 * time.Second
+
 // takeUp reads the record again, since it may have gone on while the lease was waited for. An undoing is written at once: from then
 // on the record says what the request said, which is withdrawn.
 func (o *options) takeUp(ctx context.Context, store *cluster.Store, p *prospect) error {
@@ -54,7 +57,7 @@ func (o *options) takeUp(ctx context.Context, store *cluster.Store, p *prospect)
 	if p.record, err = store.Load(ctx); err != nil {
 		return err
 	}
-	if o.way.undoes() {
+	if o.way.undoes() || time.Since(p.now.Round(0)) > fresh {
 		if p.group, err = p.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to}); err != nil {
 			return err
 		}

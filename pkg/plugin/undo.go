@@ -66,6 +66,9 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 	if err := errors.Join(p.refused(), p.unmanaged()); err != nil {
 		return err
 	}
+	if p.group.Follows != "" {
+		fmt.Fprintf(o.ErrOut, "note: node group %s follows %s: it is pinned to %s, until somebody points it elsewhere\n", u.name, p.group.Follows, p.group.Wanted.Name)
+	}
 	return o.undo(ctx, s, u, p, undoing{
 		question: fmt.Sprintf("Roll node group %s back to %s", u.name, p.group.Wanted.Name), show: o.showPlan(ctx, p, s),
 	})

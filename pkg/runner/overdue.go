@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -39,12 +38,4 @@ func (s *run) show(step upgrade.Step) {
 		step.Status.Waiting = "the API server, which has not renewed the lease in time"
 	}
 	s.Watch(step)
-}
-
-// loss is the error of a lease that is no longer ours: another holder's writes would have gone on being seen, and ours renewed.
-func (r *Runner) loss() error {
-	if r.overdue() {
-		return fmt.Errorf("%w: the API server did not renew it in time", ErrLost)
-	}
-	return fmt.Errorf("%w to somebody else", ErrLost)
 }

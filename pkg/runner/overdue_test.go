@@ -109,27 +109,3 @@ func TestALeaseThatIsRenewedCostsFewSteps(t *testing.T) {
 		}
 	})
 }
-
-func TestHowTheLeaseWasLost(t *testing.T) {
-	cases := map[string]struct {
-		gap  time.Duration
-		want string
-	}{
-		"somebody took it":        {time.Hour, "lost to somebody else"},
-		"it could not be renewed": {5 * time.Second, "the API server did not renew it in time"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSite(t, 1)
-				s.budgets = spent()
-				s.addPods("old-1", 1)
-				time.AfterFunc(45*time.Second, func() { close(s.lost) })
-				_, err := s.leased(s.runner(), c.gap, 2*time.Hour).Run(t.Context())
-				if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), c.want) {
-					t.Errorf("got %v, want it to say %q", err, c.want)
-				}
-			})
-		})
-	}
-}

@@ -29,7 +29,7 @@ const (
 	// leaseSlack is how much of the lease must be left for a request to be begun.
 	leaseSlack = 10 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
-	patience = 2 * time.Minute
+	patience = 15 * time.Minute
 	// remembered is how long the end of an action is kept, at least as long as any rests before its next try.
 	remembered = 2 * time.Minute
 )
@@ -73,7 +73,7 @@ type Runner struct {
 }
 
 // ErrLost is the error of Run when the right to write was lost.
-var ErrLost = errors.New("the upgrade's lease was lost")
+var ErrLost = errors.New("the upgrade's lease was lost to somebody else")
 
 // errUnrenewed is the answer to a request that is not made, because the lease may be somebody else's soon.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")
@@ -163,7 +163,7 @@ func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCa
 			case <-rest:
 				cancel(ErrUnrested)
 			case <-r.Lost:
-				cancel(r.loss())
+				cancel(ErrLost)
 			case <-work.Done():
 				return
 			}
@@ -241,7 +241,7 @@ func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
 func (s *run) mayWrite() error {
 	switch {
 	case s.lost():
-		return s.loss()
+		return ErrLost
 	case s.limit() < leaseSlack:
 		return errUnrenewed
 	default:

@@ -160,8 +160,8 @@ func TestSaveThatFails(t *testing.T) {
 	}{
 		"somebody else wrote it":          {func(context.Context) error { return upgrade.ErrRecordChanged }, ErrLost, 0, 1},
 		"it may not be written":           {func(context.Context) error { return forbidden }, forbidden, 0, 1},
-		"no answer ever":                  {hang, context.DeadlineExceeded, patience, 3},
-		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, patience, 28},
+		"no answer ever":                  {hang, context.DeadlineExceeded, patience, 21},
+		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, patience, 184},
 		"somebody else wrote it, wrapped": {func(context.Context) error { return fmt.Errorf("x: %w", upgrade.ErrRecordChanged) }, upgrade.ErrRecordChanged, 0, 1},
 	}
 	for name, c := range cases {

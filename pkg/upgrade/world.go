@@ -57,6 +57,8 @@ type Group struct {
 	// They differ until SetRevision has landed.
 	Wanted  Revision `json:"wanted"`
 	Pointed Revision `json:"pointed"`
+	// Follows is what the group launches from where that is no revision but moves with the newest one: "workers:$Latest".
+	Follows string `json:"follows,omitempty"`
 	// Sized is true when the provider has a size to change; Desired, Min and Max are counts of nodes then.
 	Sized   bool `json:"sized"`
 	Desired int  `json:"desired"`

@@ -28,6 +28,9 @@ func outline(g *at.AutoScalingGroup) upgrade.Group {
 		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: zonal(g),
 		Suspended: suspended(g), Quiesce: []string{processRebalance}, WantedLabels: wantedLabels(g),
 	}
+	if s, err := specOf(g); err == nil && s.base.moves() {
+		out.Follows = cmp.Or(s.base.name, s.base.id) + ":" + s.base.version
+	}
 	if name := tag(g, tagNodegroup); name != "" {
 		out.Name, out.Kind = name, "EKS managed node group"
 	}

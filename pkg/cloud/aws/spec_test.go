@@ -68,6 +68,9 @@ func TestRevisions(t *testing.T) {
 			if got := g.Pointed.ID + " " + g.Pointed.Name; got != c.pointed {
 				t.Errorf("pointed %s, want %s", got, c.pointed)
 			}
+			if want := map[string]string{"$Latest": "workers:$Latest"}[name]; g.Follows != want {
+				t.Errorf("follows %q, want %q", g.Follows, want)
+			}
 		})
 	}
 }
