@@ -106,12 +106,12 @@ type session struct {
 	account string
 }
 
-// readPods fills in the pods of the view: of the whole cluster once, or of the group's nodes.
+// readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated nodes.
 func (s *session) readPods(ctx context.Context, members []upgrade.Member) error {
 	var err error
 	switch {
 	case s.narrow:
-		s.view.Pods, err = cluster.PodsOn(ctx, s.client, nodesOf(members))
+		s.view.Pods, err = cluster.PodsOn(ctx, s.client, outdatedNodes(members))
 	case len(s.view.Pods) == 0:
 		s.view.Pods, err = cluster.Pods(ctx, s.client)
 	}
@@ -121,11 +121,11 @@ func (s *session) readPods(ctx context.Context, members []upgrade.Member) error 
 	return nil
 }
 
-// nodesOf names the members that are nodes.
-func nodesOf(members []upgrade.Member) []string {
+// outdatedNodes names the nodes that would be drained.
+func outdatedNodes(members []upgrade.Member) []string {
 	var names []string
 	for i := range members {
-		if node := members[i].Node; node != nil {
+		if node := members[i].Node; node != nil && members[i].Outdated {
 			names = append(names, node.Name)
 		}
 	}
