@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// rights are what carrying a request out takes in the cluster, beyond the reads that the plan has needed
-// already; README has them for administrators.
-func rights(request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
+// rights are what carrying a request out that way takes in the cluster, beyond the reads that the plan has needed
+// already; README has them for administrators. Who aborts moves no pod.
+func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -23,7 +23,6 @@ func rights(request *upgrade.Request, stateSpace string) []authorizationv1.Resou
 		{Verb: "watch", Group: "policy", Resource: "poddisruptionbudgets"},
 		{Verb: "patch", Resource: "nodes"},
 		{Verb: "delete", Resource: "nodes"},
-		{Verb: "create", Resource: "pods", Subresource: "eviction"},
 		{Verb: "list", Resource: "configmaps", Namespace: stateSpace},
 		{Verb: "watch", Resource: "configmaps", Namespace: stateSpace},
 		{Verb: "create", Resource: "configmaps", Namespace: stateSpace},
@@ -32,6 +31,10 @@ func rights(request *upgrade.Request, stateSpace string) []authorizationv1.Resou
 		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateSpace},
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateSpace},
 	}
+	if w == wayUndo {
+		return needed
+	}
+	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
 	if request.OnTimeout == upgrade.Force {
 		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"})
 	}
@@ -41,7 +44,7 @@ func rights(request *upgrade.Request, stateSpace string) []authorizationv1.Resou
 // permitted refuses an upgrade that would come to a halt half way for want of a right, and names each that is
 // missing. Where the server does not answer the question, the requests themselves will show.
 func (o *options) permitted(ctx context.Context, conn *connection, request *upgrade.Request) error {
-	needed := rights(request, o.stateSpace)
+	needed := rights(o.way, request, o.stateSpace)
 	missing := make([]bool, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
