@@ -95,8 +95,9 @@ crash: controlplane ## Kill the tool after each of its writes, lose each answer,
 	$(GO) run ./test/crash -how pair -few 10
 
 .PHONY: rivals
-rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, as an autoscaler does
+rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, and again with the record lost
 	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1)
+	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1) -lost
 
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now

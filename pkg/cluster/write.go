@@ -36,11 +36,18 @@ func NewWriter(client kubernetes.Interface, watcher *Watcher, run, provider stri
 func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 	switch a := action.(type) {
 	case upgrade.Fence:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, w.run, w.provider) })
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error {
+			upgrade.MarkBefore(n, a.Before)
+			return upgrade.MarkFenced(n, w.run, w.provider)
+		})
 	case upgrade.Unfence:
 		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, w.provider) })
 	case upgrade.HoldNode:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkHeld(n, w.run); return nil })
+		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error {
+			upgrade.MarkHeld(n, w.run)
+			upgrade.MarkBefore(n, a.Before)
+			return nil
+		})
 	case upgrade.FreeNode:
 		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
 	case upgrade.StartDrain:

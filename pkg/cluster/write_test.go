@@ -85,9 +85,9 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		shows  func(*corev1.Node) bool
 	}{
 		{"the fence", func(n *corev1.Node) upgrade.Action {
-			return upgrade.Fence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+			return upgrade.Fence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
-			return n.Spec.Unschedulable && upgrade.HasFenceTaint(n, "aws") && n.Annotations[upgrade.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
+			return n.Annotations[upgrade.AnnotationBefore] == `{"desired":3}` && n.Spec.Unschedulable && upgrade.HasFenceTaint(n, "aws") && n.Annotations[upgrade.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
 		}},
 		{"the drain", func(n *corev1.Node) upgrade.Action {
 			return upgrade.StartDrain{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Deadline: deadline}
@@ -96,6 +96,15 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		}},
 		{"the end of the fence", func(n *corev1.Node) upgrade.Action {
 			return upgrade.Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
+		{"what keeps autoscalers away", func(n *corev1.Node) upgrade.Action {
+			return upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
+		}, func(n *corev1.Node) bool {
+			return n.Annotations[upgrade.AnnotationNoScaleDown] == "true" && n.Annotations[upgrade.AnnotationHeld] == "run-1" &&
+				n.Annotations[upgrade.AnnotationBefore] == `{"desired":3}`
+		}},
+		{"the end of that", func(n *corev1.Node) upgrade.Action {
+			return upgrade.FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
 	var known *corev1.Node
@@ -133,6 +142,8 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 		"another UID":        upgrade.Fence{Node: node.Name, UID: "other", Version: node.ResourceVersion},
 		"no such node":       upgrade.Fence{Node: "none", UID: node.UID, Version: node.ResourceVersion},
 		"an older drain":     upgrade.StartDrain{Node: node.Name, UID: node.UID, Version: "1"},
+		"an older hold":      upgrade.HoldNode{Node: node.Name, UID: node.UID, Version: "1"},
+		"an older free":      upgrade.FreeNode{Node: node.Name, UID: node.UID, Version: "1"},
 		"an older unfence":   upgrade.Unfence{Node: node.Name, UID: node.UID, Version: "1"},
 		"nothing to unfence": upgrade.Unfence{Node: node.Name, UID: node.UID, Version: node.ResourceVersion},
 	}

@@ -36,6 +36,9 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	if p.request.Run == "" {
 		p.request.Run = rand.String(8)
 	}
+	if p.record.Lost {
+		progress.say(lossText(&p.record))
+	}
 	progress.say(headline(p))
 	record, err := o.drive(ctx, conn, p, holding{hold, store, progress})
 	switch {

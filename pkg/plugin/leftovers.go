@@ -80,14 +80,17 @@ func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Le
 	}
 	var found []report.Leftover
 	for _, node := range nodes {
-		run, marked := node.Annotations[upgrade.AnnotationRun]
+		run, what := node.Annotations[upgrade.AnnotationRun], "fenced"
+		if run == "" {
+			run, what = node.Annotations[upgrade.AnnotationHeld], "kept from autoscalers"
+		}
 		record, known := runs[run]
 		_, named := record.Nodes[node.Name]
-		if !marked || known && (record.Resumable() || named) {
+		if run == "" || known && (record.Resumable() || named) {
 			continue
 		}
 		found = append(found, report.Leftover{
-			What:   fmt.Sprintf("node %s is fenced by run %s, which nobody goes on with", node.Name, run),
+			What:   fmt.Sprintf("node %s is %s by run %s, which nobody goes on with", node.Name, what, run),
 			Remedy: unmarking(node),
 		})
 	}
@@ -97,7 +100,10 @@ func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Le
 
 // unmarking is the command line that takes our marks from a node.
 func unmarking(node *corev1.Node) string {
-	steps := []string{"kubectl uncordon " + node.Name}
+	var steps []string
+	if node.Annotations[upgrade.AnnotationRun] != "" {
+		steps = append(steps, "kubectl uncordon "+node.Name)
+	}
 	for _, provider := range []string{"aws", "manual"} {
 		if upgrade.HasFenceTaint(node, provider) {
 			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, upgrade.Taint(provider).Key))
@@ -107,6 +113,9 @@ func unmarking(node *corev1.Node) string {
 		steps = append(steps, fmt.Sprintf("kubectl label node %s %s-", node.Name, corev1.LabelNodeExcludeBalancers))
 	}
 	marks := ""
+	if _, held := node.Annotations[upgrade.AnnotationHeld]; held {
+		marks = " " + upgrade.AnnotationNoScaleDown + "-"
+	}
 	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
 		if strings.HasPrefix(key, upgrade.Domain+"/") {
 			marks += " " + key + "-"

@@ -83,11 +83,16 @@ func TestStrays(t *testing.T) {
 		notes  = " && kubectl annotate node n1 kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
 		all    = " && kubectl annotate node n1 kubectl-nodeupgrade/drain-deadline- kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
 	)
+	held := build.Node("n1", "a")
+	upgrade.MarkHeld(held, "r1")
+	const unhold = "kubectl annotate node n1 cluster-autoscaler.kubernetes.io/scale-down-disabled- kubectl-nodeupgrade/scale-down-disabled-"
 	cases := map[string]struct {
 		node   *corev1.Node
 		record upgrade.Record
 		remedy string
 	}{
+		"held by a run under way":     {held, begun(""), ""},
+		"held by a run that is lost":  {held, upgrade.Record{}, unhold},
 		"of a run under way":          {fenced, begun(""), ""},
 		"of a run that stopped":       {fenced, begun(upgrade.Interrupted), ""},
 		"of a run that is over":       {fenced, begun(upgrade.Succeeded), marks + notes},
@@ -99,7 +104,11 @@ func TestStrays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var want []report.Leftover
 			if c.remedy != "" {
-				want = []report.Leftover{{What: "node n1 is fenced by run r1, which nobody goes on with", Remedy: c.remedy}}
+				what := "fenced"
+				if c.node == held {
+					what = "kept from autoscalers"
+				}
+				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which nobody goes on with", Remedy: c.remedy}}
 			}
 			if got := strays([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)

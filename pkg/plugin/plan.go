@@ -146,6 +146,11 @@ func (p *prospect) outdated() int {
 
 // adopt takes up an upgrade that was begun before: its settings stand, unless the user says that they are to change.
 func (o *options) adopt(p *prospect) error {
+	if p.record.Run == "" && o.way == wayOn {
+		if err := o.rebuild(p); err != nil {
+			return err
+		}
+	}
 	if !p.record.Resumable() {
 		if o.way.stands() {
 			return errGone

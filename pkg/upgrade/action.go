@@ -51,6 +51,8 @@ type Fence struct {
 	Node    string
 	UID     types.UID
 	Version string
+	// Before is what AnnotationBefore is to say.
+	Before string
 }
 
 // Unfence takes away of the fence, the load-balancer label and our annotations what was not there before us.
@@ -65,6 +67,8 @@ type HoldNode struct {
 	Node    string
 	UID     types.UID
 	Version string
+	// Before is what AnnotationBefore is to say.
+	Before string
 }
 
 // FreeNode ends that.

@@ -93,8 +93,8 @@ func (t *turn) knownBack(arriving map[string]int) []string {
 // settleOpen finds out what became of launches whose answer nobody knows, and reports whether that is known of all. Under its
 // token a launch is asked for again, which makes it one launch; without a token the group's maximum tells.
 func (t *turn) settleOpen() bool {
-	for zone, z := range t.rec.Ledger.Zones {
-		for _, launch := range z.Open {
+	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
+		for _, launch := range t.rec.Ledger.Zones[zone].Open {
 			if t.cloud = true; launch.Max > 0 && t.w.Group.shows(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
 				t.unbook(zone, launch)
 			}

@@ -9,29 +9,6 @@ import (
 	"time"
 )
 
-// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by
-// itself first; elsewhere one request raises maximum and desired size together, and this is a no-op.
-func (t *turn) raiseMax() bool {
-	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax {
-		return true
-	}
-	if l.MaxTo == 0 || g.Max >= l.MaxTo {
-		missing := 0
-		for zone, z := range l.Zones {
-			missing += max(0, min(z.Surge, t.count.left[zone])-z.Contribution())
-		}
-		if g.Desired+missing <= g.Max {
-			return true
-		}
-		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
-		l.MaxTo, t.persist = g.Desired+missing, true
-	}
-	t.cloud = true
-	t.want(RaiseMax{From: g.Max, Max: l.MaxTo})
-	return false
-}
-
 // launch keeps each zone's contribution at its surge while the zone has that many outdated nodes left. What a
 // termination gives back is launched again only when the cloud has begun it: a launch that overtook it would make
 // the group larger than its surge allows, which its maximum may forbid.
@@ -172,16 +149,22 @@ func (t *turn) settle() {
 	if raise := t.attempt(RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == OutcomeDone || raise.Outcome == OutcomeUnclear {
 		t.changed(raise.Ended)
 	}
-	fatal := ""
-	for key, attempt := range t.w.Open {
-		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && (fatal == "" || key < fatal) {
-			fatal = key
-		}
-	}
-	if fatal != "" {
+	if fatal := t.fatal(); fatal != "" {
 		attempt := t.w.Open[fatal]
 		t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
+}
+
+// fatal is the key of an action that was refused for good and that the upgrade cannot do without, "" when there is none.
+func (t *turn) fatal() string {
+	fatal := ""
+	for key, attempt := range t.w.Open {
+		_, optional := attempt.Action.(HoldNode)
+		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && !optional && (fatal == "" || key < fatal) {
+			fatal = key
+		}
+	}
+	return fatal
 }
 
 func (t *turn) settleLaunch(zone string, l Launch) {
@@ -269,52 +252,6 @@ const describeLag = 30 * time.Second
 // shows reports whether the group was read late enough to show what was done to it at the time.
 func (g *Group) shows(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
 
-// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
-func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
-
-// lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
-// not at all when somebody else changed it meanwhile (EKS E61).
-func (t *turn) lowerMax() bool {
-	l, g := &t.rec.Ledger, &t.w.Group
-	old := !g.shows(l.Changed)
-	if l.MaxTo > g.Max && old && t.attempt(LowerMax{Max: l.MaxLow}).Outcome != OutcomeDone {
-		t.cloud = true
-		return false // the reading may be older than the raise
-	}
-	t.persist = l.lowered(g.Max) || t.persist
-	if l.MaxTo <= l.MaxFrom || g.Max != l.MaxTo {
-		l.closeRaise()
-		return true
-	}
-	t.cloud = true
-	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && old {
-		t.waiting = "the group's desired size to show what was given back"
-		return false
-	}
-	return t.lowerTo(max(l.MaxFrom, g.Desired))
-}
-
-// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken back, or all.
-func (l *Ledger) lowered(maximum int) bool {
-	if l.MaxLow == 0 || maximum != l.MaxLow {
-		return false
-	}
-	l.MaxTo, l.MaxLow = l.MaxLow, 0
-	return true
-}
-
-// lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
-func (t *turn) lowerTo(maximum int) bool {
-	l, g := &t.rec.Ledger, &t.w.Group
-	if maximum >= g.Max {
-		return true
-	}
-	t.persist = t.persist || l.MaxLow != maximum
-	l.MaxLow = maximum
-	t.want(LowerMax{From: g.Max, Max: maximum})
-	return false
-}
-
 // resume lets the processes run again that we suspended, unless they would terminate nodes without a
 // drain at once, because the zones are out of balance: then they stay suspended, and the record says so. A suspension
 // of ours that is on its way, or that the group's reading is too old to show, is waited for.
@@ -328,14 +265,22 @@ func (t *turn) resume() bool {
 	if len(ours) == 0 {
 		return true
 	}
-	resumed := t.attempt(Resume{})
-	coming := resumed.Ended.After(quiesced.Ended) && resumed.Outcome == OutcomeDone && !t.w.Group.shows(resumed.Ended)
-	if !resumed.InFlight && !coming && !t.balanced() {
-		return true
+	if !t.balanced() {
+		coming := t.resuming(quiesced)
+		t.cloud = t.cloud || coming
+		return !coming // what is suspended still will show
 	}
 	t.cloud = true
 	t.want(Resume{Processes: ours})
 	return false
+}
+
+// resuming reports whether the processes may be about to run again, after they were suspended last: by a request that is under
+// way, or whose effect the group's reading is too old to show.
+func (t *turn) resuming(quiesced Attempt) bool {
+	resumed := t.attempt(Resume{})
+	landed := resumed.Outcome == OutcomeDone || resumed.Outcome == OutcomeUnclear
+	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !t.w.Group.shows(resumed.Ended))
 }
 
 // unseen reports whether the group's reading is too old to show a suspension of ours: older than its answer, or so old
@@ -400,13 +345,4 @@ func (t *turn) owedNote() string {
 		return ""
 	}
 	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
-}
-
-// maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
-func (t *turn) maxNote() string {
-	l := &t.rec.Ledger
-	if l.MaxTo <= l.MaxFrom {
-		return ""
-	}
-	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.MaxTo, l.MaxFrom, t.w.Group.Desired)
 }

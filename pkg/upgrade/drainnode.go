@@ -188,15 +188,25 @@ func (t *turn) evictPods(node string, view *drainView) []Blocked {
 	for _, pod := range view.held {
 		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
 	}
-	for _, pod := range t.scarcestFirst(t.inTurn(view)) {
+	for _, pod := range t.scarcestFirst(t.inTurn(node, view)) {
 		t.evictPod(node, pod)
 	}
 	return t.blocked[first:]
 }
 
-// inTurn are the pods to evict whose turn it is; those that others need go last.
-func (t *turn) inTurn(view *drainView) []*corev1.Pod {
-	return drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
+// inTurn are the pods to evict whose turn it is; those that others need go last. After half of the node's limit all have their turn: what
+// is left at its end may be deleted without their budgets being asked.
+func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
+	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
+	if len(due) == len(view.toEvict) {
+		return due
+	}
+	all := t.rec.Nodes[node].Deadline.Add(-t.rec.Request.DrainTimeout.Duration / 2)
+	if t.w.Now.Before(all) {
+		t.wakeAt(all)
+		return due
+	}
+	return view.toEvict
 }
 
 // scarcestFirst sorts pods by how many their budgets let be missing, pods without a budget last: time in which a tight budget

@@ -10,7 +10,7 @@ import (
 // fenceAll fences every outdated node, so that a pod that leaves one does not land on another
 // (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
 func (t *turn) fenceAll() bool {
-	all := true
+	all, before := true, t.rec.before()
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m) {
@@ -25,7 +25,7 @@ func (t *turn) fenceAll() bool {
 		}
 		all = false
 		t.waiting = "the outdated nodes to be fenced"
-		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion})
+		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
 	}
 	return all
 }

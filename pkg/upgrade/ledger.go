@@ -25,6 +25,10 @@ type Ledger struct {
 	MaxTo   int `json:"maxTo,omitempty"`
 	// MaxLow is what the maximum is being lowered to; 0 when it is not.
 	MaxLow int `json:"maxLow,omitempty"`
+	// MaxSeen is the largest maximum that the group was seen to have, and MaxSeenAt when that was read: less than that, in a
+	// reading that shows what was there then, is somebody else's doing. 0 before it was looked at.
+	MaxSeen   int       `json:"maxSeen,omitempty"`
+	MaxSeenAt time.Time `json:"maxSeenAt,omitzero"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
 	// Changed is when we last did something to the group's size: a launch or a raise of the maximum that was accepted, a

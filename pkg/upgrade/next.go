@@ -20,6 +20,7 @@ func Next(w World) Step {
 	case t.rec.Run == "":
 		t.begin()
 	case t.rec.PhaseBegan.IsZero():
+		t.rec.Ledger.MaxSeen = 0 // what happened to it while nobody looked is known to who goes on
 		t.enter(t.rec.Phase)
 	}
 	if !t.finished {

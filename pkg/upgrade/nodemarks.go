@@ -72,7 +72,7 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline} {
+	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline, AnnotationBefore} {
 		delete(node.Annotations, key)
 	}
 	return nil

@@ -77,6 +77,8 @@ type Record struct {
 	Pointed Revision `json:"pointed,omitzero"`
 	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
 	Back bool `json:"back,omitempty"`
+	// Lost tells that the run's record was lost, and that its books are still to be made anew.
+	Lost bool `json:"lost,omitempty"`
 	// Sizes of the group at the start.
 	Sizes Sizes `json:"sizes"`
 	// Total is how many nodes were outdated at the start.

@@ -1,6 +1,10 @@
 package upgrade
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
 
 const (
 	// AnnotationNoScaleDown with the value "true" has cluster-autoscaler leave a node alone (cluster-autoscaler's FAQ, "How can I
@@ -28,6 +32,7 @@ func MarkFreed(node *corev1.Node) {
 		delete(node.Annotations, AnnotationNoScaleDown)
 	}
 	delete(node.Annotations, AnnotationHeld)
+	delete(node.Annotations, AnnotationBefore)
 }
 
 func held(node *corev1.Node) bool {
@@ -47,17 +52,22 @@ func (t *turn) holdNew() {
 	if t.w.Group.Provider == manualProvider {
 		return
 	}
+	before := t.rec.before()
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		if m.Outdated || m.Node == nil || !m.openToScaleDown() || !t.w.usable(m) || !t.rec.fresh(m) || !t.stays(m) {
 			continue
 		}
-		t.want(HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion})
+		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
+		if t.attempt(action).Outcome != OutcomeFatal { // whoever may not say it does without
+			t.want(action)
+		}
 	}
 }
 
 // freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and reports whether all are.
 func (t *turn) freeHeld() bool {
+	t.actions = slices.DeleteFunc(t.actions, func(a Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
 	done := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]

@@ -160,7 +160,10 @@ func (s *scene) effect(action upgrade.Action) {
 	s.t.Helper()
 	switch a := action.(type) {
 	case upgrade.Fence:
-		s.mark(a.Node, func(n *corev1.Node) { fence(s.t, n, s.Record.Run, s.Group.Provider) })
+		s.mark(a.Node, func(n *corev1.Node) {
+			upgrade.MarkBefore(n, a.Before)
+			fence(s.t, n, s.Record.Run, s.Group.Provider)
+		})
 	case upgrade.Unfence:
 		s.mark(a.Node, func(n *corev1.Node) {
 			if err := upgrade.MarkUnfenced(n, s.Group.Provider); err != nil {
@@ -168,7 +171,10 @@ func (s *scene) effect(action upgrade.Action) {
 			}
 		})
 	case upgrade.HoldNode:
-		s.mark(a.Node, func(n *corev1.Node) { upgrade.MarkHeld(n, s.Record.Run) })
+		s.mark(a.Node, func(n *corev1.Node) {
+			upgrade.MarkHeld(n, s.Record.Run)
+			upgrade.MarkBefore(n, a.Before)
+		})
 	case upgrade.FreeNode:
 		s.mark(a.Node, upgrade.MarkFreed)
 	case upgrade.StartDrain:

@@ -17,6 +17,9 @@ func (t *turn) surge() {
 		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
 		return
 	}
+	if t.rec.Phase == PhaseScaleUp || t.rec.Phase == PhaseUpgrade {
+		t.watchMax()
+	}
 	phases := []struct {
 		phase Phase
 		run   func() bool
@@ -39,6 +42,9 @@ func (t *turn) surge() {
 
 // setup points the group at the wanted revision and quiets what would fight the upgrade (EKS E02–E04).
 func (t *turn) setup() bool {
+	if !t.recount() {
+		return false
+	}
 	reclaimed := !t.rec.Back || t.reclaim()
 	if !t.point() || !t.quiesce() || !reclaimed {
 		return false

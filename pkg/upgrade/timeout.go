@@ -59,7 +59,7 @@ func (t *turn) leftovers(name string) string {
 	}
 	view := t.view(t.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, t.inTurn(view)) {
+	for _, pod := range slices.Concat(view.leaving, t.inTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))

@@ -81,8 +81,8 @@ func (t *turn) refused() string {
 // evenOut has the zones be no smaller because of us: a node that was taken and not replaced yet is launched. It is not tried
 // again where that is refused.
 func (t *turn) evenOut() bool {
-	if !t.w.Group.Sized {
-		return true
+	if counted := t.recount(); !counted || !t.w.Group.Sized {
+		return counted
 	}
 	even := t.settleOpen()
 	if !t.rec.Ledger.Zonal {

@@ -5,6 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -60,4 +64,40 @@ func twoGroups(t *testing.T, shared *stage.Stage) {
 	busy.unblock("stubborn")
 	first.end(0)
 	busy.checkDone()
+}
+
+// lowersMax has somebody lower the group's maximum while a node is drained: the upgrade stops, and what was set stays so.
+func lowersMax(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+	c := s.start()
+	blockedBy("stubborn")(s, c)
+	before := s.cloudGroup()
+	s.setMax(before.Max - 1)
+	c.end(5)
+	for _, part := range []string{"max was lowered from 4 to 3 by somebody", "run the same command to go on", "kubectl nodeupgrade abort lowered"} {
+		if complaint := c.complaint(); !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	if now := s.cloudGroup(); now.Max != before.Max-1 || now.Desired != before.Desired {
+		t.Errorf("max %d and desired %d, want them left at %d and %d", now.Max, now.Desired, before.Max-1, before.Desired)
+	}
+	s.unblock("stubborn")
+	s.upgrade(0)
+	s.before.group.Max = before.Max - 1
+	s.checkDone()
+}
+
+// setMax sets the maximum as a person does.
+func (s *scene) setMax(n int) {
+	s.t.Helper()
+	client := autoscaling.New(autoscaling.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
+	})
+	_, err := client.UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }

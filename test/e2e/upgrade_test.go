@@ -38,6 +38,7 @@ func TestUpgrade(t *testing.T) {
 		"two runs on one group":                twoRuns,
 		"other settings than at first":         otherSettings,
 		"two groups at once":                   twoGroups,
+		"somebody lowers the maximum":          lowersMax,
 	}
 	for name, i := range interruptions() {
 		scenes["interrupted: "+name] = func(t *testing.T, shared *stage.Stage) { i.play(t, shared, name) }

@@ -58,6 +58,9 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.again(p, w, action)
 	}
 	for _, a := range w.Open {
+		if _, optional := a.Action.(upgrade.HoldNode); optional {
+			continue // whoever may not say it does without
+		}
 		if a.Outcome == upgrade.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
 		}

@@ -19,15 +19,15 @@ func (r *rules) rest(record upgrade.Record) {
 	r.reason(record)
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
+		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
+			continue // it goes with its machine
+		}
 		_, started := record.Nodes[name]
 		ours := node.Annotations[upgrade.AnnotationRun] != ""
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, upgrade.Domain+"/") }) {
 			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
 		}
 		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded && record.Result != upgrade.Aborted) {
-			continue
-		}
-		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
 			continue
 		}
 		if !sameMarks(node, shadow) {

@@ -1,0 +1,69 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// A run whose record is gone is taken up from its marks by the plain command, and by no other.
+func TestAdoptLostRun(t *testing.T) {
+	const before = `{"desired":2,"min":1,"max":2,"zones":{"a":2}}`
+	cases := map[string]struct {
+		before string
+		way    way
+		sized  bool
+		run    string
+		says   string // of the error, "" for none
+	}{
+		"its marks tell all":        {before, wayOn, true, "r1", ""},
+		"nothing tells its sizes":   {"", wayOn, true, "", "kubectl nodeupgrade status workers lists its marks"},
+		"it has no size":            {"", wayOn, false, "r1", ""},
+		"somebody only looks at it": {before, wayLook, true, "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := build.Node("n1", "a")
+			if err := upgrade.MarkFenced(node, "r1", "aws"); err != nil {
+				t.Fatal(err)
+			}
+			upgrade.MarkBefore(node, c.before)
+			p := &prospect{
+				group: upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
+				members: []upgrade.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
+			}
+			err := (&options{way: c.way, stateSpace: "kube-system"}).adopt(p)
+			switch {
+			case c.says != "":
+				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {
+					t.Errorf("got error %v", err)
+				}
+			case err != nil:
+				t.Error(err)
+			case p.record.Run != c.run || (c.run != "" && p.request.Run != c.run):
+				t.Errorf("run %q, asked for as %q", p.record.Run, p.request.Run)
+			}
+		})
+	}
+}
+
+func TestLossText(t *testing.T) {
+	sized := upgrade.Record{Run: "r1", Sizes: upgrade.Sizes{Desired: 6, Max: 7}, Nodes: map[string]upgrade.NodeRecord{"b": {}, "a": {}}}
+	cases := map[string]struct {
+		record upgrade.Record
+		says   string
+		not    string
+	}{
+		"of a group with a size": {sized, "in drain: a, b; the group had 6 nodes and a max of 7 before it", "XX"},
+		"of one without":         {upgrade.Record{Run: "r1"}, "the record of run r1 is gone", ";"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := lossText(&c.record); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

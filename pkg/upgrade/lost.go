@@ -1,0 +1,210 @@
+package upgrade
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// AnnotationBefore holds what the group was like before the run, as the JSON of Before. It comes with the fence and with HoldNode,
+// and is what an upgrade goes on with whose record is lost.
+const AnnotationBefore = Domain + "/before"
+
+// Before is what cannot be seen of a group any more once its upgrade is under way.
+type Before struct {
+	Sizes
+	// Suspended are the processes that the run suspended.
+	Suspended []string `json:"suspended,omitempty"`
+}
+
+// MarkBefore writes down on a node what its group was like before the run; an empty text changes nothing.
+func MarkBefore(node *corev1.Node, text string) {
+	if text != "" {
+		annotate(node, AnnotationBefore, text)
+	}
+}
+
+// before is the annotation of this run, "" for a group that has no size.
+func (r *Record) before() string {
+	if r.Sizes.Desired == 0 {
+		return ""
+	}
+	text, err := json.Marshal(Before{Sizes: r.Sizes, Suspended: r.Suspended})
+	if err != nil {
+		return "" // numbers and strings have a form in JSON
+	}
+	return string(text)
+}
+
+// ErrLost is a run of which nothing tells any more what it added to the group.
+var ErrLost = errors.New("nothing tells what the group was like before it")
+
+// Rebuild makes the record of a run anew that is gone, from the marks that the run left on the group's nodes: they tell the run, the
+// nodes in drain with their deadlines, and what the group was like before. What the run added follows from that and from a
+// later look at the group (see recount). The request is the one that an upgrade would be begun with now. It returns the zero
+// Record where no node has marks of a run, and with it an error that is ErrLost, which names the run, where the
+// group has a size and no node tells what that was.
+func Rebuild(w World) (Record, error) {
+	run := markedMost(w.Members)
+	if run == "" {
+		return Record{}, nil
+	}
+	t := newTurn(&w)
+	rec := Record{
+		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
+		Previous: t.previous(), Target: w.Group.Wanted, Nodes: map[string]NodeRecord{},
+	}
+	rec.Request.Run = run
+	before, told := before(w.Members, run)
+	if w.Group.Sized && !told {
+		return rec, ErrLost
+	}
+	rec.Sizes, rec.Suspended = before.Sizes, before.Suspended
+	rec.Ledger.Zonal = w.Group.Zonal
+	for i := range w.Members {
+		rec.takeUp(&w.Members[i])
+	}
+	return rec, nil
+}
+
+// takeUp puts a node on record that is being drained. Which of them were started first is not known any more: the one whose time
+// ends first goes first.
+func (r *Record) takeUp(m *Member) {
+	if m.Node == nil || !m.Outdated || m.Instance.State == InstanceLeaving || m.Node.Annotations[AnnotationRun] != r.Run {
+		return
+	}
+	deadline, err := time.Parse(time.RFC3339, m.Node.Annotations[AnnotationDeadline])
+	if err != nil {
+		return // it is fenced and was not started
+	}
+	r.Begun++
+	r.Nodes[m.Name()] = NodeRecord{
+		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.zone(m), State: NodeDraining, Batch: 1,
+		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
+	}
+}
+
+// markedMost is the run whose marks most nodes carry, "" when none has any.
+func markedMost(members []Member) string {
+	counts := map[string]int{}
+	for i := range members {
+		if node := members[i].Node; node != nil {
+			if run := cmp.Or(node.Annotations[AnnotationRun], node.Annotations[AnnotationHeld]); run != "" {
+				counts[run]++
+			}
+		}
+	}
+	if len(counts) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(b, a))
+	})
+}
+
+// before reads what the run wrote on a node; false when none tells.
+func before(members []Member, run string) (Before, bool) {
+	for i := range members {
+		node := members[i].Node
+		if node == nil || (node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run) {
+			continue
+		}
+		var b Before
+		if err := json.Unmarshal([]byte(node.Annotations[AnnotationBefore]), &b); err == nil && b.Desired > 0 {
+			return b, true
+		}
+	}
+	return Before{}, false
+}
+
+// recount makes the books anew of a run whose record was lost, by a reading of the group that shows all that the run did: what there
+// is in a zone beyond what there was is taken for ours, as far as the zone has outdated nodes to give it back with.
+// What others changed meanwhile cannot be told from that. It reports whether the books are made.
+func (t *turn) recount() bool {
+	g, l := &t.w.Group, &t.rec.Ledger
+	if !t.rec.Lost {
+		return true
+	}
+	if g.Sized && !g.shows(t.rec.PhaseBegan) {
+		t.cloud, t.waiting = true, "the group to show what was done to it, since the record of that is lost"
+		return false
+	}
+	l.Known, l.Changed = t.unheld(), t.w.Now
+	there, was := l.byZone(t.count.zones), l.byZone(t.rec.Sizes.Zones)
+	if g.Sized && !l.Zonal {
+		there[""], was[""] = g.Desired, t.rec.Sizes.Desired
+	}
+	t.recountZones(there, was)
+	outdated := t.outdated()
+	t.rec.Total = max(outdated, t.rec.Sizes.Desired-len(l.Known)) // a group without a size is as large as it is
+	t.rec.Replaced = t.rec.Total - outdated
+	if g.Sized && g.Max > t.rec.Sizes.Max && !t.rec.Request.KeepMax {
+		l.MaxFrom, l.MaxTo = t.rec.Sizes.Max, g.Max
+	}
+	t.rec.Lost, t.persist = false, true
+	t.count = takeCensus(t.w, &t.rec)
+	return true
+}
+
+// recountZones books what there is more than there was, zone by zone.
+func (t *turn) recountZones(there, was map[string]int) {
+	surge := SpreadSurge(t.rec.Request.Surge, t.count.left)
+	known := map[string]int{}
+	for i := range t.w.Members {
+		if m := &t.w.Members[i]; t.rec.Ledger.knows(m) {
+			known[t.rec.Ledger.zone(m)]++
+		}
+	}
+	for _, counts := range []map[string]int{there, was, t.count.left} {
+		for zone := range counts {
+			left := t.count.left[zone]
+			ours := 0
+			if t.w.Group.Sized {
+				ours = max(-t.rec.Request.MaxUnavailable, min(there[zone]-was[zone], left))
+			}
+			removed := max(0, was[zone]-known[zone]-left)
+			t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+				// No token is used again: it would stand for a launch of before.
+				*z = ZoneLedger{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(t.w.Now.Unix())}
+			})
+		}
+	}
+}
+
+// unheld are the names of the members that count as there before the run whose record was lost: current, fit for pods, and not held.
+func (t *turn) unheld() []string {
+	var names []string
+	for i := range t.w.Members {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.w.usable(m) && !m.held() {
+			names = append(names, m.Name())
+		}
+	}
+	return names // sorted, as the members are
+}
+
+// outdated counts the outdated members that are still to be replaced.
+func (t *turn) outdated() int {
+	n := 0
+	for _, left := range t.count.left {
+		n += left
+	}
+	return n
+}
+
+// byZone sums counts by zone up by the ledger's zones.
+func (l *Ledger) byZone(counts map[string]int) map[string]int {
+	sums := map[string]int{}
+	for zone, n := range counts {
+		if !l.Zonal {
+			zone = ""
+		}
+		sums[zone] += n
+	}
+	return sums
+}

@@ -1,0 +1,230 @@
+package upgrade_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// underWay is an upgrade of two zones with two nodes each and a surge of one node a zone, at its first eviction.
+func underWay(t *testing.T) *scene {
+	t.Helper()
+	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")), old("old-b-1"), old("old-b-2"))
+	s.Request.Surge, s.Group.Max, s.Group.Quiesce = 2, 4, []string{"AZRebalance"}
+	for s.Group.Desired < 6 {
+		s.do(s.next().Actions...)
+	}
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	for started(s.Record) == "" || len(actionsOf(s.next(), "start draining")) > 0 {
+		s.do(s.next().Actions...)
+	}
+	return s
+}
+
+// lose has the record gone, and the same command run again a minute later.
+func (s *scene) lose() (upgrade.Record, error) {
+	s.t.Helper()
+	s.crash()
+	s.Record, s.Request.Run = upgrade.Record{}, ""
+	s.pass(time.Minute)
+	rec, err := upgrade.Rebuild(s.World)
+	s.Record = stored(s.t, rec)
+	s.Request = s.Record.Request
+	return s.Record, err
+}
+
+// 7.2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until when.
+func TestRebuild(t *testing.T) {
+	s := underWay(t)
+	before := s.Record
+	rec, err := s.lose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rec.Run != before.Run || !slices.Equal(rec.Suspended, before.Suspended) || rec.Sizes.Desired != 4 || rec.Sizes.Max != 4 || !maps.Equal(rec.Sizes.Zones, before.Sizes.Zones) {
+		t.Errorf("run %q, suspended %v, sizes %+v; want those of %q, %v, %+v", rec.Run, rec.Suspended, rec.Sizes, before.Run, before.Suspended, before.Sizes)
+	}
+	name := started(before)
+	if n, want := rec.Nodes[name], before.Nodes[name]; len(rec.Nodes) != 1 || n.State != upgrade.NodeDraining || !n.Deadline.Equal(want.Deadline) || n.UID != want.UID {
+		t.Errorf("I8: nodes %+v, want %+v", rec.Nodes, before.Nodes)
+	}
+}
+
+// The books are made from a reading of the group that shows all that was done: no surge is launched on top of the one that is up.
+func TestRecount(t *testing.T) {
+	s := underWay(t)
+	want := s.Record
+	if _, err := s.lose(); err != nil {
+		t.Fatal(err)
+	}
+	s.next()
+	step := s.next()
+	if !step.Cloud || len(step.Actions) > 0 || step.Record.Phase != upgrade.PhaseSetup {
+		t.Fatalf("%v in phase %q, by a reading that may be too old", step.Actions, step.Record.Phase)
+	}
+	s.pass(31 * time.Second)
+	step = s.next()
+	l := step.Record.Ledger
+	for zone, z := range want.Ledger.Zones {
+		if got := l.Zones[zone]; got.Contribution() != z.Contribution() || got.Surge != z.Surge || got.Removed != z.Removed {
+			t.Errorf("zone %s: %+v, want %+v", zone, got, z)
+		}
+	}
+	if l.MaxFrom != 4 || l.MaxTo != 6 || len(l.Known) > 0 || step.Record.Total != 4 || step.Record.Replaced != 0 {
+		t.Errorf("max from %d to %d, known %v, %d of %d", l.MaxFrom, l.MaxTo, l.Known, step.Record.Replaced, step.Record.Total)
+	}
+	if added := actionsOf(step, "add"); len(added) > 0 || s.Group.Desired != 6 {
+		t.Errorf("a second surge: %v", added)
+	}
+	if step.Record.Phase != upgrade.PhaseUpgrade {
+		t.Errorf("phase %q", step.Record.Phase)
+	}
+}
+
+// What is there beyond what was is ours only as far as outdated nodes are left to give it back with; what is missing is launched again.
+func TestRecountByZone(t *testing.T) {
+	cases := map[string]struct {
+		change       func(*scene)
+		ours         map[string]int // by zone
+		removed      int
+		total, known int
+	}{
+		"as it was":                  {func(*scene) {}, map[string]int{"a": 1, "b": 1}, 0, 4, 0},
+		"an autoscaler grew it":      {func(s *scene) { s.add(current("cas-a-1")); s.add(current("cas-a-2")); s.Group.Desired += 2 }, map[string]int{"a": 2, "b": 1}, 0, 4, 2},
+		"one is replaced":            {func(s *scene) { s.remove("old-b-1"); s.add(held("new-b-2")) }, map[string]int{"a": 1, "b": 1}, 1, 4, 0},
+		"one is not yet launched":    {func(s *scene) { s.remove("old-b-1") }, map[string]int{"a": 1, "b": 0}, 1, 4, 0},
+		"one was current from first": {func(s *scene) { s.remove("old-b-1"); s.add(current("cur-b-1")) }, map[string]int{"a": 1, "b": 1}, 0, 3, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := underWay(t)
+			for _, n := range []string{"new-a-1", "new-b-1"} {
+				s.mark(n, func(n *corev1.Node) { upgrade.MarkHeld(n, "r1") })
+			}
+			c.change(s)
+			if _, err := s.lose(); err != nil {
+				t.Fatal(err)
+			}
+			s.next()
+			s.pass(31 * time.Second)
+			s.Group.Quiesce = []string{"none, to see the books before they are used"}
+			rec := s.next().Record
+			removed := 0
+			for zone, z := range rec.Ledger.Zones {
+				removed += z.Removed
+				if z.Contribution() != c.ours[zone] {
+					t.Errorf("zone %s: %d are ours, want %d", zone, z.Contribution(), c.ours[zone])
+				}
+			}
+			if removed != c.removed || rec.Total != c.total || len(rec.Ledger.Known) != c.known {
+				t.Errorf("%d removed, %d in all, known %v", removed, rec.Total, rec.Ledger.Known)
+			}
+		})
+	}
+}
+
+// held is a current node that the run keeps autoscalers from.
+func held(name string) upgrade.Member {
+	m := current(name)
+	upgrade.MarkHeld(m.Node, "r1")
+	return m
+}
+
+// A run whose record is lost goes on to its end, and leaves the group as it was before it.
+func TestLostRunEnds(t *testing.T) {
+	s := underWay(t)
+	if _, err := s.lose(); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		step := s.next()
+		if step.Finished {
+			break
+		}
+		for _, a := range step.Actions {
+			s.do(a)
+			if add, ok := a.(upgrade.AddCapacity); ok {
+				s.add(current("new-" + add.Zone + "-" + add.Token[len(add.Token)-2:]))
+			}
+		}
+		for _, m := range slices.Clone(s.Members) {
+			switch m.Instance.State {
+			case upgrade.InstanceLeaving:
+				s.remove(m.Name())
+			default:
+				if len(m.Pods) > 0 && m.Pods[0].DeletionTimestamp != nil {
+					s.empty(m.Name())
+				}
+			}
+		}
+		s.pass(time.Minute)
+	}
+	if s.Record.Result != upgrade.Succeeded || s.Group.Desired != 4 || s.Group.Max != 4 || len(s.Group.Suspended) > 0 {
+		t.Errorf("%q (%s), desired %d, max %d, suspended %v", s.Record.Result, s.Record.Message, s.Group.Desired, s.Group.Max, s.Group.Suspended)
+	}
+	for _, m := range s.Members {
+		if m.Outdated || len(m.Node.Annotations) > 0 {
+			t.Errorf("node %s: outdated %t, %v", m.Name(), m.Outdated, m.Node.Annotations)
+		}
+	}
+}
+
+// Where nothing tells what the group was like there is no going on: a second surge could come on top of the first.
+func TestRebuildRefuses(t *testing.T) {
+	bare := func(s *scene) {
+		for i := range s.Members {
+			if s.Members[i].Node.Annotations != nil {
+				s.mark(s.Members[i].Name(), func(n *corev1.Node) { delete(n.Annotations, upgrade.AnnotationBefore) })
+			}
+		}
+	}
+	garbled := func(s *scene) {
+		for i := range s.Members {
+			s.mark(s.Members[i].Name(), func(n *corev1.Node) { upgrade.MarkBefore(n, "{") })
+		}
+	}
+	cases := map[string]struct {
+		change func(*scene)
+		run    string
+		lost   bool
+	}{
+		"all is told": {func(*scene) {}, "r1", false},
+		"one node tells": {func(s *scene) {
+			text := s.at("old-a-1").Node.Annotations[upgrade.AnnotationBefore]
+			bare(s)
+			s.mark("old-b-1", func(n *corev1.Node) { upgrade.MarkBefore(n, text) })
+		}, "r1", false},
+		"nothing is told":  {bare, "r1", true},
+		"it is not JSON":   {garbled, "r1", true},
+		"it has no size":   {func(s *scene) { bare(s); s.Group.Sized = false }, "r1", false},
+		"there is no mark": {func(s *scene) { unmark(s) }, "", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := underWay(t)
+			c.change(s)
+			rec, err := s.lose()
+			if rec.Run != c.run || errors.Is(err, upgrade.ErrLost) != c.lost || (err != nil) != c.lost {
+				t.Errorf("run %q and error %v", rec.Run, err)
+			}
+		})
+	}
+}
+
+// unmark takes every annotation of ours away.
+func unmark(s *scene) {
+	for i := range s.Members {
+		s.mark(s.Members[i].Name(), func(n *corev1.Node) {
+			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, upgrade.Domain) })
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by
+// itself first; elsewhere one request raises maximum and desired size together, and this is a no-op.
+func (t *turn) raiseMax() bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax {
+		return true
+	}
+	if g.Max < l.MaxSeen {
+		t.cloud, t.waiting = true, "the group's maximum to be read again: somebody may have lowered it"
+		return false
+	}
+	if l.MaxTo == 0 || g.Max >= l.MaxTo {
+		missing := 0
+		for zone, z := range l.Zones {
+			missing += max(0, min(z.Surge, t.count.left[zone])-z.Contribution())
+		}
+		if g.Desired+missing <= g.Max {
+			return true
+		}
+		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
+		l.MaxTo, t.persist = g.Desired+missing, true
+	}
+	t.cloud = true
+	t.want(RaiseMax{From: g.Max, Max: l.MaxTo})
+	return false
+}
+
+// watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its replacements may still have
+// the room that they need is for a person to say. It is not raised again by itself.
+func (t *turn) watchMax() {
+	l, g := &t.rec.Ledger, &t.w.Group
+	switch {
+	case !g.Sized:
+	case g.Max >= l.MaxSeen, g.Max == l.MaxLow: // a stop of ours may have lowered it
+		if g.Max != l.MaxSeen {
+			l.MaxSeen, l.MaxSeenAt = g.Max, g.Observed
+		}
+	case !g.shows(l.MaxSeenAt):
+		t.cloud = true
+	default:
+		from := l.MaxSeen
+		l.closeRaise()
+		l.MaxSeen = 0
+		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by somebody during the upgrade: run the same command to go on, "+
+			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name))
+	}
+}
+
+// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
+func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
+
+// lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
+// not at all when somebody else changed it meanwhile (EKS E61).
+func (t *turn) lowerMax() bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	old := !g.shows(l.Changed)
+	if l.MaxTo > g.Max && old && t.attempt(LowerMax{Max: l.MaxLow}).Outcome != OutcomeDone {
+		t.cloud = true
+		return false // the reading may be older than the raise
+	}
+	t.persist = l.lowered(g.Max) || t.persist
+	if l.MaxTo <= l.MaxFrom || g.Max != l.MaxTo {
+		l.closeRaise()
+		return true
+	}
+	t.cloud = true
+	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && old {
+		t.waiting = "the group's desired size to show what was given back"
+		return false
+	}
+	return t.lowerTo(max(l.MaxFrom, g.Desired))
+}
+
+// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken back, or all.
+func (l *Ledger) lowered(maximum int) bool {
+	if l.MaxLow == 0 || maximum != l.MaxLow {
+		return false
+	}
+	l.MaxTo, l.MaxLow = l.MaxLow, 0
+	return true
+}
+
+// lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
+func (t *turn) lowerTo(maximum int) bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	if maximum >= g.Max {
+		return true
+	}
+	t.persist = t.persist || l.MaxLow != maximum
+	l.MaxLow = maximum
+	t.want(LowerMax{From: g.Max, Max: maximum})
+	return false
+}
+
+// maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
+func (t *turn) maxNote() string {
+	l := &t.rec.Ledger
+	if l.MaxTo <= l.MaxFrom {
+		return ""
+	}
+	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.MaxTo, l.MaxFrom, t.w.Group.Desired)
+}

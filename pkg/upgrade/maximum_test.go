@@ -1,0 +1,101 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches under way.
+func roomMade(t *testing.T) *scene {
+	t.Helper()
+	s := newScene(t, old("old-a-1"), old("old-b-1"))
+	s.Request.Surge, s.Group.Max = 2, 2
+	s.do(s.next().Actions...) // the maximum
+	s.do(s.next().Actions...) // two launches
+	if s.Group.Max != 4 || s.Group.Desired != 4 {
+		t.Fatalf("max %d, desired %d", s.Group.Max, s.Group.Desired)
+	}
+	s.next()
+	return s
+}
+
+// Somebody who lowers the maximum stops the upgrade, once no reading can be older than its own raise.
+func TestMaxIsLoweredBySomebody(t *testing.T) {
+	cases := map[string]struct {
+		change func(*scene)
+		want   upgrade.Result
+		says   string
+	}{
+		"as we left it": {func(s *scene) { s.pass(time.Minute) }, "", ""},
+		"raised more":   {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute) }, "", ""},
+		"lowered":       {func(s *scene) { s.Group.Max = 3; s.pass(31 * time.Second) }, upgrade.Paused, "from 4 to 3"},
+		"to less than before us": {
+			func(s *scene) { s.Group.Max = 1; s.pass(31 * time.Second) }, upgrade.Paused,
+			"from 4 to 1 by somebody during the upgrade: run the same command to go on, which raises it again as far as it has to, or kubectl nodeupgrade abort workers",
+		},
+		"an old reading, maybe": {func(s *scene) { s.Group.Max = 2; s.pass(30 * time.Second) }, "", ""},
+		"raised, then lowered":  {func(s *scene) { s.Group.Max = 9; s.pass(time.Minute); s.next(); s.Group.Max = 8; s.pass(time.Minute) }, upgrade.Paused, "from 9 to 8"},
+		"while it drains": {func(s *scene) {
+			s.add(current("new-a-1"))
+			s.add(current("new-b-1"))
+			s.until(upgrade.PhaseUpgrade)
+			s.Group.Max = 3
+			s.pass(time.Minute)
+		}, upgrade.Paused, "from 4 to 3"},
+		"by our own stop": {func(s *scene) { s.Record.Ledger.MaxLow = 3; s.Group.Max = 3; s.pass(time.Minute) }, "", ""},
+		"it has no size":  {func(s *scene) { s.Group.Sized = false; s.Group.Max = 0; s.pass(time.Minute) }, "", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := roomMade(t)
+			c.change(s)
+			step := s.next()
+			if got := step.Record; got.Stopping != c.want || !strings.Contains(got.Message, c.says) {
+				t.Errorf("%q: %s", got.Stopping, got.Message)
+			}
+			if raised := actionsOf(step, "raise the group's max"); c.want == upgrade.Paused && len(raised) > 0 {
+				t.Errorf("%v is done against the one who lowered it", raised)
+			}
+		})
+	}
+}
+
+// A maximum that may have been lowered is not raised again before that is known.
+func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
+	s := roomMade(t)
+	s.Group.Max = 2
+	s.pass(20 * time.Second)
+	step := s.next()
+	wantActions(t, step)
+	if !step.Cloud || !strings.Contains(step.Status.Waiting, "maximum to be read again") {
+		t.Errorf("cloud %t, waiting for %q", step.Cloud, step.Status.Waiting)
+	}
+}
+
+// The one who goes on after that makes room from what is there by then, which is what the group gets back in the end (E61).
+func TestLoweredMaxIsTheirs(t *testing.T) {
+	s := roomMade(t)
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	s.until(upgrade.PhaseUpgrade)
+	s.Group.Max = 5
+	s.pass(time.Minute)
+	s.next()
+	s.Group.Max = 3
+	s.Group.Desired = 3 // AWS lowers it with the maximum
+	s.remove("new-b-1")
+	s.pass(time.Minute)
+	if step := s.rest(); step.Record.Result != upgrade.Paused {
+		t.Fatalf("%q: %s", step.Record.Result, step.Record.Message)
+	}
+	s.Record = s.Record.Reopened()
+	s.crash()
+	s.next()
+	l := s.Record.Ledger
+	if s.Record.Result != "" || s.Record.Stopping != "" || l.MaxFrom != 0 || l.MaxTo != 0 || l.MaxSeen != 3 {
+		t.Errorf("%q with %+v", s.Record.Stopping, l)
+	}
+}

@@ -1,0 +1,180 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// I4: of what autoscalers are told only our own word is taken back.
+func TestMarkHeld(t *testing.T) {
+	cases := map[string]struct {
+		before map[string]string
+		// meanwhile changes what was written.
+		meanwhile func(map[string]string)
+		want      map[string]string // in the end
+	}{
+		"nothing":               {nil, func(map[string]string) {}, nil},
+		"another annotation":    {map[string]string{"a": "b"}, func(map[string]string) {}, map[string]string{"a": "b"}},
+		"it is not to go":       {map[string]string{upgrade.AnnotationNoScaleDown: "true"}, func(map[string]string) {}, map[string]string{upgrade.AnnotationNoScaleDown: "true"}},
+		"it may go":             {map[string]string{upgrade.AnnotationNoScaleDown: "false"}, func(map[string]string) {}, map[string]string{upgrade.AnnotationNoScaleDown: "false"}},
+		"somebody overrules us": {nil, func(a map[string]string) { a[upgrade.AnnotationNoScaleDown] = "false" }, map[string]string{upgrade.AnnotationNoScaleDown: "false"}},
+		"somebody takes it":     {nil, func(a map[string]string) { delete(a, upgrade.AnnotationNoScaleDown) }, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := build.Node("new-a-1", "a")
+			node.Annotations = c.before
+			_, theirs := c.before[upgrade.AnnotationNoScaleDown]
+			upgrade.MarkHeld(node, "r1")
+			if got := node.Annotations[upgrade.AnnotationHeld] == "r1"; got == theirs {
+				t.Errorf("ours: %t, theirs: %t", got, theirs)
+			}
+			c.meanwhile(node.Annotations)
+			upgrade.MarkFreed(node)
+			if !equality.Semantic.DeepEqual(node.Annotations, c.want) {
+				t.Errorf("in the end %v, want %v", node.Annotations, c.want)
+			}
+		})
+	}
+}
+
+// E61: autoscalers are kept from a new node once it is ready, and only where nobody has said anything.
+func TestHoldNew(t *testing.T) {
+	cases := map[string]struct {
+		change func(*scene)
+		want   int
+	}{
+		"ready":     {func(*scene) {}, 1},
+		"not ready": {func(s *scene) { build.NotReady(start)(s.at("new-a-1").Node) }, 0},
+		"said by somebody": {func(s *scene) {
+			s.at("new-a-1").Node.Annotations = map[string]string{upgrade.AnnotationNoScaleDown: "false"}
+		}, 0},
+		"taken away by somebody":  {func(s *scene) { s.at("new-a-1").Node.Annotations = map[string]string{upgrade.AnnotationHeld: "r1"} }, 0},
+		"nobody scales the group": {func(s *scene) { s.Group.Provider = "manual" }, 0},
+		"it was there before":     {func(s *scene) { s.Record.Ledger.Known = []string{"new-a-1"} }, 0},
+		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
+		"it may not": {func(s *scene) {
+			n := s.at("new-a-1").Node
+			s.answer(upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}, upgrade.OutcomeFatal, "no")
+			s.pass(time.Hour)
+		}, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := surged(t)
+			s.do(s.next().Actions...)
+			s.add(current("new-a-1"))
+			c.change(s)
+			if got := actionsOf(s.next(), "keep autoscalers"); len(got) != c.want {
+				t.Errorf("%v, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// I4: however the upgrade ends, the nodes are given back to autoscalers before it has ended.
+func TestHeldNodesAreFreed(t *testing.T) {
+	stop := func(result upgrade.Result) func(*scene) { return func(s *scene) { s.Record.Stopping = result } }
+	cases := map[string]func(*scene){
+		"done":    func(s *scene) { s.Record.Phase = upgrade.PhaseScaleDown },
+		"stopped": func(s *scene) { s.Stop = true },
+		"aborted": func(s *scene) { s.Record = s.Record.Aborting() },
+		"failed":  stop(upgrade.Failed),
+		"timeout": stop(upgrade.PodEvictionFailure),
+		"by a run": func(s *scene) {
+			s.Record.Phase = upgrade.PhaseScaleDown
+			s.at("cur-a-1").Node.Annotations[upgrade.AnnotationHeld] = "r0"
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"), current("cur-a-1"))
+			s.next()
+			s.mark("cur-a-1", func(n *corev1.Node) { upgrade.MarkHeld(n, "r1") })
+			s.remove("old-a-1")
+			s.Group.Desired--
+			s.pass(time.Minute)
+			change(s)
+			step := s.next()
+			if got := actionsOf(step, "leave node cur-a-1 to autoscalers"); len(got) != 1 || step.Finished {
+				t.Fatalf("%v, finished %t", step.Actions, step.Finished)
+			}
+			for range 5 {
+				s.do(step.Actions...)
+				s.pass(time.Minute)
+				if step = s.next(); step.Finished {
+					break
+				}
+			}
+			if n := s.at("cur-a-1").Node; !step.Finished || len(n.Annotations) > 0 {
+				t.Errorf("finished %t with %v", step.Finished, n.Annotations)
+			}
+		})
+	}
+}
+
+// A node that turns up with nothing left to do is not held in the turn that ends the upgrade.
+func TestLateNodeIsNotHeld(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.next()
+	s.Record.Phase = upgrade.PhaseUpgrade
+	s.remove("old-a-1")
+	s.add(current("new-a-1"))
+	s.pass(time.Minute)
+	for range 5 {
+		step := s.next()
+		if step.Finished {
+			if len(step.Actions) > 0 {
+				t.Errorf("finished with %v to do", step.Actions)
+			}
+			return
+		}
+		s.do(step.Actions...)
+		s.pass(time.Minute)
+	}
+	t.Error("it does not end")
+}
+
+// I4: a hold that is on its way when the upgrade stops is waited for, and taken back.
+func TestHoldUnderWayIsWaitedFor(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	hold := action[upgrade.HoldNode](t, s.next())
+	s.begun(hold)
+	s.Stop = true
+	if step := s.next(); step.Finished {
+		t.Fatal("it is over with a hold under way")
+	}
+	s.do(hold)
+	if free := action[upgrade.FreeNode](t, s.next()); free.Node != "new-a-1" {
+		t.Errorf("%v", free)
+	}
+}
+
+// 0005: whether a resume whose answer was lost had its effect is waited for, before it is said that the process stays suspended.
+func TestResumeIsProved(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-b-1"), old("old-c-1"))
+	s.Group.Quiesce = []string{"AZRebalance"}
+	s.do(s.next().Actions...)
+	s.Stop = true
+	s.pass(time.Second)
+	resume := action[upgrade.Resume](t, s.next())
+	s.answer(resume, upgrade.OutcomeUnclear, "")
+	for _, name := range []string{"x-a-2", "x-a-3"} {
+		s.add(current(name))
+	}
+	if step := s.next(); step.Finished {
+		t.Fatalf("it is over: %s", step.Record.Message)
+	}
+	s.pass(31 * time.Second)
+	if step := s.next(); !step.Finished {
+		t.Error("it is not over though the process shows to be suspended")
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// end is what an upgrade leaves behind.
+type end struct {
+	record upgrade.Record
+	group  awscloud.GroupStatus
+	// outdated and marked are nodes, by name; marked ones say with what.
+	outdated, marked []string
+	holder           string
+	// unsettled says what of the workloads does not run, taken which pods current nodes were taken with.
+	unsettled string
+	taken     []string
+}
+
+// look finds out what was left behind, once the group has as many nodes as it is meant to have and everything runs.
+func (t *trial) look(ctx context.Context, record upgrade.Record) (end, error) {
+	e := end{record: record}
+	waiting, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := t.Cloud.Wait(waiting, t.group(), atRest)
+	if err != nil && waiting.Err() == nil {
+		return e, err // else the sizes tell
+	}
+	if err := t.Settle(ctx); err != nil {
+		e.unsettled = err.Error()
+	}
+	if e.group, err = t.Cloud.Group(t.group()); err != nil {
+		return e, err
+	}
+	nodes, err := t.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + t.group()})
+	if err != nil {
+		return e, err
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if node.Labels["image"] != stage.NewImage {
+			e.outdated = append(e.outdated, node.Name)
+		}
+		if marks := stage.Marks(node); len(marks) > 0 {
+			e.marked = append(e.marked, node.Name+" "+strings.Join(marks, " "))
+		}
+	}
+	lease, err := t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
+	if err == nil && lease.Spec.HolderIdentity != nil {
+		e.holder = *lease.Spec.HolderIdentity
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.taken = slices.Clone(t.taken)
+	return e, err
+}
+
+// atRest says that a group has the instances that it is meant to have, and no others.
+func atRest(g awscloud.GroupStatus) bool {
+	return len(g.Instances) == g.Desired && !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.State != at.LifecycleStateInService })
+}
+
+// faults say what is not as it should be.
+func (e *end) faults(o *outcome) []string {
+	var all []string
+	fault := func(wrong bool, format string, args ...any) {
+		if wrong {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	message := e.record.Message
+	kept, landed := e.record.Ledger.Contribution(), 0
+	for _, d := range o.deeds {
+		landed += d.landed
+	}
+	before, after := o.before, e.group
+	fault(o.code != 0, "it ended with %d", o.code)
+	fault(e.record.Result != upgrade.Succeeded, "the record says %q", e.record.Result)
+	fault(after.Desired != before.Desired+landed+kept, "desired size %d, want %d %+d by the rival %+d kept", after.Desired, before.Desired, landed, kept)
+	fault(kept != 0 && !strings.Contains(message, fmt.Sprintf("keeps %d more nodes", kept)), "%d nodes of ours are left and not spoken of", kept)
+	fault(!atRest(after), "the group is not at rest: %+v", after)
+	fault(after.Min != before.Min, "min %d, want %d", after.Min, before.Min)
+	noted := strings.Contains(message, fmt.Sprintf("max stays at %d", after.Max)) && after.Max == after.Desired
+	fault(after.Max != before.Max && !noted, "max %d, want %d", after.Max, before.Max)
+	for _, process := range after.Suspended {
+		fault(!slices.Contains(before.Suspended, process) && !strings.Contains(message, process+" stays suspended"), "%s is suspended", process)
+	}
+	fault(len(e.outdated) > 0, "outdated: %s", strings.Join(e.outdated, ", "))
+	fault(len(e.marked) > 0, "left on nodes: %s", strings.Join(e.marked, ", "))
+	fault(len(e.taken) > 0, "current nodes were taken with pods: %s", strings.Join(e.taken, ", "))
+	fault(e.holder != "", "%s holds the lease", e.holder)
+	fault(e.unsettled != "", "%s", e.unsettled)
+	return all
+}

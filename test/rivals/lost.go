@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command go on. It
+// returns the last command's exit code.
+func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	first := t.start(ctx)
+	over := make(chan struct{})
+	var code int
+	var err error
+	go func() {
+		defer close(over)
+		code, err = first.Wait()
+	}()
+	if err := t.awaitMark(ctx, over); err != nil {
+		return 0, err
+	}
+	random := rand.New(rand.NewPCG(t.seed, 2))
+	select {
+	case <-over:
+		return code, err
+	case <-time.After(time.Duration(random.Int64N(int64(8 * time.Second)))):
+	}
+	_ = first.Kill() // its exit code tells
+	<-over
+	if err != nil || code == 0 {
+		return code, err
+	}
+	t.struck = true
+	name := cluster.ObjectName(t.group())
+	if err := t.Cluster.Client().CoreV1().ConfigMaps(stateSpace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return 0, fmt.Errorf("deleting the record: %w", err)
+	}
+	fmt.Fprintln(&t.said, "killed, and the record deleted")
+	return t.start(ctx, "--takeover").Wait()
+}
+
+// awaitMark waits until a node carries a mark of the upgrade: nothing tells of one that has left none. It ends with the upgrade.
+func (t *trial) awaitMark(ctx context.Context, over <-chan struct{}) error {
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-over:
+			return true, nil
+		default:
+		}
+		nodes, err := t.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + t.group()})
+		if err != nil {
+			return false, err
+		}
+		for i := range nodes.Items {
+			for key := range nodes.Items[i].Annotations {
+				if strings.HasPrefix(key, upgrade.Domain+"/") {
+					return true, nil
+				}
+			}
+		}
+		return false, nil
+	})
+}

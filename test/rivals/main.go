@@ -1,0 +1,113 @@
+// Command rivals upgrades groups of a real control plane while somebody else changes their size, through the cloud's own API
+// and as cluster-autoscaler does: it raises the desired capacity, and terminates nodes that carry nothing. When that happens
+// is drawn from a seed, which is printed. Each upgrade has to reach its goal, and the group to end as large as it was, but for what
+// the rival did and what the upgrade says that it keeps. With -lost the rival is one who ends the upgrade and deletes its record in the
+// middle of it; then the same command is run again.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// options are the flags.
+type options struct {
+	n, atOnce int
+	seed      uint64
+	lost      bool
+	keep      string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.n, "n", 20, "How many upgrades")
+	flag.Uint64Var(&o.seed, "seed", 1, "The seed of the first; each of the others has the next")
+	flag.BoolVar(&o.lost, "lost", false, "Kill the upgrade, delete its record and run the command again, in place of changing the group's size")
+	flag.IntVar(&o.atOnce, "at-once", 4, "How many upgrades run at the same time")
+	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade said in")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "rivals:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, out io.Writer) error {
+	if o.n < 1 || o.atOnce < 1 {
+		return errors.New("-n and -at-once have to be 1 or more")
+	}
+	s, err := newStage(ctx, os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	began := time.Now()
+	outcomes, err := o.playAll(ctx, s, out)
+	if err != nil {
+		return err
+	}
+	return summarize(out, outcomes, time.Since(began).Round(time.Second))
+}
+
+// playAll plays all upgrades on one stage, so many at the same time, and prints each as it ends.
+func (o options) playAll(ctx context.Context, s *stage.Stage, out io.Writer) ([]outcome, error) {
+	outcomes := make([]outcome, o.n)
+	var printing sync.Mutex
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(o.atOnce)
+	for i := range outcomes {
+		work.Go(func() (err error) {
+			seed := o.seed + uint64(i)
+			if outcomes[i], err = o.play(ctx, s, seed); err != nil {
+				return fmt.Errorf("playing seed %d: %w", seed, err)
+			}
+			printing.Lock()
+			defer printing.Unlock()
+			fmt.Fprint(out, outcomes[i].report())
+			return nil
+		})
+	}
+	return outcomes, work.Wait()
+}
+
+// summarize prints how many ended well, and returns an error unless all did and the rival got in the way of some.
+func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
+	well, deeds := 0, 0
+	for i := range outcomes {
+		if len(outcomes[i].faults) == 0 {
+			well++
+		}
+		if outcomes[i].struck {
+			deeds++
+		}
+		for _, d := range outcomes[i].deeds {
+			if d.landed != 0 {
+				deeds++
+			}
+		}
+	}
+	fmt.Fprintf(out, "%d of %d upgrades ended as they should, with %d deeds of rivals, in %s\n", well, len(outcomes), deeds, took)
+	switch {
+	case well < len(outcomes):
+		return fmt.Errorf("%d upgrades did not end as they should", len(outcomes)-well)
+	case deeds == 0:
+		return errors.New("no rival did anything: nothing was tried")
+	default:
+		return nil
+	}
+}

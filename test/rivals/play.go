@@ -1,0 +1,244 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+const (
+	// patience is how long an upgrade may take.
+	patience = 5 * time.Minute
+	// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+	stateSpace = "kube-system"
+	// smallest is the group's minimum: it keeps the rival from taking everything.
+	smallest = 2
+)
+
+// newStage starts the control plane and the cloud that all upgrades share.
+func newStage(ctx context.Context, log io.Writer) (*stage.Stage, error) {
+	return stage.New(ctx, stage.Options{
+		Log: log,
+		Cloud: awscloud.Options{
+			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
+		},
+		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
+		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
+	})
+}
+
+func workloads(group string) []stage.Workload {
+	all := []stage.Workload{
+		{Name: "web", Replicas: 4, MaxUnavailable: "1"},
+		{Name: "cart", Replicas: 3, MinAvailable: "2"},
+		{Name: "agent", Kind: "DaemonSet"},
+	}
+	for i := range all {
+		all[i].Ready, all[i].Gone, all[i].NodeSelector = time.Second, time.Second, map[string]string{"pool": group}
+	}
+	return all
+}
+
+// trial is one upgrade of a group of its own, with a rival.
+type trial struct {
+	*stage.Stage
+	seed   uint64
+	deeds  []deed
+	gate   *gate
+	rival  *rival
+	before awscloud.GroupStatus
+	said   bytes.Buffer
+
+	// struck tells that the upgrade was killed and its record deleted.
+	struck bool
+
+	mu sync.Mutex // guards what follows
+	// taken are the pods that went down with current nodes which the upgrade took.
+	taken []string
+}
+
+// outcome is how a trial ended.
+type outcome struct {
+	seed          uint64
+	deeds         []deed
+	code          int
+	message       string
+	before, after awscloud.GroupStatus
+	struck        bool
+	faults        []string
+}
+
+// report is one line, and one for each fault.
+func (o *outcome) report() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "seed %d: %v: ", o.seed, o.deeds)
+	if o.struck {
+		fmt.Fprint(&text, "killed, its record deleted: ")
+	}
+	fmt.Fprintf(&text, "ended with %d", o.code)
+	if o.message != "" {
+		fmt.Fprintf(&text, " (%s)", o.message)
+	}
+	fmt.Fprintf(&text, ", desired %d → %d, max %d → %d\n", o.before.Desired, o.after.Desired, o.before.Max, o.after.Max)
+	for _, fault := range o.faults {
+		fmt.Fprintf(&text, "  %s\n", fault)
+	}
+	return text.String()
+}
+
+// play upgrades a fresh group while the rival of the seed does what it means to. An error means that nothing could be tried.
+func (o options) play(ctx context.Context, shared *stage.Stage, seed uint64) (outcome, error) {
+	t, name := &trial{seed: seed}, "lost"
+	if !o.lost {
+		t.deeds, name = draw(seed), "rivals"
+	}
+	var err error
+	if t.Stage, err = shared.In(ctx, fmt.Sprintf("%s-%03d", name, seed)); err != nil {
+		return outcome{}, err
+	}
+	if t.gate, err = openGate(t.Cloud.URL(), t.meet); err != nil {
+		return outcome{}, err
+	}
+	defer t.gate.close()
+	t.rival = newRival(t.Stage, t.group(), t.gate)
+	if err := t.furnish(ctx); err != nil {
+		return outcome{}, err
+	}
+	defer t.clear(context.WithoutCancel(ctx))
+	if t.before, err = t.Cloud.Group(t.group()); err != nil {
+		return outcome{}, err
+	}
+	found, err := t.run(ctx, o.lost)
+	if err == nil && o.keep != "" {
+		err = os.WriteFile(filepath.Join(o.keep, t.group()+".txt"), []byte(found.report()+t.said.String()), 0o644)
+	}
+	return found, err
+}
+
+// group is the name of the group, of its nodes' pool and of the namespace.
+func (t *trial) group() string { return t.Namespace }
+
+// furnish brings up a group of six nodes with little room or much, and what runs on it.
+func (t *trial) furnish(ctx context.Context) error {
+	err := t.AddGroup(stage.Group{
+		Name: t.group(), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{3, 3}, Max: 6 + rand.New(rand.NewPCG(t.seed, 1)).IntN(5),
+		More: func(spec *awscloud.GroupSpec) { spec.Min = smallest },
+	})
+	if err != nil {
+		return err
+	}
+	if err := t.AwaitNodes(ctx, "pool="+t.group(), 6); err != nil {
+		return err
+	}
+	for _, w := range workloads(t.group()) {
+		if err := t.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return t.Settle(ctx)
+}
+
+// clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
+func (t *trial) clear(ctx context.Context) {
+	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
+	_, _ = t.rival.cloud.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+		AutoScalingGroupName: aws.String(t.group()), MinSize: aws.Int32(0), DesiredCapacity: aws.Int32(0),
+	})
+}
+
+// run carries the upgrade out beside the rival and looks at what is left behind.
+func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
+	budgets, err := t.WatchBudgets(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	upgrade := t.upgrade
+	if lost {
+		upgrade = t.upgradeTwice
+	}
+	code, err := upgrade(ctx)
+	broken, seen := budgets.Broken()
+	switch {
+	case err != nil:
+		return outcome{}, err
+	case seen == 0:
+		return outcome{}, errors.New("no state of a budget was seen")
+	}
+	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).Load(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(complaint(t.said.String()), record.Message), before: t.before, struck: t.struck}
+	end, err := t.look(ctx, record)
+	o.after = end.group
+	o.faults = append(end.faults(&o), broken...)
+	return o, err
+}
+
+// upgrade runs the command to its end, with the rival beside it.
+func (t *trial) upgrade(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rivalry, over := context.WithCancel(ctx)
+	defer over()
+	done := make(chan error, 1)
+	go func() { done <- t.rival.compete(rivalry, t.deeds) }()
+	code, err := t.start(ctx).Wait()
+	over()
+	return code, errors.Join(err, <-done)
+}
+
+func (t *trial) start(ctx context.Context, more ...string) *stage.Process {
+	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=4m", "--boot-timeout=1m"}
+	return t.Start(ctx, io.Discard, &t.said, t.gate.env(), append(args, more...)...)
+}
+
+// meet notes the pods that a current node carries which the upgrade is about to take.
+func (t *trial) meet(r *http.Request, instance string) {
+	group, err := t.Cloud.Group(t.group())
+	if err != nil {
+		return // the upgrade is told the same
+	}
+	for _, i := range group.Instances {
+		if i.ID != instance || i.Image != stage.NewImage || i.Node == "" {
+			continue
+		}
+		load, err := loadOf(r.Context(), t.Stage, i.Node)
+		if err != nil {
+			load = []string{err.Error()}
+		}
+		t.mu.Lock()
+		t.taken = append(t.taken, load...)
+		t.mu.Unlock()
+	}
+}
+
+// complaint is the last error that a command wrote.
+func complaint(said string) string {
+	last := ""
+	for line := range strings.Lines(said) {
+		if text, ok := strings.CutPrefix(line, "error: "); ok {
+			last = strings.TrimSpace(text)
+		}
+	}
+	return last
+}

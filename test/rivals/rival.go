@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// deed is one thing that a rival means to do, and what came of it.
+type deed struct {
+	// at is when, counted from the start of the upgrade.
+	at time.Duration
+	// change is by how much the group's desired size is to change.
+	change int
+	// heeds says that the rival keeps away from nodes that are annotated so, as an autoscaler does and a person does not.
+	heeds bool
+
+	// landed is the part of change that was made, note what else there is to say.
+	landed int
+	note   string
+}
+
+func (d deed) String() string {
+	text := fmt.Sprintf("%+d at %s", d.change, d.at.Round(100*time.Millisecond))
+	if d.change < 0 && !d.heeds {
+		text += " by hand"
+	}
+	if d.landed != d.change {
+		text += fmt.Sprintf(" (%+d landed: %s)", d.landed, d.note)
+	}
+	return text
+}
+
+// draw plans the deeds of one upgrade, which takes some fifteen seconds: three to five, each a little after the one before.
+func draw(seed uint64) []deed {
+	random := rand.New(rand.NewPCG(seed, 0))
+	deeds := make([]deed, 3+random.IntN(3))
+	var at time.Duration
+	for i := range deeds {
+		at += 500*time.Millisecond + time.Duration(random.Int64N(int64(5*time.Second)))
+		change := 1 + random.IntN(2)
+		if random.IntN(2) == 0 {
+			change = -change
+		}
+		deeds[i] = deed{at: at, change: change, heeds: random.IntN(2) == 0}
+	}
+	return deeds
+}
+
+// disabled keeps cluster-autoscaler from removing a node, doomed is the taint that it puts on one which it is about to remove.
+const (
+	disabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+	doomed   = "ToBeDeletedByClusterAutoscaler"
+)
+
+// rival changes the size of one group.
+type rival struct {
+	*stage.Stage
+	group string
+	cloud *autoscaling.Client
+	gate  *gate
+}
+
+func newRival(s *stage.Stage, group string, g *gate) *rival {
+	return &rival{Stage: s, group: group, gate: g, cloud: autoscaling.New(autoscaling.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDRIVAL", "secret", ""),
+	})}
+}
+
+// compete does the deeds in their time, until the context ends. What has not been done by then is not done.
+func (r *rival) compete(ctx context.Context, deeds []deed) error {
+	began := time.Now()
+	for i := range deeds {
+		d := &deeds[i]
+		select {
+		case <-ctx.Done():
+			d.note = "the upgrade was over"
+			continue
+		case <-time.After(d.at - time.Since(began)):
+		}
+		var err error
+		if d.change > 0 {
+			err = r.grow(ctx, d)
+		} else {
+			err = r.shrink(ctx, d)
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("changing the size of group %q by %+d: %w", r.group, d.change, err)
+		}
+	}
+	return nil
+}
+
+// describe reads the group.
+func (r *rival) describe(ctx context.Context) (at.AutoScalingGroup, error) {
+	out, err := r.cloud.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{r.group}})
+	if err != nil {
+		return at.AutoScalingGroup{}, err
+	}
+	return out.AutoScalingGroups[0], nil
+}
+
+// grow raises the desired size as far as the maximum allows. The turn is kept from reading to writing: the API has no
+// precondition, so that whoever writes in between is overruled, and no upgrade can do anything about that.
+func (r *rival) grow(ctx context.Context, d *deed) error {
+	defer r.gate.turn()()
+	g, err := r.describe(ctx)
+	if err != nil {
+		return err
+	}
+	size := int(*g.DesiredCapacity)
+	to := min(size+d.change, int(*g.MaxSize))
+	if to <= size {
+		d.note = fmt.Sprintf("its max is %d", *g.MaxSize)
+		return nil
+	}
+	_, err = r.cloud.SetDesiredCapacity(context.WithoutCancel(ctx), &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: &r.group, DesiredCapacity: aws.Int32(int32(to)),
+	})
+	if err == nil {
+		d.landed, d.note = to-size, fmt.Sprintf("its max is %d", *g.MaxSize)
+	}
+	return err
+}
+
+// shrink removes nodes that carry nothing, one after the other.
+func (r *rival) shrink(ctx context.Context, d *deed) error {
+	for range -d.change {
+		node, err := r.idle(ctx, d.heeds)
+		if err != nil || node == nil {
+			d.note = "no other node is idle"
+			return err
+		}
+		removed, err := r.remove(ctx, node)
+		if err != nil {
+			return err
+		}
+		if removed {
+			d.landed--
+		} else {
+			d.note = "the node was taken or is in use"
+		}
+	}
+	return nil
+}
+
+// idle finds a node of the group without pods that would have to move, nil when there is none.
+func (r *rival) idle(ctx context.Context, heeds bool) (*corev1.Node, error) {
+	nodes, err := r.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + r.group})
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		going := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == doomed })
+		if going || heeds && node.Annotations[disabled] == "true" {
+			continue
+		}
+		if load, err := loadOf(ctx, r.Stage, node.Name); err != nil || len(load) == 0 {
+			return node, err
+		}
+	}
+	return nil, nil
+}
+
+// remove taints the node, looks again, and terminates it with the group made smaller; it reports whether it did.
+func (r *rival) remove(ctx context.Context, node *corev1.Node) (bool, error) {
+	ctx = context.WithoutCancel(ctx)
+	if tainted, err := r.taint(ctx, node); err != nil || !tainted {
+		return false, err
+	}
+	removed, err := r.terminate(ctx, node)
+	if err == nil && !removed {
+		err = r.untaint(ctx, node.Name)
+	}
+	return removed, err
+}
+
+// terminate ends the node's machine unless pods came to it, it is on its way out, or the group is as small as it may be.
+func (r *rival) terminate(ctx context.Context, node *corev1.Node) (bool, error) {
+	if load, err := loadOf(ctx, r.Stage, node.Name); err != nil || len(load) > 0 {
+		return false, err
+	}
+	defer r.gate.turn()()
+	g, err := r.describe(ctx)
+	if err != nil {
+		return false, err
+	}
+	id := path.Base(node.Spec.ProviderID)
+	there := slices.ContainsFunc(g.Instances, func(i at.Instance) bool { return *i.InstanceId == id && i.LifecycleState == at.LifecycleStateInService })
+	if !there || *g.DesiredCapacity <= *g.MinSize {
+		return false, nil
+	}
+	_, err = r.cloud.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: &id, ShouldDecrementDesiredCapacity: aws.Bool(true),
+	})
+	return err == nil, err
+}
+
+// taint keeps new pods away; false when the node has changed since it was looked at, or is gone.
+func (r *rival) taint(ctx context.Context, node *corev1.Node) (bool, error) {
+	changed := node.DeepCopy()
+	changed.Spec.Taints = append(changed.Spec.Taints, corev1.Taint{Key: doomed, Effect: corev1.TaintEffectNoSchedule})
+	_, err := r.Cluster.Client().CoreV1().Nodes().Update(ctx, changed, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (r *rival) untaint(ctx context.Context, name string) error {
+	nodes := r.Cluster.Client().CoreV1().Nodes()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := nodes.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == doomed })
+		_, err = nodes.Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// loadOf lists the pods of a node that would have to move if it went.
+func loadOf(ctx context.Context, s *stage.Stage, node string) ([]string, error) {
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, err
+	}
+	var load []string
+	for i := range pods.Items {
+		if drain.Judge(&pods.Items[i], drain.Policy{}, false).Fate != drain.Stay {
+			load = append(load, pods.Items[i].Name)
+		}
+	}
+	return load, nil
+}
