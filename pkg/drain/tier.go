@@ -118,7 +118,7 @@ type Leavers struct {
 
 // Due returns the pods to evict whose turn it is, in their order: none as long as one of an earlier tier is neither gone nor deleted,
 // whatever is in its way, and none of Storage before all others are gone, for it unmounts and detaches their volumes. What keeps an
-// earlier pod for ever keeps the later ones as well, until the node's limit is over.
+// earlier pod for ever keeps the later ones as well: how long that is waited for is the caller's to say.
 func Due(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict
