@@ -43,8 +43,12 @@ func (m *Member) ready() bool {
 	return m.Node != nil && nodeReady(m.Node)
 }
 
-// usable is Member.Usable for the group's labels.
+// usable is Member.Usable for the group's labels. A Node object that outlives its machine is not, however ready it looks: the group
+// lists no instance of it, by a reading that would show one.
 func (w *World) usable(m *Member) bool {
+	if w.Group.Sized && m.Instance.ID == "" && m.Node != nil && w.Group.shows(m.Node.CreationTimestamp.Time) {
+		return false
+	}
 	if m.read() {
 		return m.traits.fit && m.Instance.State != InstancePending && m.Instance.State != InstanceLeaving
 	}

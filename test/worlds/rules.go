@@ -127,6 +127,9 @@ func (r *rules) begun(p *process) {
 			r.doubt(n.Instance)
 		}
 	}
+	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // what the run before it left to the group is the group's by now
+		r.desired = r.c.cloud.desired - r.others
+	}
 	if p.record.Run != r.run || p.record.Back != r.back {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
