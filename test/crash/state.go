@@ -174,33 +174,13 @@ func (t *trial) lookAtNodes(ctx context.Context, found state) error {
 		if node.Labels["image"] == stage.NewImage {
 			current++
 		}
-		for _, mark := range ours(node) {
+		for _, mark := range stage.Marks(node) {
 			left = append(left, mark+" on "+node.Name)
 		}
 	}
 	found["nodes"] = fmt.Sprintf("%d current, %d outdated", current, len(list.Items)-current)
 	found["left on nodes"] = strings.Join(left, ", ")
 	return nil
-}
-
-// ours lists what the tool puts on nodes and is on this one.
-func ours(node *corev1.Node) []string {
-	var marks []string
-	if upgrade.HasFenceTaint(node, "aws") {
-		marks = append(marks, "a taint")
-	}
-	if node.Spec.Unschedulable {
-		marks = append(marks, "a cordon")
-	}
-	for _, keys := range []map[string]string{node.Annotations, node.Labels} {
-		for key := range keys {
-			if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
-				marks = append(marks, key)
-			}
-		}
-	}
-	slices.Sort(marks)
-	return marks
 }
 
 func (t *trial) lookAtPods(ctx context.Context, found state) error {
