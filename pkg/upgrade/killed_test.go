@@ -1,0 +1,67 @@
+package upgrade_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// I8: an upgrade that is killed in any of its steps, before, amid or after its actions, ends as one that was not.
+func TestKilledAnywhere(t *testing.T) {
+	for _, zonal := range []bool{true, false} {
+		whole, steps := upgraded(t, zonal, -1, 0)
+		for _, done := range []int{0, 1, -1} {
+			t.Run(fmt.Sprintf("zonal=%t, %d actions done", zonal, done), func(t *testing.T) {
+				t.Parallel()
+				for kill := range steps {
+					if got, _ := upgraded(t, zonal, kill, done); got != whole {
+						t.Fatalf("killed in step %d it ends as\n%s\nand else as\n%s", kill+1, got, whole)
+					}
+				}
+				if steps < 30 {
+					t.Errorf("the upgrade takes %d steps: little was tried", steps)
+				}
+			})
+		}
+	}
+}
+
+// upgraded is what a group is left as by an upgrade that is killed in the step after so many, with so many of its actions done, never
+// if that is negative, and how many steps it takes.
+func upgraded(t *testing.T, zonal bool, kill, done int) (left string, steps int) {
+	t.Helper()
+	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal}.spec()
+	addWorkload(&spec, "web", "ReplicaSet", 6, 2)
+	d := newDriver(t, spec, upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 2, OnTimeout: upgrade.Fail,
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
+	})
+	rules := newInvariants(t, d)
+	d.watch = func(w upgrade.World, step upgrade.Step) {
+		rules.check(w, step)
+		steps++
+	}
+	for range kill {
+		if step := d.turn(-1); len(step.Actions) == 0 && !step.Finished {
+			d.cluster.Advance(step.Wake)
+		}
+	}
+	if kill >= 0 {
+		d.turn(done)
+		d.reopen()
+	}
+	d.run(time.Time{})
+	w := d.world()
+	left = fmt.Sprintf("%s, owing %d, desired %d, max %d, suspended %v", d.record.Result, d.record.Ledger.Contribution(),
+		w.Group.Desired, w.Group.Max, w.Group.Suspended)
+	for i := range w.Members {
+		m := &w.Members[i]
+		left += " " + m.Zone() + ":" + m.Instance.Revision.ID
+		if m.Node != nil {
+			unmarked(t, m.Node)
+		}
+	}
+	return left, steps
+}
