@@ -153,7 +153,7 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
 	s.mark(stuck)
-	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=6s")
+	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=20s") // many times what the other node needs
 	if text := c.out.String(); !strings.Contains(text, stuck) || !strings.Contains(text, "stubborn") {
 		t.Errorf("stdout names neither the node %s nor its pod:\n%s", stuck, text)
 	}
