@@ -7,7 +7,7 @@ import (
 )
 
 // atOnce is how many scenes take place at the same time unless -parallel says otherwise: an upgrade mostly waits.
-const atOnce = "10"
+const atOnce = "8"
 
 func TestMain(m *testing.M) {
 	flag.Parse()

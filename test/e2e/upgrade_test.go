@@ -149,11 +149,14 @@ func stubborn() stage.Workload {
 	return stage.Workload{Name: "stubborn", Replicas: 1, MaxUnavailable: "0"}
 }
 
+// ampleTime is many times what a node needs that nothing blocks, on a slow machine, too.
+const ampleTime = "--drain-timeout=20s"
+
 func skipNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "skip", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
 	s.mark(stuck)
-	c := s.upgrade(4, "--on-timeout=skip", "--drain-timeout=20s") // many times what the other node needs
+	c := s.upgrade(4, "--on-timeout=skip", ampleTime)
 	if text := c.out.String(); !strings.Contains(text, stuck) || !strings.Contains(text, "stubborn") {
 		t.Errorf("stdout names neither the node %s nor its pod:\n%s", stuck, text)
 	}
@@ -173,7 +176,7 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 func failNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
-	c := s.upgrade(1, "--drain-timeout=6s")
+	c := s.upgrade(1, ampleTime)
 	complaint := c.complaint()
 	for _, part := range []string{
 		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", "run the same command",
@@ -188,7 +191,7 @@ func failNode(t *testing.T, shared *stage.Stage) {
 		}
 	}
 	s.unblock("stubborn")
-	s.upgrade(0, "--drain-timeout=6s")
+	s.upgrade(0, ampleTime)
 	s.checkDone()
 }
 
@@ -199,7 +202,7 @@ func forceNode(t *testing.T, shared *stage.Stage) {
 			delete(s.before.moves, uid) // it is deleted, and not evicted
 		}
 	}
-	s.upgrade(0, "--on-timeout=force", "--drain-timeout=6s")
+	s.upgrade(0, "--on-timeout=force", ampleTime)
 	if deleted := s.deletions(); len(deleted) != 1 || !strings.HasPrefix(deleted[0], "stubborn-") {
 		t.Errorf("deleted %v, want the one pod that its budget held", deleted)
 	}
