@@ -120,9 +120,7 @@ func (c *census) addCurrent(m *Member, rec *Record, w *World, zone *zoneCount) {
 		if rec.Run == "" {
 			c.known = append(c.known, m)
 		}
-		if m.Instance.ID != "" || !w.Group.Sized { // else its machine is gone, and the Node object only outlives it
-			c.serving++
-		}
+		c.serving++
 		if !usable {
 			c.unready++
 		}

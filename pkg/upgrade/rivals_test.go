@@ -181,3 +181,28 @@ func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 		t.Errorf("%s put by, want 1m0s", got)
 	}
 }
+
+// A Node object may outlive its machine, and look ready for minutes: by a reading of the group that would show its instance it serves
+// nobody. An older reading may not show yet what has just come up.
+func TestNodeWithoutMachineServesNobody(t *testing.T) {
+	cases := map[string]struct {
+		created time.Duration // before the reading
+		want    int
+	}{
+		"its machine is gone":          {time.Minute, 0},
+		"its machine is not shown yet": {10 * time.Second, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
+			s.next()
+			m := current("new-a-1")
+			m.Instance = upgrade.Instance{}
+			m.Node.CreationTimestamp.Time = s.Group.Observed.Add(-c.created)
+			s.add(m)
+			if step := s.next(); step.Status.NewReady != c.want {
+				t.Errorf("%d new nodes are fit for pods, want %d", step.Status.NewReady, c.want)
+			}
+		})
+	}
+}

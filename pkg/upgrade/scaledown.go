@@ -68,24 +68,11 @@ func (t *turn) holdNew() {
 // freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and reports whether all are.
 func (t *turn) freeHeld() bool {
 	t.actions = slices.DeleteFunc(t.actions, func(a Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
-	done := true
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		if m.Node == nil || m.Instance.State == InstanceLeaving || !t.stays(m) {
-			continue
-		}
-		if !m.held() {
-			done = done && !t.holdComing(m.Node)
-			continue
-		}
-		action := FreeNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion}
-		if t.attempt(action).Outcome == OutcomeFatal {
-			continue // it was tried; the report names it
-		}
-		done = false
-		t.want(action)
-	}
-	return done
+	return t.unmark(t.stays, mark{
+		on:     (*Member).held,
+		coming: t.holdComing,
+		take:   func(n *corev1.Node) Action { return FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion} },
+	})
 }
 
 // holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.

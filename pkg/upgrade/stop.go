@@ -47,22 +47,37 @@ func (t *turn) unfenceUnstarted() bool {
 
 // unfence takes our fence from the nodes that are fit for it, and reports whether none has it any more.
 func (t *turn) unfence(fit func(*Member) bool) bool {
+	return t.unmark(fit, mark{
+		on:     func(m *Member) bool { return m.Node.Annotations[AnnotationRun] == t.rec.Run },
+		coming: t.fenceComing,
+		take:   func(n *corev1.Node) Action { return Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion} },
+	})
+}
+
+// mark is something of ours on nodes: whether it is on one, or on its way there, and what takes it away.
+type mark struct {
+	on     func(*Member) bool
+	coming func(*corev1.Node) bool
+	take   func(*corev1.Node) Action
+}
+
+// unmark takes a mark from the nodes that are fit for it, and reports whether none has it any more. Where that is refused for good it
+// was tried, and the report names it.
+func (t *turn) unmark(fit func(*Member) bool, ours mark) bool {
 	done := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		if m.Node == nil || m.Instance.State == InstanceLeaving || !fit(m) {
 			continue
 		}
-		if m.Node.Annotations[AnnotationRun] != t.rec.Run {
-			done = done && !t.fenceComing(m.Node)
+		if !ours.on(m) {
+			done = done && !ours.coming(m.Node)
 			continue
 		}
-		action := Unfence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion}
-		if t.attempt(action).Outcome == OutcomeFatal {
-			continue // it was tried; the report names it
+		if action := ours.take(m.Node); t.attempt(action).Outcome != OutcomeFatal {
+			done = false
+			t.want(action)
 		}
-		done = false
-		t.want(action)
 	}
 	return done
 }
