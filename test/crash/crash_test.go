@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
 // TestSample tries four points of each kind in a small upgrade; "make crash" tries every one of a larger.
@@ -15,7 +16,7 @@ func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	s, err := newStage(t.Context(), t.Output())
+	s, err := stage.ForTrials(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

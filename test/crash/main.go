@@ -14,11 +14,8 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -57,7 +54,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if !slices.Contains(blows(), o.how) {
 		return fmt.Errorf("-how=%s is none of %q", o.how, blows())
 	}
-	s, err := newStage(ctx, os.Stderr)
+	s, err := stage.ForTrials(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -97,24 +94,17 @@ func (o options) points(writes int) []point {
 // playAll plays the points on one stage, so many at the same time, prints what is wrong as it is found, and returns their
 // outcomes in the same order.
 func (c course) playAll(ctx context.Context, s *stage.Stage, points []point, atOnce int, out io.Writer) ([]outcome, error) {
-	outcomes := make([]outcome, len(points))
-	var printing sync.Mutex
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(atOnce)
-	for i, p := range points {
-		work.Go(func() (err error) {
-			if outcomes[i], err = c.play(ctx, s, p); err != nil {
-				return fmt.Errorf("playing %s: %w", p, err)
-			}
-			printing.Lock()
-			defer printing.Unlock()
-			for _, line := range outcomes[i].report() {
-				fmt.Fprintln(out, line)
-			}
-			return nil
-		})
-	}
-	return outcomes, work.Wait()
+	return stage.PlayAll(ctx, len(points), atOnce, func(ctx context.Context, i int) (outcome, error) {
+		o, err := c.play(ctx, s, points[i])
+		if err != nil {
+			err = fmt.Errorf("playing %s: %w", points[i], err)
+		}
+		return o, err
+	}, func(o *outcome) {
+		for _, line := range o.report() {
+			fmt.Fprintln(out, line)
+		}
+	})
 }
 
 // summarize prints how many ended well, and returns an error unless all did. An upgrade that made fewer writes than the

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -25,18 +23,6 @@ const (
 	// killed is what a shell says of a command that SIGKILL ended.
 	killed = 128 + 9
 )
-
-// newStage starts the control plane and the cloud that all upgrades share.
-func newStage(ctx context.Context, log io.Writer) (*stage.Stage, error) {
-	return stage.New(ctx, stage.Options{
-		Log: log,
-		Cloud: awscloud.Options{
-			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
-		},
-		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
-		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
-	})
-}
 
 // course is what all upgrades have in common.
 type course struct {
@@ -156,44 +142,17 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	if code != 0 { // the rest follows from that
-		o.faults = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, complaint(t.said.String()), len(o.faults))}
+		o.faults = []string{fmt.Sprintf("the last command ended with %d: %s; %d things differ", code, stage.Complaint(t.said.String()), len(o.faults))}
 	}
 	return o, nil
 }
 
-// complaint is the last error that a command wrote.
-func complaint(said string) string {
-	last := ""
-	for line := range strings.Lines(said) {
-		if text, ok := strings.CutPrefix(line, "error: "); ok {
-			last = strings.TrimSpace(text)
-		}
-	}
-	return last
-}
-
 // furnish brings up the group and what runs on it.
 func (t *trial) furnish(ctx context.Context) error {
-	err := t.AddGroup(stage.Group{
+	return t.Furnish(ctx, stage.Group{
 		Name: t.group(), Zones: zones(), Counts: t.counts,
 		More: func(spec *awscloud.GroupSpec) { spec.Min = 0 }, // so that it can be cleared
-	})
-	if err != nil {
-		return err
-	}
-	size := 0
-	for _, n := range t.counts {
-		size += n
-	}
-	if err := t.AwaitNodes(ctx, "pool="+t.group(), size); err != nil {
-		return err
-	}
-	for _, w := range workloads(t.group()) {
-		if err := t.Add(ctx, w); err != nil {
-			return err
-		}
-	}
-	return t.Settle(ctx)
+	}, workloads(t.group()))
 }
 
 // clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.

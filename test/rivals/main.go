@@ -13,11 +13,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -51,7 +48,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if o.n < 1 || o.atOnce < 1 {
 		return errors.New("-n and -at-once have to be 1 or more")
 	}
-	s, err := newStage(ctx, os.Stderr)
+	s, err := stage.ForTrials(ctx, os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -66,23 +63,14 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 
 // playAll plays all upgrades on one stage, so many at the same time, and prints each as it ends.
 func (o options) playAll(ctx context.Context, s *stage.Stage, out io.Writer) ([]outcome, error) {
-	outcomes := make([]outcome, o.n)
-	var printing sync.Mutex
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(o.atOnce)
-	for i := range outcomes {
-		work.Go(func() (err error) {
-			seed := o.seed + uint64(i)
-			if outcomes[i], err = o.play(ctx, s, seed); err != nil {
-				return fmt.Errorf("playing seed %d: %w", seed, err)
-			}
-			printing.Lock()
-			defer printing.Unlock()
-			fmt.Fprint(out, outcomes[i].report())
-			return nil
-		})
-	}
-	return outcomes, work.Wait()
+	return stage.PlayAll(ctx, o.n, o.atOnce, func(ctx context.Context, i int) (outcome, error) {
+		seed := o.seed + uint64(i)
+		found, err := o.play(ctx, s, seed)
+		if err != nil {
+			err = fmt.Errorf("playing seed %d: %w", seed, err)
+		}
+		return found, err
+	}, func(found *outcome) { fmt.Fprint(out, found.report()) })
 }
 
 // summarize prints how many ended well, and returns an error unless all did and the rival got in the way of some.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -33,18 +32,6 @@ const (
 	// smallest is the group's minimum: it keeps the rival from taking everything.
 	smallest = 2
 )
-
-// newStage starts the control plane and the cloud that all upgrades share.
-func newStage(ctx context.Context, log io.Writer) (*stage.Stage, error) {
-	return stage.New(ctx, stage.Options{
-		Log: log,
-		Cloud: awscloud.Options{
-			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
-		},
-		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
-		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
-	})
-}
 
 func workloads(group string) []stage.Workload {
 	all := []stage.Workload{
@@ -139,22 +126,10 @@ func (t *trial) group() string { return t.Namespace }
 
 // furnish brings up a group of six nodes with little room or much, and what runs on it.
 func (t *trial) furnish(ctx context.Context) error {
-	err := t.AddGroup(stage.Group{
+	return t.Furnish(ctx, stage.Group{
 		Name: t.group(), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{3, 3}, Max: 6 + rand.New(rand.NewPCG(t.seed, 1)).IntN(5),
 		More: func(spec *awscloud.GroupSpec) { spec.Min = smallest },
-	})
-	if err != nil {
-		return err
-	}
-	if err := t.AwaitNodes(ctx, "pool="+t.group(), 6); err != nil {
-		return err
-	}
-	for _, w := range workloads(t.group()) {
-		if err := t.Add(ctx, w); err != nil {
-			return err
-		}
-	}
-	return t.Settle(ctx)
+	}, workloads(t.group()))
 }
 
 // clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
@@ -187,7 +162,7 @@ func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(complaint(t.said.String()), record.Message), before: t.before, struck: t.struck}
+	o := outcome{seed: t.seed, deeds: t.deeds, code: code, message: cmp.Or(stage.Complaint(t.said.String()), record.Message), before: t.before, struck: t.struck}
 	end, err := t.look(ctx, record)
 	o.after = end.group
 	o.faults = append(end.faults(&o), broken...)
@@ -230,15 +205,4 @@ func (t *trial) meet(r *http.Request, instance string) {
 		t.taken = append(t.taken, load...)
 		t.mu.Unlock()
 	}
-}
-
-// complaint is the last error that a command wrote.
-func complaint(said string) string {
-	last := ""
-	for line := range strings.Lines(said) {
-		if text, ok := strings.CutPrefix(line, "error: "); ok {
-			last = strings.TrimSpace(text)
-		}
-	}
-	return last
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
 // TestSample upgrades two groups beside rivals, and a third whose record is lost; "make rivals" upgrades twenty of each.
@@ -19,7 +20,7 @@ func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
 	}
-	s, err := newStage(t.Context(), t.Output())
+	s, err := stage.ForTrials(t.Context(), t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
