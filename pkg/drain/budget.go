@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Budget is a PodDisruptionBudget with its selector parsed once.
@@ -23,8 +24,16 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// Room is how many pods the budget lets be missing while all are well.
-func (b *Budget) Room() int32 { return b.Status.ExpectedPods - b.Status.DesiredHealthy }
+// Room is how many pods the budget lets be missing while all are well; leaving is how many of its pods are being deleted. A
+// minAvailable that is a number has the controller expect every pod that is there, those among them (disruption.go,
+// getExpectedPodCount); all others, as many as their controllers are to have.
+func (b *Budget) Room(leaving int32) int32 {
+	expected := b.Status.ExpectedPods
+	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
+		expected -= leaving
+	}
+	return expected - b.Status.DesiredHealthy
+}
 
 // Budgets finds the budgets that cover a pod. The zero value covers nothing.
 type Budgets struct {

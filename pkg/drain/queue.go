@@ -10,10 +10,8 @@ const (
 	// searched is how many waiting nodes an order is searched for.
 	searched = 24
 	// trials bounds a search, in orders tried, and steps in pods that are followed through them: some milliseconds.
-	trials = 2000
-	steps  = 400_000
-	// better is what a new order may cost, in percent, of what the one before would: plans that change for little are hard to follow.
-	better = 95
+	trials = 4000
+	steps  = 800_000
 )
 
 // Queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its budget is open, those of
@@ -67,13 +65,10 @@ func (q *Queue) Next(before []int) (next int, order []int) {
 		return movable[m.least(movable, 0, m.ahead())], nil
 	}
 	order = m.byLoss()
-	if len(before) == len(order) && cost(m.follow(before)) < cost(m.follow(order)) {
+	if len(before) == len(order) && cost(m.follow(before)) <= cost(m.follow(order)) {
 		order = slices.Clone(before)
 	}
 	order = m.search(order)
-	if len(before) == len(order) && 100*cost(m.follow(order)) > better*cost(m.follow(before)) {
-		order = before
-	}
 	return order[slices.IndexFunc(order, func(i int) bool { return slices.Contains(movable, i) })], order
 }
 

@@ -3,14 +3,11 @@ package upgrade
 import (
 	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
@@ -181,138 +178,6 @@ func (t *turn) ensureStarted(n NodeRecord, m *Member) {
 
 // FormatTime writes a time as annotations hold it.
 func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// evictPods asks for every eviction whose turn it is and that would be admitted now, and says what blocks the others.
-func (t *turn) evictPods(node string, view *drainView) []Blocked {
-	first := len(t.blocked)
-	for _, pod := range view.held {
-		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
-	}
-	for _, pod := range t.scarcestFirst(t.inTurn(node, view)) {
-		t.evictPod(node, pod)
-	}
-	return t.blocked[first:]
-}
-
-// inTurn are the pods to evict whose turn it is; those that others need go last. After half of the node's limit all have their turn: what
-// is left at its end may be deleted without their budgets being asked.
-func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
-	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
-	if len(due) == len(view.toEvict) {
-		return due
-	}
-	all := t.rec.Nodes[node].Deadline.Add(-t.rec.Request.DrainTimeout.Duration / 2)
-	if t.w.Now.Before(all) {
-		t.wakeAt(all)
-		return due
-	}
-	return view.toEvict
-}
-
-// scarcestFirst sorts pods by how many their budgets let be missing, pods without a budget last: time in which a tight budget
-// is not used is lost.
-func (t *turn) scarcestFirst(pods []*corev1.Pod) []*corev1.Pod {
-	room := make(map[*corev1.Pod]int32, len(pods))
-	for _, pod := range pods {
-		room[pod] = math.MaxInt32
-		if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-			room[pod] = covering[0].Room()
-		}
-	}
-	return slices.SortedStableFunc(slices.Values(pods), func(a, b *corev1.Pod) int { return cmp.Compare(room[a], room[b]) })
-}
-
-func (t *turn) evictPod(node string, pod *corev1.Pod) {
-	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
-	attempt := t.attempt(action)
-	if attempt.InFlight || t.settled(attempt) {
-		return
-	}
-	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
-	budget := prediction.Budget
-	switch {
-	case !prediction.Admitted():
-		t.blockPod(node, pod, prediction.Obstacle)
-	case t.returns(node, pod):
-		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
-	case t.waits(attempt, prediction):
-		t.blockPod(node, pod, denied(attempt, budget))
-		t.wakeAt(attempt.NotBefore)
-	case prediction.Spends && !t.mayFly(budget):
-		// An answer is due within milliseconds and wakes us.
-	default:
-		action.BudgetVersion = prediction.Version
-		if prediction.Spends {
-			t.learnLag(pod)
-			action.Budget = budget
-			t.spent[budget]++
-			t.flights[budget] = t.flights[budget].with(t.w.Now)
-		}
-		t.countReturn(node, pod, attempt)
-		t.actions = append(t.actions, action)
-	}
-}
-
-// mayFly reports whether an eviction of the budget may be sent now.
-func (t *turn) mayFly(budget types.NamespacedName) bool {
-	next := t.flights[budget].next(t.w.Now)
-	t.wakeAt(next)
-	return !next.IsZero() && !next.After(t.w.Now)
-}
-
-// settled reports whether an eviction was answered so shortly ago that the pod's end may not be seen yet. A pod that
-// was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (semantics 3.2.1).
-func (t *turn) settled(attempt Attempt) bool {
-	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
-	return answered && t.w.Now.Before(attempt.Ended.Add(seen))
-}
-
-// denied is the obstacle that an answer which was not predicted names, with the budget if that is who refused.
-func denied(attempt Attempt, budget types.NamespacedName) drain.Obstacle {
-	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
-	switch attempt.Outcome {
-	case OutcomeRefused:
-		obstacle.Budget = budget
-	case OutcomeUnclear:
-		obstacle.Kind = drain.Unanswered
-	}
-	return obstacle
-}
-
-// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal by a
-// budget holds until the budget's object changes; everything else until its time has come.
-func (t *turn) waits(attempt Attempt, prediction drain.Prediction) bool {
-	if attempt.Begun.IsZero() || !t.w.Now.Before(attempt.NotBefore) {
-		return false
-	}
-	sent, _ := attempt.Action.(Evict)
-	return attempt.Outcome != OutcomeRefused || sent.BudgetVersion == prediction.Version
-}
-
-// returned reports whether the pod came up on the node after the node's drain began.
-func (t *turn) returned(node string, pod *corev1.Pod) (Return, bool) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || !pod.CreationTimestamp.After(t.rec.Nodes[node].Began) {
-		return Return{}, false
-	}
-	return Return{Node: node, Owner: owner.UID}, true
-}
-
-func (t *turn) returns(node string, pod *corev1.Pod) bool {
-	r, ok := t.returned(node, pod)
-	return ok && t.notes.Returned[r] >= returnsAllowed
-}
-
-func (t *turn) countReturn(node string, pod *corev1.Pod, attempt Attempt) {
-	if r, ok := t.returned(node, pod); ok && attempt.Begun.IsZero() {
-		t.notes.Returned[r]++
-	}
-}
-
-func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
-	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
-}
 
 func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
 

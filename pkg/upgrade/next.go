@@ -3,6 +3,7 @@ package upgrade
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -46,8 +47,14 @@ type turn struct {
 	// spent counts, by budget, the evictions that its status does not show yet, flights are those without an answer.
 	spent   drain.Spending
 	flights map[types.NamespacedName]flight
+	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
+	leaving map[types.NamespacedName]int32
+	// spacing is how long an eviction has its budget for itself.
+	spacing time.Duration
 
 	actions []Action
+	// chosen are the pods whose eviction is among the actions.
+	chosen  map[types.UID]*corev1.Pod
 	blocked []Blocked
 	persist bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once nothing more is to be started.
@@ -65,11 +72,11 @@ func newTurn(w *World) *turn {
 		w:      w,
 		rec:    w.Record.Clone(),
 		notes:  w.Notes.clone(),
-		drains: map[string]*drainView{},
-		wake:   w.Now.Add(lookAgain),
+		drains: map[string]*drainView{}, chosen: map[types.UID]*corev1.Pod{},
+		wake: w.Now.Add(lookAgain),
 	}
 	t.count = takeCensus(w, &t.rec)
-	t.spent, t.flights = spending(w)
+	t.spend()
 	return t
 }
 
@@ -178,6 +185,7 @@ func (t *turn) block(b Blocked, key string) {
 
 func (t *turn) step() Step {
 	t.notes.At = t.w.Now
+	t.actions = t.mostUrgent(t.actions)
 	if t.finished {
 		t.wake, t.due = time.Time{}, time.Time{}
 	}

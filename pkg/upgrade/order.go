@@ -183,7 +183,7 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	budget := q.w.Budgets.Covering(pod)[0]
 	gate := drain.Gate{Turn: q.pace.turnOf(pod)}
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.turn.spent[key]))
-	missing := int(max(1, budget.Room())) - open
+	missing := int(max(1, q.roomOf(budget))) - open
 	gate.Opens = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {

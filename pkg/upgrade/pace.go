@@ -117,7 +117,7 @@ func (t *turn) noteGone(d Departure) {
 func (t *turn) learnLag(pod *corev1.Pod) {
 	covering := t.w.Budgets.Covering(pod)
 	_, waited := t.w.Notes.BlockedSince[string(pod.UID)]
-	if !waited || len(covering) != 1 || covering[0].Room() != 1 {
+	if !waited || len(covering) != 1 || t.roomOf(covering[0]) != 1 {
 		return
 	}
 	begun := evictions(t.w)[covering[0].Key()]

@@ -11,9 +11,13 @@ import (
 const (
 	// evictionsPerBudget is how many evictions of one budget are in flight at once.
 	evictionsPerBudget = 4
-	// evictionSpacing is how long an eviction has its budget for itself. The API server writes each into the budget's status, and
-	// one that finds it changed under its hands tries again only half a second later (eviction.go, EvictionsRetry; semantics 3.2.6).
-	evictionSpacing = 100 * time.Millisecond
+	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as answers take at present. The API
+	// server writes each into the budget's status, and one that finds it changed under its hands tries again only half a second
+	// later (eviction.go, EvictionsRetry; semantics 3.2.6).
+	leastSpacing = 100 * time.Millisecond
+	mostSpacing  = 400 * time.Millisecond
+	// present is how long ago an answer may be for its time to be that of the next.
+	present = 5 * time.Second
 	// statusLag is how long a budget's status may take to show an accepted eviction, should the moment it did be missed.
 	statusLag = 2 * time.Second
 )
@@ -25,23 +29,27 @@ type flight struct {
 	last time.Time
 }
 
-// spending counts, by budget, the evictions that its status may not show yet, and those in flight. An eviction shows
-// from the moment its pod was seen in status.disruptedPods.
-func spending(w *World) (drain.Spending, map[types.NamespacedName]flight) {
-	spent, flights := drain.Spending{}, map[types.NamespacedName]flight{}
+// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and how far apart those of one
+// budget have to be. An eviction shows from the moment its pod was seen in status.disruptedPods.
+func (t *turn) spend() {
+	w := t.w
+	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]flight{}
+	took, answers := time.Duration(0), time.Duration(0)
 	for _, a := range w.Open {
 		evict, ok := a.Action.(Evict)
 		if !ok || evict.Budget.Name == "" {
 			continue
 		}
 		if a.InFlight {
-			flights[evict.Budget] = flights[evict.Budget].with(a.Begun)
+			t.flights[evict.Budget] = t.flights[evict.Budget].with(a.Begun)
+		} else if w.Now.Sub(a.Ended) < present {
+			took, answers = took+a.Ended.Sub(a.Begun), answers+1
 		}
 		if hidden(w, evict, a) {
-			spent[evict.Budget]++
+			t.spent[evict.Budget]++
 		}
 	}
-	return spent, flights
+	t.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
 
 func (f flight) with(sent time.Time) flight {
@@ -53,14 +61,14 @@ func (f flight) with(sent time.Time) flight {
 }
 
 // next is when one more may be sent; the zero time is not before an answer.
-func (f flight) next(now time.Time) time.Time {
+func (f flight) next(now time.Time, spacing time.Duration) time.Time {
 	switch {
 	case f.count == 0:
 		return now
 	case f.count >= evictionsPerBudget:
 		return time.Time{}
 	default:
-		return f.last.Add(evictionSpacing)
+		return f.last.Add(spacing)
 	}
 }
 

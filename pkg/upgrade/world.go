@@ -41,6 +41,8 @@ type World struct {
 	Stop bool
 	// Asked is what somebody else asked of this upgrade.
 	Asked Asked
+	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
+	EvictionsAtOnce int
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
 }

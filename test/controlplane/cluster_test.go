@@ -23,6 +23,7 @@ func TestCluster(t *testing.T) {
 	c := ForTest(t, Options{})
 	for name, test := range map[string]func(*testing.T, *space){
 		"PodIsReadyAfterItsTime":     testPodIsReadyAfterItsTime,
+		"PodOfTerseKubelet":          testPodOfTerseKubelet,
 		"PodLooksAsAKubeletMakesIt":  testPodLooksAsAKubeletMakesIt,
 		"PodNeverReady":              testPodNeverReady,
 		"PodInCrashLoop":             testPodInCrashLoop,

@@ -43,7 +43,7 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 // Every annotation of the package's documentation is read by a stage, under that name.
 func TestStagesKnowTheAnnotations(t *testing.T) {
 	for _, annotation := range []string{
-		AnnotationReadyAfter, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
+		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
 		AnnotationCrashLoop, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,
 	} {
 		if !strings.Contains(stages, annotation) {

@@ -25,6 +25,9 @@ package controlplane
 const (
 	// AnnotationReadyAfter of a pod: how long it is Running before it is Ready; 250 ms without it.
 	AnnotationReadyAfter = "test.kubectl-nodeupgrade/ready-after"
+	// AnnotationTerse, "true": the pod's kubelet says as little as it can. The pod is Pending until it is Ready, its ready-after
+	// after its binding, and its object goes when its containers have ended: for measurements of what is not the control plane.
+	AnnotationTerse = "test.kubectl-nodeupgrade/terse"
 	// AnnotationGoneAfter of a pod: how long it takes to terminate once deleted; 500 ms without it. The pod's grace
 	// period puts no limit to it.
 	AnnotationGoneAfter = "test.kubectl-nodeupgrade/gone-after"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,33 @@ func testPodIsReadyAfterItsTime(t *testing.T, s *space) {
 	s.deployment(t, 2, map[string]string{AnnotationReadyAfter: "1500ms"})
 	if took := time.Since(start); took < 1500*time.Millisecond {
 		t.Errorf("ready %s after the Deployment's creation, want 1.5 s or more", took)
+	}
+}
+
+// testPodOfTerseKubelet has a pod whose kubelet changes its status once, and then deletes it.
+func testPodOfTerseKubelet(t *testing.T, s *space) {
+	s.node(t, "a")
+	start := time.Now()
+	terse := map[string]string{AnnotationReadyAfter: "1500ms", AnnotationGoneAfter: "1s", AnnotationTerse: "true"}
+	for _, pod := range s.deployment(t, 1, terse) {
+		if took := time.Since(start); took < 1500*time.Millisecond {
+			t.Errorf("ready %s after the Deployment's creation, want 1.5 s or more", took)
+		}
+		start = time.Now()
+		s.delete(t, pod.Name, 30)
+		s.waitForDeletion(t, pod)
+		if took := time.Since(start); took < time.Second {
+			t.Errorf("gone %s after its deletion, want 1 s or more", took)
+		}
+		var did []string
+		for _, e := range s.auditEvents(t) {
+			if e.ObjectRef.Name == pod.Name && strings.HasPrefix(e.UserAgent, "kwok") {
+				did = append(did, e.Verb)
+			}
+		}
+		if want := []string{"patch", "delete"}; !slices.Equal(did, want) {
+			t.Errorf("its kubelet did %q, want %q", did, want)
+		}
 	}
 }
 

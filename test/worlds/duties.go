@@ -15,6 +15,8 @@ const (
 	flights = 4
 	// distance is how far apart they are sent.
 	distance = 100 * time.Millisecond
+	// evictionsAtOnce is how many evictions a process has in flight, whatever their budgets.
+	evictionsAtOnce = 5
 	// visible is how long what was accepted may take to be seen.
 	visible = 30 * time.Second
 )
@@ -145,10 +147,22 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 // flight is semantics 3.2.6: few evictions of one budget are in flight at once, and none is sent right after another.
 func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string) {
 	r.duties.spends[a.Key()] = budget
+	r.duties.sent[budget]++
+	all := 0
+	for _, n := range r.duties.sent {
+		all += n
+	}
+	for _, open := range p.open {
+		if _, ok := open.Action.(upgrade.Evict); ok && open.InFlight {
+			all++
+		}
+	}
+	if all > evictionsAtOnce {
+		r.fail("semantics 3.2.6", "%d evictions are in flight, of whatever budget", all)
+	}
 	if budget == "" {
 		return
 	}
-	r.duties.sent[budget]++
 	n := r.duties.sent[budget]
 	hasty := n > 1
 	for key, open := range p.open {

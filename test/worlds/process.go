@@ -152,6 +152,7 @@ func (p *process) world() upgrade.World {
 	return upgrade.World{
 		Now: p.c.now, Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
 		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard,
+		EvictionsAtOnce: evictionsAtOnce,
 	}
 }
 
