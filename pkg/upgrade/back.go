@@ -71,23 +71,52 @@ func (t *turn) carry() bool {
 // knownBack are the names of the members that have the revision wanted as the way back begins, and are none that the group has
 // yet to bring up: those it counts by ledger zone, and with them instances that are yet to be launched.
 func (t *turn) knownBack(arriving map[string]int) []string {
-	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed })
 	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
 	if !t.rec.Ledger.Zonal {
 		arriving[""] = max(0, t.w.Group.Desired-t.count.instances)
 	}
+	unseen := t.unseenBack()
 	var names []string
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
+		zone := t.rec.Ledger.zone(m)
 		switch {
 		case m.Outdated || m.Instance.State == InstanceLeaving:
-		case removed > 0 && !t.w.usable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
-			arriving[t.rec.Ledger.zone(m)]++
+		case unseen[zone] > 0 && !t.w.usable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
+			arriving[zone]++
+			unseen[zone]--
 		default:
 			names = append(names, m.Name())
 		}
 	}
 	return names // sorted, as the members are
+}
+
+// unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are not among those that have to go
+// on the way back: replacements of nodes that were removed, and launches that came once the group pointed back.
+func (t *turn) unseenBack() map[string]int {
+	unseen := map[string]int{}
+	for zone, z := range t.rec.Ledger.Zones {
+		unseen[zone] = z.Removed + z.Contribution()
+	}
+	for i := range t.w.Members {
+		if m := &t.w.Members[i]; m.Outdated && m.Instance.State != InstanceLeaving && !t.rec.Ledger.knows(m) {
+			unseen[t.rec.Ledger.zone(m)]--
+		}
+	}
+	return unseen
+}
+
+// absent counts the members that were carried over to the way back and do not serve: what was added before may not have come up yet.
+func (t *turn) absent() (n int) {
+	carried := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Carried })
+	for i := 0; i < len(t.w.Members) && n < carried; i++ {
+		m := &t.w.Members[i]
+		if _, ending := t.rec.started(m); m.Outdated && m.Instance.State != InstanceLeaving && !m.ready() && !ending {
+			n++
+		}
+	}
+	return n
 }
 
 // settleOpen finds out what became of launches whose answer nobody knows, and reports whether that is known of all. Under its

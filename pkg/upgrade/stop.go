@@ -146,9 +146,10 @@ func (t *turn) stands(m *Member) bool {
 	return false
 }
 
-// added are the new nodes, as far as they can be told: where the target moved any node may count as outdated or as new.
+// added are the new nodes, as far as they can be told: where the target moved, or a way back has not taken stock yet, any node may
+// count as outdated or as new.
 func (t *turn) added() []*Member {
-	if t.w.Group.Wanted.ID != t.rec.Target.ID {
+	if t.w.Group.Wanted.ID != t.rec.Target.ID || (t.rec.Back && t.rec.Phase == PhaseSetup) {
 		return nil
 	}
 	return t.fresh()

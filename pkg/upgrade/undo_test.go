@@ -212,6 +212,28 @@ func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
 	}
 }
 
+// Nor does a way back that has not taken stock yet: the nodes that were there before the upgrade are current on it, and none of
+// those that it added.
+func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(old("new-a-1"))
+	s.add(old("new-b-1"))
+	s.crash()
+	s.Record, s.Group.Wanted, s.Group.Pointed = s.Record.RollingBack(revisionOf("1"), s.Now), revisionOf("1"), revisionOf("1")
+	s.Record = s.Record.Aborting()
+	for _, name := range []string{"old-a-1", "old-b-1"} {
+		s.at(name).Outdated = false
+	}
+	s.rest() // the launches are asked for again, and the group is pointed back
+	s.Group.Pointed = revisionOf("2")
+	s.pass(time.Minute)
+	step := s.rest()
+	if len(step.Record.Nodes) > 0 || !strings.Contains(step.Record.Message, "2 more nodes than before") {
+		t.Errorf("finished %t with %q, and took %v: %q", step.Finished, step.Record.Result, step.Record.Nodes, step.Record.Message)
+	}
+}
+
 // The way back counts what was added before as surge that is up, but for instances that are yet to come: those are launched from
 // the revision that is wanted again, and count when they are there. No reading that may be too old to show them is taken.
 func TestBackCarriesWhatIsThere(t *testing.T) {

@@ -88,7 +88,7 @@ func (t *turn) deficit() int {
 		return 0
 	}
 	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed - z.Carried })
-	short := removed - t.busyRemoved() - t.count.usable
+	short := removed + t.absent() - t.busyRemoved() - t.count.usable
 	if !t.w.Group.Sized || !t.w.Group.shows(t.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
 	}

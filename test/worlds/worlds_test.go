@@ -13,7 +13,7 @@ const sample = 300
 // TestWorlds upgrades the first few worlds. One that breaks a rule is told by its seed:
 // go run ./test/worlds/cmd/worlds -first SEED -n 1 -v shrinks it and tells what happens.
 func TestWorlds(t *testing.T) {
-	seeds := []uint64{50571, 51827} // they broke a rule once
+	seeds := []uint64{12820, 16008, 50571, 51827} // they broke a rule once
 	for seed := uint64(1); seed <= sample; seed++ {
 		seeds = append(seeds, seed)
 	}
