@@ -48,7 +48,15 @@ type Hold struct {
 	ended   chan struct{}
 	renewed *renewals
 	times   leaseTimes
+	// overtook is true when the lease was somebody else's who had not given it back.
+	overtook bool
 }
+
+// Epoch is the number of the lease's holders so far, of which this is the last.
+func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
+
+// Overtook reports whether the lease was taken from a holder that had not given it back: it may still send something.
+func (h *Hold) Overtook() bool { return h.overtook }
 
 // Expires is until when nobody else can have taken the lease for want of a renewal, by the wall clock: a laptop that
 // sleeps, or a process that is stopped, finds it in the past when it wakes.
@@ -137,7 +145,7 @@ var errGivenBack = errors.New("the lease was given back")
 
 // stand is one election.
 func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
-	current, err := prepare(ctx, client, claim)
+	current, other, err := prepare(ctx, client, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +153,8 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	if err != nil {
 		return nil, err
 	}
-	if other := holder(current); other != "" && other != claim.Identity && claim.Waiting != nil {
+	hold.overtook = other != ""
+	if hold.overtook && !claim.Takeover && claim.Waiting != nil {
 		claim.Waiting(other)
 	}
 	select {
@@ -159,15 +168,15 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	return nil, err
 }
 
-// prepare reads the lease, or makes one that nobody holds, and puts our name in it for a takeover. The election
-// that follows would try for ever where it may not write, so that is asked here.
-func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
+// prepare reads the lease, or makes one that nobody holds, and puts our name in it for a takeover; it returns who else holds it, ""
+// for nobody. The election that follows would try for ever where it may not write, so that is asked here.
+func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (current *coordinationv1.Lease, other string, err error) {
 	leases := client.CoordinationV1().Leases(claim.Namespace)
-	var current *coordinationv1.Lease
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		if current, err = getOrCreate(ctx, leases, ObjectName(claim.Group)); err != nil {
 			return err
 		}
+		other = holder(current)
 		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		if claim.Takeover {
 			current, options.DryRun = takenOver(current, claim.Identity), nil
@@ -176,9 +185,9 @@ func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (*co
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+		return nil, "", fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	return current, nil
+	return current, other, nil
 }
 
 func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, name string) (*coordinationv1.Lease, error) {

@@ -203,6 +203,9 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	if *lease.Spec.LeaseTransitions <= transitions {
 		t.Errorf("the lease counts %d transitions, before the takeover %d", *lease.Spec.LeaseTransitions, transitions)
 	}
+	if first.Overtook() || !second.Overtook() || second.Epoch() <= first.Epoch() {
+		t.Errorf("the first took it from somebody: %t, the second: %t; epochs %d and %d", first.Overtook(), second.Overtook(), first.Epoch(), second.Epoch())
+	}
 	wantLost(t, second, 0)
 }
 

@@ -3,10 +3,13 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -61,6 +64,27 @@ func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 	default:
 		return fmt.Errorf("the cluster cannot %s", action)
 	}
+}
+
+// TakeOver marks the nodes, which are those in flight by name, with the number of the lease's holder: what the holder before may still
+// send to them fails on their resourceVersion. A node that has changed meanwhile needs no mark, for the same reason.
+func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch int64) error {
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(8)
+	for name, uid := range nodes {
+		node, ok := w.watcher.node(name)
+		if !ok {
+			continue
+		}
+		work.Go(func() error {
+			err := w.patch(ctx, name, uid, node.ResourceVersion, func(n *corev1.Node) error { upgrade.MarkTakenOver(n, epoch); return nil })
+			if err == nil || errors.Is(err, upgrade.ErrMoved) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
+		})
+	}
+	return work.Wait()
 }
 
 // evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to ten

@@ -186,6 +186,33 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	}
 }
 
+// testTakeOver has the holder before send what it decided on before the takeover.
+func testTakeOver(t *testing.T, s *space) {
+	before := s.node(t, "a")
+	in := map[string]types.UID{before.Name: before.UID, "gone": "x"}
+	if err := s.writerOf(before).TakeOver(t.Context(), in, 7); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Client().CoreV1().Nodes().Get(t.Context(), before.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := now.Annotations[upgrade.AnnotationEpoch]; got != "7" {
+		t.Errorf("the node is marked with epoch %q, want 7", got)
+	}
+	late := upgrade.StartDrain{Node: before.Name, UID: before.UID, Version: before.ResourceVersion, Deadline: time.Now()}
+	if err := s.writerOf(before).Do(t.Context(), late); !apierrors.IsConflict(err) {
+		t.Errorf("the late request of the holder before got error %v, want 409", err)
+	}
+	if err := s.writerOf(before).TakeOver(t.Context(), in, 8); err != nil {
+		t.Errorf("of a node that has changed meanwhile it got error %v", err)
+	}
+	want := []string{"patch nodes 200", "patch nodes 409", "patch nodes 409"}
+	if sent := s.requests(t); !slices.Equal(sent, want) {
+		t.Errorf("sent %q, want %q", sent, want)
+	}
+}
+
 func evictionOf(pod *corev1.Pod) upgrade.Evict {
 	return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 }

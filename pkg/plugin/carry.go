@@ -114,11 +114,16 @@ func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h ho
 	if err != nil {
 		return upgrade.Record{}, err
 	}
+	writer := cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider)
+	if h.Overtook() {
+		if err := writer.TakeOver(ctx, p.record.InFlight(), h.Epoch()); err != nil {
+			return upgrade.Record{}, err
+		}
+	}
 	r := &runner.Runner{
-		Request: p.request, Cluster: watcher, Cloud: p.provider,
-		Writer: cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider),
-		Store:  h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
-		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled,
+		Request: p.request, Cluster: watcher, Cloud: p.provider, Writer: writer,
+		Store: h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
+		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled, Stored: h.progress.stored,
 	}
 	return r.Run(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -29,7 +30,9 @@ type progress struct {
 	last   report.Moment
 	spoken time.Time
 	cloud  string
-	drawn  bool
+	// unstored is what was last said of a record that could not be written, "" when it was written since.
+	unstored string
+	drawn    bool
 	// stopping is true once the line that says so was written.
 	stopping bool
 	stop     chan struct{}
@@ -115,6 +118,17 @@ func (p *progress) polled(err error) {
 		p.write(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
+}
+
+// stored sees whether the record was written; that it cannot be is told once.
+func (p *progress) stored(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := runner.Sort(err).Detail
+	if text != p.unstored && text != "" {
+		p.write(report.Event{Type: "waiting", Text: "the record cannot be written, nothing is begun until it is: " + text})
+	}
+	p.unstored = text
 }
 
 // say writes a line that no step stands behind.

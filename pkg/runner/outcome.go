@@ -37,12 +37,20 @@ func Sort(err error) Answer {
 	return answer
 }
 
+// noCredentials is how client-go begins the error of a request that was not sent, because the kubeconfig's credential plugin
+// failed (plugin/pkg/client/auth/exec/exec.go, RoundTrip). Each request asks the plugin anew.
+const noCredentials = "getting credentials: "
+
 // detail is what a person should read: of a request that no API server answered, that, rather than its address.
 func detail(err error) string {
 	var cloudErr *cloud.Error
 	var unanswered *url.Error
 	if errors.As(err, &unanswered) && !errors.As(err, &cloudErr) {
-		return "the API server does not answer: " + unanswered.Err.Error()
+		text := unanswered.Err.Error()
+		if reason, ok := strings.CutPrefix(text, noCredentials); ok {
+			return "no credentials for the API server: " + reason + ": log in again"
+		}
+		return "the API server does not answer: " + text
 	}
 	return err.Error()
 }

@@ -150,6 +150,10 @@ func TestDetail(t *testing.T) {
 	}{
 		"an answer":              {fmt.Errorf("fencing: %w", apierrors.NewServiceUnavailable("shutting down")), "fencing: shutting down"},
 		"no answer":              {fmt.Errorf("fencing: %w", gone), "the API server does not answer: connection reset by peer"},
+		"no credentials": {
+			fmt.Errorf("fencing: %w", cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))),
+			"no credentials for the API server: exec: executable aws failed with exit code 255: log in again",
+		},
 		"no answer of the cloud": {&cloud.Error{Err: gone}, (&cloud.Error{Err: gone}).Error()},
 	}
 	for name, c := range cases {

@@ -16,6 +16,8 @@ const (
 	CloudSoon = 250 * time.Millisecond
 	// cloudAgain is the pause before the cloud is asked about what it may not show at once.
 	cloudAgain = time.Second
+	// refusalsBelieved is how many refusals in a row it takes that the cloud will not let us read what an upgrade waits for.
+	refusalsBelieved = 2
 )
 
 // poll is the cloud's answer.
@@ -63,13 +65,28 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
+// stuck is the error of an upgrade that cannot go on before the cloud was read, when that is refused for good: credentials that have
+// ended, or a permission that is gone. Elsewhere there is time to mend it, see take.
+func (s *run) stuck(step *upgrade.Step) error {
+	if step.Cloud && s.refusals >= refusalsBelieved {
+		return s.refused
+	}
+	return nil
+}
+
 // take keeps what the cloud said. While it cannot be asked the last answer stands: nothing
 // destructive rests on it that would not be re-read by the provider first.
 func (s *run) take(p poll) {
 	s.polling = false
-	if p.err == nil {
-		s.Group = p.group
+	switch {
+	case p.err == nil:
+		s.Group, s.refusals = p.group, 0
+	case Sort(p.err).Outcome == upgrade.OutcomeFatal:
+		s.refusals++
+	default:
+		s.refusals = 0
 	}
+	s.refused = p.err
 	if s.Polled != nil {
 		s.Polled(p.err)
 	}

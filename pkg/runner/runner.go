@@ -51,7 +51,7 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch and Polled are required.
+// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled and Stored are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -70,6 +70,8 @@ type Runner struct {
 	Watch func(upgrade.Step)
 	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
 	Polled func(error)
+	// Stored sees that the record was written, and before that why it could not be for a while, from the runner's own goroutine.
+	Stored func(error)
 }
 
 // ErrLost is the error of Run when the right to write was lost.
@@ -97,6 +99,11 @@ type run struct {
 	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be older than a change of ours.
 	soon     time.Time
 	doubtful bool
+	// refusals counts the polls that were refused for good since the last that was not; refused is the last poll's error.
+	refusals int
+	refused  error
+	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
+	gaveUp error
 	// quiet is until when events are gathered.
 	quiet time.Time
 	shown upgrade.Step
@@ -111,14 +118,29 @@ type result struct {
 // Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns the
 // record as it was stored last. A context that ends is a wish to stop: nothing new is begun, and what is
 // begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an error means that
-// the loop itself could not go on.
+// the loop itself could not go on; one that is stuck comes to rest as if it had been interrupted.
 func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	work, cancel := r.working(ctx)
 	defer cancel(nil)
 	s := &run{
 		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
 		results: make(chan result, 2*parallel), polls: make(chan poll, 1),
 	}
+	record, err := s.loop(ctx, work, stop)
+	switch {
+	case s.gaveUp == nil:
+	case errors.Is(err, ErrUnrested):
+		err = fmt.Errorf("%w; %v", s.gaveUp, ErrUnrested)
+	case err == nil && record.Result == upgrade.Interrupted:
+		err = s.gaveUp
+	}
+	return record, err
+}
+
+// loop is Run; stop is called when the upgrade is stuck.
+func (s *run) loop(ctx, work context.Context, stop func()) (upgrade.Record, error) {
 	for {
 		s.send(work)
 		step := s.step()
@@ -131,6 +153,10 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 		s.show(step)
 		if step.Finished && s.cluster.idle() && s.cloud.idle() {
 			return s.Record, nil
+		}
+		if err := s.stuck(&step); err != nil && s.gaveUp == nil {
+			s.gaveUp = err
+			stop()
 		}
 		for _, action := range step.Actions {
 			s.begin(action)
@@ -209,6 +235,7 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		err := s.trySave(saving, record)
 		switch {
 		case err == nil:
+			s.stored(nil)
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
@@ -220,11 +247,20 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		if s.overdue() && s.shown.Status.Group != "" {
 			s.show(s.shown) // no other step is taken until the record is written
 		}
+		if pause > time.Second {
+			s.stored(err)
+		}
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():
 			return fmt.Errorf("%w: %w", context.Cause(saving), err)
 		}
+	}
+}
+
+func (r *Runner) stored(err error) {
+	if r.Stored != nil {
+		r.Stored(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,12 @@ func MarkDraining(node *corev1.Node, deadline time.Time) {
 	label(node, corev1.LabelNodeExcludeBalancers, "true")
 }
 
+// MarkTakenOver changes a node in flight when its upgrade gets another holder, so that late requests of the one before fail on the
+// node's resourceVersion.
+func MarkTakenOver(node *corev1.Node, epoch int64) {
+	annotate(node, AnnotationEpoch, strconv.FormatInt(epoch, 10))
+}
+
 // MarkUnfenced takes away of all that what was not there before, and all annotations of ours.
 // It returns an error, and changes nothing, when the annotation that tells cannot be read.
 func MarkUnfenced(node *corev1.Node, provider string) error {
@@ -72,7 +79,7 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline, AnnotationBefore} {
+	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline, AnnotationEpoch, AnnotationBefore} {
 		delete(node.Annotations, key)
 	}
 	return nil

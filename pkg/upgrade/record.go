@@ -19,6 +19,8 @@ const (
 	AnnotationPrev = Domain + "/prev"
 	// AnnotationDeadline holds the drain's deadline, RFC 3339; it is there from the start of the drain.
 	AnnotationDeadline = Domain + "/drain-deadline"
+	// AnnotationEpoch holds the number of the holder that took the upgrade over while the node was in flight.
+	AnnotationEpoch = Domain + "/epoch"
 )
 
 // RecordVersion is the newest form of Record that this program reads and the one it writes.
@@ -161,6 +163,17 @@ func (r *Record) Clone() Record {
 
 // Running reports whether an upgrade is under way.
 func (r *Record) Running() bool { return r.Run != "" && r.Result == "" }
+
+// InFlight are the UIDs of the nodes that were started and have not come to rest, by name.
+func (r *Record) InFlight() map[string]types.UID {
+	nodes := map[string]types.UID{}
+	for name, n := range r.Nodes {
+		if n.UID != "" && (inDrain(n.State) || n.State == NodeRemoving) {
+			nodes[name] = n.UID
+		}
+	}
+	return nodes
+}
 
 // Resumable reports whether the same command would go on where this record stopped.
 func (r *Record) Resumable() bool {

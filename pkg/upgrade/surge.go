@@ -19,6 +19,7 @@ func (t *turn) surge() {
 	}
 	if t.rec.Phase == PhaseScaleUp || t.rec.Phase == PhaseUpgrade {
 		t.watchMax()
+		t.watchProtection()
 	}
 	phases := []struct {
 		phase Phase

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -88,13 +91,56 @@ func lowersMax(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
+// protects has somebody protect a node that is drained against scale-in: it is not terminated, until they take that away.
+func protects(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
+	c := s.start()
+	blockedBy("stubborn")(s, c)
+	var old []string
+	for _, i := range s.cloudGroup().Instances {
+		was := func(b awscloud.InstanceStatus) bool { return b.ID == i.ID }
+		if i.State == at.LifecycleStateInService && slices.ContainsFunc(s.before.group.Instances, was) {
+			old = append(old, i.ID)
+		}
+	}
+	s.protect(old, true)
+	c.end(5)
+	if complaint := c.complaint(); !strings.Contains(complaint, "was protected against scale-in by somebody") {
+		t.Errorf("the error does not say who is protected: %s", complaint)
+	}
+	s.unblock("stubborn")
+	s.upgrade(1)
+	for _, id := range old {
+		if !slices.ContainsFunc(s.cloudGroup().Instances, func(i awscloud.InstanceStatus) bool { return i.ID == id }) {
+			t.Errorf("instance %s was terminated", id)
+		}
+	}
+	s.protect(old, false)
+	s.upgrade(0)
+	s.checkDone()
+}
+
+// person is the AWS client of somebody else.
+func (s *scene) person() *autoscaling.Client {
+	return autoscaling.New(autoscaling.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
+	})
+}
+
+func (s *scene) protect(instances []string, protected bool) {
+	s.t.Helper()
+	_, err := s.person().SetInstanceProtection(s.t.Context(), &autoscaling.SetInstanceProtectionInput{
+		AutoScalingGroupName: aws.String(s.group), InstanceIds: instances, ProtectedFromScaleIn: aws.Bool(protected),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // setMax sets the maximum as a person does.
 func (s *scene) setMax(n int) {
 	s.t.Helper()
-	client := autoscaling.New(autoscaling.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),
-	})
-	_, err := client.UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
+	_, err := s.person().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),
 	})
 	if err != nil {

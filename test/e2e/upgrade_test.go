@@ -39,6 +39,7 @@ func TestUpgrade(t *testing.T) {
 		"other settings than at first":         otherSettings,
 		"two groups at once":                   twoGroups,
 		"somebody lowers the maximum":          lowersMax,
+		"somebody protects its instances":      protects,
 	}
 	for name, i := range interruptions() {
 		scenes["interrupted: "+name] = func(t *testing.T, shared *stage.Stage) { i.play(t, shared, name) }

@@ -75,7 +75,8 @@ func sorted(err error) (outcome upgrade.Outcome, cause, remedy string) {
 const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
 
 // noCredentials recognises a request that could not be signed. The SDK has no type for it
-// (service auth.go: "get identity: %w"). A network that is down is not a lack of credentials.
+// (service auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that is down and a server in
+// trouble are not a lack of them.
 func noCredentials(err error) bool {
 	var token *ssocreds.InvalidTokenError
 	if errors.As(err, &token) {
@@ -85,7 +86,16 @@ func noCredentials(err error) bool {
 	if !errors.As(err, &op) || !strings.HasPrefix(op.Err.Error(), "get identity: ") {
 		return false
 	}
-	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+	var network *net.OpError
+	if neverSent(err) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return true
+	}
+	outcome, _, _ := sortedAnswer(api, err)
+	return outcome == upgrade.OutcomeFatal
 }
 
 // neverSent recognises a request that did not leave this machine: the name was not found or nobody listens.
@@ -135,7 +145,7 @@ func rules() []rule {
 		// Refused without effect while something else is under way; HTTP 400 and 500, so that the SDK repeats only some.
 		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: upgrade.OutcomeLater},
 		{
-			codes:   []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"},
+			codes:   expiredCodes(),
 			outcome: upgrade.OutcomeFatal, remedy: "the credentials have expired: " + remedySignIn,
 		},
 		{
@@ -171,6 +181,11 @@ func rules() []rule {
 		},
 		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: upgrade.OutcomeUnclear},
 	}
+}
+
+// expiredCodes are answers that say that the session of the credentials is over; RequestExpired is EC2's.
+func expiredCodes() []string {
+	return []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 }
 
 // throttleCodes are answers that say the request was turned away for its rate. RateExceeded is

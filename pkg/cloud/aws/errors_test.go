@@ -41,6 +41,11 @@ func unsent(cause error) error {
 		&smithyhttp.RequestSendError{Err: &url.Error{Op: "Post", URL: "https://autoscaling.us-east-1.amazonaws.com/", Err: cause}})}
 }
 
+// unidentified is an error of a request whose credentials could not be renewed.
+func unidentified(cause error) error {
+	return &smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: get credentials: failed to refresh cached credentials, %w", cause)}
+}
+
 func TestSortedErrors(t *testing.T) {
 	const (
 		minSize = "Currently, desiredSize equals minSize (3). Terminating instance without replacement will violate group's min size constraint. " +
@@ -93,7 +98,16 @@ func TestSortedErrors(t *testing.T) {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", errors.New("get credentials: no EC2 IMDS role found"))},
 			upgrade.OutcomeFatal, "aws sso login",
 		},
-		"single sign-on ended": {unsent(&ssocreds.InvalidTokenError{}), upgrade.OutcomeFatal, "aws sso login"},
+		"no role without the network": {
+			unidentified(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}), upgrade.OutcomeLater, "no route to host",
+		},
+		"no role, the connection was lost": {
+			unidentified(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), upgrade.OutcomeUnclear, "reset",
+		},
+		"no role, throttled":      {unidentified(coded(400, "Throttling", "Rate exceeded")), upgrade.OutcomeLater, "Rate exceeded"},
+		"no role, server's fault": {unidentified(coded(503, "ServiceUnavailable", "")), upgrade.OutcomeUnclear, "ServiceUnavailable"},
+		"no role, refused":        {unidentified(coded(401, "UnauthorizedException", "Session token not found or invalid")), upgrade.OutcomeFatal, "aws sso login"},
+		"single sign-on ended":    {unsent(&ssocreds.InvalidTokenError{}), upgrade.OutcomeFatal, "aws sso login"},
 		"signing in takes too long": {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, upgrade.OutcomeUnclear, "",
 		},

@@ -74,6 +74,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
 		return nil, fmt.Errorf("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
 	}
+	renew(&cfg)
 	return &Provider{
 		region: cfg.Region, memory: newMemory(),
 		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),

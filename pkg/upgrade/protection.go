@@ -1,0 +1,20 @@
+package upgrade
+
+import "fmt"
+
+// watchProtection stops the upgrade when somebody protects one of its outdated instances against removal: AWS would not keep us from
+// terminating it, since its protection is against scale-in alone. What is on its way out already goes.
+func (t *turn) watchProtection() {
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if !m.Outdated || !m.Instance.Protected || m.Instance.State == InstanceLeaving {
+			continue
+		}
+		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
+			continue
+		}
+		t.fail(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by somebody during the upgrade: take that away and run "+
+			"the same command to go on, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name))
+		return
+	}
+}
