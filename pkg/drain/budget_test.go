@@ -11,10 +11,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
+
+// A number of pods that must be available counts those that leave as expected (disruption.go, getExpectedPodCount).
+func TestRoom(t *testing.T) {
+	number, share := intstr.FromInt32(7), intstr.FromString("50%")
+	cases := map[string]struct {
+		spec              policyv1.PodDisruptionBudgetSpec
+		expected, desired int32
+		leaving, want     int32
+	}{
+		"maxUnavailable":                          {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &number}, 8, 7, 0, 1},
+		"maxUnavailable, one leaves":              {policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &number}, 8, 7, 1, 1},
+		"minAvailable, a share, two leave":        {policyv1.PodDisruptionBudgetSpec{MinAvailable: &share}, 8, 4, 2, 4},
+		"minAvailable, a number":                  {policyv1.PodDisruptionBudgetSpec{MinAvailable: &number}, 8, 7, 0, 1},
+		"minAvailable, a number, one leaves":      {policyv1.PodDisruptionBudgetSpec{MinAvailable: &number}, 9, 7, 1, 1},
+		"minAvailable, a number, of fewer by now": {policyv1.PodDisruptionBudgetSpec{MinAvailable: &number}, 6, 7, 1, -2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			pdb := build.Budget("web", build.Counts(c.expected, c.expected, c.desired))
+			pdb.Spec = c.spec
+			budget := drain.Budget{PodDisruptionBudget: pdb}
+			if got := budget.Room(c.leaving); got != c.want {
+				t.Errorf("room for %d, want %d", got, c.want)
+			}
+		})
+	}
+}
 
 // drawLabels draws up to three labels of few keys and values, so that they often match.
 func drawLabels(r *rand.Rand) map[string]string {

@@ -128,6 +128,49 @@ func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-1")
 }
 
+// They keep as far apart as answers take, within bounds: a server that is slow to write one is as slow to write the next.
+func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
+	cases := map[string]struct{ took, ago, want time.Duration }{
+		"quick":         {20 * time.Millisecond, time.Second, 100 * time.Millisecond},
+		"slow":          {250 * time.Millisecond, time.Second, 250 * time.Millisecond},
+		"very slow":     {3 * time.Second, time.Second, 400 * time.Millisecond},
+		"slow long ago": {250 * time.Millisecond, 5 * time.Second, 100 * time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, build.Pod("web-0"), build.Pod("web-1"))
+			s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
+			web := types.NamespacedName{Namespace: "shop", Name: "web"}
+			ended := s.Now.Add(-c.ago)
+			s.Open["earlier"] = upgrade.Attempt{
+				Action: upgrade.Evict{Namespace: "shop", Pod: "web-9", UID: "web-9", Budget: web}, Outcome: upgrade.OutcomeDone, Begun: ended.Add(-c.took), Ended: ended,
+			}
+			s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: web})
+			if got := s.next().Wake.Sub(s.Now); got != c.want {
+				t.Errorf("the next is sent after %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// No more are in flight than there is room for, and those of the tightest budgets go first, whatever node they are on.
+func TestEvictionsAtOnce(t *testing.T) {
+	s := draining(t, build.Pod("a-0", build.App("a")), build.Pod("b-0", build.App("b")), build.Pod("web-0"))
+	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
+	s.EvictionsAtOnce = 2
+	if got := evicted(s.next()); got != "web-0 a-0" {
+		t.Errorf("with room for two it evicts %s", got)
+	}
+	s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: types.NamespacedName{Namespace: "shop", Name: "web"}})
+	if got := evicted(s.next()); got != "a-0" {
+		t.Errorf("with one in flight it evicts %s", got)
+	}
+	s.begun(upgrade.Evict{Namespace: "shop", Pod: "a-0", UID: "a-0", Node: "old-a-1"})
+	if got := evicted(s.next()); got != "" {
+		t.Errorf("with two in flight it evicts %s", got)
+	}
+}
+
 // What our own evictions have spent counts until the budget's status shows it.
 func TestSpentBudgetIsRemembered(t *testing.T) {
 	cases := map[string]struct {

@@ -17,9 +17,9 @@ import (
 
 // instance is one machine.
 type instance struct {
-	id, zone, revision   string
-	inService, leaving   bool
-	protected, unhealthy bool
+	id, zone, revision string
+	inService, leaving bool
+	unhealthy          bool
 	// token is the launch that it came of, "" for one the group launched by itself.
 	token string
 }
@@ -323,7 +323,7 @@ func (i *instance) described(wanted string) upgrade.Instance {
 		state = upgrade.InstanceInService
 	}
 	return upgrade.Instance{
-		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
+		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted,
 	}
 }
 

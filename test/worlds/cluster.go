@@ -109,7 +109,7 @@ func (c *cluster) found(i int, n Node) {
 		name, revision = fmt.Sprintf("cur-%s-%02d", zone, i), "2"
 	}
 	if c.plan.sized() {
-		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: true, revision: revision, protected: n.Marks&MarkProtected != 0})
+		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: true, revision: revision})
 	}
 	if n.Marks&MarkNoNode != 0 {
 		return

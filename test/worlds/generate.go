@@ -56,13 +56,13 @@ func (d dice) nodes(p *Plan) {
 	for range 1 + min(d.IntN(12), d.IntN(12)) {
 		n := Node{Zone: d.IntN(p.Zones), Current: d.chance(20)}
 		if d.chance(25) {
-			n.Marks = 1 << d.IntN(8)
+			n.Marks = 1 << d.IntN(8) & allMarks // one in eight of them is not odd after all
 			if d.chance(20) {
 				n.Marks |= 1 << d.IntN(6)
 			}
 		}
 		if p.Provider == "manual" {
-			n.Marks &^= MarkNoNode | MarkProtected
+			n.Marks &^= MarkNoNode
 		}
 		p.Nodes = append(p.Nodes, n)
 	}

@@ -55,7 +55,8 @@ const (
 	MarkForeign                     // labels and annotations of others
 	MarkSilent                      // NotReady
 	MarkNoNode                      // an instance that never became a node
-	MarkProtected                   // against removal
+
+	allMarks = 1<<iota - 1
 )
 
 // Kind is what makes the pods of a workload.
