@@ -26,6 +26,7 @@ type Watcher struct {
 	index   *index
 	changed chan struct{}
 	nodes   chan struct{}
+	failed  chan error
 }
 
 // syncLimit is how long the first View may take; it is many times what 150,000 pods need.
@@ -48,6 +49,7 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 		"poddisruptionbudgets": factory.Policy().V1().PodDisruptionBudgets().Informer(),
 	}
 	failed := make(chan error, len(kinds))
+	w.failed = failed
 	var synced []cache.DoneChecker
 	for kind, informer := range kinds {
 		registration, err := listen(kind, informer, failed, cache.ResourceEventHandlerFuncs{
@@ -101,7 +103,7 @@ func listen(
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		select {
 		case failed <- fmt.Errorf("watching %s: %w", kind, err):
-		default: // nobody listens once the first view is there: the informer tries again by itself
+		default: // who listens has heard of enough: the informer tries again by itself
 		}
 	})
 	if err != nil {
@@ -220,6 +222,9 @@ func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the cloud anew.
 func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
+
+// Failures receives why a watch could not be opened. It is tried again by itself, and the View is as old as its last change meanwhile.
+func (w *Watcher) Failures() <-chan error { return w.failed }
 
 // node returns the node as it is known now.
 func (w *Watcher) node(name string) (*corev1.Node, bool) {

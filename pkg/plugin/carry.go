@@ -123,7 +123,7 @@ func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h ho
 	r := &runner.Runner{
 		Request: p.request, Cluster: watcher, Cloud: p.provider, Writer: writer,
 		Store: h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
-		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled, Stored: h.progress.stored,
+		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled, Failures: watcher.Failures(), Unreached: h.progress.unreached,
 	}
 	return r.Run(ctx)
 }

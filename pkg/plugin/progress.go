@@ -11,7 +11,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -30,9 +29,9 @@ type progress struct {
 	last   report.Moment
 	spoken time.Time
 	cloud  string
-	// unstored is what was last said of a record that could not be written, "" when it was written since.
-	unstored string
-	drawn    bool
+	// outage is what was said last of a cluster that takes no change, "" when it does.
+	outage string
+	drawn  bool
 	// stopping is true once the line that says so was written.
 	stopping bool
 	stop     chan struct{}
@@ -120,15 +119,14 @@ func (p *progress) polled(err error) {
 	p.cloud = text
 }
 
-// stored sees whether the record was written; that it cannot be is told once.
-func (p *progress) stored(err error) {
+// unreached sees why the cluster takes no change, "" when it does; each outage is told once.
+func (p *progress) unreached(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	text := runner.Sort(err).Detail
-	if text != p.unstored && text != "" {
-		p.write(report.Event{Type: "waiting", Text: "the record cannot be written, nothing is begun until it is: " + text})
+	if p.outage == "" && detail != "" {
+		p.write(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
 	}
-	p.unstored = text
+	p.outage = detail
 }
 
 // say writes a line that no step stands behind.

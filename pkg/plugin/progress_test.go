@@ -59,6 +59,10 @@ func story(p *progress) {
 	p.polled(errors.New("no route to host"))
 	p.polled(nil)
 	p.polled(errors.New("no route to host"))
+	p.unreached("no credentials for the API server")
+	p.unreached("no credentials for the API server")
+	p.unreached("")
+	p.unreached("connection refused")
 	stopping := stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
 	stopping.Record.Stopping = upgrade.Interrupted
 	p.step(stopping)
@@ -73,6 +77,8 @@ var told = []string{
 	"node n1 waits: pod shop/web-0: not now^[[2J: see what denies its eviction",
 	"the cloud does not answer, the last answer stands: no route to host",
 	"the cloud does not answer, the last answer stands: no route to host",
+	"nothing can be done in the cluster for now, it is tried again: no credentials for the API server",
+	"nothing can be done in the cluster for now, it is tried again: connection refused",
 	"stopping: interrupted",
 }
 
@@ -97,7 +103,7 @@ func TestAutoProgressWithoutATerminalIsPlain(t *testing.T) {
 }
 
 func TestJSONProgress(t *testing.T) {
-	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "phase"}
+	wantTypes := []string{"note", "phase", "node", "phase", "blocked", "waiting", "waiting", "waiting", "waiting", "phase"}
 	var got []string
 	for line := range strings.Lines(follow(t, "json", story)) {
 		var event struct {

@@ -148,8 +148,8 @@ func TestDetail(t *testing.T) {
 		err  error
 		want string
 	}{
-		"an answer":              {fmt.Errorf("fencing: %w", apierrors.NewServiceUnavailable("shutting down")), "fencing: shutting down"},
-		"no answer":              {fmt.Errorf("fencing: %w", gone), "the API server does not answer: connection reset by peer"},
+		"an answer": {fmt.Errorf("fencing: %w", apierrors.NewServiceUnavailable("shutting down")), "fencing: shutting down"},
+		"no answer": {fmt.Errorf("fencing: %w", gone), "the API server does not answer: connection reset by peer"},
 		"no credentials": {
 			fmt.Errorf("fencing: %w", cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))),
 			"no credentials for the API server: exec: executable aws failed with exit code 255: log in again",

@@ -28,6 +28,40 @@ func (r *Runner) lookAgain(step *upgrade.Step) time.Time {
 	return step.Wake
 }
 
+const (
+	// outageTold is how long requests to the API server fail before that is told: many an outage is over by then.
+	outageTold = 3 * time.Second
+	// outageGap is how far apart failures are at most that are of one outage: requests are tried again that often.
+	outageGap = 10 * time.Second
+)
+
+// reached notes whether the API server answered a request, and tells of an outage that lasts. Without credentials no request has
+// an answer.
+func (s *run) reached(answered bool, detail string) {
+	now := time.Now()
+	if answered {
+		s.silent, detail = time.Time{}, ""
+	} else {
+		if s.silent.IsZero() || now.Sub(s.unheard) > outageGap {
+			s.silent = now
+		}
+		s.unheard = now
+		if now.Sub(s.silent) < outageTold {
+			return
+		}
+	}
+	if s.Unreached != nil {
+		s.Unreached(detail)
+	}
+}
+
+// unwatched notes that a watch could not be opened. One that was answered tells nothing: a list follows it.
+func (s *run) unwatched(err error) {
+	if a := Sort(err); a.Outcome == upgrade.OutcomeUnclear {
+		s.reached(false, a.Detail)
+	}
+}
+
 // show hands a step to whoever watches. What it waits for is the API server while that is out of reach.
 func (s *run) show(step upgrade.Step) {
 	s.shown = step

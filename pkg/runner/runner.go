@@ -51,7 +51,7 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled and Stored are required.
+// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled, Failures and Unreached are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -70,8 +70,10 @@ type Runner struct {
 	Watch func(upgrade.Step)
 	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
 	Polled func(error)
-	// Stored sees that the record was written, and before that why it could not be for a while, from the runner's own goroutine.
-	Stored func(error)
+	// Failures tell why the cluster could not be watched.
+	Failures <-chan error
+	// Unreached sees why the cluster has taken no change for a while, and "" when it does again, from the runner's own goroutine.
+	Unreached func(detail string)
 }
 
 // ErrLost is the error of Run when the right to write was lost.
@@ -102,6 +104,8 @@ type run struct {
 	// refusals counts the polls that were refused for good since the last that was not; refused is the last poll's error.
 	refusals int
 	refused  error
+	// silent is since when requests to the API server have no answer, zero while they have; unheard is when the last had none.
+	silent, unheard time.Time
 	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
 	gaveUp error
 	// quiet is until when events are gathered.
@@ -132,7 +136,7 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	switch {
 	case s.gaveUp == nil:
 	case errors.Is(err, ErrUnrested):
-		err = fmt.Errorf("%w; %v", s.gaveUp, ErrUnrested)
+		err = fmt.Errorf("%w; %s", s.gaveUp, ErrUnrested.Error()) // it counts as no interrupt
 	case err == nil && record.Result == upgrade.Interrupted:
 		err = s.gaveUp
 	}
@@ -235,7 +239,7 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		err := s.trySave(saving, record)
 		switch {
 		case err == nil:
-			s.stored(nil)
+			s.reached(true, "")
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
@@ -247,20 +251,12 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		if s.overdue() && s.shown.Status.Group != "" {
 			s.show(s.shown) // no other step is taken until the record is written
 		}
-		if pause > time.Second {
-			s.stored(err)
-		}
+		s.reached(false, Sort(err).Detail)
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():
 			return fmt.Errorf("%w: %w", context.Cause(saving), err)
 		}
-	}
-}
-
-func (r *Runner) stored(err error) {
-	if r.Stored != nil {
-		r.Stored(err)
 	}
 }
 
@@ -314,6 +310,13 @@ func (s *run) settle(r result) {
 	if upgrade.OfCloud(r.action) {
 		s.doubtful = true
 		s.askBy(now)
+		return
+	}
+	switch attempt.Outcome {
+	case upgrade.OutcomeUnclear:
+		s.reached(false, attempt.Detail)
+	case upgrade.OutcomeDone, upgrade.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
+		s.reached(true, "")
 	}
 }
 
@@ -341,10 +344,6 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	wake, asked := s.reasons(&step)
 	ask := time.NewTimer(time.Until(s.nextPoll(step)))
 	defer ask.Stop()
-	stopped := ctx.Done()
-	if s.stop {
-		stopped = nil
-	}
 	select {
 	case r := <-s.results:
 		s.settle(r)
@@ -353,18 +352,28 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 		s.take(p)
 	case <-ask.C:
 		s.pollCloud(work)
+	case err := <-s.Failures:
+		s.unwatched(err)
 	case <-s.Cluster.NodesChanged():
 		s.askBy(time.Now().Add(cloudAgain))
 	case <-s.Cluster.Changed():
 		s.gather(work)
 	case <-wake:
 	case <-asked:
-	case <-stopped:
+	case <-s.stopped(ctx):
 		s.stop = true
 	case <-work.Done():
 		return context.Cause(work)
 	}
 	return nil
+}
+
+// stopped is closed when the upgrade is to come to rest; nil once that is known.
+func (s *run) stopped(ctx context.Context) <-chan struct{} {
+	if s.stop {
+		return nil
+	}
+	return ctx.Done()
 }
 
 // settleAll books the answers that are there.

@@ -210,6 +210,26 @@ func TestNodeCreationFailure(t *testing.T) {
 	}
 }
 
+// A run that died with its launches unanswered is taken up long after: all new nodes are ready, and only the answers are missing, which
+// are asked for before anything is held to have failed.
+func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
+	s := surged(t)
+	step := s.next()
+	s.Record = step.Record
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	s.Group.Desired += 2
+	s.crash()
+	s.pass(21 * time.Minute)
+	if step = s.next(); step.Record.Stopping != "" || len(actionsOf(step, "add 1 nodes")) != 2 {
+		t.Fatalf("stopping with %q: %s, and does %v", step.Record.Stopping, step.Record.Message, step.Actions)
+	}
+	s.pass(20 * time.Minute)
+	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
+		t.Errorf("without an answer it goes on for ever: %v", step.Actions)
+	}
+}
+
 func unready(m upgrade.Member) upgrade.Member { build.NotReady(start)(m.Node); return m }
 
 func unlabelled(m upgrade.Member) upgrade.Member { delete(m.Node.Labels, "image"); return m }

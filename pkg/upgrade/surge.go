@@ -97,6 +97,9 @@ func (t *turn) scaleUp() bool {
 		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
 		since := t.lastChange()
 		deadline := since.Add(t.rec.Request.BootTimeout.Duration)
+		if t.openLaunches() > 0 && t.count.usable >= surge {
+			deadline = deadline.Add(t.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
+		}
 		if t.over(deadline) {
 			t.fail(NodeCreationFailure, t.bootFailure(surge, since))
 		}

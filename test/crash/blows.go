@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -17,14 +18,23 @@ const lostLease = 5
 func (t *trial) upgrade(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if t.point.blow == pair {
+	switch t.point.blow {
+	case pair:
 		return t.both(ctx)
+	case ahead:
+		return t.joined(ctx)
+	default:
+		return t.interrupted(ctx)
 	}
+}
+
+// interrupted starts the command, which the blow falls on, and has it or the same command come to the end.
+func (t *trial) interrupted(ctx context.Context) (int, error) {
 	var process *stage.Process
 	started, struck, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	tap, err := openTap(ctx, t.Stage, t.point, func() {
 		<-started
-		if t.point.blow == stop {
+		if t.point.blow.halts() {
 			_ = process.Halt() // what it does later tells
 			close(struck)
 			return
@@ -36,7 +46,11 @@ func (t *trial) upgrade(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	defer tap.close()
-	process = t.Start(ctx, io.Discard, &t.said, tap.env(), t.args()...)
+	env, err := t.env(tap)
+	if err != nil {
+		return 0, err
+	}
+	process = t.Start(ctx, io.Discard, &t.said, env, t.args()...)
 	close(started)
 	var code int
 	go func() {
@@ -59,27 +73,92 @@ func (t *trial) upgrade(ctx context.Context) (int, error) {
 	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
 }
 
+// env is what the command that the blow falls on gets.
+func (t *trial) env(tap *tap) ([]string, error) {
+	if t.point.blow != clock {
+		return tap.env(), nil
+	}
+	onClock, err := t.onClock(0)
+	return append(tap.env(), onClock...), err
+}
+
 // takenOver has the same command end what the halted one began, which then goes on: it has to notice that the upgrade is not its
 // own any more before it writes anything.
 func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
 	t.writes = tap.seen()
+	left, leftErr := t.lease(ctx)
+	if t.point.blow == clock {
+		leftErr = errors.Join(leftErr, t.wallClock().setForward(forward))
+	}
 	_ = halted.Continue() // its exit code tells
 	late, lateErr := wait()
-	t.said.WriteString(other.String())
-	if err != nil || lateErr != nil {
-		return code, fmt.Errorf("waiting for both: %w, %w", err, lateErr)
+	if err := errors.Join(err, leftErr, lateErr); err != nil {
+		return code, fmt.Errorf("waiting for both: %w", err)
+	}
+	found, err := t.lease(ctx)
+	if err != nil {
+		return code, err
+	}
+	if found.ResourceVersion != left.ResourceVersion {
+		t.strange = append(t.strange, "the command that was halted changed the lease later")
 	}
 	if late != lostLease {
-		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d", late))
+		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d: %s", late, stage.Complaint(t.said.String())))
 	}
 	for _, write := range tap.seen()[len(t.writes):] {
-		if !strings.Contains(write, "/leases/") { // which tells it whose the lease is
+		if !ofLease(write) { // which tells it whose the lease is
 			t.strange = append(t.strange, "the command that was halted wrote later: "+write)
 		}
 	}
+	t.said.WriteString(other.String())
 	return code, nil
+}
+
+// joined starts the command a second time, with a clock that is ahead, while the first goes on: the second has to say that it does, or
+// that nothing is left to do, and to change nothing. By its clock the lease is long over.
+func (t *trial) joined(ctx context.Context) (int, error) {
+	onClock, err := t.onClock(forward)
+	if err != nil {
+		return 0, err
+	}
+	quiet, err := openTap(ctx, t.Stage, point{}, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer quiet.close()
+	type end struct {
+		code int
+		err  error
+	}
+	var out, other strings.Builder
+	ended := make(chan end, 1)
+	tap, err := openTap(ctx, t.Stage, t.point, func() {
+		code, err := t.Start(ctx, &out, &other, append(quiet.env(), onClock...), t.args()...).Wait()
+		ended <- end{code, err}
+	})
+	if err != nil {
+		return 0, err
+	}
+	code, err := t.Start(ctx, io.Discard, &t.said, tap.env(), t.args()...).Wait()
+	t.writes = tap.close()
+	select {
+	case second := <-ended:
+		t.said.WriteString(other.String())
+		refused := second.code == lostLease && strings.Contains(other.String(), "holds it since")
+		if current := second.code == 0 && strings.Contains(out.String(), "nodes are current"); !refused && !current {
+			said := stage.Complaint(other.String())
+			t.strange = append(t.strange, fmt.Sprintf("the command whose clock is ahead ended with %d: %s", second.code, said))
+		}
+		for _, write := range quiet.seen() {
+			t.strange = append(t.strange, "the command whose clock is ahead wrote: "+write)
+		}
+		return code, errors.Join(err, second.err)
+	default: // only the lease's return was left to write
+		t.writes = t.writes[:min(len(t.writes), t.point.n-1)]
+		return code, err
+	}
 }
 
 // both starts the command twice: one of them has to go on, and the other to say that it does.

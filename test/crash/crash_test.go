@@ -88,14 +88,29 @@ func TestPoints(t *testing.T) {
 }
 
 func TestMeet(t *testing.T) {
-	tap := &tap{point: point{2, kill}}
-	for i, want := range []bool{false, true, false} {
-		if got := tap.meet("PATCH /x"); got != want {
-			t.Errorf("write %d is the point's: %t, want %t", i+1, got, want)
-		}
+	const node, lease = "PATCH /x", "PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x"
+	cases := map[string]struct {
+		point  point
+		writes []string
+		want   []bool
+	}{
+		"the second":                       {point{2, kill}, []string{node, node, node}, []bool{false, true, false}},
+		"none":                             {point{}, []string{node, node}, []bool{false, false}},
+		"the lease":                        {point{1, clock}, []string{lease, node}, []bool{true, false}},
+		"the next that is not the lease's": {point{1, ahead}, []string{lease, lease, node, node}, []bool{false, false, true, false}},
 	}
-	if len(tap.writes) != 3 {
-		t.Errorf("%d writes are remembered, want 3", len(tap.writes))
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			tap := &tap{point: c.point}
+			for i, write := range c.writes {
+				if got := tap.meet(write); got != c.want[i] {
+					t.Errorf("write %d is the point's: %t, want %t", i+1, got, c.want[i])
+				}
+			}
+			if len(tap.writes) != len(c.writes) {
+				t.Errorf("%d writes are remembered, want %d", len(tap.writes), len(c.writes))
+			}
+		})
 	}
 }
 

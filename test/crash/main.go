@@ -60,6 +60,11 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	defer s.Close()
 	c := course{counts: []int{3, 3}, keep: o.keep}
+	if o.how.setsClock() {
+		if err := addSettable(ctx, s); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
 	writes, err := c.undisturbed(ctx, s)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -224,20 +225,24 @@ func readyPods(pods []corev1.Pod) map[string]int {
 
 // lookAtMemory looks at the lease and at the record.
 func (t *trial) lookAtMemory(ctx context.Context, found state) error {
-	client := t.Cluster.Client()
-	lease, err := client.CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
+	lease, err := t.lease(ctx)
 	if err != nil {
 		return err
 	}
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		found["lease held by"] = *holder
 	}
-	record, err := cluster.NewStore(client, stateSpace, t.group()).Load(ctx)
+	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).Load(ctx)
 	if err != nil {
 		return err
 	}
 	found["record"] = describe(record)
 	return nil
+}
+
+// lease is the group's.
+func (t *trial) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	return t.Cluster.Client().CoordinationV1().Leases(stateSpace).Get(ctx, cluster.ObjectName(t.group()), metav1.GetOptions{})
 }
 
 // describe says of a record what does not differ between upgrades that went the same way.

@@ -28,12 +28,17 @@ const (
 	down blow = "down"
 	// pair starts the same command twice at once; the point's number tells the pairs apart.
 	pair blow = "pair"
+	// clock is stop, with the halted tool's wall clock set forward before it goes on.
+	clock blow = "clock"
+	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
+	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
+	ahead blow = "ahead"
 )
 
 // outage is how long the API server is out of reach: as long as a lease lasts.
 const outage = time.Minute
 
-func blows() []blow { return []blow{kill, lose, stop, down, pair} }
+func blows() []blow { return []blow{kill, lose, stop, down, pair, clock, ahead} }
 
 // point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
 type point struct {
@@ -56,9 +61,16 @@ type tap struct {
 
 	mu     sync.Mutex // guards what follows
 	writes []string
+	met    bool // the point's write
 }
 
-// openTap opens the fronts. strike is called when the server has answered the point's write, if that is to kill.
+// halts says that the tool is halted until somebody else has ended the upgrade.
+func (b blow) halts() bool { return b == stop || b == clock }
+
+// setsClock says that one of the commands has a clock that is set forward.
+func (b blow) setsClock() bool { return b == clock || b == ahead }
+
+// openTap opens the fronts. strike is called when the server has answered the point's write, where something else than that write is struck.
 func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap, error) {
 	t := &tap{point: p}
 	var err error
@@ -79,7 +91,7 @@ func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap,
 			front.Lose(1)
 		case down:
 			front.After(1, func() { t.cluster.Down(outage) })
-		case kill, stop:
+		case kill, stop, clock, ahead:
 			front.After(1, strike)
 		}
 	}
@@ -91,8 +103,15 @@ func (t *tap) meet(write string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writes = append(t.writes, write)
-	return len(t.writes) == t.point.n && t.point.blow != pair
+	if t.met || t.point.n == 0 || len(t.writes) < t.point.n || (t.point.blow == ahead && ofLease(write)) {
+		return false
+	}
+	t.met = true
+	return true
 }
+
+// ofLease says that a write is one of a lease: it makes it, takes it, renews it or gives it back.
+func ofLease(write string) bool { return strings.Contains(write, "/leases") }
 
 // seen are the writes so far.
 func (t *tap) seen() []string {

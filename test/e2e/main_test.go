@@ -10,6 +10,9 @@ import (
 const atOnce = "8"
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(loginAddress); address != "" {
+		os.Exit(logIn(address, os.Stdout, os.Stderr))
+	}
 	flag.Parse()
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })

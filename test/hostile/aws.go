@@ -77,13 +77,17 @@ func Changes(r *http.Request) bool {
 // answerFault answers in the words of the service that the signature names. AWS throttles with 400.
 func answerFault(w http.ResponseWriter, r *http.Request, h Harm) {
 	pause(r.Context(), latency)
+	called := service(r)
 	code, status := faultOf(h.Status)
+	if h.Status == SessionEnded {
+		code, status = endedOf(called)
+	}
 	if h.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(h.RetryAfter/time.Second)))
 	}
 	const words = "Said by a hostile front."
 	var body string
-	switch service(r) {
+	switch called {
 	case "ec2":
 		w.Header().Set("Content-Type", "text/xml")
 		body = fmt.Sprintf("<Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>0</RequestID></Response>", code, words)
@@ -113,6 +117,23 @@ func faultOf(wanted int) (code string, status int) {
 		return "ServiceUnavailable", wanted
 	default:
 		return "InternalFailure", wanted
+	}
+}
+
+// SessionEnded is the status of a Harm that is what AWS says of credentials whose session has ended; HTTP has none for it.
+const SessionEnded = 419
+
+// endedOf is what a service says of them: each has its own code.
+func endedOf(service string) (code string, status int) {
+	switch service {
+	case "ec2":
+		return "RequestExpired", http.StatusBadRequest
+	case "eks":
+		return "ExpiredTokenException", http.StatusForbidden
+	case "ssm":
+		return "ExpiredTokenException", http.StatusBadRequest
+	default:
+		return "ExpiredToken", http.StatusForbidden
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,8 +63,13 @@ func TestTheCloudsWords(t *testing.T) {
 		http.StatusTooManyRequests: "Throttling", http.StatusUnauthorized: "InvalidClientTokenId",
 		http.StatusForbidden: "AccessDenied", http.StatusConflict: "ScalingActivityInProgress",
 	}
+	ended := map[string]string{
+		"autoscaling": "ExpiredToken", "ec2": "RequestExpired", "eks": "ExpiredTokenException", "ssm": "ExpiredTokenException",
+	}
 	for name, call := range services() {
 		t.Run(name, func(t *testing.T) {
+			codes := maps.Clone(codes)
+			codes[hostile.SessionEnded] = ended[name]
 			for status, want := range codes {
 				o := plain(t, func(http.ResponseWriter, *http.Request) {})
 				_, config := awsFront(t, o, all(hostile.Harm{Status: status}))

@@ -63,6 +63,20 @@ func TestAFrontIsForItsOwnClients(t *testing.T) {
 	}
 }
 
+// TestAFrontAsksWhichTokensAreGood has a token end in the middle.
+func TestAFrontAsksWhichTokensAreGood(t *testing.T) {
+	o, front, client := before(t, hostile.Plan{})
+	good := true
+	front.Admit(func(string) bool { return good })
+	if err := ask(t, client, "GET", path); err != nil || len(o.requests()) != 1 {
+		t.Errorf("a good token: %v, and the server saw %d requests", err, len(o.requests()))
+	}
+	good = false
+	if err := ask(t, client, "PUT", path); !apierrors.IsUnauthorized(err) || len(o.requests()) != 1 {
+		t.Errorf("a bad token: %v, and the server saw %d requests", err, len(o.requests()))
+	}
+}
+
 func TestAnswersInTheServersPlace(t *testing.T) {
 	cases := map[int]func(error) bool{
 		http.StatusInternalServerError: apierrors.IsInternalError,

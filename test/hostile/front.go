@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -29,6 +30,7 @@ type Front struct {
 	closed sync.Once
 
 	mu     sync.Mutex // guards what follows
+	admits func(token string) bool
 	plan   Plan
 	tally  Tally
 	writes int
@@ -65,6 +67,7 @@ var errLost = errors.New("the answer is lost")
 func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front {
 	f := &Front{
 		api: a, plan: plan, tally: newTally(), counts: a.write, hooks: map[int]func(){}, lost: map[int]bool{},
+		admits: func(token string) bool { return token == a.token },
 	}
 	silent := log.New(io.Discard, "", 0) // closed connections are what it is for
 	f.proxy = &httputil.ReverseProxy{
@@ -87,8 +90,9 @@ func open(a api, target *url.URL, transport http.RoundTripper, plan Plan) *Front
 
 // serve does to a request what the plan says.
 func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
-	if f.api.token != "" && r.Header.Get("Authorization") != "Bearer "+f.api.token {
-		http.Error(w, "not the token of this front's kubeconfig", http.StatusUnauthorized)
+	if f.api.token != "" && !f.admitted(r) {
+		_, _ = io.Copy(io.Discard, r.Body) // see below
+		f.api.answer(w, r, Harm{Status: http.StatusUnauthorized})
 		return
 	}
 	key, err := f.api.key(r)
@@ -106,6 +110,15 @@ func (f *Front) serve(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.forward(w, r, what)
 	}
+}
+
+// admitted reports whether a request brings a token that is good.
+func (f *Front) admitted(r *http.Request) bool {
+	f.mu.Lock()
+	admits := f.admits
+	f.mu.Unlock()
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && admits(token)
 }
 
 // meet counts a request and decides what becomes of it.
@@ -173,6 +186,14 @@ func (f *Front) Obey(plan Plan) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = plan
+}
+
+// Admit has the front of a cluster ask which tokens are good, in place of the one in its kubeconfig. All others are answered with 401,
+// and counted nowhere.
+func (f *Front) Admit(good func(token string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.admits = good
 }
 
 // Number has After and Lose count the writes that reach the server and that wanted accepts, from 1 on; at first every write counts.

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// forward is how far clocks are set forward: sixty times as long as a lease lasts.
+const forward = time.Hour
+
+// settable is what the standard library's package time gets added, so that its wall clock can be set.
+//
+//go:embed testdata/settable.go
+var settable []byte
+
+const (
+	// reading is how time.Now reads the clocks, set how it does so where they can be set.
+	reading = "\nfunc Now() Time {\n\tsec, nsec, mono := runtimeNow()\n"
+	set     = "\nfunc Now() Time {\n\tsec, nsec, mono := setNow()\n"
+)
+
+// withSettableClock is the source of Go's time.go, changed so that time.Now asks settable. An error means that it is not the
+// source that this was written for.
+func withSettableClock(source string) (string, error) {
+	if n := strings.Count(source, reading); n != 1 {
+		return "", fmt.Errorf("time.go of %s reads the clocks %d times with %q, not once: bring test/crash/clock.go up to date", runtime.Version(), n, reading)
+	}
+	return strings.Replace(source, reading, set, 1), nil
+}
+
+// buildSettable builds a command, named by its folder relative to this one, with a clock that can be set: by an overlay of the standard
+// library, so that neither the command nor the machine's clock is touched.
+func buildSettable(ctx context.Context, command, path string) error {
+	scratch, err := os.MkdirTemp("", "nodeupgrade-clock-")
+	if err != nil {
+		return fmt.Errorf("making a folder for the overlay: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	overlay, err := writeOverlay(ctx, scratch)
+	if err != nil {
+		return err
+	}
+	if out, err := goCommand(ctx, "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", path, command).CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s with a clock that can be set: %w: %q", command, err, out)
+	}
+	return nil
+}
+
+// goCommand is a go command that runs in this folder, and so is the Go that the module asks for.
+func goCommand(ctx context.Context, args ...string) *exec.Cmd {
+	_, here, _, _ := runtime.Caller(0)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Dir(here)
+	return cmd
+}
+
+// writeOverlay writes the changed package time into the folder, and the overlay that has a build take it, whose path it returns.
+func writeOverlay(ctx context.Context, folder string) (string, error) {
+	root, err := goCommand(ctx, "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking for GOROOT: %w", err)
+	}
+	library := filepath.Join(strings.TrimSpace(string(root)), "src", "time")
+	source, err := os.ReadFile(filepath.Join(library, "time.go"))
+	if err != nil {
+		return "", fmt.Errorf("reading the standard library: %w", err)
+	}
+	changed, err := withSettableClock(string(source))
+	if err != nil {
+		return "", err
+	}
+	replaced := map[string]string{}
+	for name, text := range map[string][]byte{"time.go": []byte(changed), "settable.go": settable} {
+		copied := filepath.Join(folder, name)
+		replaced[filepath.Join(library, name)] = copied
+		if err := os.WriteFile(copied, text, 0o600); err != nil {
+			return "", fmt.Errorf("writing the overlay: %w", err)
+		}
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
+	if err != nil {
+		return "", fmt.Errorf("writing the overlay: %w", err)
+	}
+	overlay := filepath.Join(folder, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// addSettable puts the plugin with a clock that can be set beside the stage's own.
+func addSettable(ctx context.Context, s *stage.Stage) error {
+	return buildSettable(ctx, "../../cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
+}
+
+// settableIn is the folder of the plugin with a clock that can be set.
+func settableIn(s *stage.Stage) string { return filepath.Join(s.Dir, "settable") }
+
+// wallClock is the file that sets the wall clock of the commands that were started with its environment.
+type wallClock string
+
+// wallClock is the trial's.
+func (t *trial) wallClock() wallClock { return wallClock(filepath.Join(t.Dir, t.group()+".clock")) }
+
+// setForward makes the clock right but for so many seconds, at once and whether commands run or are halted. It has to be set before they start.
+func (w wallClock) setForward(by time.Duration) error {
+	file, err := os.OpenFile(string(w), os.O_WRONLY|os.O_CREATE, 0o600) // never truncated, which a command would not survive
+	if err != nil {
+		return fmt.Errorf("opening a clock: %w", err)
+	}
+	err = binary.Write(file, binary.NativeEndian, int64(by/time.Second))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("setting a clock: %w", err)
+	}
+	return nil
+}
+
+// env is what has a command use this clock.
+func (w wallClock) env() []string { return []string{"TEST_CLOCK_AHEAD=" + string(w)} }
+
+// onClock sets the trial's clock, and returns what has the plugin be one that uses it.
+func (t *trial) onClock(by time.Duration) ([]string, error) {
+	if err := t.wallClock().setForward(by); err != nil {
+		return nil, err
+	}
+	path := []string{settableIn(t.Stage), t.Dir, os.Getenv("PATH")}
+	return append(t.wallClock().env(), "PATH="+strings.Join(path, string(os.PathListSeparator))), nil
+}

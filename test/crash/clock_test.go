@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWithSettableClock(t *testing.T) {
+	cases := map[string]struct{ source, want, wantErr string }{
+		"as it is":  {"package time\n" + reading + "}\n", "package time\n" + set + "}\n", ""},
+		"changed":   {"package time\n\nfunc Now() Time { return unix() }\n", "", "0 times"},
+		"ambiguous": {reading + reading, "", "2 times"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := withSettableClock(c.source)
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if (err != nil) != (c.wantErr != "") || (err != nil && !strings.Contains(err.Error(), c.wantErr)) {
+				t.Errorf("got error %v, want one that says %q", err, c.wantErr)
+			}
+		})
+	}
+}
+
+// TestWallClock sets the clock of a command forward while it runs: its wall clock is an hour ahead from then on, and its timers are not.
+func TestWallClock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles the standard library, which -short leaves out")
+	}
+	dir := t.TempDir()
+	if err := buildSettable(t.Context(), "./testdata/now", filepath.Join(dir, "now")); err != nil {
+		t.Fatal(err)
+	}
+	w := wallClock(filepath.Join(dir, "clock"))
+	if err := w.setForward(0); err != nil {
+		t.Fatal(err)
+	}
+	ask := startNow(t, w, filepath.Join(dir, "now"))
+	if wall, _ := ask(); time.Until(wall).Abs() > time.Minute {
+		t.Errorf("before it is set the clock says %s", wall)
+	}
+	if err := w.setForward(forward); err != nil {
+		t.Fatal(err)
+	}
+	wall, passed := ask()
+	if got := time.Until(wall); (got - forward).Abs() > time.Minute {
+		t.Errorf("the clock was set %s forward and is %s ahead", forward, got)
+	}
+	if passed > forward/2 {
+		t.Errorf("for timers %s passed", passed)
+	}
+}
+
+// startNow starts the command by the clock, and returns what asks it for the time, and for what has passed since its start.
+func startNow(t *testing.T, w wallClock, path string) (ask func() (time.Time, time.Duration)) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path)
+	cmd.Env = w.env()
+	questions, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // the test's context ends it
+	lines := bufio.NewScanner(answers)
+	return func() (time.Time, time.Duration) {
+		t.Helper()
+		if _, err := io.WriteString(questions, "\n"); err != nil {
+			t.Fatal(err)
+		}
+		lines.Scan()
+		var wall, passed int64
+		if _, err := fmt.Sscan(lines.Text(), &wall, &passed); err != nil {
+			t.Fatalf("reading %q: %v", lines.Text(), err)
+		}
+		return time.Unix(wall, 0), time.Duration(passed) * time.Second
+	}
+}

@@ -1,0 +1,345 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientauth "k8s.io/client-go/pkg/apis/clientauthentication/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/hostile"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestCredentialsEnd holds the scenes in which the credentials of an upgrade end before it does.
+func TestCredentialsEnd(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	scenes := map[string]func(*testing.T, *stage.Stage){
+		"tokens last for seconds":         tokensExpire,
+		"tokens are revoked":              tokensRevoked,
+		"the login fails for a while":     loginFails,
+		"cloud sessions last for seconds": sessionsExpire,
+		"cloud sessions are revoked":      sessionsRevoked,
+		"a cloud session ends for good before nodes are added": func(t *testing.T, shared *stage.Stage) {
+			sessionEnds(t, shared, "penniless", phase(string(upgrade.PhaseScaleUp)))
+		},
+		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *stage.Stage) {
+			sessionEnds(t, shared, "cut-short", func(e event) bool { return e.Type == "capacity" && strings.HasPrefix(e.Text, "group size desired 6") })
+		},
+	}
+	for name, play := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, shared)
+		})
+	}
+}
+
+// loginAddress is the variable that makes this test binary a credential plugin, which asks for credentials there.
+const loginAddress = "NODEUPGRADE_TEST_LOGIN"
+
+// logIn is the credential plugin, of client-go and of the AWS SDKs alike: it says what the login answers.
+func logIn(address string, out, errOut io.Writer) (code int) {
+	response, err := http.Get(address)
+	if err != nil {
+		fmt.Fprintln(errOut, err)
+		return 1
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		out, code = errOut, 1
+	}
+	if _, err := io.Copy(out, response.Body); err != nil {
+		code = 1
+	}
+	return code
+}
+
+// login hands out tokens that are good for a time.
+type login struct {
+	*httptest.Server
+	lasts time.Duration
+
+	mu      sync.Mutex // guards what follows
+	good    map[string]time.Time
+	issued  int
+	refused int
+	closed  bool
+}
+
+// The paths of a login, by who asks.
+const (
+	forKubernetes = "/kubernetes"
+	forAWS        = "/aws"
+)
+
+// openLogin starts a login whose tokens last for so long, in whole seconds as an ExecCredential tells it.
+func openLogin(t *testing.T, lasts time.Duration) *login {
+	t.Helper()
+	l := &login{lasts: lasts, good: map[string]time.Time{}}
+	l.Server = httptest.NewServer(l)
+	t.Cleanup(l.Close)
+	return l
+}
+
+// ServeHTTP implements http.Handler.
+func (l *login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	token, until, ok := l.issue()
+	if !ok {
+		http.Error(w, "the session has expired: run sso login", http.StatusForbidden)
+		return
+	}
+	var answer any = map[string]any{
+		"Version": 1, "AccessKeyId": "AKIAIOSFODNN7EXAMPLE", "SecretAccessKey": "secret", "SessionToken": token, "Expiration": until,
+	}
+	if r.URL.Path == forKubernetes {
+		answer = clientauth.ExecCredential{
+			TypeMeta: metav1.TypeMeta{APIVersion: clientauth.SchemeGroupVersion.String(), Kind: "ExecCredential"},
+			Status:   &clientauth.ExecCredentialStatus{Token: token, ExpirationTimestamp: &metav1.Time{Time: until}},
+		}
+	}
+	_ = json.NewEncoder(w).Encode(answer) // a client that has gone away needs no answer
+}
+
+func (l *login) issue() (token string, until time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return "", time.Time{}, false
+	}
+	l.issued++
+	token, until = fmt.Sprintf("token-%d", l.issued), time.Now().Add(l.lasts).Truncate(time.Second).UTC()
+	l.good[token] = until
+	return token, until, true
+}
+
+// admits reports whether the token is good still.
+func (l *login) admits(token string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ok := time.Now().Before(l.good[token])
+	if !ok {
+		l.refused++
+	}
+	return ok
+}
+
+// revoke ends all tokens before their time.
+func (l *login) revoke() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.good)
+}
+
+// fail has nobody log in until the time has passed.
+func (l *login) fail(d time.Duration) {
+	l.setClosed(true)
+	time.AfterFunc(d, func() { l.setClosed(false) })
+}
+
+func (l *login) setClosed(closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = closed
+}
+
+// checkUsed wants so many tokens to have been needed, and tokens refused only where they may be.
+func (l *login) checkUsed(t *testing.T, tokens int) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.Logf("%d tokens, %d requests refused", l.issued, l.refused)
+	if l.issued < tokens {
+		t.Errorf("%d tokens were used, want at least %d", l.issued, tokens)
+	}
+}
+
+// admit has a front before the cluster take the login's tokens, and leads a command there with a plugin that asks for them.
+func (l *login) admit(t *testing.T, front *hostile.Front) (env []string) {
+	t.Helper()
+	front.Admit(l.admits)
+	config, err := clientcmd.LoadFromFile(front.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+			APIVersion: clientauth.SchemeGroupVersion.String(), Command: self(t), InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			Env: []clientcmdapi.ExecEnvVar{{Name: loginAddress, Value: l.URL + forKubernetes}},
+		}}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"KUBECONFIG=" + path}
+}
+
+// self is this test binary.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// startLoggedIn starts the upgrade with the login's tokens for the API server, whose watches are cut now and then.
+func (s *scene) startLoggedIn(l *login) (*command, *hostile.Front) {
+	s.t.Helper()
+	f := s.fronts()
+	f.cluster.Obey(hostile.Plan{CutWatches: 4 * time.Second})
+	return startIn(s.t, s.Stage, l.admit(s.t, f.cluster), s.args()...), f.cluster
+}
+
+// tokensExpire has an upgrade need one token after the other.
+func tokensExpire(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, 3*time.Second)
+	c, front := s.startLoggedIn(l)
+	c.end(0)
+	s.checkDone()
+	l.checkUsed(t, 4)
+	if harms := front.Tally().Harms; len(harms) == 0 {
+		t.Error("no watch was cut: none was opened anew with another token")
+	}
+}
+
+// tokensRevoked ends every token in the middle, right after several of the record's writes.
+func tokensRevoked(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "revoked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, time.Hour)
+	f := s.fronts()
+	revokedBy(f.cluster, l)
+	startIn(t, s.Stage, l.admit(t, f.cluster), s.args()...).end(0)
+	s.checkDone()
+	l.checkRevoked(t)
+}
+
+// revocations is how often tokens are revoked in an upgrade.
+const revocations = 5
+
+// revokedBy has tokens revoked right after every other write of the record, and leads a command through the front.
+func revokedBy(front *hostile.Front, l *login) (env []string) {
+	front.Number(record)
+	for n := range revocations {
+		front.After(1+2*n, l.revoke)
+	}
+	return front.Env()
+}
+
+// checkRevoked wants each revocation met with.
+func (l *login) checkRevoked(t *testing.T) {
+	t.Helper()
+	l.checkUsed(t, 1+revocations)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.refused < revocations {
+		t.Errorf("%d requests were refused, want at least %d: nothing was tried", l.refused, revocations)
+	}
+}
+
+// loginFails has nobody log in for a while.
+func loginFails(t *testing.T, shared *stage.Stage) {
+	const away = 10 * time.Second
+	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, 2*time.Second)
+	c, _ := s.startLoggedIn(l)
+	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	began := time.Now()
+	l.fail(away)
+	c.until("a word about the credentials", func(e event) bool { return strings.Contains(e.Text, "no credentials for the API server") })
+	if took := time.Since(began); took >= away {
+		t.Errorf("it said so after %s, when the login was back", took)
+	}
+	c.end(0)
+	if took := time.Since(began); took < away {
+		t.Errorf("it ended after %s without credentials, which there were none of for %s", took, away)
+	}
+	s.checkDone()
+}
+
+// sessions are the environment of a command whose AWS credentials come from the login, by way of a front that refuses ended ones.
+func (s *scene) sessions(l *login) []string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "config")
+	text := fmt.Sprintf("[default]\ncredential_process = env %s=%s%s %s\n", loginAddress, l.URL, forAWS, self(s.t))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return append(s.refusing(l.admits).Env(), "AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_CONFIG_FILE="+path)
+}
+
+// refusing is a front before the cloud for which all sessions have ended but those that are admitted.
+func (s *scene) refusing(admits func(token string) bool) *hostile.Front {
+	s.t.Helper()
+	front, err := hostile.AWS(s.t.Context(), s.Cloud.URL(), hostile.Plan{Harms: []hostile.Harm{{
+		Share: 1, Status: hostile.SessionEnded, To: func(r *http.Request) bool { return !admits(r.Header.Get("X-Amz-Security-Token")) },
+	}}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return front
+}
+
+// sessionsExpire has an upgrade need one session after the other.
+func sessionsExpire(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "sessions", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, 3*time.Second)
+	startIn(t, s.Stage, s.sessions(l), s.args()...).end(0)
+	s.checkDone()
+	l.checkUsed(t, 4)
+}
+
+// sessionsRevoked ends every session before its time, right after several of the record's writes.
+func sessionsRevoked(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "disowned", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, time.Hour)
+	f := s.fronts()
+	startIn(t, s.Stage, append(s.sessions(l), revokedBy(f.cluster, l)...), s.args()...).end(0)
+	s.checkDone()
+	l.checkRevoked(t)
+}
+
+// sessionEnds has credentials that nothing renews end in the middle. The upgrade stops, and the same command goes on with others.
+func sessionEnds(t *testing.T, shared *stage.Stage, name string, when func(event) bool) {
+	t.Helper()
+	s := open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	l := openLogin(t, time.Hour)
+	old, _, _ := l.issue()
+	front := s.refusing(l.admits)
+	c := startIn(t, s.Stage, append(front.Env(), "AWS_SESSION_TOKEN="+old), s.args()...)
+	c.until("the moment", when)
+	l.revoke()
+	c.end(1)
+	for _, part := range []string{"(ExpiredToken): the credentials have expired: sign in with aws sso login", "run the same command to go on"} {
+		if complaint := c.complaint(); !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	started := s.started()
+	for _, node := range s.nodes() {
+		if !slices.Contains(started, node.Name) {
+			s.checkClean(&node)
+		}
+	}
+	fresh, _, _ := l.issue()
+	c = startIn(t, s.Stage, append(front.Env(), "AWS_SESSION_TOKEN="+fresh), s.args()...)
+	c.end(0)
+	s.checkDone()
+}
