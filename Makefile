@@ -87,13 +87,14 @@ fidelity: controlplane ## Hold plans against upgrades of a real control plane: t
 	$(GO) run ./test/fidelity
 
 .PHONY: crash
-crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward
+crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward and back
 	$(GO) run ./test/crash
 	$(GO) run ./test/crash -how lose
 	$(GO) run ./test/crash -how stop -few 10 -from 4
 	$(GO) run ./test/crash -how down -few 10 -from 5
 	$(GO) run ./test/crash -how pair -few 10
 	$(GO) run ./test/crash -how clock -few 10 -from 4
+	$(GO) run ./test/crash -how back -few 10 -from 4
 	$(GO) run ./test/crash -how ahead -few 10
 
 .PHONY: rivals

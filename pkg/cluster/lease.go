@@ -58,15 +58,22 @@ func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 // Overtook reports whether the lease was taken from a holder that had not given it back: it may still send something.
 func (h *Hold) Overtook() bool { return h.overtook }
 
-// Expires is until when nobody else can have taken the lease for want of a renewal, by the wall clock: a laptop that
-// sleeps, or a process that is stopped, finds it in the past when it wakes.
-func (h *Hold) Expires() time.Time { return time.Unix(0, h.renewed.last.Load()).Add(h.times.duration) }
+// Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the clock that says so first: of a laptop
+// that sleeps only the wall clock goes on, and of a wall clock that is set back only the monotonic one.
+func (h *Hold) Expires() time.Time {
+	return sooner(*h.renewed.last.Load(), time.Now()).Add(h.times.duration)
+}
+
+// sooner is now less what has passed since a time by the clock by which that is more.
+func sooner(since, now time.Time) time.Time {
+	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
+}
 
 // renewals is the lease as the election writes it, and remembers when it last did. The election would take a lease anew that
 // somebody took over meanwhile and gave back, and has to be kept from it: the upgrade may be over by now.
 type renewals struct {
 	resourcelock.Interface
-	last atomic.Int64
+	last atomic.Pointer[time.Time]
 	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is called when it is another.
 	epoch     atomic.Int64
 	overtaken func()
@@ -93,7 +100,7 @@ func (r *renewals) Update(ctx context.Context, record resourcelock.LeaderElectio
 
 func (r *renewals) note(err error, began time.Time, record resourcelock.LeaderElectionRecord) error {
 	if err == nil {
-		r.last.Store(began.UnixNano())
+		r.last.Store(&began)
 		r.epoch.Store(epochOf(record))
 	}
 	return err
@@ -235,6 +242,7 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 		LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
 		Labels:     map[string]string{LabelManagedBy: FieldManager},
 	}}
+	lock.last.Store(&time.Time{}) // long ago
 	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{}), renewed: lock, times: times}
 	var first sync.Once
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

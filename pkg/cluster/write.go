@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -67,21 +67,23 @@ func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 }
 
 // TakeOver marks the nodes, which are those in flight by name, with the number of the lease's holder: what the holder before may still
-// send to them fails on their resourceVersion. A node that has changed meanwhile needs no mark, for the same reason.
+// send to them fails on their resourceVersion. Nodes that are gone, or others by now, are left out.
 func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
 	for name, uid := range nodes {
-		node, ok := w.watcher.node(name)
-		if !ok {
-			continue
-		}
 		work.Go(func() error {
-			err := w.patch(ctx, name, uid, node.ResourceVersion, func(n *corev1.Node) error { upgrade.MarkTakenOver(n, epoch); return nil })
-			if err == nil || errors.Is(err, upgrade.ErrMoved) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				return nil
+			err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+				node, err := w.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{}) // the holder before may have seen more than we
+				if err != nil || node.UID != uid {
+					return err
+				}
+				return w.patchFrom(ctx, node, func(n *corev1.Node) error { upgrade.MarkTakenOver(n, epoch); return nil })
+			})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
 			}
-			return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
+			return nil
 		})
 	}
 	return work.Wait()
@@ -116,6 +118,11 @@ func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version 
 	if !ok || old.UID != uid || old.ResourceVersion != version {
 		return upgrade.ErrMoved
 	}
+	return w.patchFrom(ctx, old, change)
+}
+
+// patchFrom is patch for a node as it was read.
+func (w *Writer) patchFrom(ctx context.Context, old *corev1.Node, change func(*corev1.Node) error) error {
 	changed := old.DeepCopy()
 	if err := change(changed); err != nil {
 		return err
@@ -124,7 +131,7 @@ func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version 
 	if err != nil || patch == nil {
 		return err
 	}
-	_, err = w.client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	_, err = w.client.CoreV1().Nodes().Patch(ctx, old.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
 	return err
 }
 

@@ -204,13 +204,6 @@ func testTakeOver(t *testing.T, s *space) {
 	if err := s.writerOf(before).Do(t.Context(), late); !apierrors.IsConflict(err) {
 		t.Errorf("the late request of the holder before got error %v, want 409", err)
 	}
-	if err := s.writerOf(before).TakeOver(t.Context(), in, 8); err != nil {
-		t.Errorf("of a node that has changed meanwhile it got error %v", err)
-	}
-	want := []string{"patch nodes 200", "patch nodes 409", "patch nodes 409"}
-	if sent := s.requests(t); !slices.Equal(sent, want) {
-		t.Errorf("sent %q, want %q", sent, want)
-	}
 }
 
 func evictionOf(pod *corev1.Pod) upgrade.Evict {

@@ -75,7 +75,7 @@ func (t *trial) interrupted(ctx context.Context) (int, error) {
 
 // env is what the command that the blow falls on gets.
 func (t *trial) env(tap *tap) ([]string, error) {
-	if t.point.blow != clock {
+	if t.point.blow != clock && t.point.blow != back {
 		return tap.env(), nil
 	}
 	onClock, err := t.onClock(0)
@@ -89,8 +89,11 @@ func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, 
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
 	t.writes = tap.seen()
 	left, leftErr := t.lease(ctx)
-	if t.point.blow == clock {
+	switch t.point.blow {
+	case clock:
 		leftErr = errors.Join(leftErr, t.wallClock().setForward(forward))
+	case back:
+		leftErr = errors.Join(leftErr, t.wallClock().setForward(-forward))
 	}
 	_ = halted.Continue() // its exit code tells
 	late, lateErr := wait()

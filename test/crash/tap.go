@@ -30,6 +30,8 @@ const (
 	pair blow = "pair"
 	// clock is stop, with the halted tool's wall clock set forward before it goes on.
 	clock blow = "clock"
+	// back is stop, with the halted tool's wall clock set back before it goes on: by it the lease has hours to go.
+	back blow = "back"
 	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
 	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
 	ahead blow = "ahead"
@@ -38,7 +40,7 @@ const (
 // outage is how long the API server is out of reach: as long as a lease lasts.
 const outage = time.Minute
 
-func blows() []blow { return []blow{kill, lose, stop, down, pair, clock, ahead} }
+func blows() []blow { return []blow{kill, lose, stop, down, pair, clock, back, ahead} }
 
 // point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
 type point struct {
@@ -65,10 +67,10 @@ type tap struct {
 }
 
 // halts says that the tool is halted until somebody else has ended the upgrade.
-func (b blow) halts() bool { return b == stop || b == clock }
+func (b blow) halts() bool { return b == stop || b == clock || b == back }
 
-// setsClock says that one of the commands has a clock that is set forward.
-func (b blow) setsClock() bool { return b == clock || b == ahead }
+// setsClock says that one of the commands has a clock that is set forward or back.
+func (b blow) setsClock() bool { return b == clock || b == back || b == ahead }
 
 // openTap opens the fronts. strike is called when the server has answered the point's write, where something else than that write is struck.
 func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap, error) {
@@ -91,7 +93,7 @@ func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap,
 			front.Lose(1)
 		case down:
 			front.After(1, func() { t.cluster.Down(outage) })
-		case kill, stop, clock, ahead:
+		case kill, stop, clock, back, ahead:
 			front.After(1, strike)
 		}
 	}
