@@ -163,7 +163,7 @@ func (t *trial) clear(ctx context.Context) {
 
 func (t *trial) args(more ...string) []string {
 	return append([]string{
-		"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=10m", "--boot-timeout=1m",
+		"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=10m", "--boot-timeout=5m",
 	}, more...)
 }
 
