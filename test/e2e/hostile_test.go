@@ -100,17 +100,23 @@ func outOfReach(t *testing.T, shared *stage.Stage) {
 	f := s.fronts()
 	c := s.startThrough(f)
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
+	c.waitsOut(away, "API server", func() { f.cluster.Down(away) })
+	s.checkDone()
+}
+
+// waitsOut has something be away for a while, and the command say so before it is back, and go on to its end after that.
+func (c *command) waitsOut(away time.Duration, word string, strike func()) {
+	c.t.Helper()
 	began := time.Now()
-	f.cluster.Down(away)
-	c.until("a word about the API server", func(e event) bool { return strings.Contains(e.Text, "API server") })
+	strike()
+	c.until("a word of it", func(e event) bool { return strings.Contains(e.Text, word) })
 	if took := time.Since(began); took >= away {
-		t.Errorf("it said so after %s, when the API server was back", took)
+		c.t.Errorf("it spoke of %q after %s, when that was over", word, took)
 	}
 	c.end(0)
 	if took := time.Since(began); took < away {
-		t.Errorf("it ended after %s without the API server, which was away for %s", took, away)
+		c.t.Errorf("it ended after %s, and %q was so for %s", took, word, away)
 	}
-	s.checkDone()
 }
 
 // takenMeanwhile has the API server away from one machine for so long that another takes the upgrade over and ends it. The first

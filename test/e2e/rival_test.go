@@ -10,7 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -43,6 +45,10 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	first.end(5)
 	if complaint := first.complaint(); !strings.Contains(complaint, "lost") {
 		t.Errorf("the error does not say that the lease was lost: %s", complaint)
+	}
+	blockedBy("stubborn")(s, third)
+	if !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[upgrade.AnnotationEpoch] != "" }) {
+		t.Error("the node in flight was not taken over")
 	}
 	s.unblock("stubborn")
 	third.end(0)
