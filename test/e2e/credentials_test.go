@@ -40,6 +40,9 @@ func TestCredentialsEnd(t *testing.T) {
 		"a cloud session ends for good while nodes come up": func(t *testing.T, shared *stage.Stage) {
 			sessionEnds(t, shared, "cut-short", func(e event) bool { return e.Type == "capacity" && strings.HasPrefix(e.Text, "group size desired 6") })
 		},
+		"a cloud session ends for good while a node drains": func(t *testing.T, shared *stage.Stage) {
+			sessionEnds(t, shared, "bankrupt", nodeState(string(upgrade.NodeDraining)))
+		},
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
