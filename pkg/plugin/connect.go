@@ -19,6 +19,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -46,12 +47,13 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	}
 	config, err := o.config.ToRESTConfig()
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err)
+		return nil, usage(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
 	}
 	config = rest.AddUserAgent(rest.CopyConfig(config), "kubectl-nodeupgrade/"+versionText())
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	config.Wrap(deadline.Transport)
 	config.Wrap(retryReads)
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := kubernetes.NewForConfig(config)

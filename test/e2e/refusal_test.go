@@ -70,7 +70,7 @@ func refusals() map[string]refusal {
 		"invalid credentials":  {args: yes("workers"), code: 1, says: []string{"InvalidClientTokenId", "aws sso login"}, during: reject(awscloud.CredentialsInvalid)},
 		"wrong region":         {args: yes("workers"), env: []string{"AWS_REGION=eu-west-1"}, code: 1, says: []string{"eu-west-1", "set AWS_REGION=us-east-1"}},
 		"no API server":        {args: yes("workers", "--server=https://127.0.0.1:1"), code: 1, says: []string{"https://127.0.0.1:1", "check --context"}},
-		"unknown context":      {args: yes("workers", "--context=nope"), code: 1, says: []string{`"nope"`, "check --kubeconfig and --context"}},
+		"unknown context":      {args: yes("workers", "--context=nope"), code: 2, says: []string{`"nope"`, "check --kubeconfig and --context"}},
 		"unknown state space":  {args: yes("workers", "--state-namespace=nope"), code: 1, says: []string{`"nope"`, "not found"}},
 		"list without a right": {args: nil, env: []string{"KUBECONFIG=stranger"}, code: 1, says: []string{`User "stranger" cannot list resource`, "ask for a role"}},
 		"upgrade without any":  {args: yes("workers"), env: []string{"KUBECONFIG=stranger"}, code: 1, says: []string{`User "stranger" cannot list resource`, "ask for a role"}},

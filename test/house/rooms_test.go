@@ -21,7 +21,7 @@ func rooms() map[string]room {
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
 	decisions := []string{"pkg/drain/...", "pkg/upgrade/...", "pkg/preflight/..."}
-	cloud := []string{"pkg/cloud", "pkg/upgrade/..."}
+	cloud := []string{"pkg/cloud", "pkg/upgrade/...", "pkg/deadline"}
 
 	return map[string]room{
 		"cmd/kubectl-nodeupgrade": {own: []string{"pkg/plugin"}},
@@ -35,8 +35,9 @@ func rooms() map[string]room {
 			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
 		},
 
-		"pkg/trim": {libs: scheduling},
-		"pkg/dump": {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim"}},
+		"pkg/trim":     {libs: scheduling},
+		"pkg/deadline": {},
+		"pkg/dump":     {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim")},

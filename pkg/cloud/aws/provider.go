@@ -11,6 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -22,6 +23,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -57,6 +59,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(o.Region),
 		config.WithRetryer(newRetryer),
+		config.WithHTTPClient(http.NewBuildableClient()),
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),
@@ -75,6 +78,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, fmt.Errorf("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
 	}
 	renew(&cfg)
+	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
 	return &Provider{
 		region: cfg.Region, memory: newMemory(),
 		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
