@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -21,6 +22,8 @@ const (
 	// but no more often than followLeast.
 	followCloud = 15 * time.Second
 	followLeast = 5 * time.Second
+	// followPlan is how many times as long as a plan takes it is not made again.
+	followPlan = 20
 )
 
 // followed is an upgrade that is shown anew whenever it has changed.
@@ -34,6 +37,10 @@ type followed struct {
 	// stale says that the cloud and the lease are to be asked, which was done last at observed.
 	stale    bool
 	observed time.Time
+	// remaining is what the last plan promised. It was begun at planned, and took so long.
+	remaining simulate.Span
+	planned   time.Time
+	took      time.Duration
 }
 
 // follow shows an upgrade until it ends or nobody wants to see it any more.
@@ -71,10 +78,23 @@ func (f *followed) look(ctx context.Context) (over bool, err error) {
 		}
 		f.stale, f.observed = false, time.Now()
 	}
-	f.p.see(f.watcher.View())
+	f.p.see(f.watcher.View(), time.Now())
 	status := f.p.status(stored{record: record, asked: f.follower.Asked(), tenure: f.held}, time.Now())
 	status.Leftovers = abandoned(f.p.group.Name, &record, f.held, time.Now())
+	if record.Running() {
+		status.Remaining = f.plan(ctx, record)
+	}
 	return !record.Running(), f.show(status)
+}
+
+// plan tells how long the rest will take, by a plan that is made anew now and then: that of a large group takes seconds, and each asks
+// for the group's past.
+func (f *followed) plan(ctx context.Context, record upgrade.Record) simulate.Span {
+	if began := time.Now(); f.planned.IsZero() || began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
+		f.remaining = f.p.remaining(ctx, f.s, record)
+		f.planned, f.took = began, time.Since(began)
+	}
+	return f.remaining
 }
 
 // wait returns when there is something to show, and reports whether anybody still looks.
@@ -110,7 +130,8 @@ func unlessEnded(ctx context.Context, err error) error {
 }
 
 // see takes a later state of the cluster.
-func (p *prospect) see(view upgrade.View) {
+func (p *prospect) see(view upgrade.View, now time.Time) {
+	p.now = now
 	p.view, p.members = view, membersOf(p.provider, &p.group, view.Nodes)
 	for i := range p.members {
 		if node := p.members[i].Node; node != nil {

@@ -224,7 +224,7 @@ func resumeIn(s *scene, phase string, holder *command) {
 	}
 	if watching != nil {
 		watching.end(0)
-		watching.says("Waits for   pausing: 1 node finishes first", "Ended       succeeded")
+		watching.says("Remaining   ", "Waits for   pausing: 1 node finishes first", "Ended       succeeded")
 	}
 	s.settle()
 	after := s.photograph()
