@@ -154,12 +154,8 @@ func (o *options) onlyOne(ctx context.Context, conn *connection, group string) e
 	}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		holder := lease.Spec.HolderIdentity
-		if lease.Name == cluster.ObjectName(group) || holder == nil || *holder == "" || lease.Spec.RenewTime == nil {
-			continue
-		}
-		if time.Since(lease.Spec.RenewTime.Time) < cluster.LeaseDuration {
-			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", *holder, lease.Name))
+		if t := conn.tenure(lease); !t.over() && lease.Name != cluster.ObjectName(group) {
+			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", t.holder, lease.Name))
 		}
 	}
 	return nil

@@ -38,6 +38,7 @@ type connection struct {
 	server  string
 	// version is the API server's, e.g. "v1.36.3".
 	version string
+	clock   *serverClock
 }
 
 // connect logs in to the cluster and asks for its version, so that a server that cannot be reached is told at once.
@@ -53,7 +54,9 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	clock := &serverClock{}
 	config.Wrap(deadline.Transport)
+	config.Wrap(clock.follow)
 	config.Wrap(retryReads)
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := kubernetes.NewForConfig(config)
@@ -64,7 +67,7 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
 	}
-	return &connection{client: client, context: o.contextName(), server: config.Host, version: info.GitVersion}, nil
+	return &connection{client: client, context: o.contextName(), server: config.Host, version: info.GitVersion, clock: clock}, nil
 }
 
 func (o *options) contextName() string {

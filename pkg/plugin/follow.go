@@ -80,7 +80,7 @@ func (f *followed) look(ctx context.Context) (over bool, err error) {
 	}
 	f.p.see(f.watcher.View(), time.Now())
 	status := f.p.status(stored{record: record, asked: f.follower.Asked(), tenure: f.held}, time.Now())
-	status.Leftovers = abandoned(f.p.group.Name, &record, f.held, time.Now())
+	status.Leftovers = abandoned(f.p.group.Name, &record, f.held)
 	if record.Running() {
 		status.Remaining = f.plan(ctx, record)
 	}

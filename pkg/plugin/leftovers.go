@@ -9,43 +9,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// tenure is who holds a group's lease, "" for nobody, and when that was renewed.
-type tenure struct {
-	holder  string
-	renewed time.Time
-}
-
-// over reports whether nobody holds the lease any more. It compares clocks, which is good enough for people.
-func (t tenure) over(now time.Time) bool {
-	return t.holder == "" || now.Sub(t.renewed) > cluster.LeaseDuration
-}
-
-func tenureOf(ctx context.Context, conn *connection, namespace, group string) (tenure, error) {
-	lease, err := conn.client.CoordinationV1().Leases(namespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || (err == nil && lease.Spec.HolderIdentity == nil) {
-		return tenure{}, nil
-	}
-	if err != nil {
-		return tenure{}, fmt.Errorf("reading the lease of group %q: %w", group, err)
-	}
-	t := tenure{holder: *lease.Spec.HolderIdentity}
-	if at := lease.Spec.RenewTime; at != nil {
-		t.renewed = at.Time
-	}
-	return t, nil
-}
-
 // abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one or none.
-func abandoned(group string, record *upgrade.Record, t tenure, now time.Time) []report.Leftover {
-	if !record.Running() || !t.over(now) {
+func abandoned(group string, record *upgrade.Record, t tenure) []report.Leftover {
+	if !record.Running() || !t.over() {
 		return nil
 	}
 	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)
@@ -136,7 +108,7 @@ func (o *options) leftovers(ctx context.Context, s *session, p *prospect, stands
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(abandoned(p.group.Name, &stands.record, stands.tenure, time.Now()), suspended(&p.group, &stands.record), strays(own, records)), nil
+	return slices.Concat(abandoned(p.group.Name, &stands.record, stands.tenure), suspended(&p.group, &stands.record), strays(own, records)), nil
 }
 
 // allLeftovers are those of all groups that there are records of, and of all nodes.
@@ -152,7 +124,7 @@ func (o *options) allLeftovers(ctx context.Context, s *session, records map[stri
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, abandoned(name, &record, held, time.Now())...)
+		found = append(found, abandoned(name, &record, held)...)
 		if i := slices.IndexFunc(groups, func(g upgrade.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, suspended(&groups[i], &record)...)
 		}

@@ -162,18 +162,32 @@ func TestOnlyOneUpgrade(t *testing.T) {
 	}
 	never := lease("never", &holder, 0)
 	never.Spec.RenewTime = nil
+	// written is a lease that the server took at a time of its own clock, which is so far from this one's.
+	written := func(renewed, taken, ahead time.Duration) coordinationv1.Lease {
+		l := lease("other", &holder, renewed)
+		at := metav1.NewTime(time.Now().Add(ahead - taken))
+		l.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "create"}, {Manager: "update", Time: &at}}
+		return l
+	}
 	cases := map[string]struct {
 		lease    coordinationv1.Lease
 		parallel bool
 		refused  bool
+		ahead    time.Duration // the server's clock
 	}{
-		"of another group":                 {lease("other", &holder, time.Second), false, true},
-		"of another group, agreed to":      {lease("other", &holder, time.Second), true, false},
-		"of another group, long ago":       {lease("other", &holder, 2*cluster.LeaseDuration), false, false},
-		"of this group":                    {lease(cluster.ObjectName("blue"), &holder, time.Second), false, false},
-		"of another group, given back":     {lease("other", nil, time.Second), false, false},
-		"of another group, held by nobody": {lease("other", &nobody, time.Second), false, false},
-		"of another group, never renewed":  {never, false, false},
+		"of another group":                 {lease("other", &holder, time.Second), false, true, 0},
+		"of another group, agreed to":      {lease("other", &holder, time.Second), true, false, 0},
+		"of another group, long ago":       {lease("other", &holder, 2*cluster.LeaseDuration), false, false, 0},
+		"of this group":                    {lease(cluster.ObjectName("blue"), &holder, time.Second), false, false, 0},
+		"of another group, given back":     {lease("other", nil, time.Second), false, false, 0},
+		"of another group, held by nobody": {lease("other", &nobody, time.Second), false, false, 0},
+		"of another group, never renewed":  {never, false, false, 0},
+
+		"the other's clock is behind":    {written(time.Hour, time.Second, 0), false, true, 0},
+		"the other's clock is ahead":     {written(-time.Hour, 2*cluster.LeaseDuration, 0), false, false, 0},
+		"this clock is ahead":            {written(0, time.Second, -time.Hour), false, true, -time.Hour},
+		"this clock is behind":           {written(0, time.Second, time.Hour), false, true, time.Hour},
+		"this clock is behind, long ago": {written(0, 2*cluster.LeaseDuration, time.Hour), false, false, time.Hour},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +198,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 				if want := "app.kubernetes.io/managed-by=kubectl-nodeupgrade"; r.URL.Query().Get("labelSelector") != want {
 					t.Errorf("asked for %q, want %q", r.URL.RawQuery, want)
 				}
+				w.Header().Set("Date", time.Now().Add(c.ahead).UTC().Format(http.TimeFormat))
 				answer(w, http.StatusOK, coordinationv1.LeaseList{
 					TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}, Items: []coordinationv1.Lease{c.lease},
 				})
