@@ -44,6 +44,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		AdminStripsNode: u.strip,
 		AdminRaisesMax:  u.raiseMax,
 		AdminResumes:    u.resume,
+		AdminProtects:   u.protect,
 		NodeSilent:      u.silence,
 		PodCrashes:      u.crash,
 		BudgetChanges:   u.changeBudget,
@@ -277,6 +278,19 @@ func (u *user) resume(int) bool {
 	return true
 }
 
+// protect keeps an outdated instance from being removed, for some minutes.
+func (u *user) protect(pick int) bool {
+	outdated := slices.DeleteFunc(u.c.cloud.living(), func(i *instance) bool { return i.revision == u.c.cloud.wanted || i.protected })
+	if len(outdated) == 0 {
+		return false
+	}
+	i := outdated[pick%len(outdated)]
+	u.rules.say("instance %s is protected", i.id)
+	i.protected = true
+	u.c.after(time.Duration(1+pick%30)*time.Minute, func() { i.protected = false })
+	return true
+}
+
 func (u *user) silence(pick int) bool {
 	name := u.one(pick, isReady)
 	if name == "" {
@@ -361,6 +375,7 @@ func (u *user) calm() {
 		c.dropBudget(name)
 	}
 	for _, i := range c.cloud.living() {
+		i.protected = false
 		if i.unhealthy {
 			c.leave(i)
 			u.rules.lost()

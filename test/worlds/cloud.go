@@ -20,6 +20,8 @@ type instance struct {
 	id, zone, revision string
 	inService, leaving bool
 	unhealthy          bool
+	// protected says that its owner keeps it from being scaled in.
+	protected bool
 	// token is the launch that it came of, "" for one the group launched by itself.
 	token string
 }
@@ -323,7 +325,7 @@ func (i *instance) described(wanted string) upgrade.Instance {
 		state = upgrade.InstanceInService
 	}
 	return upgrade.Instance{
-		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted,
+		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
 	}
 }
 

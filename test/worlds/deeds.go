@@ -204,6 +204,9 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 		r.fail("I7", "%s: the record has %+v", a, n)
 		return
 	}
+	if m.Instance.Protected && m.Outdated && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
+		r.fail("protection", "node %s is removed, and its instance was seen to be protected", a.Node)
+	}
 	again := step.Record.Stopping == "" && !n.Terminated.Equal(w.Now)
 	var left []*corev1.Pod
 	for _, pod := range m.Pods {

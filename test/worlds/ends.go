@@ -88,7 +88,11 @@ func (r *rules) reason(record upgrade.Record) {
 	case upgrade.Paused:
 		if p.hasActor(Pauses) && record.PausedBy != "" {
 			r.paused(record)
-		} else if !p.hasActor(AdminUncordons) || !strings.Contains(record.Message, "made schedulable by somebody") {
+			return
+		}
+		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(record.Message, "made schedulable by somebody")
+		protected := p.hasActor(AdminProtects) && strings.Contains(record.Message, "protected against scale-in by somebody")
+		if !uncordoned && !protected {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}
 	case upgrade.TargetMoved:

@@ -65,6 +65,7 @@ const (
 	AdminTerminates ActorKind = "admin terminates an instance"
 	AdminRaisesMax  ActorKind = "admin raises the maximum"
 	AdminResumes    ActorKind = "admin resumes processes"
+	AdminProtects   ActorKind = "admin protects an instance"
 	NodeSilent      ActorKind = "node goes silent"
 	PodCrashes      ActorKind = "pod crashes"
 	BudgetChanges   ActorKind = "budget changes"
@@ -84,4 +85,4 @@ func allActors() []ActorKind {
 }
 
 // rareActors are those that only rare adds.
-func rareActors() []ActorKind { return []ActorKind{SecondRun} }
+func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects} }
