@@ -83,11 +83,12 @@ func (t *trial) env(tap *tap) ([]string, error) {
 }
 
 // takenOver has the same command end what the halted one began, which then goes on: it has to notice that the upgrade is not its
-// own any more before it writes anything.
+// own any more before anything that it writes has an effect: what was on its way to the cluster is refused there.
 func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, wait func() (int, error)) (int, error) {
 	var other strings.Builder
 	code, err := t.Start(ctx, io.Discard, &other, nil, t.args()...).Wait()
 	t.writes = tap.seen()
+	had := len(tap.had())
 	left, leftErr := t.lease(ctx)
 	switch t.point.blow {
 	case clock:
@@ -110,10 +111,8 @@ func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, 
 	if late != lostLease {
 		t.strange = append(t.strange, fmt.Sprintf("the command that was halted ended with %d: %s", late, stage.Complaint(t.said.String())))
 	}
-	for _, write := range tap.seen()[len(t.writes):] {
-		if !ofLease(write) { // which tells it whose the lease is
-			t.strange = append(t.strange, "the command that was halted wrote later: "+write)
-		}
+	for _, write := range tap.had()[had:] {
+		t.strange = append(t.strange, "the command that was halted wrote later: "+write)
 	}
 	t.said.WriteString(other.String())
 	return code, nil

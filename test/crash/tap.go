@@ -63,7 +63,9 @@ type tap struct {
 
 	mu     sync.Mutex // guards what follows
 	writes []string
-	met    bool // the point's write
+	// taken are those that had an effect: the cluster accepted them, or they reached the cloud.
+	taken []string
+	met   bool // the point's write
 }
 
 // halts says that the tool is halted until somebody else has ended the upgrade.
@@ -84,8 +86,11 @@ func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap,
 		return nil, err
 	}
 	t.cluster.Number(func(r *http.Request) bool { return t.meet(r.Method + " " + r.URL.Path) })
+	t.cluster.Took(func(r *http.Request) { t.take(r.Method + " " + r.URL.Path) })
 	t.cloud.Number(func(r *http.Request) bool {
-		return t.meet(strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId")))
+		write := strings.TrimSpace(hostile.Operation(r) + " " + r.FormValue("InstanceId"))
+		t.take(write)
+		return t.meet(write)
 	})
 	for _, front := range []*hostile.Front{t.cluster, t.cloud} {
 		switch p.blow { // of the writes that meet accepts there is one
@@ -110,6 +115,20 @@ func (t *tap) meet(write string) bool {
 	}
 	t.met = true
 	return true
+}
+
+// take notes a write that had an effect.
+func (t *tap) take(write string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = append(t.taken, write)
+}
+
+// had are the writes so far that had an effect.
+func (t *tap) had() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.taken)
 }
 
 // ofLease says that a write is one of a lease: it makes it, takes it, renews it or gives it back.

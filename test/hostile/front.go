@@ -37,6 +37,7 @@ type Front struct {
 	counts func(*http.Request) bool
 	hooks  map[int]func()
 	lost   map[int]bool
+	took   func(*http.Request)
 }
 
 // api is what differs between APIs.
@@ -165,6 +166,12 @@ func (f *Front) forward(w http.ResponseWriter, r *http.Request, what fate) {
 // answered is called with the server's answer, before the client gets anything of it.
 func (f *Front) answered(response *http.Response) error {
 	what, _ := response.Request.Context().Value(fateKey{}).(fate)
+	f.mu.Lock()
+	took := f.took
+	f.mu.Unlock()
+	if took != nil && response.StatusCode < http.StatusMultipleChoices && f.api.write(response.Request) {
+		took(response.Request)
+	}
 	if what.hook != nil {
 		what.hook()
 	}
@@ -201,6 +208,13 @@ func (f *Front) Number(wanted func(*http.Request) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.counts, f.writes = func(r *http.Request) bool { return f.api.write(r) && wanted(r) }, 0
+}
+
+// Took calls the hook with each write that the server accepts.
+func (f *Front) Took(hook func(*http.Request)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.took = hook
 }
 
 // After calls the hook once the server has answered the n-th write, and before the client gets the answer: a client killed

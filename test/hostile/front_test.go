@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,5 +249,39 @@ func TestNumberedWritesReachTheServer(t *testing.T) {
 	}
 	if err := ask(t, client, "PATCH", path); err == nil {
 		t.Error("the first write that reached the server was answered, want its answer lost")
+	}
+}
+
+// TestWhatTheServerAccepts: reads are not told, nor writes that are refused, by the server or in its place.
+func TestWhatTheServerAccepts(t *testing.T) {
+	_, kubeconfig := secure(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			http.Error(w, "it has changed", http.StatusConflict)
+			return
+		}
+		node(w, r)
+	})
+	front, err := hostile.Cluster(t.Context(), kubeconfig, hostile.Plan{Harms: []hostile.Harm{
+		{Share: 1, To: func(r *http.Request) bool { return r.Method == http.MethodPost }, Status: http.StatusInternalServerError},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(front.Close)
+	var mu sync.Mutex
+	var took []string
+	front.Took(func(r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, r.Method+" "+r.URL.Path)
+	})
+	client := clientOf(t, front)
+	for _, verb := range []string{"GET", "PUT", "POST", "PATCH"} {
+		_ = ask(t, client, verb, path) // the hook tells
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if want := []string{"PATCH " + path}; !slices.Equal(took, want) {
+		t.Errorf("the server is said to have accepted %v, want %v", took, want)
 	}
 }
