@@ -17,8 +17,8 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Client sends requests through next, those with a body within the deadline of their context. Later ones fail with an error
-// that is context.DeadlineExceeded.
+// Client sends requests through next within the deadline of their context. Later ones fail with an error that is
+// context.DeadlineExceeded.
 func Client(next Doer) Doer { return client{next} }
 
 // Transport does the same for a transport.
@@ -41,12 +41,17 @@ func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func within(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	until, limited := r.Context().Deadline()
-	if !limited || r.Body == nil || r.Body == http.NoBody {
+	if !limited {
 		return send(r)
 	}
 	if err := over(until); err != nil {
-		_ = r.Body.Close() // nobody reads it
+		if r.Body != nil {
+			_ = r.Body.Close() // nobody reads it
+		}
 		return nil, err
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return send(r)
 	}
 	limitedTo := *r // a transport leaves the request alone that it is given
 	limitedTo.Body = body{r.Body, until}

@@ -13,16 +13,8 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
-
-// unnoticed is a context whose deadline passes without its timer: the process was halted meanwhile.
-type unnoticed struct {
-	context.Context
-	until time.Time
-}
-
-// Deadline implements context.Context.
-func (c unnoticed) Deadline() (time.Time, bool) { return c.until, true }
 
 // TestLate sends requests whose time is over, or will be when the connection is there: none of them arrives whole.
 func TestLate(t *testing.T) {
@@ -63,7 +55,7 @@ func TestLate(t *testing.T) {
 					if c.wall {
 						end = end.Round(0)
 					}
-					r, err := http.NewRequestWithContext(unnoticed{t.Context(), end}, http.MethodPost, s.URL, strings.NewReader(text))
+					r, err := http.NewRequestWithContext(build.Unnoticed(t.Context(), end), http.MethodPost, s.URL, strings.NewReader(text))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -90,7 +90,7 @@ func (f *followed) look(ctx context.Context) (over bool, err error) {
 // plan tells how long the rest will take, by a plan that is made anew now and then: that of a large group takes seconds, and each asks
 // for the group's past.
 func (f *followed) plan(ctx context.Context, record upgrade.Record) simulate.Span {
-	if began := time.Now(); f.planned.IsZero() || began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
+	if began := time.Now(); began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
 		f.remaining = f.p.remaining(ctx, f.s, record)
 		f.planned, f.took = began, time.Since(began)
 	}

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,10 +11,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // ended is a record that ended after 90 seconds.
@@ -150,6 +154,27 @@ func TestAdopt(t *testing.T) {
 				t.Errorf("goes on to %s with %d unavailable", p.record.Target.ID, p.request.MaxUnavailable)
 			}
 		})
+	}
+}
+
+// TestNothingIsSentLate has the deadline of a request pass unnoticed.
+func TestNothingIsSentLate(t *testing.T) {
+	s := &apiServer{}
+	s.serve(t)
+	conn, err := newOptions(genericiooptions.NewTestIOStreamsDiscard()).connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(build.Unnoticed(t.Context(), time.Now()), http.MethodDelete, conn.server+"/api/v1/namespaces/shop/pods/web-0", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := conn.client.CoreV1().RESTClient().(*rest.RESTClient).Client.Do(r) // past the limit of the client's own, which looks at the clock, too
+	if err == nil {
+		response.Body.Close()
+	}
+	if !errors.Is(err, context.DeadlineExceeded) || len(s.changes) > 0 {
+		t.Errorf("sent %q, and the error was %v", s.changes, err)
 	}
 }
 

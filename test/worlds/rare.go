@@ -34,10 +34,10 @@ func rare(p *Plan) {
 			p.Actors = append(p.Actors, Actor{Kind: Sleep, At: at, Pick: d.IntN(1000)})
 		}
 	}
-	if p.sized() && d.chance(10) {
-		p.Actors = append(p.Actors, Actor{Kind: AdminProtects, At: d.between(2*time.Second, 20*time.Minute), Pick: d.IntN(1000)})
-	}
 	if p.Request.KeepMax && d.chance(50) { // the room for the surge is taken before the surge is there
 		p.Actors = append(p.Actors, Actor{Kind: ScalerGrows, At: d.between(0, 3*time.Second)})
+	}
+	if p.sized() && d.chance(10) {
+		p.Actors = append(p.Actors, Actor{Kind: AdminProtects, At: d.between(2*time.Second, 20*time.Minute), Pick: d.IntN(1000)})
 	}
 }

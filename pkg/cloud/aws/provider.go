@@ -11,7 +11,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -59,7 +59,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	load := []func(*config.LoadOptions) error{
 		config.WithDefaultRegion(o.Region),
 		config.WithRetryer(newRetryer),
-		config.WithHTTPClient(http.NewBuildableClient()),
+		config.WithHTTPClient(awshttp.NewBuildableClient()), // the default, which is there to be wrapped
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 func TestAccount(t *testing.T) {
@@ -26,6 +27,17 @@ func TestAccount(t *testing.T) {
 	}
 	if agent := s.requests()[0].UserAgent; !strings.Contains(agent, "kubectl-nodeupgrade/v0.0.0-test") {
 		t.Errorf("user agent %q does not name this program", agent)
+	}
+}
+
+// TestNothingIsSentLate has the deadline of a request pass unnoticed.
+func TestNothingIsSentLate(t *testing.T) {
+	s := start(t, quick())
+	before := len(s.requests())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // for the pauses between its tries
+	defer cancel()
+	if _, err := s.Account(build.Unnoticed(ctx, time.Now())); err == nil || len(s.requests()) != before {
+		t.Errorf("%d requests were sent, and the error was %v", len(s.requests())-before, err)
 	}
 }
 
