@@ -1,9 +1,7 @@
 package upgrade
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,43 +67,6 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 	}
 }
 
-// mostUrgent leaves those of the actions that are to be begun now: of the evictions no more than may be in flight, those of the
-// scarcest budgets first, since time in which a tight budget is not used is lost. The others are decided anew with the next answer.
-func (t *turn) mostUrgent(actions []Action) []Action {
-	if len(t.chosen) == 0 {
-		return actions
-	}
-	begun := make([]Action, 0, len(actions))
-	evictions := make([]leaver, 0, len(t.chosen))
-	for _, action := range actions {
-		if evict, ok := action.(Evict); ok {
-			pod := t.chosen[evict.UID]
-			evictions = append(evictions, leaver{evict, pod, t.roomFor(pod)})
-		} else {
-			begun = append(begun, action)
-		}
-	}
-	slices.SortStableFunc(evictions, func(a, b leaver) int { return cmp.Compare(a.room, b.room) })
-	if limit := t.w.EvictionsAtOnce; limit > 0 {
-		evictions = evictions[:min(len(evictions), max(0, limit-evictionsInFlight(t.w)))]
-	}
-	for _, l := range evictions {
-		if l.Budget.Name != "" {
-			t.learnLag(l.pod)
-		}
-		t.countReturn(l.Node, l.pod, t.attempt(l.Evict))
-		begun = append(begun, l.Evict)
-	}
-	return begun
-}
-
-// leaver is an eviction of a pod like which its budget lets so many be missing.
-type leaver struct {
-	Evict
-	pod  *corev1.Pod
-	room int32
-}
-
 // roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
 func (t *turn) roomFor(pod *corev1.Pod) int32 {
 	if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
@@ -129,15 +90,6 @@ func (t *turn) roomOf(budget *drain.Budget) int32 {
 		}
 	}
 	return budget.Room(t.leaving[budget.Key()])
-}
-
-func evictionsInFlight(w *World) (n int) {
-	for _, attempt := range w.Open {
-		if _, ok := attempt.Action.(Evict); ok && attempt.InFlight {
-			n++
-		}
-	}
-	return n
 }
 
 // mayFly reports whether an eviction of the budget may be sent now.

@@ -27,6 +27,8 @@ type Notes struct {
 	Leaving map[types.UID]Departure
 	// Order is the order of start that the last search found for the nodes that wait, by name.
 	Order []string
+	// Pressing are the budgets that decided when the upgrade ends when a node was to be started last. It is replaced, never changed.
+	Pressing map[types.NamespacedName]bool
 	// At is when the notes were taken.
 	At time.Time
 }
@@ -46,6 +48,7 @@ func (n *Notes) clone() Notes {
 		Ready:        n.Ready,
 		Gone:         n.Gone,
 		Order:        n.Order,
+		Pressing:     n.Pressing,
 		Lag:          n.Lag,
 		At:           n.At,
 	}

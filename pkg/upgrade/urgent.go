@@ -1,0 +1,154 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends; it is taken to end with them.
+const foreseen = 256
+
+// leaver is an eviction of a pod like which its budget lets so many be missing.
+type leaver struct {
+	Evict
+	pod   *corev1.Pod
+	room  int32
+	haste haste
+	// rank is the node's, in order of start.
+	rank int
+}
+
+// haste tells what waits for an eviction.
+type haste int
+
+const (
+	// pressing is an eviction that uses a budget which decides when the upgrade ends.
+	pressing haste = iota
+	// needed is one of a node that waits for nothing else.
+	needed
+	// idle is one of a node that cannot be empty before another of its pods may go.
+	idle
+)
+
+// mostUrgent leaves those of the actions that are to be begun now: of the evictions no more than may be in flight. Those of budgets that
+// decide when the upgrade ends go first, since time in which such a one is not used is lost. Then nodes are emptied in order of start:
+// emptied together, all would be late. The others are decided anew with the next answer.
+func (t *turn) mostUrgent(actions []Action) []Action {
+	if len(t.chosen) == 0 {
+		return actions
+	}
+	begun := make([]Action, 0, len(actions))
+	evictions := make([]leaver, 0, len(t.chosen))
+	waiting, ranks := t.nodesWaiting(), map[string]int{}
+	for _, action := range actions {
+		evict, ok := action.(Evict)
+		if !ok {
+			begun = append(begun, action)
+			continue
+		}
+		if _, known := ranks[evict.Node]; !known {
+			ranks[evict.Node] = len(ranks)
+		}
+		evictions = append(evictions, t.leaver(evict, waiting[evict.Node], ranks[evict.Node]))
+	}
+	slices.SortStableFunc(evictions, leaver.compare)
+	if limit := t.w.EvictionsAtOnce; limit > 0 {
+		evictions = evictions[:min(len(evictions), max(0, limit-evictionsInFlight(t.w)))]
+	}
+	for _, l := range evictions {
+		if l.Budget.Name != "" {
+			t.learnLag(l.pod)
+		}
+		t.countReturn(l.Node, l.pod, t.attempt(l.Evict))
+		begun = append(begun, l.Evict)
+	}
+	return begun
+}
+
+func (t *turn) leaver(evict Evict, waiting bool, rank int) leaver {
+	l := leaver{Evict: evict, pod: t.chosen[evict.UID], haste: needed, rank: rank}
+	l.room = t.roomFor(l.pod)
+	switch {
+	case t.notes.Pressing[evict.Budget]:
+		l.haste, l.rank = pressing, 0
+	case waiting:
+		l.haste = idle
+	}
+	return l
+}
+
+// compare puts the more urgent first; among equals that is the one of the scarcer budget.
+func (l leaver) compare(other leaver) int {
+	return cmp.Or(cmp.Compare(l.haste, other.haste), cmp.Compare(l.rank, other.rank), cmp.Compare(l.room, other.room))
+}
+
+// nodesWaiting are those with a pod that may not go now.
+func (t *turn) nodesWaiting() map[string]bool {
+	waiting := map[string]bool{}
+	for i := range t.blocked {
+		waiting[t.blocked[i].Node] = true
+	}
+	return waiting
+}
+
+// passage is a budget with the pods that are to leave through it, and how long after an eviction one is made up for.
+type passage struct {
+	budget *drain.Budget
+	pods   int
+	turn   time.Duration
+}
+
+// pressing are the budgets that decide when the upgrade ends: what is left to leave through them takes as long as the nodes that wait, when
+// places have become free for them, or a turn less. None do as long as no pod was seen to leave, for then nobody knows how long nodes take.
+func (t *turn) pressing(p *pace) map[types.NamespacedName]bool {
+	if p.usualGone == 0 {
+		return nil
+	}
+	longest, passages := time.Duration(0), map[types.NamespacedName]passage{}
+	for _, m := range t.left() {
+		for _, pod := range t.view(m).toEvict {
+			longest = max(longest, p.goneOf(pod))
+			if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+				key := covering[0].Key()
+				passages[key] = passage{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
+			}
+		}
+	}
+	// The places of nodes in drain become free one after the other: after half a drain on average.
+	halves := time.Duration(2*min(len(t.count.pending), foreseen)/max(1, t.rec.Request.Window) + 1)
+	places := halves * (longest + t.rec.Request.Settle.Duration) / 2
+	decide := map[types.NamespacedName]bool{}
+	for key, g := range passages {
+		room := max(1, int(t.roomOf(g.budget)))
+		if turns := time.Duration((g.pods + room - 1) / room); (turns+1)*g.turn+longest >= places {
+			decide[key] = true
+		}
+	}
+	return decide
+}
+
+// left are the members in drain, and the first of those that wait.
+func (t *turn) left() []*Member {
+	var left []*Member
+	for _, name := range t.startedNames() {
+		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
+			left = append(left, m)
+		}
+	}
+	return append(left, t.count.pending[:min(len(t.count.pending), foreseen)]...)
+}
+
+func evictionsInFlight(w *World) (n int) {
+	for _, attempt := range w.Open {
+		if _, ok := attempt.Action.(Evict); ok && attempt.InFlight {
+			n++
+		}
+	}
+	return n
+}
