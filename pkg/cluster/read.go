@@ -32,7 +32,7 @@ func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error
 		return upgrade.View{}, err
 	}
 	for _, node := range nodes {
-		x.nodes[node.Name] = node
+		x.putNode(node)
 	}
 	for _, budget := range budgets {
 		x.putBudget(budget, time.Now())

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 // index is the View as it is built up from single objects. Its callers serialise access.
 type index struct {
 	nodes     map[string]*corev1.Node
+	byName    []*corev1.Node // the nodes by name, nil when they are no longer those
 	pods      map[types.UID]*corev1.Pod
 	byNode    map[string]map[types.UID]*corev1.Pod
 	lists     map[string][]*corev1.Pod
@@ -35,6 +38,15 @@ func newIndex() *index {
 	}
 }
 
+func (x *index) putNode(node *corev1.Node) {
+	x.nodes[node.Name], x.byName = node, nil
+}
+
+func (x *index) dropNode(node *corev1.Node) {
+	delete(x.nodes, node.Name)
+	x.byName = nil
+}
+
 func (x *index) putPod(pod *corev1.Pod) {
 	if old, ok := x.pods[pod.UID]; ok && old.Spec.NodeName != pod.Spec.NodeName {
 		x.dropPod(old)
@@ -48,6 +60,16 @@ func (x *index) putPod(pod *corev1.Pod) {
 	delete(x.lists, node)
 }
 
+// noteworthy reports whether a newer state of a pod may change what is to be done: that it is on a node now, or anything about one that
+// is on a cordoned node. How pods elsewhere fare is in the budgets, which say it more shortly.
+func (x *index) noteworthy(before, pod *corev1.Pod) bool {
+	if pod.Spec.NodeName == "" {
+		return false
+	}
+	node := x.nodes[pod.Spec.NodeName]
+	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || node.Spec.Unschedulable
+}
+
 func (x *index) dropPod(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	delete(x.pods, pod.UID)
@@ -58,9 +80,8 @@ func (x *index) dropPod(pod *corev1.Pod) {
 	}
 }
 
-// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than the
-// disruption controller keeps it there (disruption.go, DeletionTimeout).
-const forgotten = 3 * time.Minute
+// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than any eviction is waited for.
+const forgotten = time.Minute
 
 func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
 	x.pdbs[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
@@ -85,12 +106,12 @@ func (x *index) putNamespace(ns *corev1.Namespace) {
 
 // view copies the index's outline; lists that did not change since the last view are shared with it.
 func (x *index) view() upgrade.View {
-	v := upgrade.View{
-		Nodes: make([]*corev1.Node, 0, len(x.nodes)), PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
-		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending), Facts: x.facts,
+	if x.byName == nil {
+		x.byName = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
-	for _, node := range x.nodes {
-		v.Nodes = append(v.Nodes, node)
+	v := upgrade.View{
+		Nodes: x.byName, PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
+		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending), Facts: x.facts,
 	}
 	for _, pdb := range x.pdbs {
 		v.PDBs = append(v.PDBs, pdb)

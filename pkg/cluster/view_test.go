@@ -95,7 +95,7 @@ func TestWatcherPods(t *testing.T) {
 			if got := podsOf(w.View()); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if changed, _ := w.told(); changed != (name != "nothing") {
+			if changed, _ := w.told(); changed != (name != "nothing" && name != "a pod that is not bound") {
 				t.Errorf("a change was told: %t", changed)
 			}
 		})
@@ -117,6 +117,31 @@ func TestViewStays(t *testing.T) {
 	covering := before.Budgets.Covering(build.Pod("web-0"))
 	if len(before.Nodes) != 1 || len(before.Disrupted)+len(before.EndingNamespaces) != 0 || len(covering) != 1 || covering[0].Status.DisruptedPods != nil {
 		t.Errorf("it is now %+v", before)
+	}
+}
+
+// Views share their nodes until one changes, so that who joined them once need not do it again.
+func TestViewsShareNodes(t *testing.T) {
+	cases := map[string]struct {
+		happens func(*Watcher)
+		want    bool
+	}{
+		"nothing":        {func(*Watcher) {}, true},
+		"a pod comes":    {func(w *Watcher) { w.put(build.Pod("web-0", build.On("a")), true) }, true},
+		"a node comes":   {func(w *Watcher) { w.put(build.Node("c", "a"), true) }, false},
+		"a node goes":    {func(w *Watcher) { w.drop(build.Node("b", "a")) }, false},
+		"a node changes": {func(w *Watcher) { w.update(build.Node("b", "a"), build.Node("b", "a")) }, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := offline(build.Node("b", "a"), build.Node("a", "a"))
+			before := w.View().Nodes
+			c.happens(w)
+			after := w.View().Nodes
+			if shared := &before[0] == &after[0]; shared != c.want || before[0].Name != "a" {
+				t.Errorf("the nodes are shared: %t, want %t; the first is %q, want a", shared, c.want, before[0].Name)
+			}
+		})
 	}
 }
 
@@ -215,7 +240,7 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 		"a node is no longer ready":      {func(w *Watcher) { w.update(a, build.Node("a", "a", build.NotReady(epoch))) }, true},
 		"a node is another":              {func(w *Watcher) { w.update(a, other) }, true},
 		"a node's label changes":         {func(w *Watcher) { w.update(a, labelled) }, false},
-		"a pod comes":                    {func(w *Watcher) { w.put(build.Pod("web-0"), true) }, false},
+		"a pod comes":                    {func(w *Watcher) { w.put(build.Pod("web-0", build.On("a")), true) }, false},
 		"a node that was never heard of": {func(w *Watcher) { w.put(build.Node("c", "a"), false) }, true},
 	}
 	for name, c := range cases {
@@ -224,6 +249,35 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 			c.happens(w)
 			if changed, nodes := w.told(); !changed || nodes != c.want {
 				t.Errorf("told of a change: %t, of nodes: %t; want true and %t", changed, nodes, c.want)
+			}
+		})
+	}
+}
+
+// What pods do elsewhere than on cordoned nodes changes nothing that is to be done, unless they come or go: a step for each would be
+// most of what an upgrade costs.
+func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
+	fenced := build.Node("fenced", "a")
+	fenced.Spec.Unschedulable = true
+	ready := func(name, node string) *corev1.Pod { return build.Pod(name, build.On(node)) }
+	cases := map[string]struct {
+		happens func(*Watcher)
+		want    bool
+	}{
+		"it waits for a node":                {func(w *Watcher) { w.put(build.Pod("web-9"), true) }, false},
+		"it comes to a node":                 {func(w *Watcher) { w.put(ready("waits", "open"), false) }, true},
+		"it changes on a node":               {func(w *Watcher) { w.put(ready("on-open", "open"), false) }, false},
+		"it changes on a cordoned node":      {func(w *Watcher) { w.put(ready("on-fenced", "fenced"), false) }, true},
+		"it changes on a node nobody knows":  {func(w *Watcher) { w.put(ready("on-unknown", "unknown"), false) }, true},
+		"it comes to a node nobody cordoned": {func(w *Watcher) { w.put(ready("web-9", "open"), true) }, true},
+		"it leaves a node nobody cordoned":   {func(w *Watcher) { w.drop(ready("on-open", "open")) }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := offline(fenced, build.Node("open", "a"), build.Pod("waits"), ready("on-open", "open"), ready("on-fenced", "fenced"), ready("on-unknown", "unknown"))
+			c.happens(w)
+			if changed, _ := w.told(); changed != c.want {
+				t.Errorf("told of a change: %t, want %t", changed, c.want)
 			}
 		})
 	}

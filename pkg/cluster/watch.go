@@ -163,9 +163,13 @@ func (w *Watcher) put(object any, added bool) {
 		if old := w.index.nodes[o.Name]; added || old == nil || isReady(old) != isReady(o) {
 			signal(w.nodes)
 		}
-		w.index.nodes[o.Name] = o
+		w.index.putNode(o)
 	case *corev1.Pod:
+		before := w.index.pods[o.UID]
 		w.index.putPod(o)
+		if !w.index.noteworthy(before, o) {
+			return
+		}
 	case *policyv1.PodDisruptionBudget:
 		w.index.putBudget(o, time.Now())
 	case *corev1.Namespace:
@@ -191,7 +195,7 @@ func (w *Watcher) drop(object any) {
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Node:
-		delete(w.index.nodes, o.Name)
+		w.index.dropNode(o)
 		signal(w.nodes)
 	case *corev1.Pod:
 		w.index.dropPod(o)
@@ -217,7 +221,8 @@ func (w *Watcher) View() upgrade.View {
 	return w.index.view()
 }
 
-// Changed receives when the View is no longer the one that was taken last. Several changes may be one receipt.
+// Changed receives when the View is no longer the one that was taken last, but for how pods fare on nodes that are not cordoned.
+// Several changes may be one receipt.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the cloud anew.

@@ -80,7 +80,7 @@ func (s *run) take(p poll) {
 	s.polling = false
 	switch {
 	case p.err == nil:
-		s.Group, s.refusals = p.group, 0
+		s.Group, s.refusals, s.roster = p.group, 0, roster{}
 	case Sort(p.err).Outcome == upgrade.OutcomeFatal:
 		s.refusals++
 	default:

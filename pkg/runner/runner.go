@@ -7,16 +7,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
-	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a ninth of the time
+	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a seventeenth of the time
 	// as long as that is no longer than coalesceLimit.
-	coalesce      = 8
+	coalesce      = 16
 	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
@@ -112,6 +110,8 @@ type run struct {
 	quiet time.Time
 	shown upgrade.Step
 	stop  bool
+	// roster is empty when it has to be made anew.
+	roster roster
 }
 
 type result struct {
@@ -153,7 +153,7 @@ func (s *run) loop(ctx, work context.Context, stop func()) (upgrade.Record, erro
 				return s.Record, err
 			}
 		}
-		s.Record, s.notes = step.Record, step.Notes
+		s.book(&step)
 		s.show(step)
 		if step.Finished && s.cluster.idle() && s.cloud.idle() {
 			return s.Record, nil
@@ -170,6 +170,14 @@ func (s *run) loop(ctx, work context.Context, stop func()) (upgrade.Record, erro
 			return s.Record, err
 		}
 	}
+}
+
+// book makes the step's record the one that holds.
+func (s *run) book(step *upgrade.Step) {
+	if len(step.Record.Nodes) != len(s.Record.Nodes) || step.Persist {
+		s.roster = roster{} // it has the nodes that were started, too
+	}
+	s.Record, s.notes = step.Record, step.Notes
 }
 
 // step decides what to do now.
@@ -200,34 +208,6 @@ func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCa
 		}
 	}()
 	return work, cancel
-}
-
-func (s *run) world() upgrade.World {
-	view := s.Cluster.View()
-	var nodes []*corev1.Node
-	for _, node := range view.Nodes {
-		record, started := s.Record.Nodes[node.Name]
-		if s.Cloud.Belongs(&s.Group, node) || (started && record.UID == node.UID) {
-			nodes = append(nodes, node)
-		}
-	}
-	members := upgrade.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
-	for i := range members {
-		if members[i].Node != nil {
-			members[i].Pods = view.Pods[members[i].Node.Name]
-		}
-	}
-	now := time.Now().Round(0) // the wall clock alone: a sleeping laptop stops the monotonic one
-	for key, attempt := range s.open {
-		if !attempt.InFlight && now.Sub(attempt.Ended) > remembered {
-			delete(s.open, key)
-		}
-	}
-	return upgrade.World{
-		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
-		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
-		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(), EvictionsAtOnce: parallel,
-	}
 }
 
 // save stores the record before anything rests on it. It tries again while the API server cannot be

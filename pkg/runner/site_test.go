@@ -35,6 +35,7 @@ type site struct {
 
 	mu        sync.Mutex
 	nodes     map[string]*corev1.Node
+	seen      []*corev1.Node // the nodes in the last View
 	pods      map[types.UID]*corev1.Pod
 	budgets   []*policyv1.PodDisruptionBudget
 	instances map[string]upgrade.Instance
@@ -121,7 +122,11 @@ func (s *site) times(what string) []time.Duration {
 func (s *site) View() upgrade.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	v := upgrade.View{Nodes: slices.Collect(maps.Values(s.nodes)), Pods: map[string][]*corev1.Pod{}, Budgets: drain.NewBudgets(s.budgets)}
+	nodes := slices.SortedFunc(maps.Values(s.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	if !slices.Equal(nodes, s.seen) {
+		s.seen = nodes
+	}
+	v := upgrade.View{Nodes: s.seen, Pods: map[string][]*corev1.Pod{}, Budgets: drain.NewBudgets(s.budgets)}
 	for _, pod := range s.pods {
 		v.Pods[pod.Spec.NodeName] = append(v.Pods[pod.Spec.NodeName], pod)
 	}

@@ -74,16 +74,11 @@ func (f flight) next(now time.Time, spacing time.Duration) time.Time {
 
 // hidden reports whether an eviction may have spent budget that the status does not show.
 func hidden(w *World, evict Evict, a Attempt) bool {
-	pod := evict.podName()
-	if shown, ok := w.Disrupted[pod]; ok && !shown.Before(a.Begun) {
-		return false
+	accepted := a.Outcome == OutcomeDone || a.Outcome == OutcomeUnclear
+	young := a.InFlight || (accepted && w.Now.Before(a.Ended.Add(statusLag)))
+	if !young {
+		return false // most are long over, and are not looked up
 	}
-	switch {
-	case a.InFlight:
-		return true
-	case a.Outcome == OutcomeDone, a.Outcome == OutcomeUnclear:
-		return w.Now.Before(a.Ended.Add(statusLag))
-	default:
-		return false
-	}
+	shown, ok := w.Disrupted[evict.podName()]
+	return !ok || shown.Before(a.Begun)
 }

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,10 +66,11 @@ type Status struct {
 	New      int `json:"new"`
 	NewReady int `json:"newReady"`
 	// Owed is how many nodes of ours the group still has.
-	Owed    int          `json:"owed"`
-	Desired int          `json:"desired"`
-	Max     int          `json:"max"`
-	Zones   string       `json:"zones,omitempty"`
+	Owed    int    `json:"owed"`
+	Desired int    `json:"desired"`
+	Max     int    `json:"max"`
+	Zones   string `json:"zones,omitempty"`
+	// Nodes are sorted by Name.
 	Nodes   []NodeStatus `json:"nodes,omitempty"`
 	Waiting string       `json:"waiting,omitempty"`
 }
@@ -86,12 +88,11 @@ type NodeStatus struct {
 
 // Find returns the status of the named node.
 func (s *Status) Find(name string) (NodeStatus, bool) {
-	for _, n := range s.Nodes {
-		if n.Name == name {
-			return n, true
-		}
+	i, found := slices.BinarySearchFunc(s.Nodes, name, func(n NodeStatus, name string) int { return strings.Compare(n.Name, name) })
+	if !found {
+		return NodeStatus{}, false
 	}
-	return NodeStatus{}, false
+	return s.Nodes[i], true
 }
 
 // summarize joins the first few blocked pods of a node into one line and counts the rest.

@@ -13,6 +13,7 @@ import (
 
 // View is the part of a cluster that upgrades look at, at one moment. What it points to must not be changed.
 type View struct {
+	// Nodes by name. Views share the slice as long as no node changes.
 	Nodes []*corev1.Node
 	// Pods are all pods bound to each node.
 	Pods map[string][]*corev1.Pod

@@ -1,0 +1,66 @@
+package runner
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// roster is the group's members, joined from the nodes; the next step is likely to have the same.
+type roster struct {
+	nodes   []*corev1.Node
+	members []upgrade.Member
+}
+
+// of reports whether the members were joined from these nodes, which are shared by all views since a node changed last.
+func (r *roster) of(nodes []*corev1.Node) bool {
+	return len(r.nodes) > 0 && len(nodes) == len(r.nodes) && &nodes[0] == &r.nodes[0]
+}
+
+// join finds the group's members among the nodes.
+func (s *run) join(all []*corev1.Node) []upgrade.Member {
+	var nodes []*corev1.Node
+	for _, node := range all {
+		if s.Cloud.Belongs(&s.Group, node) || s.started(node) {
+			nodes = append(nodes, node)
+		}
+	}
+	members := upgrade.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
+	for i := range members {
+		members[i].Read(&s.Group)
+	}
+	return members
+}
+
+// started reports whether the node's drain was begun, whatever its labels say now.
+func (s *run) started(node *corev1.Node) bool {
+	record, started := s.Record.Nodes[node.Name]
+	return started && record.UID == node.UID
+}
+
+// world is all that is known now.
+func (s *run) world() upgrade.World {
+	view := s.Cluster.View()
+	if !s.roster.of(view.Nodes) {
+		s.roster = roster{view.Nodes, s.join(view.Nodes)}
+	}
+	members := s.roster.members
+	for i := range members {
+		if members[i].Node != nil {
+			members[i].Pods = view.Pods[members[i].Node.Name]
+		}
+	}
+	now := time.Now().Round(0) // the wall clock alone: a sleeping laptop stops the monotonic one
+	for key, attempt := range s.open {
+		if !attempt.InFlight && now.Sub(attempt.Ended) > remembered {
+			delete(s.open, key)
+		}
+	}
+	return upgrade.World{
+		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
+		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
+		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(), EvictionsAtOnce: parallel,
+	}
+}

@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// listing is a cloud whose group has the nodes of its instances, and no others.
+type listing struct{ sky }
+
+// Belongs implements cloud.Provider.
+func (listing) Belongs(g *upgrade.Group, node *corev1.Node) bool {
+	return slices.ContainsFunc(g.Instances, func(i upgrade.Instance) bool { return i.ID == "i-"+node.Name })
+}
+
+// The members are joined anew when a node changes, when the cloud was read, and when a drain was begun or is over; a node whose drain was
+// begun stays a member whatever becomes of its labels.
+func TestRosterIsMadeAnew(t *testing.T) {
+	cases := map[string]struct {
+		happens func(*site, *run)
+		want    int
+	}{
+		"nothing": {func(*site, *run) {}, 2},
+		"a node comes": {func(s *site, r *run) {
+			r.Group.Instances = append(r.Group.Instances, upgrade.Instance{ID: "i-old-3"})
+			s.addNode("old-3", true)
+		}, 3},
+		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.take(poll{group: s.group()}) }, 1},
+		"a drain is begun": {func(s *site, r *run) {
+			delete(s.instances, "i-old-2")
+			r.take(poll{group: s.group()})
+			r.world()
+			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
+			r.book(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}})
+		}, 2},
+		"a drain is over": {func(s *site, r *run) {
+			delete(s.instances, "i-old-2")
+			r.take(poll{group: s.group()})
+			r.Record.Nodes = map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
+			r.world()
+			r.book(&upgrade.Step{})
+		}, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, 2)
+			r := &run{Runner: s.runner(), open: map[string]upgrade.Attempt{}}
+			r.Cloud = listing{sky{s}}
+			r.world()
+			c.happens(s, r)
+			if got := len(r.world().Members); got != c.want {
+				t.Errorf("%d members, want %d", got, c.want)
+			}
+		})
+	}
+}
