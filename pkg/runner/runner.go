@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a seventeenth of the time
+	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a ninth of the time
 	// as long as that is no longer than coalesceLimit.
-	coalesce      = 16
+	coalesce      = 8
 	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
