@@ -85,13 +85,11 @@ func (b *bench) once(ctx context.Context, sc *scenario, way, line string) (figur
 	if err := sc.furnish(ctx, s); err != nil {
 		return figure{}, err
 	}
-	f := figure{way: way}
-	var departures *departures
-	if sc.broken != nil { // nobody else pays for such a watch
-		if departures, err = watchDepartures(ctx, s); err != nil {
-			return figure{}, err
-		}
+	departures, err := sc.watchDepartures(ctx, s)
+	if err != nil {
+		return figure{}, err
 	}
+	f := figure{way: way}
 	if _, err := measure(ctx, s, "kubectl nodeupgrade --help >&2"); err != nil { // both programs are in memory, whoever comes first
 		return figure{}, err
 	}
