@@ -174,7 +174,7 @@ func (s *run) loop(ctx, work context.Context, stop func()) (upgrade.Record, erro
 
 // book makes the step's record the one that holds.
 func (s *run) book(step *upgrade.Step) {
-	if len(step.Record.Nodes) != len(s.Record.Nodes) || step.Persist {
+	if step.Persist {
 		s.roster = roster{} // it has the nodes that were started, too
 	}
 	s.Record, s.notes = step.Record, step.Notes

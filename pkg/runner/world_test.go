@@ -35,14 +35,14 @@ func TestRosterIsMadeAnew(t *testing.T) {
 			r.take(poll{group: s.group()})
 			r.world()
 			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.book(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}})
+			r.book(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}, Persist: true})
 		}, 2},
 		"a drain is over": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
 			r.take(poll{group: s.group()})
 			r.Record.Nodes = map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
 			r.world()
-			r.book(&upgrade.Step{})
+			r.book(&upgrade.Step{Persist: true})
 		}, 1},
 	}
 	for name, c := range cases {

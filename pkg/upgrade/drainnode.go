@@ -83,6 +83,17 @@ func (t *turn) startedNames() []string {
 	return names
 }
 
+// inDrain are the members whose drain goes on, in order of start.
+func (t *turn) inDrain() []*Member {
+	var members []*Member
+	for _, name := range t.startedNames() {
+		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
 // enlist begins the record of a member, which is to be stored before anything happens to it.
 func (t *turn) enlist(m *Member, n NodeRecord) {
 	t.count.byName[m.Name()] = m

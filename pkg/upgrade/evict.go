@@ -79,12 +79,10 @@ func (t *turn) roomFor(pod *corev1.Pod) int32 {
 func (t *turn) roomOf(budget *drain.Budget) int32 {
 	if t.leaving == nil {
 		t.leaving = map[types.NamespacedName]int32{}
-		for _, name := range t.startedNames() {
-			if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
-				for _, pod := range t.view(m).leaving {
-					for _, covering := range t.w.Budgets.Covering(pod) {
-						t.leaving[covering.Key()]++
-					}
+		for _, m := range t.inDrain() {
+			for _, pod := range t.view(m).leaving {
+				for _, covering := range t.w.Budgets.Covering(pod) {
+					t.leaving[covering.Key()]++
 				}
 			}
 		}

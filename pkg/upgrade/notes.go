@@ -27,7 +27,7 @@ type Notes struct {
 	Leaving map[types.UID]Departure
 	// Order is the order of start that the last search found for the nodes that wait, by name.
 	Order []string
-	// Pressing are the budgets that decided when the upgrade ends when a node was to be started last. It is replaced, never changed.
+	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started last. It is replaced, never changed.
 	Pressing map[types.NamespacedName]bool
 	// At is when the notes were taken.
 	At time.Time

@@ -39,7 +39,6 @@ func (t *turn) nextNode() *Member {
 	if len(free) == 0 {
 		free, q.Waiting = stuck, last
 	}
-	t.notes.Pressing = t.pressing(q.pace)
 	next, found := q.Next(t.before(free))
 	t.notes.Order = make([]string, 0, len(found))
 	for _, i := range found {
@@ -48,6 +47,7 @@ func (t *turn) nextNode() *Member {
 	if next < 0 {
 		return nil
 	}
+	t.notes.Pressing = t.pressing(q.pace)
 	return free[next]
 }
 

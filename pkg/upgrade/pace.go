@@ -75,11 +75,7 @@ func (t *turn) pods() iter.Seq[*corev1.Pod] {
 // learnGone notes how long pods took to leave that have left since the last step.
 func (t *turn) learnGone() {
 	leaving := map[types.UID]Departure{}
-	for _, name := range t.startedNames() {
-		m := t.count.byName[name]
-		if m == nil || !inDrain(t.rec.Nodes[name].State) {
-			continue
-		}
+	for _, m := range t.inDrain() {
 		for _, pod := range t.view(m).leaving {
 			departure, seen := t.w.Notes.Leaving[pod.UID]
 			if !seen {

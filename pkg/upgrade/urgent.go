@@ -135,13 +135,7 @@ func (t *turn) pressing(p *pace) map[types.NamespacedName]bool {
 
 // left are the members in drain, and the first of those that wait.
 func (t *turn) left() []*Member {
-	var left []*Member
-	for _, name := range t.startedNames() {
-		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
-			left = append(left, m)
-		}
-	}
-	return append(left, t.count.pending[:min(len(t.count.pending), foreseen)]...)
+	return append(t.inDrain(), t.count.pending[:min(len(t.count.pending), foreseen)]...)
 }
 
 func evictionsInFlight(w *World) (n int) {
