@@ -115,7 +115,7 @@ func TestConnectCanBeInterrupted(t *testing.T) {
 	}}
 	s.serve(t)
 	var out, errOut bytes.Buffer
-	code := Run(ctx, nil, strings.NewReader(""), &out, &errOut)
+	code := Run(ctx, []string{}, strings.NewReader(""), &out, &errOut)
 	if code != exitInterrupted || strings.Count(errOut.String(), "\n") != 1 {
 		t.Errorf("exit code %d, stderr %q, want %d and one line", code, errOut.String(), exitInterrupted)
 	}

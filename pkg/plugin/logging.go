@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// addVerbosity adds -v: what the Kubernetes libraries log goes to stderr from level 1 on, and nowhere
+// addVerbosity adds -v: what the Kubernetes and AWS libraries log goes to stderr from level 1 on, and nowhere
 // without it, since their lines are not about what the user asked for.
 func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
 	private := flag.NewFlagSet("klog", flag.ContinueOnError)
@@ -18,7 +18,7 @@ func addVerbosity(flags *pflag.FlagSet, errOut io.Writer) {
 	klog.SetOutput(io.Discard)
 	utilruntime.Must(private.Set("stderrthreshold", "FATAL")) // else errors go to the process's stderr, whatever the output
 	level := private.Lookup("v")
-	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Level of the Kubernetes libraries' logs on stderr, 0 to 10")
+	flags.VarP(&verbosity{Value: level.Value, errOut: errOut}, "v", "v", "Level of the Kubernetes and AWS libraries' logs on stderr, 0 to 10")
 }
 
 // verbosity is klog's own level flag, which opens the log with its first level above 0.

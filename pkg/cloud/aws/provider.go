@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -21,6 +20,7 @@ import (
 	smithy "github.com/aws/smithy-go/middleware"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
@@ -44,8 +44,6 @@ type Options struct {
 	Region string
 	// Version is this program's, for the user agent.
 	Version string
-	// Log takes a line for each request that is repeated; nil for none.
-	Log io.Writer
 }
 
 // attempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all tools of an account share.
@@ -63,9 +61,8 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),
-	}
-	if o.Log != nil {
-		load = append(load, config.WithLogger(logging.NewStandardLogger(o.Log)), config.WithClientLogMode(sdk.LogRetries))
+		config.WithLogger(logging.LoggerFunc(logged)),
+		config.WithClientLogMode(sdk.LogRetries),
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
 	if err != nil {
@@ -83,6 +80,12 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		region: cfg.Region, memory: newMemory(),
 		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
 	}, nil
+}
+
+// logged sends what the SDK has to say where the Kubernetes libraries' logs go, from level 1 on.
+// Left to itself the SDK writes to stderr, between the lines that the user asked for.
+func logged(class logging.Classification, format string, values ...any) {
+	klog.V(1).Infof("AWS SDK: %s %s", class, fmt.Sprintf(format, values...))
 }
 
 func newRetryer() sdk.Retryer {

@@ -3,14 +3,24 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
@@ -238,18 +248,70 @@ func TestThrottlingIsWaitedOut(t *testing.T) {
 	for _, code := range []string{"RateExceeded", "Throttling"} {
 		s := start(t, quick())
 		s.workers()
-		var log strings.Builder
-		p, err := aws.New(t.Context(), aws.Options{Log: &log})
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := record(t)
 		s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeAutoScalingGroups", Code: code})
-		if g, err := p.Observe(t.Context(), cloud.Ref{Name: "workers"}); err != nil || len(g.Instances) != 3 {
+		if g, err := s.Observe(t.Context(), cloud.Ref{Name: "workers"}); err != nil || len(g.Instances) != 3 {
 			t.Errorf("%s: got %d instances, %v", code, len(g.Instances), err)
 		}
 		if !strings.Contains(log.String(), "retrying request") {
 			t.Errorf("%s: the log says %q", code, log.String())
 		}
+	}
+}
+
+// record has the libraries' logs, of level 1, until the test is over.
+func record(t *testing.T) *strings.Builder {
+	t.Helper()
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	set := func(values map[string]string) {
+		for name, value := range values {
+			if err := flags.Set(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var log strings.Builder
+	set(map[string]string{"v": "1", "logtostderr": "false", "stderrthreshold": "FATAL"})
+	klog.SetOutput(&log)
+	t.Cleanup(func() {
+		set(map[string]string{"v": "0", "logtostderr": "true"})
+		klog.SetOutput(io.Discard)
+	})
+	return &log
+}
+
+// TestTheSDKIsSilent has each answer end with a byte missing, of which the SDK warns.
+func TestTheSDKIsSilent(t *testing.T) {
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(was *os.File) { os.Stderr = was }(os.Stderr)
+	os.Stderr = stderr // the SDK looks where it goes when it is configured
+	s := start(t, quick())
+	there, err := url.Parse(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(there)
+	proxy.ModifyResponse = func(answer *http.Response) error {
+		answer.Header.Set("Content-Length", strconv.FormatInt(answer.ContentLength+1, 10))
+		return nil
+	}
+	short := httptest.NewServer(proxy)
+	defer short.Close()
+	t.Setenv("AWS_ENDPOINT_URL", short.URL)
+	p, err := aws.New(t.Context(), aws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := record(t)
+	if _, err := p.Account(t.Context()); err != nil || !strings.Contains(log.String(), "AWS SDK: WARN failed to discard") {
+		t.Errorf("got %v, and the log says %q, want the warning", err, log)
+	}
+	if got, err := os.ReadFile(stderr.Name()); err != nil || len(got) > 0 {
+		t.Errorf("got %q on stderr, %v", got, err)
 	}
 }
 
