@@ -42,6 +42,7 @@ func TestOnAServer(t *testing.T) {
 		"fence":                testFenceKeepsWhatIsForeign,
 		"fence-stale":          testStaleNodeIsNotPatched,
 		"fence-conflict":       testFenceAgainstAnotherWriter,
+		"fence-alone":          testFenceLeavesNothingToControllers,
 		"take-over":            testTakeOver,
 		"evict":                testEvict,
 		"evict-moved":          testEvictionThatIsNotSent,

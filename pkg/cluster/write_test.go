@@ -186,6 +186,39 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	}
 }
 
+// testFenceLeavesNothingToControllers has the node controller see a fence, and another node that was only cordoned.
+func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
+	node, other := s.node(t, "a"), s.node(t, "b")
+	w := s.watcher(t)
+	s.eventually(t, "the fence to be written", func(ctx context.Context) (bool, error) {
+		known, _ := w.node(node.Name)
+		if len(known.Spec.Taints) > 0 {
+			return false, nil // the node has only just become ready
+		}
+		err := NewWriter(s.client, w, "run-1", "aws").Do(ctx, upgrade.Fence{Node: known.Name, UID: known.UID, Version: known.ResourceVersion})
+		if apierrors.IsConflict(err) || errors.Is(err, upgrade.ErrMoved) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	if _, err := s.Client().CoreV1().Nodes().Patch(t.Context(), other.Name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.until(t, "the controller's taint on the other node", func(upgrade.View) bool {
+		known, _ := w.node(other.Name)
+		return slices.ContainsFunc(known.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable })
+	})
+	now, err := s.Client().CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, owner := range now.ManagedFields {
+		if strings.Contains(owner.FieldsV1.String(), `"f:taints"`) && owner.Manager != FieldManager {
+			t.Errorf("%s wrote the taints of the fenced node, which are %v", owner.Manager, now.Spec.Taints)
+		}
+	}
+}
+
 // testTakeOver has the holder before send what it decided on before the takeover.
 func testTakeOver(t *testing.T, s *space) {
 	before := s.node(t, "a")

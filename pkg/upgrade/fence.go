@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -37,6 +36,5 @@ func (t *turn) uncordoned(node *corev1.Node) bool {
 
 // HasFenceTaint reports whether the node has the taint that a fence puts on nodes of the provider's groups.
 func HasFenceTaint(node *corev1.Node, provider string) bool {
-	fence := Taint(provider)
-	return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.MatchTaint(&fence) })
+	return hasTaint(node, Taint(provider))
 }

@@ -58,8 +58,10 @@ type turn struct {
 	blocked []Blocked
 	persist bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once nothing more is to be started.
-	fencing  bool
-	pausing  bool
+	fencing bool
+	pausing bool
+	// ordered is true once the order of the nodes that wait was searched for.
+	ordered  bool
 	cloud    bool
 	finished bool
 	waiting  string

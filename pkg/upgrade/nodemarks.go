@@ -20,7 +20,9 @@ type Prev struct {
 
 // MarkFenced changes the node as Fence means it: taint and spec.unschedulable together, because DaemonSets
 // tolerate only the second by themselves and cluster-autoscaler takes a group's template from a Ready node that
-// is not cordoned. What was there before is kept in an annotation; that of an earlier run stays.
+// is not cordoned. The taint of the cordon comes with it, so that the control plane, which would add it, has nothing
+// to write in the moment in which all nodes are fenced (docs/decisions/0014). What was there before is kept in an
+// annotation; that of an earlier run stays.
 // It returns an error when an earlier run's annotation cannot be read.
 func MarkFenced(node *corev1.Node, run, provider string) error {
 	prev, err := readPrev(node)
@@ -40,8 +42,9 @@ func MarkFenced(node *corev1.Node, run, provider string) error {
 	annotate(node, AnnotationRun, run)
 	annotate(node, AnnotationPrev, string(text))
 	delete(node.Annotations, AnnotationDeadline)
-	if !HasFenceTaint(node, provider) {
-		node.Spec.Taints = append(slices.Clone(node.Spec.Taints), Taint(provider))
+	addTaint(node, Taint(provider))
+	if !node.Spec.Unschedulable {
+		addTaint(node, cordonTaint())
 	}
 	node.Spec.Unschedulable = true
 	return nil
@@ -68,11 +71,11 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 		return err
 	}
 	if !prev.Taint {
-		fence := Taint(provider)
-		node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool { return taint.MatchTaint(&fence) })
+		dropTaint(node, Taint(provider))
 	}
 	if !prev.Unschedulable {
 		node.Spec.Unschedulable = false
+		dropTaint(node, cordonTaint())
 	}
 	if prev.Excluded != nil {
 		label(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
@@ -83,6 +86,25 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 		delete(node.Annotations, key)
 	}
 	return nil
+}
+
+// cordonTaint is what the control plane puts on a node that is cordoned, and takes off again.
+func cordonTaint() corev1.Taint {
+	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+}
+
+func hasTaint(node *corev1.Node, taint corev1.Taint) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+}
+
+func addTaint(node *corev1.Node, taint corev1.Taint) {
+	if !hasTaint(node, taint) {
+		node.Spec.Taints = append(slices.Clone(node.Spec.Taints), taint)
+	}
+}
+
+func dropTaint(node *corev1.Node, taint corev1.Taint) {
+	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
 func annotate(node *corev1.Node, key, value string) {

@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,13 +21,24 @@ func TestMarkFenced(t *testing.T) {
 			if !node.Spec.Unschedulable || !upgrade.HasFenceTaint(node, provider) {
 				t.Error("E30: the node is not both cordoned and tainted")
 			}
-			if len(node.Spec.Taints) != 2 || node.Spec.Taints[0].Key != "dedicated" {
-				t.Errorf("S1: the taints are %v, which loses what was there", node.Spec.Taints)
+			want := []corev1.Taint{node.Spec.Taints[0], upgrade.Taint(provider), {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+			if !slices.Equal(node.Spec.Taints, want) || node.Spec.Taints[0].Key != "dedicated" {
+				t.Errorf("S1: the taints are %v, want what was there and %v", node.Spec.Taints, want[1:])
 			}
 			if node.Annotations[upgrade.AnnotationRun] != "r1" {
 				t.Errorf("the run is %q", node.Annotations[upgrade.AnnotationRun])
 			}
 		})
+	}
+}
+
+// A cordon that is not ours has its taint from the control plane, or will.
+func TestFencingLeavesAnothersCordonAlone(t *testing.T) {
+	node := build.Node("old-a-1", "a")
+	node.Spec.Unschedulable = true
+	fence(t, node, "r1", "aws")
+	if want := []corev1.Taint{upgrade.Taint("aws")}; !slices.Equal(node.Spec.Taints, want) {
+		t.Errorf("I4: the taints are %v, want %v", node.Spec.Taints, want)
 	}
 }
 

@@ -39,7 +39,9 @@ func (t *turn) nextNode() *Member {
 	if len(free) == 0 {
 		free, q.Waiting = stuck, last
 	}
+	q.Quick = t.fencing || t.ordered
 	next, found := q.Next(t.before(free))
+	t.ordered = true
 	t.notes.Order = make([]string, 0, len(found))
 	for _, i := range found {
 		t.notes.Order = append(t.notes.Order, free[i].Name())

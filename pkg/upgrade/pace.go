@@ -22,6 +22,8 @@ const (
 	usualLag = 200 * time.Millisecond
 	// longestLag is what is believed of one budget: others may have kept it closed.
 	longestLag = 5 * time.Second
+	// goneSteps is how much another pod has to differ for its controller's pods to be taken to leave sooner or later: by a 64th.
+	goneSteps = 64
 	// justLeft is how long ago a deletion that is first seen may have been for its sight to be its time: objects hold whole seconds.
 	justLeft = 2 * time.Second
 )
@@ -81,7 +83,7 @@ func (t *turn) learnGone() {
 			if !seen {
 				departure = Departure{Owner: drain.Owner(pod), Since: t.deleted(pod)}
 				if attempt := t.attempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
-					departure.Since = attempt.Begun
+					departure.Since = attempt.Begun // a place in the window is taken from then on
 				}
 			}
 			leaving[pod.UID] = departure
@@ -95,10 +97,14 @@ func (t *turn) learnGone() {
 	}
 }
 
+// noteGone learns from a pod that has left. The first ones leave beside many others, and take longer for it.
 func (t *turn) noteGone(d Departure) {
 	took := t.w.Now.Sub(d.Since)
-	if before, known := t.notes.Gone[d.Owner]; known && (took-before).Abs() < before/4 {
-		return
+	if before, known := t.notes.Gone[d.Owner]; known {
+		if (took - before).Abs() < before/goneSteps {
+			return
+		}
+		took = (took + before) / 2
 	}
 	gone := maps.Clone(t.notes.Gone) // the last step's notes keep theirs
 	if gone == nil {

@@ -18,20 +18,22 @@ func owned(name string) *corev1.Pod {
 
 // How long pods take to leave is learned from those that have left, from the moment their eviction was sent.
 func TestPaceOfLeaving(t *testing.T) {
-	s := draining(t, owned("web-0"), owned("web-1"))
+	s := draining(t, owned("web-0"), owned("web-1"), owned("web-2"))
 	owner := metav1.GetControllerOfNoCopy(s.at("old-a-1").Pods[0]).UID
 	s.do(s.next().Actions...)
 	s.pass(time.Second)
-	s.next() // both are seen to leave
-	s.pass(6 * time.Second)
-	s.at("old-a-1").Pods = s.at("old-a-1").Pods[1:]
-	if got := s.next(); got.Notes.Gone[owner] != 7*time.Second {
-		t.Errorf("gone after %s, want 7s", got.Notes.Gone[owner])
-	}
-	s.pass(time.Second)
-	s.at("old-a-1").Pods = nil
-	if got := s.next(); got.Notes.Gone[owner] != 7*time.Second {
-		t.Errorf("gone after %s: a second more is no news", got.Notes.Gone[owner])
+	s.next() // all are seen to leave
+	s.pass(5 * time.Second)
+	for _, c := range []struct{ after, want time.Duration }{
+		{time.Second, 7 * time.Second},
+		{100 * time.Millisecond, 7 * time.Second}, // which is no news
+		{900 * time.Millisecond, 7500 * time.Millisecond},
+	} {
+		s.pass(c.after)
+		s.at("old-a-1").Pods = s.at("old-a-1").Pods[1:]
+		if got := s.next(); got.Notes.Gone[owner] != c.want {
+			t.Errorf("gone after %s, want %s", got.Notes.Gone[owner], c.want)
+		}
 	}
 }
 
