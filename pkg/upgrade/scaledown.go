@@ -52,11 +52,14 @@ func (t *turn) holdNew() {
 	if t.w.Group.Provider == manualProvider {
 		return
 	}
-	before := t.rec.before()
+	before, unready := t.rec.before(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		if m.Outdated || m.Node == nil || !m.openToScaleDown() || !t.w.usable(m) || !t.rec.fresh(m) || !t.stays(m) {
 			continue
+		}
+		if hasTaint(m.Node, unready) {
+			continue // the control plane takes it off at this very moment, and one of the two writes would fail
 		}
 		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
 		if t.attempt(action).Outcome != OutcomeFatal { // whoever may not say it does without

@@ -141,6 +141,20 @@ func TestLateNodeIsNotHeld(t *testing.T) {
 	t.Error("it does not end")
 }
 
+// A node that has just become ready is the control plane's to write: it takes the taint off that it put there.
+func TestHoldWaitsForTheControlPlane(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	fresh := current("new-a-1")
+	fresh.Node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+	s.add(fresh)
+	if held := actionsOf(s.next(), "hold"); len(held) > 0 {
+		t.Errorf("%v, at the moment at which its taint goes", held)
+	}
+	fresh.Node.Spec.Taints = nil
+	action[upgrade.HoldNode](t, s.next())
+}
+
 // I4: a hold that is on its way when the upgrade stops is waited for, and taken back.
 func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 	s := surged(t)
