@@ -148,7 +148,7 @@ func TestHoldWaitsForTheControlPlane(t *testing.T) {
 	fresh := current("new-a-1")
 	fresh.Node.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
 	s.add(fresh)
-	if held := actionsOf(s.next(), "hold"); len(held) > 0 {
+	if held := actionsOf(s.next(), "keep autoscalers"); len(held) > 0 {
 		t.Errorf("%v, at the moment at which its taint goes", held)
 	}
 	fresh.Node.Spec.Taints = nil
