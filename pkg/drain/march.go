@@ -11,8 +11,8 @@ const (
 	// trials bounds a search, in orders tried, and steps in pods that are followed through them: some milliseconds.
 	trials = 20_000
 	steps  = 6_000_000
-	// warmth is how much later an order may end, in the mean and at first, to be gone on from.
-	warmth = 100 * time.Millisecond
+	// warmth is what part of its cost an order may cost more, in the mean and at first, to be gone on from: a 240th.
+	warmth = 240
 	// lateness is what a moment of the end costs, in moments that nodes lose at gates.
 	lateness = 50
 )
@@ -169,7 +169,7 @@ func (m *march) search(best []int) []int {
 		}
 		limit := now
 		if m.Window > 1 {
-			limit += time.Duration(draw.ExpFloat64() * float64(lateness*warmth) * float64(left) / float64(tries))
+			limit += time.Duration(draw.ExpFloat64() * float64(least) / warmth * float64(left) / float64(tries))
 		}
 		tried := cost(m.follow(try, limit))
 		if tried > limit {
