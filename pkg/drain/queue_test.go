@@ -71,6 +71,11 @@ func TestQuickQueueIsNotSearched(t *testing.T) {
 	q := drain.Queue{Window: 2, Gates: gates(0), Waiting: []drain.Load{pods(-1), pods(-1), pods(0, 0, 0)}, Quick: true}
 	before := []int{2, 0, 1}
 	_, first := q.Next(nil)
+	slow := q
+	slow.Quick = false
+	if _, order := slow.Next(nil); price(&q, order) >= price(&q, first) {
+		t.Errorf("order %v costs no less than %v, which was not searched for", order, first)
+	}
 	if _, order := q.Next(first); !slices.Equal(order, first) {
 		t.Errorf("order %v became %v", first, order)
 	}

@@ -60,7 +60,7 @@ type turn struct {
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once nothing more is to be started.
 	fencing bool
 	pausing bool
-	// ordered is true once the order of the nodes that wait was searched for.
+	// ordered is true once a node to start was looked for, which leaves an order of those that wait.
 	ordered  bool
 	cloud    bool
 	finished bool

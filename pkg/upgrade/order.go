@@ -122,11 +122,9 @@ func urgency(m *Member) int {
 func (t *turn) queue() *queue {
 	q := &queue{turn: t, pace: t.pace(), gates: map[types.NamespacedName]int{}, spent: evictions(t.w)}
 	q.Window = t.rec.Request.Window
-	for _, name := range t.startedNames() {
-		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
-			load, _ := q.load(m, t.rec.Nodes[name].Deadline)
-			q.Started = append(q.Started, load)
-		}
+	for _, m := range t.inDrain() {
+		load, _ := q.load(m, t.rec.Nodes[m.Name()].Deadline)
+		q.Started = append(q.Started, load)
 	}
 	return q
 }
