@@ -7,12 +7,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// parallel is how many requests may be in flight at once, to the cluster and to the cloud. More would only wait for
-// each other in the server, the urgent ones among the others.
-const parallel = 8
+// toCluster and toCloud are how many requests may be in flight at once. More would only wait for each other in the server.
+const (
+	toCluster = 24
+	toCloud   = 8
+)
 
 // lane holds the actions that go to one server, in the order in which they were decided.
 type lane struct {
+	// room is how many may be in flight.
+	room    int
 	waiting []upgrade.Action
 	flying  int
 }
@@ -38,7 +42,7 @@ func (s *run) begin(action upgrade.Action) {
 // send starts what waits, as far as there is room, each on its own goroutine; its end arrives as a result.
 func (s *run) send(work context.Context) {
 	for _, l := range []*lane{&s.cluster, &s.cloud} {
-		for ; len(l.waiting) > 0 && l.flying < parallel; l.waiting = l.waiting[1:] {
+		for ; len(l.waiting) > 0 && l.flying < l.room; l.waiting = l.waiting[1:] {
 			l.flying++
 			go func(action upgrade.Action) {
 				ctx, cancel := context.WithTimeout(work, s.limit())

@@ -12,8 +12,10 @@ const (
 	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
 	cloudBusy = 5 * time.Second
 	cloudIdle = time.Minute
-	// CloudSoon is how far apart questions to the cloud are at least: so late a change of ours is seen.
+	// CloudSoon is how far apart questions to the cloud are at least in the long run: so late a change of ours is seen.
 	CloudSoon = 250 * time.Millisecond
+	// cloudBurst is how many of them may follow each other at once, after a while without any.
+	cloudBurst = 4
 	// cloudAgain is the pause before the cloud is asked about what it may not show at once.
 	cloudAgain = time.Second
 	// refusalsBelieved is how many refusals in a row it takes that the cloud will not let us read what an upgrade waits for.
@@ -41,10 +43,12 @@ func (s *run) nextPoll(step upgrade.Step) time.Time {
 	return next
 }
 
-// askBy has the cloud asked no later than that, as far as it was not asked just now.
+// askBy has the cloud asked no later than that, as far as it was not asked too often just now.
 func (s *run) askBy(at time.Time) {
-	if earliest := s.asked.Add(CloudSoon); at.Before(earliest) {
-		at = earliest
+	if len(s.asks) == cloudBurst {
+		if earliest := s.asks[0].Add(cloudBurst * CloudSoon); at.Before(earliest) {
+			at = earliest
+		}
 	}
 	if s.soon.IsZero() || at.Before(s.soon) {
 		s.soon = at
@@ -53,6 +57,8 @@ func (s *run) askBy(at time.Time) {
 
 func (s *run) pollCloud(ctx context.Context) {
 	s.polling, s.asked, s.soon = true, time.Now(), time.Time{}
+	s.asks = append(s.asks, s.asked)
+	s.asks = s.asks[max(0, len(s.asks)-cloudBurst):]
 	if s.doubtful {
 		s.doubtful = false
 		s.askBy(s.asked.Add(cloudAgain))

@@ -190,3 +190,32 @@ func TestPollsDoNotOverlap(t *testing.T) {
 		time.Sleep(long) // the last one may outlive the upgrade
 	})
 }
+
+// TestQuestionsMayFollowEachOther for a moment, not for long.
+func TestQuestionsMayFollowEachOther(t *testing.T) {
+	now := time.Now()
+	ago := func(ages ...time.Duration) (asks []time.Time) {
+		for _, age := range ages {
+			asks = append(asks, now.Add(-age*time.Millisecond))
+		}
+		return asks
+	}
+	cases := map[string]struct {
+		asks []time.Time
+		want time.Duration
+	}{
+		"never asked":             {nil, 0},
+		"asked thrice just now":   {ago(2, 1, 0), 0},
+		"asked often a while ago": {ago(1300, 1200, 1100, 1000), 0},
+		"asked often just now":    {ago(300, 200, 100, 0), cloudBurst*CloudSoon - 300*time.Millisecond},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := &run{asks: c.asks}
+			s.askBy(now)
+			if got := s.soon.Sub(now); got != c.want {
+				t.Errorf("asked %s later, want %s", got, c.want)
+			}
+		})
+	}
+}

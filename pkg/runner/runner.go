@@ -95,7 +95,9 @@ type run struct {
 	cluster lane
 	cloud   lane
 	polling bool
-	asked   time.Time
+	// asked is when the cloud was asked last, asks are its last questions, not more than may follow each other.
+	asked time.Time
+	asks  []time.Time
 	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be older than a change of ours.
 	soon     time.Time
 	doubtful bool
@@ -130,7 +132,8 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
-		results: make(chan result, 2*parallel), polls: make(chan poll, 1),
+		results: make(chan result, toCluster+toCloud), polls: make(chan poll, 1),
+		cluster: lane{room: toCluster}, cloud: lane{room: toCloud},
 	}
 	record, err := s.loop(ctx, work, stop)
 	switch {
@@ -335,7 +338,8 @@ func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
 	case err := <-s.Failures:
 		s.unwatched(err)
 	case <-s.Cluster.NodesChanged():
-		s.askBy(time.Now().Add(cloudAgain))
+		s.doubtful = true
+		s.askBy(s.asked.Add(cloudAgain))
 	case <-s.Cluster.Changed():
 		s.gather(work)
 	case <-wake:

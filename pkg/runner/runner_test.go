@@ -96,12 +96,11 @@ func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 
 func TestRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, 1)
-		s.addPods("old-1", 3*parallel)
+		s := newSite(t, toCluster+1)
 		s.onDo = func(context.Context, upgrade.Action) error { time.Sleep(time.Second); return nil }
 		finish(t, s.runner(surge(1)))
-		if s.most != parallel {
-			t.Errorf("%d requests were in flight at once, want %d", s.most, parallel)
+		if s.most != toCluster { // fences
+			t.Errorf("%d requests were in flight at once, want %d", s.most, toCluster)
 		}
 	})
 }
@@ -110,7 +109,7 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 // after the first, not when it is noticed that nothing came of it.
 func TestRequestsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const nodes = parallel + 1
+		const nodes = toCloud + 1
 		s := newSite(t, nodes)
 		s.onDo = func(_ context.Context, a upgrade.Action) error {
 			if _, ok := a.(upgrade.Terminate); ok {
@@ -120,8 +119,8 @@ func TestRequestsWaitForRoom(t *testing.T) {
 		}
 		finish(t, s.runner(surge(1), func(r *upgrade.Request) { r.Window, r.MaxUnavailable = nodes, nodes }))
 		at := s.times("terminate")
-		if len(at) != nodes || at[parallel-1] != at[0] || at[parallel] != at[0]+time.Second {
-			t.Errorf("terminated at %s, want %d together and the last a second later", at, parallel)
+		if len(at) != nodes || at[toCloud-1] != at[0] || at[toCloud] != at[0]+time.Second {
+			t.Errorf("terminated at %s, want %d together and the last a second later", at, toCloud)
 		}
 	})
 }
@@ -187,7 +186,7 @@ func TestSaveThatFails(t *testing.T) {
 func TestLostLeaseStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.addPods("old-1", 2*parallel)
+		s.addPods("old-1", toCluster)
 		s.onDo = func(ctx context.Context, a upgrade.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
 				<-ctx.Done() // a server that does not answer
@@ -195,14 +194,18 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 			return ctx.Err()
 		}
 		const when = 30 * time.Second
-		time.AfterFunc(when, func() { close(s.lost) })
+		var before int
+		time.AfterFunc(when, func() {
+			before = len(s.times("evict"))
+			close(s.lost)
+		})
 		_, err := s.runner().Run(t.Context())
 		if !errors.Is(err, ErrLost) || time.Since(s.began) != when {
 			t.Errorf("got error %v after %s, want %v after %s", err, time.Since(s.began), ErrLost, when)
 		}
 		synctest.Wait()
-		if asked := len(s.times("evict")); asked != parallel {
-			t.Errorf("%d evictions were sent, want the %d before the lease was lost", asked, parallel)
+		if asked := len(s.times("evict")); asked == 0 || asked == toCluster || asked != before {
+			t.Errorf("%d evictions were sent, want the %d before the lease was lost, and not all %d", asked, before, toCluster)
 		}
 		if saves := s.times("save"); saves[len(saves)-1] >= when {
 			t.Error("the record was written after the lease was lost")

@@ -330,7 +330,7 @@ func (s *site) group() upgrade.Group {
 	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
 	return upgrade.Group{
 		Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Observed: time.Now(),
-		Sized: true, Zonal: true, Desired: s.desired, Max: 10, Zones: []string{"a"},
+		Sized: true, Zonal: true, Desired: s.desired, Max: 30, Zones: []string{"a"},
 		Instances: slices.Collect(maps.Values(s.instances)),
 	}
 }

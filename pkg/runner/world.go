@@ -61,6 +61,6 @@ func (s *run) world() upgrade.World {
 	return upgrade.World{
 		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
 		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
-		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(), EvictionsAtOnce: parallel,
+		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(), EvictionsAtOnce: toCluster,
 	}
 }

@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,37 @@ func TestEvictionsAtOnce(t *testing.T) {
 	s.begun(upgrade.Evict{Namespace: "shop", Pod: "a-0", UID: "a-0", Node: "old-a-1"})
 	if got := evicted(s.next()); got != "" {
 		t.Errorf("with two in flight it evicts %s", got)
+	}
+}
+
+// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in flight.
+func TestEvictionsInAHurry(t *testing.T) {
+	cases := map[string]struct {
+		gone time.Duration // as it was learned; 0 for not yet
+		rest string        // the app of the rest of the pods, of which one may be missing if it is "db"
+		want int
+	}{
+		"nobody knows how long nodes take": {0, "a", 8},
+		"a budget is pressing":             {3 * time.Second, "db", 8},
+		"none is":                          {3 * time.Second, "a", 12},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i := range 20 {
+				pods = append(pods, build.Pod(fmt.Sprint("a-", i), build.App("a")), build.Pod(fmt.Sprint("rest-", i), build.App(c.rest)))
+			}
+			s := draining(t, pods...)
+			s.budgets(build.Budget("db", build.Counts(4, 4, 3)))
+			s.Request.Settle = duration(0)
+			s.EvictionsAtOnce = 12
+			if c.gone > 0 {
+				s.Notes.Gone = map[types.UID]time.Duration{"": c.gone}
+			}
+			if got := len(strings.Fields(evicted(s.next()))); got != c.want {
+				t.Errorf("%d evictions at once, want %d", got, c.want)
+			}
+		})
 	}
 }
 

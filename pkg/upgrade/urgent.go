@@ -14,6 +14,10 @@ import (
 // foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends; it is taken to end with them.
 const foreseen = 256
 
+// hurried is how many evictions may be in flight at once where some are pressing: more would keep those from being carried out that
+// others wait for. Where none are, the node that is emptied first is the only hurry.
+const hurried = 8
+
 // leaver is an eviction of a pod like which its budget lets so many be missing.
 type leaver struct {
 	Evict
@@ -58,7 +62,7 @@ func (t *turn) mostUrgent(actions []Action) []Action {
 		evictions = append(evictions, t.leaver(evict, waiting[evict.Node], ranks[evict.Node]))
 	}
 	slices.SortStableFunc(evictions, leaver.compare)
-	if limit := t.w.EvictionsAtOnce; limit > 0 {
+	if limit := t.evictionsAtOnce(); limit > 0 {
 		evictions = evictions[:min(len(evictions), max(0, limit-evictionsInFlight(t.w)))]
 	}
 	for _, l := range evictions {
@@ -69,6 +73,14 @@ func (t *turn) mostUrgent(actions []Action) []Action {
 		begun = append(begun, l.Evict)
 	}
 	return begun
+}
+
+// evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
+func (t *turn) evictionsAtOnce() int {
+	if t.notes.Pressing != nil && len(t.notes.Pressing) == 0 {
+		return t.w.EvictionsAtOnce
+	}
+	return min(t.w.EvictionsAtOnce, hurried)
 }
 
 func (t *turn) leaver(evict Evict, waiting bool, rank int) leaver {
@@ -105,7 +117,7 @@ type passage struct {
 }
 
 // pressing are the budgets that decide when the upgrade ends: what is left to leave through them takes as long as the nodes that wait, when
-// places have become free for them, or a turn less. None do as long as no pod was seen to leave, for then nobody knows how long nodes take.
+// places have become free for them, or a turn less. It is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
 func (t *turn) pressing(p *pace) map[types.NamespacedName]bool {
 	if p.usualGone == 0 {
 		return nil

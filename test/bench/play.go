@@ -166,7 +166,10 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := addNodes(ctx, s, "new", sc.spare); err != nil {
 		return err
 	}
-	return s.AwaitNodes(ctx, "pool=bench", sc.nodes+sc.spare)
+	if err := s.AwaitNodes(ctx, "pool=bench", sc.nodes+sc.spare); err != nil {
+		return err
+	}
+	return rest(ctx, s.Cluster)
 }
 
 func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
