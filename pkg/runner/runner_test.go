@@ -186,7 +186,7 @@ func TestSaveThatFails(t *testing.T) {
 func TestLostLeaseStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.addPods("old-1", toCluster)
+		s.addPods("old-1", 2*toCluster)
 		s.onDo = func(ctx context.Context, a upgrade.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
 				<-ctx.Done() // a server that does not answer
@@ -194,18 +194,14 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 			return ctx.Err()
 		}
 		const when = 30 * time.Second
-		var before int
-		time.AfterFunc(when, func() {
-			before = len(s.times("evict"))
-			close(s.lost)
-		})
+		time.AfterFunc(when, func() { close(s.lost) })
 		_, err := s.runner().Run(t.Context())
 		if !errors.Is(err, ErrLost) || time.Since(s.began) != when {
 			t.Errorf("got error %v after %s, want %v after %s", err, time.Since(s.began), ErrLost, when)
 		}
 		synctest.Wait()
-		if asked := len(s.times("evict")); asked == 0 || asked == toCluster || asked != before {
-			t.Errorf("%d evictions were sent, want the %d before the lease was lost, and not all %d", asked, before, toCluster)
+		if asked := len(s.times("evict")); asked != toCluster {
+			t.Errorf("%d evictions were sent, want the %d before the lease was lost", asked, toCluster)
 		}
 		if saves := s.times("save"); saves[len(saves)-1] >= when {
 			t.Error("the record was written after the lease was lost")

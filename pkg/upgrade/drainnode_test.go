@@ -177,11 +177,13 @@ func TestEvictionsInAHurry(t *testing.T) {
 	cases := map[string]struct {
 		gone time.Duration // as it was learned; 0 for not yet
 		rest string        // the app of the rest of the pods, of which one may be missing if it is "db"
+		window,
 		want int
 	}{
-		"nobody knows how long nodes take": {0, "a", 8},
-		"a budget is pressing":             {3 * time.Second, "db", 8},
-		"none is":                          {3 * time.Second, "a", 12},
+		"nobody knows how long nodes take": {0, "a", 2, 8},
+		"a budget is pressing":             {3 * time.Second, "db", 2, 8},
+		"none is":                          {3 * time.Second, "a", 2, 12},
+		"no other node waits for it":       {3 * time.Second, "db", 1, 12},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -189,9 +191,10 @@ func TestEvictionsInAHurry(t *testing.T) {
 			for i := range 20 {
 				pods = append(pods, build.Pod(fmt.Sprint("a-", i), build.App("a")), build.Pod(fmt.Sprint("rest-", i), build.App(c.rest)))
 			}
-			s := draining(t, pods...)
+			s := newScene(t, old("old-a-1", pods...), current("cur-a-1"))
+			s.Request.Settle, s.Request.Window, s.Request.MaxUnavailable = duration(0), c.window, c.window
+			s.do(s.next().Actions...) // the fence
 			s.budgets(build.Budget("db", build.Counts(4, 4, 3)))
-			s.Request.Settle = duration(0)
 			s.EvictionsAtOnce = 12
 			if c.gone > 0 {
 				s.Notes.Gone = map[types.UID]time.Duration{"": c.gone}

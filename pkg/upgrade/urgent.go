@@ -15,7 +15,7 @@ import (
 const foreseen = 256
 
 // hurried is how many evictions may be in flight at once where some are pressing: more would keep those from being carried out that
-// others wait for. Where none are, the node that is emptied first is the only hurry.
+// other nodes wait for. Where none are, or there is no other node, the sooner all have begun the sooner the node is empty.
 const hurried = 8
 
 // leaver is an eviction of a pod like which its budget lets so many be missing.
@@ -77,7 +77,8 @@ func (t *turn) mostUrgent(actions []Action) []Action {
 
 // evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
 func (t *turn) evictionsAtOnce() int {
-	if t.notes.Pressing != nil && len(t.notes.Pressing) == 0 {
+	none := t.notes.Pressing != nil && len(t.notes.Pressing) == 0
+	if none || t.rec.Request.Window == 1 {
 		return t.w.EvictionsAtOnce
 	}
 	return min(t.w.EvictionsAtOnce, hurried)
