@@ -169,7 +169,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := s.AwaitNodes(ctx, "pool=bench", sc.nodes+sc.spare); err != nil {
 		return err
 	}
-	return rest(ctx, s.Cluster)
+	return rest(ctx, s.Cluster, sc.nodes+sc.spare)
 }
 
 func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
