@@ -261,7 +261,7 @@ func (l *login) checkRevoked(t *testing.T) {
 func loginFails(t *testing.T, shared *stage.Stage) {
 	const away = 10 * time.Second
 	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	l := openLogin(t, 2*time.Second)
+	l := openLogin(t, 5*time.Second) // long enough for the first requests on a busy machine
 	c, _ := s.startLoggedIn(l)
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
 	c.waitsOut(away, "no credentials for the API server", func() { l.fail(away) })

@@ -179,6 +179,8 @@ func pauseIn(s *scene, phase string, holder *command) {
 	c := s.asking("pause")
 	if phase == "draining" {
 		s.waitForPause()
+	}
+	if phase == "draining" || phase == "scale up" { // the scale up may be over before it is asked for
 		s.unblock("stubborn")
 	}
 	c.end(0)

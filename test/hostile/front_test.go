@@ -129,7 +129,7 @@ func watch(t *testing.T, front *hostile.Front, client *http.Client) *bufio.Reade
 
 // TestWatchesAreCut has many, for a server may see the cut before its answer is closed and end it well.
 func TestWatchesAreCut(t *testing.T) {
-	const cut, watches = 150 * time.Millisecond, 30
+	const cut, watches = time.Second, 30
 	front, client := events(t, hostile.Plan{CutWatches: cut})
 	var all sync.WaitGroup
 	for range watches {
