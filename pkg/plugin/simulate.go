@@ -145,7 +145,7 @@ func (s *simulation) choose(ctx context.Context, at *session) (string, error) {
 	if named {
 		names, err := s.groupNames(ctx, at, func(string) []string { return nil })
 		if err != nil {
-			return "", fmt.Errorf("looking into %s: %w", at.context, err)
+			return "", s.lookingInto(at.context, err)
 		}
 		return names[0], nil
 	}
@@ -161,10 +161,20 @@ func (s *simulation) choose(ctx context.Context, at *session) (string, error) {
 	case 1:
 		return names[0], nil
 	case 0:
-		return "", usage(fmt.Errorf("looking into %s: its %d nodes belong to no node group that is known: pass -l SELECTOR", at.context, len(at.view.Nodes)))
+		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.view.Nodes))
+		return "", usage(s.lookingInto(at.context, err))
 	default:
-		return "", usage(fmt.Errorf("looking into %s: name one of its node groups: %s", at.context, strings.Join(names, ", ")))
+		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
+		return "", usage(s.lookingInto(at.context, err))
 	}
+}
+
+// lookingInto is the error of a dump that does not have what is asked for.
+func (s *simulation) lookingInto(source string, err error) error {
+	if s.file == "" {
+		source = "the " + source
+	}
+	return fmt.Errorf("looking into %s: %w", source, err)
 }
 
 // viewOf is the dump as a live cluster would be seen.

@@ -30,6 +30,13 @@ func TestSimulateExample(t *testing.T) {
 	golden(t, "testdata/simulate-progress.txt", stderr)
 }
 
+func TestSimulateExampleLacksAGroup(t *testing.T) {
+	stdout, stderr, code := simulated(t, "", "nobody")
+	if want := `error: looking into the built-in example: no node group "nobody"`; code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, want) {
+		t.Errorf("exit code %d, stdout %q, stderr %q; want %d, nothing and %q", code, stdout, stderr, exitUsage, want)
+	}
+}
+
 // TestReadmeExample holds what the README shows of the example to what the command prints.
 func TestReadmeExample(t *testing.T) {
 	text, err := os.ReadFile(readme)

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -16,7 +17,7 @@ import (
 // authority signs the certificates of one cluster, so that a client of one cluster never talks to another by mistake.
 type authority struct {
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  *rsa.PrivateKey
 	pem  []byte
 }
 
@@ -26,9 +27,10 @@ type keyPair struct {
 }
 
 func newAuthority() (*authority, error) {
-	key, err := newKey()
+	// As kubeadm does it. The API server checks the signature of a client's certificate with each of its requests.
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("generating the key of the certificate authority: %w", err)
 	}
 	template := certificate(pkix.Name{CommonName: "kubectl-nodeupgrade test CA"})
 	template.IsCA, template.BasicConstraintsValid = true, true

@@ -29,6 +29,10 @@ const (
 	kwokUser              = "system:kwok"
 )
 
+// featureGates turns off what came with Kubernetes 1.35: two more changes of a ReplicaSet, and of its Deployment, for each pod
+// that ends, which nothing waits for either.
+const featureGates = "--feature-gates=DeploymentReplicaSetTerminatingReplicas=false"
+
 func etcdArgs() []string {
 	return []string{
 		"--name=etcd", "--data-dir=etcd",
@@ -56,6 +60,7 @@ func apiServerArgs(port int) []string {
 		// maxsize 0: the log is one file, never rotated. "blocking": an event is in it before its response is over.
 		"--audit-policy-file=" + policyFile, "--audit-log-path=" + auditFile,
 		"--audit-log-mode=blocking", "--audit-log-maxsize=0",
+		featureGates,
 	}
 }
 
@@ -69,6 +74,7 @@ func controllerManagerArgs(o Options) []string {
 		// No pod waits for what a Deployment says of itself, but everything waits for the API server that has to take it:
 		// a fifth of all changes, which Kubernetes' own limit of 20 requests a second would hold back.
 		"--concurrent-deployment-syncs=1",
+		featureGates,
 		"--node-monitor-grace-period=" + o.NodeMonitorGrace.String(),
 		// As often as by default: 5 s with a grace period of 50 s.
 		"--node-monitor-period=" + (o.NodeMonitorGrace / 10).String(),
