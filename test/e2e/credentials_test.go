@@ -259,9 +259,11 @@ func (l *login) checkRevoked(t *testing.T) {
 
 // loginFails has nobody log in for a while.
 func loginFails(t *testing.T, shared *stage.Stage) {
-	const away = 10 * time.Second
+	// A token is long enough for the first requests on a busy machine. The last outlives the login by as much, and a command that
+	// only waits speaks of it when it renews its lease.
+	const lasts, away = 5 * time.Second, 20 * time.Second
 	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	l := openLogin(t, 5*time.Second) // long enough for the first requests on a busy machine
+	l := openLogin(t, lasts)
 	c, _ := s.startLoggedIn(l)
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
 	c.waitsOut(away, "no credentials for the API server", func() { l.fail(away) })
