@@ -29,8 +29,8 @@ const (
 	kwokUser              = "system:kwok"
 )
 
-// featureGates turns off what came with Kubernetes 1.35: two more changes of a ReplicaSet, and of its Deployment, for each pod
-// that ends, which nothing waits for either.
+// featureGates turns off what Kubernetes 1.35 brought: two more changes of a ReplicaSet, and of its Deployment, for each pod that
+// ends. No pod waits for them.
 const featureGates = "--feature-gates=DeploymentReplicaSetTerminatingReplicas=false"
 
 func etcdArgs() []string {
