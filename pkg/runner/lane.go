@@ -39,16 +39,20 @@ func (s *run) begin(action upgrade.Action) {
 	l.waiting = append(l.waiting, action)
 }
 
-// send starts what waits, as far as there is room, each on its own goroutine; its end arrives as a result.
+// send starts what waits, as far as there is room, each on its own goroutine; its end arrives as a result. One is running before the next
+// is started, so that they go out in the order in which they were decided: of goroutines started together the last would run first.
 func (s *run) send(work context.Context) {
 	for _, l := range []*lane{&s.cluster, &s.cloud} {
 		for ; len(l.waiting) > 0 && l.flying < l.room; l.waiting = l.waiting[1:] {
 			l.flying++
+			running := make(chan struct{})
 			go func(action upgrade.Action) {
+				close(running)
 				ctx, cancel := context.WithTimeout(work, s.limit())
 				defer cancel()
 				s.deliver(work, result{action: action, answer: Sort(s.do(ctx, action))})
 			}(l.waiting[0])
+			<-running
 		}
 	}
 }

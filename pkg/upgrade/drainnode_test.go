@@ -172,7 +172,8 @@ func TestEvictionsAtOnce(t *testing.T) {
 	}
 }
 
-// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in flight.
+// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in flight: as many as nodes may be in drain, from
+// four to eight.
 func TestEvictionsInAHurry(t *testing.T) {
 	cases := map[string]struct {
 		gone time.Duration // as it was learned; 0 for not yet
@@ -180,8 +181,10 @@ func TestEvictionsInAHurry(t *testing.T) {
 		window,
 		want int
 	}{
-		"nobody knows how long nodes take": {0, "a", 2, 8},
-		"a budget is pressing":             {3 * time.Second, "db", 2, 8},
+		"nobody knows how long nodes take": {0, "a", 2, 4},
+		"a budget is pressing":             {3 * time.Second, "db", 2, 4},
+		"of some nodes at once":            {3 * time.Second, "db", 6, 6},
+		"of many nodes at once":            {3 * time.Second, "db", 20, 8},
 		"none is":                          {3 * time.Second, "a", 2, 12},
 		"no other node waits for it":       {3 * time.Second, "db", 1, 12},
 	}

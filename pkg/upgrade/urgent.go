@@ -14,9 +14,13 @@ import (
 // foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends; it is taken to end with them.
 const foreseen = 256
 
-// hurried is how many evictions may be in flight at once where some are pressing: more would keep those from being carried out that
-// other nodes wait for. Where none are, or there is no other node, the sooner all have begun the sooner the node is empty.
-const hurried = 8
+// fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are pressing: one for each node that may be in drain.
+// More would keep those from being carried out that other nodes wait for. Where none are, or there is no other node, the sooner all have
+// begun the sooner the node is empty.
+const (
+	fewAtOnce  = 4
+	manyAtOnce = 8
+)
 
 // leaver is an eviction of a pod like which its budget lets so many be missing.
 type leaver struct {
@@ -81,7 +85,7 @@ func (t *turn) evictionsAtOnce() int {
 	if none || t.rec.Request.Window == 1 {
 		return t.w.EvictionsAtOnce
 	}
-	return min(t.w.EvictionsAtOnce, hurried)
+	return min(t.w.EvictionsAtOnce, max(fewAtOnce, min(t.rec.Request.Window, manyAtOnce)))
 }
 
 func (t *turn) leaver(evict Evict, waiting bool, rank int) leaver {

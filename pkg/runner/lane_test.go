@@ -1,0 +1,53 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// logbook notes the pods whose evictions it is asked for, in the order in which it is.
+type logbook struct {
+	sync.Mutex
+	pods []string
+}
+
+func (l *logbook) Do(_ context.Context, action upgrade.Action) error {
+	l.Lock()
+	defer l.Unlock()
+	l.pods = append(l.pods, action.(upgrade.Evict).Pod)
+	return nil
+}
+
+// The most urgent eviction is decided first and has to be the first that the API server gets. Whoever is preempted in the moment of sending
+// may be overtaken, so one burst of several has to be in order.
+func TestRequestsGoOutAsDecided(t *testing.T) {
+	var sent []string
+	for range 20 {
+		var decided []string
+		log := &logbook{}
+		s := &run{
+			Runner: &Runner{Writer: log}, open: map[string]upgrade.Attempt{},
+			results: make(chan result, toCluster), cluster: lane{room: toCluster},
+		}
+		for i := range toCluster {
+			pod := fmt.Sprint("pod-", i)
+			decided = append(decided, pod)
+			s.begin(upgrade.Evict{Namespace: "default", Pod: pod, UID: types.UID(pod)})
+		}
+		s.send(t.Context())
+		for range toCluster {
+			<-s.results
+		}
+		if sent = log.pods; slices.Equal(sent, decided) {
+			return
+		}
+	}
+	t.Errorf("evictions went out as %v, want them in the order of their numbers", sent)
+}
