@@ -71,7 +71,7 @@ func (o Obstacle) String() string {
 	case NoObstacle:
 		return ""
 	case BudgetSpent, BudgetUnhealthy:
-		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %d)", pdb, o.Need, o.Have)
+		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %s)", pdb, o.Need, o.have())
 	case BudgetNever:
 		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
 	case TwoBudgets:
@@ -89,6 +89,14 @@ func (o Obstacle) String() string {
 	default:
 		return o.answer()
 	}
+}
+
+// have is how many pods are healthy. Those beyond the need are granted to evictions that the disruption controller has not counted yet.
+func (o Obstacle) have() string {
+	if granted := o.Have - o.Need; granted > 0 {
+		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
+	}
+	return fmt.Sprint(o.Have)
 }
 
 // answer is the detail of an obstacle that a server named, with the budget if that is who refused.

@@ -177,6 +177,15 @@ func TestStructural(t *testing.T) {
 	}
 }
 
+// Until the disruption controller has counted an eviction its pod is healthy beyond the need, which would read as if the budget were open.
+func TestObstacleOfPodsThatLeave(t *testing.T) {
+	const want = "PDB shop/web allows no disruption (needs 3 healthy, has 5, 2 of them being evicted)"
+	obstacle := drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "web"}, Need: 3, Have: 5}
+	if got := obstacle.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestObstacle(t *testing.T) {
 	web := types.NamespacedName{Namespace: "shop", Name: "web"}
 	cases := map[drain.ObstacleKind]struct {
