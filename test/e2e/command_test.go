@@ -74,12 +74,32 @@ func (p *progress) plain() []string {
 	return append([]string(nil), p.lines...)
 }
 
+// output is a command's stdout, which may be read while it is written.
+type output struct {
+	mu   sync.Mutex // guards what follows
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(text []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(text)
+}
+
+// String is what was written so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 // command is a kubectl under way.
 type command struct {
 	t       *testing.T
 	what    string
 	process *stage.Process
-	out     bytes.Buffer
+	out     output
 	log     *progress
 	seen    int
 	ended   chan struct{}
