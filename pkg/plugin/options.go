@@ -209,7 +209,7 @@ func (o *options) completeSettings(cmd *cobra.Command) error {
 	default:
 		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", o.unmanaged)
 	}
-	return nil
+	return s.Check()
 }
 
 func quantity(flag, text string) (*upgrade.Quantity, error) {

@@ -45,6 +45,13 @@ func TestRefusedArguments(t *testing.T) {
 		"a surge of words":            {"workers --max-surge=some", "--max-surge: "},
 		"what becomes of pods":        {"workers --unmanaged-pods=keep", "--unmanaged-pods=keep is not known: use refuse or evict"},
 		"a time without a unit":       {"workers --drain-timeout=5", `invalid argument "5" for "--drain-timeout" flag`},
+		"no time to drain":            {"workers --drain-timeout=-5s", "--drain-timeout=-5s leaves no time to drain: use a positive duration"},
+		"no time to boot":             {"workers --boot-timeout=0s", "--boot-timeout=0s leaves no time to boot: use a positive duration"},
+		"a settling time before":      {"workers --settle=-1s", "--settle=-1s is negative: use 0 or more"},
+		"what becomes of late nodes":  {"workers --on-timeout=wait", "--on-timeout=wait is not known: use fail, force or skip"},
+		"a model":                     {"workers --like=aks", "--like=aks is neither eks nor gke"},
+		"a strategy":                  {"workers --strategy=canary", "--strategy=canary is not known: use surge"},
+		"a simulation's time":         {"simulate --drain-timeout=0s", "--drain-timeout=0s leaves no time to drain: use a positive duration"},
 		"a flag":                      {"workers --force", "unknown flag: --force: see kubectl nodeupgrade --help"},
 		"two groups' status":          {"status a b", "accepts at most 1 arg(s), received 2"},
 		"a status by name and node":   {"status a --node n1", names},
@@ -107,13 +114,13 @@ func TestCompleteLeavesOpenWhatWasNotSaid(t *testing.T) {
 func TestCompleteReadsEverything(t *testing.T) {
 	o := completed(t,
 		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
-		"--drain-timeout=0s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
+		"--drain-timeout=1s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
 		"--wait-replacement=false", "--current=a=b,c=", "--dry-run=server",
 	)
-	none := time.Duration(0)
+	second, none := time.Second, time.Duration(0)
 	want := upgrade.Settings{
 		Like: "gke", Strategy: upgrade.Surge, To: "ami-1", Current: map[string]string{"a": "b", "c": ""},
-		MaxUnavailable: quantityOf(t, "10%"), MaxSurge: quantityOf(t, "2/zone"), DrainTimeout: &none, Settle: &none,
+		MaxUnavailable: quantityOf(t, "10%"), MaxSurge: quantityOf(t, "2/zone"), DrainTimeout: &second, Settle: &none,
 		BootTimeout: 5 * time.Minute, OnTimeout: upgrade.Skip, BatchBarrier: true, EvictUnmanaged: true, KeepMax: true, KeepFence: true,
 	}
 	if !reflect.DeepEqual(o.settings, want) {

@@ -46,14 +46,34 @@ func defaultsOf(like string) (defaults, error) {
 	}
 }
 
-// Resolve fills in what was left open, from the model and the group as it is: size is its number of
-// nodes, outdated how many of them are to be replaced. It errs on wishes that contradict each other or
-// leave no node that could ever be drained.
-func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
-	like := s.Like
-	if like == "" {
-		like = likeOf(group.Provider)
+// Check refuses values that no group could make sense of, so that nothing need be asked for them to be refused. What was left
+// open is no fault.
+func (s Settings) Check() error {
+	strategy, onTimeout := cmp.Or(s.Strategy, Surge), cmp.Or(s.OnTimeout, Fail)
+	switch {
+	case strategy != Surge:
+		return fmt.Errorf("--strategy=%s is not known: use %s", strategy, Surge)
+	case onTimeout != Fail && onTimeout != Force && onTimeout != Skip:
+		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", onTimeout)
+	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
+		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", s.DrainTimeout)
+	case s.BootTimeout <= 0:
+		return fmt.Errorf("--boot-timeout=%s leaves no time to boot: use a positive duration", s.BootTimeout)
+	case s.Settle != nil && *s.Settle < 0:
+		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
+	_, err := defaultsOf(cmp.Or(s.Like, "eks"))
+	return err
+}
+
+// Resolve fills in what was left open, from the model and the group as it is: size is its number of
+// nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on wishes that
+// contradict each other and on those that leave no node that could ever be drained.
+func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
+	if err := s.Check(); err != nil {
+		return Request{}, err
+	}
+	like := cmp.Or(s.Like, likeOf(group.Provider))
 	model, err := defaultsOf(like)
 	if err != nil {
 		return Request{}, err
@@ -64,9 +84,6 @@ func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
 		DrainTimeout: Duration{valueOr(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOr(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
-	}
-	if err := req.check(); err != nil {
-		return Request{}, err
 	}
 	if req.MaxUnavailable, err = valueOr(s.MaxUnavailable, model.maxUnavailable).Unavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
@@ -120,23 +137,6 @@ func (s Settings) surge(group *Group, like string, unavailable, size, outdated i
 		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: raise its max, pass --max-surge=0 or leave --keep-max out", group.Name, group.Max)
 	}
 	return min(surge, room), nil
-}
-
-// check refuses values that no group could make sense of.
-func (r *Request) check() error {
-	switch {
-	case r.Strategy != Surge:
-		return fmt.Errorf("--strategy=%s is not known: use %s", r.Strategy, Surge)
-	case r.OnTimeout != Fail && r.OnTimeout != Force && r.OnTimeout != Skip:
-		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", r.OnTimeout)
-	case r.DrainTimeout.Duration <= 0:
-		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", r.DrainTimeout)
-	case r.BootTimeout.Duration <= 0:
-		return fmt.Errorf("--boot-timeout=%s leaves no time to boot: use a positive duration", r.BootTimeout)
-	case r.Settle.Duration < 0:
-		return fmt.Errorf("--settle=%s is negative: use 0 or more", r.Settle)
-	}
-	return nil
 }
 
 func valueOr[T any](value *T, otherwise T) T {
