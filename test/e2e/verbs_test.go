@@ -212,7 +212,9 @@ func resumeIn(s *scene, phase string, holder *command) {
 		watching = s.asking("status", "-w")
 		c := s.asking("pause")
 		// A watch gathers changes for a moment: one that comes and goes within it is never shown.
-		s.waitFor("the watch to show the pause", func() bool { return strings.Contains(watching.out.String(), "Waits for   pausing: 1 node finishes first") })
+		s.waitFor("the watch to show the pause", func() bool {
+			return strings.Contains(watching.out.String(), "Waits for   pausing: 1 node finishes first")
+		})
 		s.asked(0, "resume", "--yes").says("the pause that ", " was withdrawn")
 		c.interrupt()
 		c.end(130)
