@@ -17,6 +17,7 @@ type Cloud struct {
 	opts   Options
 	url    string
 	server *http.Server
+	unused *unusedConns
 	home   *region
 	hosts  *hostQueue
 	faults *faultPlan
@@ -44,9 +45,11 @@ func Start(o Options) (*Cloud, error) {
 		hosts:  hosts,
 		faults: &faultPlan{},
 		log:    &requestLog{out: o.Log},
+		unused: &unusedConns{conns: map[net.Conn]bool{}},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.server = &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second}
+	c.server = &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second, ConnState: c.unused.note}
+	c.server.RegisterOnShutdown(c.unused.close)
 	c.done.Go(func() { _ = c.server.Serve(listener) }) // returns when Stop closes the server
 	c.done.Go(func() { c.hosts.run(c.ctx) })
 	c.done.Go(c.keepTime)
