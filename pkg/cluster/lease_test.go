@@ -257,6 +257,7 @@ func testLeaseOvertaken(t *testing.T, s *space) {
 	hold := s.hold(t, client, s.claim("ann"))
 	mended := make(chan struct{})
 	line.set(silent(mended))
+	line.cutWatches() // which would tell at once; now only the renewal can
 	taking := s.claim("bob")
 	taking.Takeover = true
 	s.hold(t, s.client, taking).Release()

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -244,10 +245,13 @@ func (s *space) requests(t *testing.T) []string {
 	return found
 }
 
-// switchable is a connection that a test can spoil: after is called with every answer, and an answer that it takes is lost.
+// switchable is a connection that a test can spoil.
 type switchable struct {
 	next  http.RoundTripper
 	spoil atomic.Pointer[func(*http.Request, http.RoundTripper) (*http.Response, error)]
+
+	mu      sync.Mutex // guards what follows
+	watches []context.CancelFunc
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -255,7 +259,23 @@ func (s *switchable) RoundTrip(r *http.Request) (*http.Response, error) {
 	if spoil := s.spoil.Load(); spoil != nil {
 		return (*spoil)(r, s.next)
 	}
+	if r.URL.Query().Get("watch") == "true" {
+		ctx, cancel := context.WithCancel(r.Context())
+		s.mu.Lock()
+		s.watches = append(s.watches, cancel)
+		s.mu.Unlock()
+		r = r.WithContext(ctx)
+	}
 	return s.next.RoundTrip(r)
+}
+
+// cutWatches ends the watches that are open.
+func (s *switchable) cutWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, cut := range s.watches {
+		cut()
+	}
 }
 
 // set replaces the connection; nil mends it.
