@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -35,26 +36,24 @@ type defaults struct {
 	onTimeout      OnTimeout
 }
 
-func defaultsOf(like string) (defaults, error) {
-	switch like {
-	case "eks": // EKS E05, E41, E42, E44
-		return defaults{maxUnavailable: Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}, nil
-	case "gke": // GKE G10, G15
-		return defaults{maxUnavailable: Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}, nil
-	default:
-		return defaults{}, fmt.Errorf("--like=%s is neither eks nor gke", like)
+func defaultsOf(like string) defaults {
+	if like == "gke" { // GKE G10, G15
+		return defaults{maxUnavailable: Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}
 	}
+	// EKS E05, E41, E42, E44
+	return defaults{maxUnavailable: Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}
 }
 
 // Check refuses values that no group could make sense of, so that nothing need be asked for them to be refused. What was left
-// open is no fault.
+// open is no fault, but for BootTimeout, which every model leaves to the user.
 func (s Settings) Check() error {
-	strategy, onTimeout := cmp.Or(s.Strategy, Surge), cmp.Or(s.OnTimeout, Fail)
 	switch {
-	case strategy != Surge:
-		return fmt.Errorf("--strategy=%s is not known: use %s", strategy, Surge)
-	case onTimeout != Fail && onTimeout != Force && onTimeout != Skip:
-		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", onTimeout)
+	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
+		return fmt.Errorf("--like=%s is neither eks nor gke", s.Like)
+	case !slices.Contains([]Strategy{"", Surge}, s.Strategy):
+		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, Surge)
+	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
+		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
 	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
 		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", s.DrainTimeout)
 	case s.BootTimeout <= 0:
@@ -62,22 +61,19 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	_, err := defaultsOf(cmp.Or(s.Like, "eks"))
-	return err
+	return nil
 }
 
 // Resolve fills in what was left open, from the model and the group as it is: size is its number of
 // nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on wishes that
 // contradict each other and on those that leave no node that could ever be drained.
 func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
-	if err := s.Check(); err != nil {
-		return Request{}, err
-	}
-	like := cmp.Or(s.Like, likeOf(group.Provider))
-	model, err := defaultsOf(like)
+	err := s.Check()
 	if err != nil {
 		return Request{}, err
 	}
+	like := cmp.Or(s.Like, likeOf(group.Provider))
+	model := defaultsOf(like)
 	req := Request{
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
 		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged,
