@@ -45,7 +45,7 @@ func defaultsOf(like string) defaults {
 }
 
 // Check refuses values that no group could make sense of, so that nothing need be asked for them to be refused. What was left
-// open is no fault, but for BootTimeout, which every model leaves to the user.
+// open is no fault, but for BootTimeout, of which no model has a number.
 func (s Settings) Check() error {
 	switch {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
