@@ -5,15 +5,20 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // An upgrade was stopped when all that was left of a machine was its Node: the forecast of the rest sees that go, too.
 func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 	spec, req := twoNodes(), request()
 	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i upgrade.Instance) bool { return i.ID == "i-old-a-1" })
-	spec.Group.Desired = 1
+	ready := build.Node("new-a-1", "a", func(n *corev1.Node) { n.Spec.ProviderID, n.Labels["image"] = "sim:///a/i-new-a-1", "ami-2" })
+	spec.Nodes = append(spec.Nodes, ready)
+	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-new-a-1", Zone: "a", State: upgrade.InstanceInService})
 	began := start.Add(-10 * time.Second)
 	spec.Record = upgrade.Record{
 		Version: upgrade.RecordVersion, Run: "r1", Request: req, Started: began, Phase: upgrade.PhaseUpgrade, PhaseBegan: began,
@@ -22,7 +27,7 @@ func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 			UID: "old-a-1", Instance: "i-old-a-1", Zone: "a", State: upgrade.NodeRemoving, Batch: 1, Began: began,
 			Shrink: true, Terminated: start.Add(-time.Second),
 		}},
-		Ledger: upgrade.Ledger{Zonal: true, Zones: map[string]upgrade.ZoneLedger{"a": {Shrunk: 1, Launched: 1, Removed: 1}}},
+		Ledger: upgrade.Ledger{Zonal: true, Known: []string{"cur-b-1"}, Zones: map[string]upgrade.ZoneLedger{"a": {Shrunk: 1, Launched: 1, Removed: 1}}},
 	}
 	if f, err := simulate.Predict(spec, req); err != nil || f.Result != upgrade.Succeeded {
 		t.Errorf("ends %q: %v", f.Result, err)

@@ -115,7 +115,7 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
-// The upgrade does not end before what its last termination took is launched again.
+// The upgrade does not end before what its last termination took is launched again and usable (EKS E26, E27).
 func TestEndWaitsForTheLastLaunch(t *testing.T) {
 	cases := map[string]upgrade.Outcome{"without an answer": "", "later": upgrade.OutcomeLater, "exhausted": upgrade.OutcomeExhausted}
 	for name, outcome := range cases {
@@ -137,6 +137,12 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 				launch = action[upgrade.AddCapacity](t, s.next())
 			}
 			s.do(launch)
+			s.add(booting(current("new-a-1")))
+			if step := s.next(); step.Finished || step.Record.Phase != upgrade.PhaseUpgrade {
+				t.Errorf("finished %t, phase %q, the last replacement boots", step.Finished, step.Record.Phase)
+			}
+			s.remove("i-new-a-1")
+			s.add(current("new-a-1"))
 			if step := s.rest(); step.Record.Result != upgrade.Succeeded {
 				t.Errorf("result %q", step.Record.Result)
 			}

@@ -101,6 +101,7 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 				t.Error("it is written again and again")
 			}
 			s.remove("old-a-1")
+			s.add(current("new-a-1"))
 			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 {
 				t.Errorf("result %q, replaced %d", step.Record.Result, step.Record.Replaced)
 			}
@@ -125,6 +126,7 @@ func TestNodeGoesBeforeItsInstance(t *testing.T) {
 			}
 			s.do(step.Actions...)
 			s.remove("i-old-a-1")
+			s.add(current("new-a-1"))
 			if step = s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Ledger.Contribution() != 0 {
 				t.Errorf("result %q, replaced %d, contribution %d", step.Record.Result, step.Record.Replaced, step.Record.Ledger.Contribution())
 			}

@@ -198,13 +198,15 @@ func (t *turn) replace() bool {
 	return false
 }
 
-// replaced reports whether no outdated node is left but the quarantined, and whether what the terminations
-// took from the group was launched again.
+// replaced reports whether no outdated node is left but the quarantined, whether what the terminations
+// took from the group was launched again, and whether that is usable: an upgrade ends with as many nodes
+// that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). What a group without a cloud
+// gets back is launched by another actor, who may take days.
 func (t *turn) replaced() bool {
 	if len(t.count.pending) > 0 || !t.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	if t.openLaunches()+t.short() == 0 {
+	if t.openLaunches()+t.short() == 0 && (!t.w.Group.Sized || t.deficit() <= 0) {
 		return true
 	}
 	t.waitForReplacement()

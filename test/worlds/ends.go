@@ -167,6 +167,9 @@ func (r *rules) end(record upgrade.Record) {
 	if r.c.plan.sized() && record.Run != "" && !r.doubtful {
 		r.endSize(record)
 	}
+	if serving := r.serving(record); r.quiet && r.c.plan.sized() && serving < r.serves {
+		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)
+	}
 }
 
 func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) bool {
