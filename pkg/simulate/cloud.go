@@ -143,6 +143,9 @@ func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
 	if !ok || m.instance.State == upgrade.InstanceLeaving {
 		return upgrade.OutcomeMoved, "the instance is gone"
 	}
+	if a.Shrink && c.group.Desired <= c.group.Min {
+		return upgrade.OutcomeExhausted, fmt.Sprintf("the desired size equals the minimum of %d", c.group.Min)
+	}
 	m.instance.State = upgrade.InstanceLeaving
 	c.setInstance(m)
 	if a.Shrink {

@@ -237,9 +237,26 @@ func (t *turn) changed(at time.Time) {
 // shrinks decides how an outdated node is terminated. Where launches name a zone it always
 // shrinks the group, and launch replaces it in its own zone: a group that replaces by itself does
 // so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were added.
+// A group at its minimum cannot shrink: it replaces the node by itself then.
 func (t *turn) shrinks(zone string) bool {
 	l := &t.rec.Ledger
-	return t.w.Group.Sized && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
+	return t.canShrink() && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
+}
+
+// canShrink reports whether the group's size may fall by one, as far as its last reading and our books
+// tell. What others did meanwhile may be on neither: then the cloud refuses, see refusedToShrink.
+func (t *turn) canShrink() bool {
+	l, g := &t.rec.Ledger, &t.w.Group
+	size := g.Desired
+	for _, n := range t.rec.Nodes {
+		if n.State == NodeRemoving && n.Shrink && !n.Landed {
+			size--
+		}
+	}
+	if !g.shows(l.Changed) { // what landed lately may not be in the reading
+		size = min(size, t.rec.Sizes.Desired+l.landed())
+	}
+	return g.Sized && size > g.Min
 }
 
 // movedPause is how long a launch is not asked for again that the group, as it is by now, did not admit: the group has to be

@@ -4,11 +4,11 @@ import "cmp"
 
 // terminate decides the end of a drained node's machine and books it. It is written before it is done.
 func (t *turn) terminate(name string, n NodeRecord, m *Member) {
-	if !t.rec.Ledger.Zonal && t.openLaunches() > 0 {
-		t.cloud, t.waiting = true, "the answer to a launch"
-		return // a launch without a token is told from its repetition by the group's size: that must not go down meanwhile
-	}
 	zone := t.rec.Ledger.zone(m)
+	if t.awaitsLaunch(zone) {
+		t.cloud, t.waiting = true, "the answer to a launch"
+		return
+	}
 	if m.Instance.ID == "" {
 		n.State = NodeDrained
 		t.rec.Replaced++
@@ -30,6 +30,17 @@ func (t *turn) terminate(name string, n NodeRecord, m *Member) {
 	}
 }
 
+// awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told from its
+// repetition by the group's size, which must not fall meanwhile. One with a token makes room above the group's
+// minimum for what this zone is to give back.
+func (t *turn) awaitsLaunch(zone string) bool {
+	if !t.rec.Ledger.Zonal {
+		return t.openLaunches() > 0
+	}
+	givesBack := t.rec.Ledger.Zones[zone].Contribution() >= t.count.left[zone]
+	return givesBack && !t.canShrink() && t.openLaunches()+t.short() > 0
+}
+
 // remove sees a termination through: asked for once, asked for again only when the instance is seen
 // in service after an answer that left its effect open, and over when machine and node are gone.
 func (t *turn) remove(name string, n NodeRecord, m *Member) {
@@ -42,6 +53,10 @@ func (t *turn) remove(name string, n NodeRecord, m *Member) {
 		n = t.unshrink(n)
 		n.Landed = true
 		t.put(name, n, true)
+	case !n.Landed && !n.givenBack() && refusedToShrink(n, attempt):
+		n = t.unshrink(n)
+		t.put(name, n, true)
+		t.again() // and ask for it without shrinking
 	case n.Landed, m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
 		t.land(name, n, attempt)
 		t.deleteNode(n, m)
@@ -80,6 +95,12 @@ func (t *turn) ownUp(n NodeRecord) bool {
 		t.unshrink(n)
 	}
 	return true
+}
+
+// refusedToShrink reports whether the termination was refused because the group is at its minimum. It had no effect.
+func refusedToShrink(n NodeRecord, attempt Attempt) bool {
+	sent, _ := attempt.Action.(Terminate)
+	return n.Shrink && sent.Shrink && attempt.Outcome == OutcomeExhausted
 }
 
 // unshrink takes a termination off the books that did not shrink the group after all.

@@ -126,7 +126,7 @@ func (t *turn) returnSurge() bool {
 
 // owed reports whether a new node is one to give back: idle, and beyond what its zone and the group had.
 func (t *turn) owed(m *Member) bool {
-	if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) {
+	if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) || !t.canShrink() {
 		return false
 	}
 	return t.rec.Ledger.Zones[t.rec.Ledger.zone(m)].landed() > 0 && t.rec.Ledger.landed() > 0
@@ -180,7 +180,7 @@ func (t *turn) driveReturn(name string) {
 		return
 	}
 	attempt := t.attempt(Terminate{Instance: n.Instance})
-	unwanted := t.rec.Stopping != "" && !m.Outdated && !t.carriesPods(m)
+	unwanted := t.rec.Stopping != "" && !m.Outdated && !t.carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case unwanted || attempt.InFlight || ended(n, attempt, m):
 		t.remove(name, n, m)
@@ -200,7 +200,7 @@ func ended(n NodeRecord, attempt Attempt, m *Member) bool {
 // spared reports whether the termination of a node that is given back is known not to have happened: nobody may ask for it
 // again before a reading that is younger than the last time somebody can have asked.
 func (t *turn) spared(n NodeRecord, attempt Attempt, m *Member) bool {
-	if attempt.Outcome == OutcomeLater && n.Shrink {
+	if (attempt.Outcome == OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
 	asked := attempt.Ended

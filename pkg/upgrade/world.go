@@ -216,7 +216,8 @@ const (
 	OutcomeLater Outcome = "later"
 	// OutcomeUnclear is a request whose answer was lost: it may have had its effect.
 	OutcomeUnclear Outcome = "unclear"
-	// OutcomeExhausted is a request the cloud has no capacity or quota for.
+	// OutcomeExhausted is a request the cloud has no capacity or quota for, or a termination that would shrink a group
+	// below its minimum.
 	OutcomeExhausted Outcome = "exhausted"
 	// OutcomeFatal is a request that will never be accepted as it is: forbidden, invalid.
 	OutcomeFatal Outcome = "fatal"

@@ -141,11 +141,12 @@ func (u *user) grow(int) bool {
 
 // shrink is cluster-autoscaler's removal of a new node without pods.
 func (u *user) shrink(pick int) bool {
-	if p := u.stored.record.Phase; p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp {
+	k := &u.c.cloud
+	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp) || k.desired <= k.min {
 		return false
 	}
 	var idle []*instance
-	for _, i := range u.c.cloud.living() {
+	for _, i := range k.living() {
 		if name := u.c.nodeOf(i); strings.HasPrefix(name, "new-") && len(u.c.on(name)) == 0 {
 			idle = append(idle, i)
 		}
@@ -153,7 +154,7 @@ func (u *user) shrink(pick int) bool {
 	if len(idle) == 0 {
 		return false
 	}
-	u.c.cloud.desired--
+	k.desired--
 	u.rules.grown(-1)
 	u.rules.lost()
 	u.c.leave(idle[pick%len(idle)])

@@ -28,7 +28,8 @@ type instance struct {
 
 // cloud is the group as it really is, with an Auto Scaling group's manners.
 type cloud struct {
-	desired, max    int
+	min, desired    int
+	max             int
 	pointed, wanted string
 	suspended       []string
 	instances       map[string]*instance
@@ -56,6 +57,7 @@ func newCloud(p *Plan) cloud {
 	if p.sized() {
 		k.desired = len(p.Nodes)
 		k.max = k.desired + p.Room
+		k.min = max(0, k.desired-p.Slack)
 	}
 	return k
 }
@@ -247,6 +249,9 @@ func (c *cluster) terminate(a upgrade.Terminate) error {
 	if i.leaving && k.shrunk[a.Instance] == 0 {
 		return answered(upgrade.OutcomeMoved, "instance %s is being terminated", a.Instance)
 	}
+	if a.Shrink && k.desired <= k.min {
+		return answered(upgrade.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
+	}
 	if a.Shrink { // whether a second one counts is not documented: here it does
 		k.desired--
 		k.shrunk[a.Instance]++
@@ -298,7 +303,7 @@ func (c *cluster) group() upgrade.Group {
 	k := &c.cloud
 	g := upgrade.Group{
 		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
-		Zonal: c.plan.Zonal, Sized: c.plan.sized(), Desired: k.desired, Max: k.max, Observed: c.now,
+		Zonal: c.plan.Zonal, Sized: c.plan.sized(), Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
 	}
 	if !g.Sized {
 		g.Pointed = g.Wanted

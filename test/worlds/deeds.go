@@ -1,6 +1,7 @@
 package worlds
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -271,6 +273,11 @@ func (r *rules) effect(p *process, action upgrade.Action, err error) {
 			r.twice(a)
 		}
 	case upgrade.Terminate:
+		var refused *provider.Error
+		if r.quiet && errors.As(err, &refused) && refused.Outcome == upgrade.OutcomeExhausted {
+			r.fail("minimum", "%s is refused: %v", a, err)
+		}
+		r.rearranged = r.rearranged || !a.Shrink // the group replaces it where it likes
 		if r.c.cloud.shrunk[a.Instance] > 1 {
 			r.fail("I10", "instance %s is terminated with shrinking %d times", a.Instance, r.c.cloud.shrunk[a.Instance])
 		}

@@ -24,6 +24,7 @@ func Generate(seed uint64) Plan {
 	d.nodes(&p)
 	d.workloads(&p)
 	roles(&p)
+	minimum(&p)
 	p.Request = d.request(&p)
 	if d.chance(50) {
 		d.lags(&p)

@@ -15,7 +15,9 @@ type Plan struct {
 	Zones int
 	Zonal bool
 	// Room is how many nodes the group's maximum leaves beyond its size at the start.
-	Room      int
+	Room int
+	// Slack is how far the group's minimum is below its size at the start.
+	Slack     int
 	Nodes     []Node
 	Workloads []Workload
 	Budgets   []Budget

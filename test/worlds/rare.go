@@ -41,3 +41,10 @@ func rare(p *Plan) {
 		p.Actors = append(p.Actors, Actor{Kind: AdminProtects, At: d.between(2*time.Second, 20*time.Minute), Pick: d.IntN(1000)})
 	}
 }
+
+// minimum draws how far the group may shrink: not at all, a little, or to nothing. It has dice of its own, so that what
+// is drawn elsewhere stays as it is.
+func minimum(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
+	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
+}

@@ -251,7 +251,7 @@ func TestTerminate(t *testing.T) {
 	}{
 		"replaced":                            {min: 3, outcome: upgrade.OutcomeDone, sent: 1, desired: 3},
 		"shrunk":                              {shrink: true, outcome: upgrade.OutcomeDone, sent: 1, desired: 2},
-		"shrunk below the minimum":            {shrink: true, min: 3, outcome: upgrade.OutcomeFatal, sent: 1, desired: 3, says: "lower the group's minimum size"},
+		"shrunk below the minimum":            {shrink: true, min: 3, outcome: upgrade.OutcomeExhausted, sent: 1, desired: 3, says: "equals minSize"},
 		"shrunk, answer lost":                 {shrink: true, fault: awscloud.Fault{AfterEffect: true}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
 		"shrunk, server at fault":             {shrink: true, fault: awscloud.Fault{AfterEffect: true, Code: "InternalFailure"}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
 		"shrunk, throttled":                   {shrink: true, fault: awscloud.Fault{Code: "Throttling"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},

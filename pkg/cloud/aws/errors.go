@@ -164,10 +164,8 @@ func rules() []rule {
 		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: upgrade.OutcomeMoved},
 		// The maximum was lowered since the launch was decided on.
 		{codes: []string{"ValidationError"}, says: "above max value", outcome: upgrade.OutcomeMoved},
-		{
-			codes: []string{"ValidationError"}, says: "group's min size", outcome: upgrade.OutcomeFatal,
-			remedy: "lower the group's minimum size with aws autoscaling update-auto-scaling-group --min-size",
-		},
+		// A termination that shrinks the group, which is at its minimum: it is asked for again without shrinking.
+		{codes: []string{"ValidationError"}, says: "group's min size", outcome: upgrade.OutcomeExhausted},
 		// EC2 may take a moment to know a version that was just made.
 		{says: "could not find the specified version", outcome: upgrade.OutcomeLater},
 		{codes: exhaustedCodes(), outcome: upgrade.OutcomeExhausted},

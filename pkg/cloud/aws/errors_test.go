@@ -70,7 +70,7 @@ func TestSortedErrors(t *testing.T) {
 		"instance unknown to EC2":        {coded(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), upgrade.OutcomeMoved, ""},
 		"group gone":                     {coded(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), upgrade.OutcomeMoved, ""},
 		"maximum lowered meanwhile":      {coded(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), upgrade.OutcomeMoved, ""},
-		"minimum size":                   {coded(400, "ValidationError", minSize), upgrade.OutcomeFatal, "lower the group's minimum size"},
+		"minimum size":                   {coded(400, "ValidationError", minSize), upgrade.OutcomeExhausted, "equals minSize"},
 		"no capacity":                    {coded(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), upgrade.OutcomeExhausted, ""},
 		"vCPU quota":                     {coded(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), upgrade.OutcomeExhausted, ""},
 		"addresses":                      {coded(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), upgrade.OutcomeExhausted, ""},

@@ -1,0 +1,69 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// A group at its minimum cannot shrink: it replaces a drained node by itself (EKS E09, E50). One above its minimum shrinks.
+func TestTerminateAtTheMinimum(t *testing.T) {
+	for name, c := range map[string]struct {
+		smallest int
+		shrink   bool
+	}{"at the minimum": {2, false}, "above it": {1, true}} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"), current("cur-a-1"))
+			s.Request.Settle, s.Group.Min = duration(0), c.smallest
+			s.do(s.next().Actions...)
+			s.do(s.next().Actions...)
+			if got := action[upgrade.Terminate](t, s.next()); got.Shrink != c.shrink {
+				t.Errorf("shrink %t, want %t", got.Shrink, c.shrink)
+			}
+		})
+	}
+}
+
+// A reading may be older than what raised the minimum: where the cloud refuses to shrink the group, the same
+// instance is terminated without, and the books say so.
+func TestRefusalToShrinkIsBookedBack(t *testing.T) {
+	s, terminate := removing(t, true)
+	s.answer(terminate, upgrade.OutcomeExhausted, "desiredSize equals minSize")
+	if step := s.next(); step.Record.Stopping != "" || !step.Persist || step.Record.Ledger.Contribution() != 0 {
+		t.Fatalf("stopping %q, persist %t, contribution %d", step.Record.Stopping, step.Persist, step.Record.Ledger.Contribution())
+	}
+	s.pass(30 * time.Second)
+	again := action[upgrade.Terminate](t, s.next())
+	if again.Shrink || again.Instance != terminate.Instance {
+		t.Fatalf("asked for %+v", again)
+	}
+	s.do(again)
+	s.remove("old-a-1")
+	s.add(current("new-a-1"))
+	if step := s.rest(); step.Record.Result != upgrade.Succeeded || step.Record.Ledger.Contribution() != 0 {
+		t.Errorf("result %q, contribution %d", step.Record.Result, step.Record.Ledger.Contribution())
+	}
+}
+
+// What was added is not given back below the group's minimum.
+func TestSurgeIsKeptAtTheMinimum(t *testing.T) {
+	for name, c := range map[string]struct{ smallest, returned int }{"at the minimum": {2, 0}, "above it": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Request.Surge, s.Request.MaxUnavailable = 1, 1
+			s.do(action[upgrade.AddCapacity](t, s.next()))
+			added := current("new-a-1")
+			delete(added.Node.Labels, "image") // it never becomes usable
+			s.add(added)
+			s.Group.Min = c.smallest
+			s.next()
+			s.pass(20*time.Minute + time.Second)
+			s.next()
+			s.pass(time.Second)
+			if got := actionsOf(s.next(), "terminate"); len(got) != c.returned {
+				t.Errorf("terminates %v, want %d", got, c.returned)
+			}
+		})
+	}
+}
