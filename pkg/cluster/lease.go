@@ -50,6 +50,8 @@ type Hold struct {
 	times   leaseTimes
 	// overtook is true when the lease was somebody else's who had not given it back.
 	overtook bool
+	// before is when the holder before us was at work last, by the API server's clock; zero when there was none.
+	before time.Time
 }
 
 // Epoch is the number of the lease's holders so far, of which this is the last.
@@ -57,6 +59,10 @@ func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 
 // Overtook reports whether the lease was taken from a holder that had not given it back: it may still send something.
 func (h *Hold) Overtook() bool { return h.overtook }
+
+// LastHeld is when the holder before this one renewed the lease last or gave it back, by the API server's
+// clock and to the second; zero when there was none.
+func (h *Hold) LastHeld() time.Time { return h.before }
 
 // Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the clock that says so first: of a laptop
 // that sleeps only the wall clock goes on, and of a wall clock that is set back only the monotonic one.
@@ -152,7 +158,7 @@ var errGivenBack = errors.New("the lease was given back")
 
 // stand is one election.
 func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
-	current, other, err := prepare(ctx, client, claim)
+	found, err := prepare(ctx, client, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -160,14 +166,14 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	if err != nil {
 		return nil, err
 	}
-	hold.overtook = other != ""
+	hold.overtook, hold.before = found.holder != "", found.held
 	if hold.overtook && !claim.Takeover && claim.Waiting != nil {
-		claim.Waiting(other)
+		claim.Waiting(found.holder)
 	}
 	select {
 	case <-started:
 		return hold, nil
-	case err = <-watchRenewal(ctx, client, claim, current): // of a lease that was free too: somebody may be faster
+	case err = <-watchRenewal(ctx, client, claim, found.lease): // of a lease that was free too: somebody may be faster
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -175,26 +181,52 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	return nil, err
 }
 
-// prepare reads the lease, or makes one that nobody holds, and puts our name in it for a takeover; it returns who else holds it, ""
-// for nobody. The election that follows would try for ever where it may not write, so that is asked here.
-func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (current *coordinationv1.Lease, other string, err error) {
+// found is a lease before we hold it: who else holds it, "" for nobody, and when that was last at work.
+type found struct {
+	lease  *coordinationv1.Lease
+	holder string
+	held   time.Time
+}
+
+// prepare reads the lease, or creates one without a holder, and puts our name in it for a takeover. The election that
+// follows would try for ever where it may not write, so that is asked here.
+func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (found, error) {
+	var before found
 	leases := client.CoordinationV1().Leases(claim.Namespace)
-	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
-		if current, err = getOrCreate(ctx, leases, ObjectName(claim.Group)); err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		lease, err := getOrCreate(ctx, leases, ObjectName(claim.Group))
+		if err != nil {
 			return err
 		}
-		other = holder(current)
+		before = found{lease: lease, holder: holder(lease), held: LastHeld(lease)}
 		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		if claim.Takeover {
-			current, options.DryRun = takenOver(current, claim.Identity), nil
+			before.lease, options.DryRun = takenOver(lease, claim.Identity), nil
 		}
-		_, err = leases.Update(ctx, current, options)
+		_, err = leases.Update(ctx, before.lease, options)
 		return err
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+		return found{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	return current, other, nil
+	return before, nil
+}
+
+// LastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and to the second: what a
+// holder writes into it is by a clock that may be wrong. It is zero for a lease that never had a holder.
+func LastHeld(lease *coordinationv1.Lease) (last time.Time) {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	for i := range lease.ManagedFields {
+		if at := lease.ManagedFields[i].Time; at != nil && at.After(last) {
+			last = at.Time
+		}
+	}
+	if last.IsZero() {
+		last = lease.Spec.RenewTime.Time
+	}
+	return last
 }
 
 func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, name string) (*coordinationv1.Lease, error) {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/user"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -120,12 +122,28 @@ func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h ho
 			return upgrade.Record{}, err
 		}
 	}
+	idle := conn.idleSince(h.LastHeld())
+	for _, line := range limitsLeft(p.record.Extended(idle), time.Now()) {
+		h.progress.say(line)
+	}
 	r := &runner.Runner{
+		Idle:    idle,
 		Request: p.request, Cluster: watcher, Cloud: p.provider, Writer: writer,
 		Store: h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
 		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled, Failures: watcher.Failures(), Unreached: h.progress.unreached,
 	}
 	return r.Run(ctx)
+}
+
+// limitsLeft says how long the nodes in drain that are taken up have left.
+func limitsLeft(record upgrade.Record, now time.Time) []string {
+	var lines []string
+	limits := record.Limits()
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		left := max(0, limits[name].Sub(now)).Round(time.Second)
+		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, record.Request.DrainTimeout))
+	}
+	return lines
 }
 
 // acquire takes the group's lease, and says whom it waits for.

@@ -16,13 +16,13 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func TestAbandoned(t *testing.T) {
 	resume := "kubectl nodeupgrade resume workers goes on, kubectl nodeupgrade abort workers takes it away"
-	seen := tenure{"ann@host/7", noon.Add(-time.Hour), time.Hour}
+	seen := tenure{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
 	cases := map[string]struct {
 		record upgrade.Record
 		tenure tenure
 		want   []report.Leftover
 	}{
-		"held":                   {begun(""), tenure{"ann", noon.Add(-30 * time.Second), 30 * time.Second}, nil},
+		"held":                   {begun(""), tenure{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
 		"held by nobody":         {begun(""), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
 		"half-way back":          {begun("", wayBackOf), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade rollback workers goes on"}}},

@@ -36,8 +36,9 @@ type prospect struct {
 	findings []preflight.Finding
 	// timeless plans tell no times: the upgrade is not simulated.
 	timeless bool
-	// now is the one moment that a plan is made at.
-	now time.Time
+	// now is the one moment that a plan is made at, and idle for how long nobody had carried the upgrade out by then.
+	now  time.Time
+	idle time.Duration
 	// history is what the cloud remembers of the group, and historyErr why that is not all; nil when it is.
 	history    cloud.History
 	historyErr error
@@ -51,6 +52,13 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 	var err error
 	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
 		return nil, err
+	}
+	if p.record.Resumable() {
+		lease, err := tenureOf(ctx, s.connection, o.stateSpace, name)
+		if err != nil {
+			return nil, err
+		}
+		p.idle = lease.left
 	}
 	settings := o.settings
 	if settings.To, err = o.destination(&p.record); err != nil {
@@ -189,6 +197,7 @@ func (o *options) goOn(p *prospect) error {
 	}
 	record := p.record.Reopened()
 	if o.replan {
+		record = record.Extended(p.request.DrainTimeout.Duration - record.Request.DrainTimeout.Duration)
 		request := p.request
 		request.Surge = record.Request.Surge
 		record.Request, record.Target = request, p.group.Wanted
@@ -344,7 +353,7 @@ func unplaced(pods []simulate.Unplaced) []preflight.Finding {
 
 func (p *prospect) spec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: p.now, Group: p.group, Record: p.record, Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
+		Now: p.now, Group: p.group, Record: p.record.Extended(p.idle), Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.history.Launched, Terminations: p.history.Terminations,
 		Facts: p.background.Facts, Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },

@@ -20,6 +20,8 @@ type tenure struct {
 	renewed time.Time
 	// idle is how long that was ago when the lease was read.
 	idle time.Duration
+	// left is for how long nobody has been at work with a lease that is over.
+	left time.Duration
 }
 
 // over reports whether nobody holds the lease any more, as far as one look can tell.
@@ -37,24 +39,23 @@ func tenureOf(ctx context.Context, conn *connection, namespace, group string) (t
 }
 
 func (c *connection) tenure(lease *coordinationv1.Lease) tenure {
+	renewed := cluster.LastHeld(lease)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
-		return tenure{}
+		return tenure{left: c.idleSince(renewed)}
 	}
-	renewed := written(lease)
-	return tenure{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.now().Sub(renewed)}
+	t := tenure{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.now().Sub(renewed)}
+	if t.over() {
+		t.left = t.idle
+	}
+	return t
 }
 
-// written is when the API server took the last change of a lease. What a holder writes into it is by a clock that may be wrong.
-func written(lease *coordinationv1.Lease) (last time.Time) {
-	for i := range lease.ManagedFields {
-		if at := lease.ManagedFields[i].Time; at != nil && at.After(last) {
-			last = at.Time
-		}
+// idleSince is for how long nobody has held a lease that was held until a time of the API server's; 0 for the zero time.
+func (c *connection) idleSince(held time.Time) time.Duration {
+	if held.IsZero() {
+		return 0
 	}
-	if last.IsZero() {
-		last = lease.Spec.RenewTime.Time
-	}
-	return last
+	return max(0, c.clock.now().Sub(held))
 }
 
 // serverClock is the API server's, to the second, as its last answer told.

@@ -62,6 +62,8 @@ type Runner struct {
 	Record upgrade.Record
 	// Lost is closed when somebody else may write; nothing is written from then on.
 	Lost <-chan struct{}
+	// Idle is for how long nobody carried the upgrade out before this process had the right to write.
+	Idle time.Duration
 	// Expires is until when nobody else may write, by the wall clock; nil for ever.
 	Expires func() time.Time
 	// Watch sees every step as it is decided, from the runner's own goroutine.
@@ -108,6 +110,8 @@ type run struct {
 	silent, unheard time.Time
 	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
 	gaveUp error
+	// decided is when the last step was decided, by the wall clock.
+	decided time.Time
 	// quiet is until when events are gathered.
 	quiet time.Time
 	shown upgrade.Step
@@ -186,9 +190,27 @@ func (s *run) book(step *upgrade.Step) {
 // step decides what to do now.
 func (s *run) step() upgrade.Step {
 	began := time.Now()
-	step := upgrade.Next(s.world())
+	world := s.world()
+	world.Idle = s.idle(world.Now)
+	s.decided = world.Now
+	step := upgrade.Next(world)
 	s.quiet = time.Now().Add(min(coalesce*time.Since(began), coalesceLimit))
 	return step
+}
+
+// idleAfter is how long nothing was decided when this process counts as not at work meanwhile: it was
+// asleep, or could not store its record. A process at work decides twice as often at least.
+const idleAfter = time.Minute
+
+// idle is for how long, up to now, nobody was at work.
+func (s *run) idle(now time.Time) time.Duration {
+	if s.decided.IsZero() {
+		return s.Idle
+	}
+	if gap := now.Sub(s.decided); gap > idleAfter {
+		return gap
+	}
+	return 0
 }
 
 // working is the context of everything that is begun. It ends with ErrLost when the right to write is

@@ -70,12 +70,16 @@ type turn struct {
 }
 
 func newTurn(w *World) *turn {
+	if w.Idle > 0 {
+		w.Record = w.Record.Extended(w.Idle)
+		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
+	}
 	t := &turn{
 		w:      w,
 		rec:    w.Record.Clone(),
 		notes:  w.Notes.clone(),
 		drains: map[string]*drainView{}, chosen: map[types.UID]*corev1.Pod{},
-		wake: w.Now.Add(lookAgain),
+		wake: w.Now.Add(lookAgain), persist: w.Idle > 0 && len(w.Record.Limits()) > 0,
 	}
 	t.count = takeCensus(w, &t.rec)
 	t.spend()

@@ -185,6 +185,29 @@ func (r *Record) Resumable() bool {
 	}
 }
 
+// Limits are the times by which the nodes in drain have to be empty, by name.
+func (r *Record) Limits() map[string]time.Time {
+	limits := map[string]time.Time{}
+	for name, n := range r.Nodes {
+		if (n.State == NodeDraining || n.State == NodeEmpty) && !n.Deadline.IsZero() {
+			limits[name] = n.Deadline
+		}
+	}
+	return limits
+}
+
+// Extended is the record with the limits of the nodes in drain moved by a time: only the time in which a
+// holder of the lease is at work counts for them.
+func (r *Record) Extended(by time.Duration) Record {
+	c := r.Clone()
+	for name, limit := range r.Limits() {
+		n := c.Nodes[name]
+		n.Deadline = limit.Add(by)
+		c.Nodes[name] = n
+	}
+	return c
+}
+
 // Reopened is the record as the same command finds it again after a stop: under way, in the
 // phase it was in, which begins anew. A node that had used up its time gets it anew only if that was why
 // the upgrade stopped.

@@ -35,6 +35,8 @@ type World struct {
 	Open map[string]Attempt
 	// Record is what was stored last; its zero value starts a new upgrade.
 	Record Record
+	// Idle is for how long, up to Now, no holder of the lease was at work: the process was stopped, or asleep.
+	Idle time.Duration
 	// Notes are the last Step's.
 	Notes Notes
 	// Stop is set when the user asked to stop; nothing new is begun.

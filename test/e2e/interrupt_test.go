@@ -143,3 +143,30 @@ func (s *scene) waitForFence() {
 		}
 	}
 }
+
+// resumeLate interrupts a drain, waits until its limit would be over and has the same command continue: the pod that its
+// budget holds is deleted only when what was left of the limit is over.
+func resumeLate(t *testing.T, shared *stage.Stage) {
+	const limit = 12 * time.Second
+	s := open(t, shared, stage.Group{Name: "late", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
+	for uid, name := range s.before.moves {
+		if strings.HasPrefix(name, "stubborn-") {
+			delete(s.before.moves, uid) // it is deleted, and not evicted
+		}
+	}
+	flags := []string{"--on-timeout=force", "--drain-timeout=" + limit.String()}
+	c := s.start(flags...)
+	blockedBy("stubborn")(s, c)
+	c.interrupt()
+	c.end(130)
+	stopped := time.Now()
+	s.waitFor("the limit to be over", func() bool { return time.Since(stopped) > limit })
+	again := time.Now()
+	s.upgrade(0, flags...)
+	deleted := s.deleted()
+	if len(deleted) != 1 || deleted[0].Received.Sub(again) < limit/4 { // it was interrupted in the first half
+		t.Errorf("deleted %+v, the upgrade continued at %s", deleted, again)
+	}
+	s.mayBreak = true
+	s.checkDone()
+}

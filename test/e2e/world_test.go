@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -85,17 +86,23 @@ func (s *scene) operations(names ...string) []string {
 // deletions lists the pods of the scene that the plugin deleted itself.
 func (s *scene) deletions() []string {
 	s.t.Helper()
+	var found []string
+	for _, e := range s.deleted() {
+		found = append(found, e.ObjectRef.Name)
+	}
+	return found
+}
+
+// deleted are the plugin's own deletions of the scene's pods.
+func (s *scene) deleted() []controlplane.Event {
+	s.t.Helper()
 	events, err := s.Cluster.AuditEvents(s.t.Context())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var found []string
-	for _, e := range events {
-		if stage.Ours(e) && e.Verb == "delete" && e.ObjectRef.Resource == "pods" && e.ObjectRef.Namespace == s.Namespace {
-			found = append(found, e.ObjectRef.Name)
-		}
-	}
-	return found
+	return slices.DeleteFunc(events, func(e controlplane.Event) bool {
+		return !stage.Ours(e) || e.Verb != "delete" || e.ObjectRef.Resource != "pods" || e.ObjectRef.Namespace != s.Namespace
+	})
 }
 
 // status is what "kubectl nodeupgrade status GROUP -o json" tells, as far as tests ask.

@@ -18,6 +18,7 @@ const (
 	probe      = 30 * time.Second
 	remembered = 5 * time.Minute
 	stopLimit  = 10 * time.Second
+	idleAfter  = time.Minute
 )
 
 // process is one run of the command, and does what package runner does: it sees the world late, decides,
@@ -55,6 +56,8 @@ type process struct {
 type stored struct {
 	record upgrade.Record
 	asked  upgrade.Asked
+	// worked is when a process decided last, as renewals of a lease tell.
+	worked time.Time
 }
 
 // found is what a process begins with.
@@ -150,10 +153,19 @@ func (p *process) world() upgrade.World {
 		ending[space] = true
 	}
 	return upgrade.World{
-		Now: p.c.now, Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
+		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
 		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
+}
+
+// idle is for how long nobody was at work: since the last turn of the process before, or of this one, where it slept.
+func (p *process) idle() time.Duration {
+	gap := p.c.now.Sub(p.stored.worked)
+	if p.stored.worked.IsZero() || (p.turns > 1 && gap <= idleAfter) {
+		return 0
+	}
+	return gap
 }
 
 // turn is one pass of the loop.
@@ -161,6 +173,7 @@ func (p *process) turn() {
 	p.looking = false
 	p.turns++
 	w := p.world()
+	p.stored.worked = p.c.now
 	step := upgrade.Next(w)
 	if !step.Persist || !p.c.befalls(StoreSlow) {
 		p.carryOut(w, step)

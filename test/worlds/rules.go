@@ -173,7 +173,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 	r.window(&step.Record)
 	r.size(&step.Record)
-	r.progress(&step.Record)
+	r.progress(w, &step.Record)
 	r.verb(w, step)
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
@@ -243,8 +243,8 @@ func (r *rules) size(record *upgrade.Record) {
 	}
 }
 
-// progress is I8 and I10: no deadline is extended, and phases only go on.
-func (r *rules) progress(record *upgrade.Record) {
+// progress is I8 and I10: no deadline is extended but by the time in which nobody was at work, and no phase comes again.
+func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 	if record.Stopping == upgrade.PodEvictionFailure || record.Result == upgrade.PodEvictionFailure {
 		clear(r.deadlines) // the same command gives the nodes their time anew
 	} else {
@@ -252,8 +252,12 @@ func (r *rules) progress(record *upgrade.Record) {
 			if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
 				continue
 			}
-			if first, known := r.deadlines[n.UID]; known && !n.Deadline.Equal(first) {
-				r.fail("I8", "the deadline of node %s moved from %s to %s", name, first, n.Deadline)
+			want, known := r.deadlines[n.UID]
+			if before := w.Record.Nodes[name].State; before == upgrade.NodeDraining || before == upgrade.NodeEmpty {
+				want = want.Add(w.Idle)
+			}
+			if known && !n.Deadline.Equal(want) {
+				r.fail("I8", "the deadline of node %s moved from %s to %s, with nobody at work for %s", name, r.deadlines[n.UID], n.Deadline, w.Idle)
 			}
 			r.deadlines[n.UID] = n.Deadline
 		}

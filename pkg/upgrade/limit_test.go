@@ -1,0 +1,41 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// E41: a node's limit counts only the time in which a holder of the lease was at work, after a crash and
+// within a process that slept. What was left is left still, and not a moment more.
+func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
+	for name, crashed := range map[string]bool{"after a crash": true, "a laptop that slept": false} {
+		t.Run(name, func(t *testing.T) {
+			s := draining(t, build.Pod("web-0"))
+			s.Request.OnTimeout, s.Record.Request.OnTimeout = upgrade.Force, upgrade.Force
+			s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
+			s.rest()
+			s.pass(10 * time.Minute)
+			s.next()
+			if crashed {
+				s.crash()
+			}
+			s.pass(2 * time.Hour)
+			s.Idle = 2 * time.Hour
+			step := s.next()
+			if limit := s.Now.Add(5 * time.Minute); !step.Persist || !step.Record.Nodes["old-a-1"].Deadline.Equal(limit) {
+				t.Errorf("persist %t, the limit ends at %s, want %s", step.Persist, step.Record.Nodes["old-a-1"].Deadline, limit)
+			}
+			s.Idle = 0
+			s.do(step.Actions...)
+			s.pass(5*time.Minute - time.Second)
+			wantActions(t, s.next())
+			s.pass(time.Second)
+			if step = s.next(); step.Record.Nodes["old-a-1"].State != upgrade.NodeForcing {
+				t.Errorf("state %q when what was left is over", step.Record.Nodes["old-a-1"].State)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestWidths upgrades groups that can neither grow nor shrink by themselves, desired = min = max, with
+// each pair of surge and unavailable nodes: each ends current and Ready (EKS E09, E26; GKE G16) or is
+// refused before anything is touched (GKE G29).
+func TestWidths(t *testing.T) {
+	t.Parallel()
+	options := quick()
+	options.Cloud.NodeReady = 2 * time.Second // long enough for an upgrade that ends too early to be seen
+	shared := stage.ForTest(t, options)
+	t.Run("pair", func(t *testing.T) {
+		for surge := range 4 {
+			for unavailable := range 4 {
+				width{nodes: 3, surge: fmt.Sprint(surge), unavailable: unavailable}.test(t, shared)
+			}
+		}
+		for _, surge := range []string{"0", "1", ""} {
+			width{nodes: 1, surge: surge, unavailable: 1}.test(t, shared)
+		}
+		width{nodes: 3, surge: "", unavailable: 1}.test(t, shared)
+	})
+}
+
+// width is a group of a few nodes in a zone each, and how it is upgraded. An empty surge is the default.
+type width struct {
+	nodes       int
+	surge       string
+	unavailable int
+}
+
+func (w width) name() string { return fmt.Sprintf("w%d-s%s-u%d", w.nodes, w.surge, w.unavailable) }
+
+func (w width) test(t *testing.T, shared *stage.Stage) {
+	t.Run(w.name(), func(t *testing.T) {
+		t.Parallel()
+		w.play(t, shared)
+	})
+}
+
+func (w width) play(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{
+		Name: w.name(), Zones: []string{zoneA, zoneB, zoneC}[:w.nodes], Counts: []int{1, 1, 1}[:w.nodes], Suspended: []string{rebalance},
+		More: func(spec *awscloud.GroupSpec) { spec.Min, spec.Max = w.nodes, w.nodes },
+	})
+	if w.nodes == 1 && w.surge == "0" {
+		s.add(stage.Workload{Name: "web", Replicas: 2}) // a budget could not open while there is no node
+	} else {
+		s.furnish()
+	}
+	s.ready()
+	flags := []string{fmt.Sprintf("--max-unavailable=%d", w.unavailable)}
+	if w.surge != "" {
+		flags = append(flags, "--max-surge="+w.surge)
+	}
+	s.unavailable = w.unavailable
+	if w.surge == "0" && w.unavailable == 0 {
+		s.upgrade(2, flags...)
+		s.checkUntouched()
+		return
+	}
+	s.upgrade(0, flags...)
+	for _, node := range s.nodes() {
+		if group := s.cloudGroup(); !s.current(&node, group) || !readyNode(&node) {
+			t.Errorf("it ended, and node %s is current: %t, Ready: %t", node.Name, s.current(&node, group), readyNode(&node))
+		}
+	}
+	s.checkDone()
+}
+
+func readyNode(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// checkUntouched wants nodes, group and pods as they were.
+func (s *scene) checkUntouched() {
+	s.t.Helper()
+	after := s.photograph()
+	s.checkSize(after)
+	for uid, was := range s.before.marks {
+		if is, ok := after.marks[uid]; !ok || !is.equal(was) {
+			s.t.Errorf("node %s was touched: %v, before %v", uid, is, was)
+		}
+	}
+	if !maps.Equal(after.moves, s.before.moves) {
+		s.t.Errorf("pods on outdated nodes %v, before %v", after.moves, s.before.moves)
+	}
+}
