@@ -166,7 +166,7 @@ func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.
 	if err != nil {
 		return nil, err
 	}
-	return provider, nil
+	return cloud.RequireLabels(provider, o.settings.Current), nil
 }
 
 func (o *options) manualProvider() cloud.Provider {

@@ -133,6 +133,7 @@ func unlessEnded(ctx context.Context, err error) error {
 func (p *prospect) see(view upgrade.View, now time.Time) {
 	p.now = now
 	p.view, p.members = view, membersOf(p.provider, &p.group, view.Nodes)
+	p.unlabelled = p.group.JudgeLabels(p.members, &p.record)
 	for i := range p.members {
 		if node := p.members[i].Node; node != nil {
 			p.members[i].Pods = view.Pods[node.Name]
@@ -142,7 +143,7 @@ func (p *prospect) see(view upgrade.View, now time.Time) {
 
 // observe asks the cloud and the lease anew.
 func (o *options) observe(ctx context.Context, s *session, p *prospect) (tenure, error) {
-	group, err := s.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to})
+	group, err := p.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to})
 	if err != nil {
 		return tenure{}, err
 	}

@@ -81,6 +81,7 @@ func groupRow(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node, f
 	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
 	members := membersOf(provider, g, nodes)
+	g.JudgeLabels(members, &upgrade.Record{})
 	row.Nodes = len(members)
 	outdated := 0
 	for i := range members {

@@ -26,9 +26,11 @@ type prospect struct {
 	provider cloud.Provider
 	group    upgrade.Group
 	members  []upgrade.Member
-	view     upgrade.View
-	request  upgrade.Request
-	record   upgrade.Record
+	// unlabelled is how many members are outdated for their labels alone.
+	unlabelled int
+	view       upgrade.View
+	request    upgrade.Request
+	record     upgrade.Record
 	// to is what the group was observed with.
 	to string
 	// deeds, unless nil, takes down what is done.
@@ -65,7 +67,10 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 		return nil, err
 	}
 	p.to = settings.To
-	if p.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
+	if p.record.Resumable() && len(settings.Current) == 0 && o.way != wayBack {
+		p.provider = cloud.RequireLabels(p.provider, p.record.Request.Current)
+	}
+	if p.group, err = p.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
 		return nil, err
 	}
 	if err = s.readPods(ctx, membersOf(s.provider, &p.group, s.view.Nodes)); err != nil {
@@ -120,6 +125,7 @@ func (o *options) resolve(p *prospect, s *session, settings upgrade.Settings) er
 // join pairs the group's instances with the cluster's nodes. It errs when none of them is one.
 func (p *prospect) join(s *session) error {
 	p.members = membersOf(p.provider, &p.group, p.view.Nodes)
+	p.unlabelled = p.group.JudgeLabels(p.members, &p.record)
 	joined := false
 	for i := range p.members {
 		if node := p.members[i].Node; node != nil {
@@ -224,7 +230,8 @@ func (p *prospect) plan(ctx context.Context, s *session) (*report.Plan, error) {
 		From: p.group.Pointed, To: p.group.Wanted, Request: p.request,
 		Sizes: upgrade.Sizes{Desired: p.group.Desired, Min: p.group.Min, Max: p.group.Max},
 		Peak:  forecast.Peak, Findings: append(p.findings, unplaced(forecast.Unplaced)...), Resumes: p.record.Run,
-		Duration: forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
+		Unlabelled: p.unlabelled,
+		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
 		Room: forecast.Room, Assumptions: assumed, Nodes: []report.PlanNode{}, // an empty list is one in JSON, too
 	}
 	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", p.group.Name)
@@ -351,9 +358,23 @@ func unplaced(pods []simulate.Unplaced) []preflight.Finding {
 	return found
 }
 
+// judgedGroup is the group with each of its instances as outdated as its node is.
+func (p *prospect) judgedGroup() upgrade.Group {
+	group := p.group
+	group.Instances = slices.Clone(p.group.Instances)
+	for i := range p.members {
+		for j := range group.Instances {
+			if p.unlabelled > 0 && p.members[i].Instance.ID == group.Instances[j].ID {
+				group.Instances[j].Outdated = p.members[i].Outdated
+			}
+		}
+	}
+	return group
+}
+
 func (p *prospect) spec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: p.now, Group: p.group, Record: p.record.Extended(p.idle), Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
+		Now: p.now, Group: p.judgedGroup(), Record: p.record.Extended(p.idle), Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.history.Launched, Terminations: p.history.Terminations,
 		Facts: p.background.Facts, Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
 		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },

@@ -109,13 +109,18 @@ func (o *options) enter(ctx context.Context, conn *connection, u *recordedUpgrad
 
 // repeat fills in what the upgrade was begun with and the record tells: which nodes the group has and which of them are current.
 func (o *options) repeat(u *recordedUpgrade) error {
-	if len(o.settings.Current) == 0 {
+	switch {
+	case u.record.Cloudless():
+		o.provider = "manual"
+	case o.provider == "auto" && u.record.Provider != "":
+		o.provider = u.record.Provider
+	}
+	if len(o.settings.Current) == 0 && (o.way != wayBack || u.record.Cloudless()) {
 		o.settings.Current = u.record.Request.Current
 	}
-	if len(u.record.Request.Current) == 0 {
+	if !u.record.Cloudless() {
 		return nil
 	}
-	o.provider = "manual"
 	if !strings.ContainsAny(u.name, "=!, ") { // it is what the nodes' labels call the group
 		return nil
 	}

@@ -67,7 +67,11 @@ func planHead(p *Plan) []string {
 	if len(p.Nodes) == 0 && p.Resumes == "" {
 		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
 	}
-	lines = append(lines, fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describe(p), len(p.Nodes), len(p.Nodes)+p.Current))
+	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describe(p), len(p.Nodes), len(p.Nodes)+p.Current)
+	if p.Unlabelled > 0 {
+		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
+	}
+	lines = append(lines, target)
 	req := &p.Request
 	lines = append(lines, fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
 		req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle))

@@ -54,10 +54,12 @@ type Plan struct {
 	Surge map[string]int `json:"surge,omitempty"`
 	Peak  int            `json:"peak,omitempty"`
 	// Quiesce are the processes that would be suspended meanwhile.
-	Quiesce  []string            `json:"suspends,omitempty"`
-	Nodes    []PlanNode          `json:"nodes"`
-	Current  int                 `json:"current"`
-	Findings []preflight.Finding `json:"findings,omitempty"`
+	Quiesce []string   `json:"suspends,omitempty"`
+	Nodes   []PlanNode `json:"nodes"`
+	Current int        `json:"current"`
+	// Unlabelled is how many of Nodes are outdated only because they lack a label of current nodes.
+	Unlabelled int                 `json:"unlabelled,omitempty"`
+	Findings   []preflight.Finding `json:"findings,omitempty"`
 	// Duration is how long all would take, from the moment of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
 	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is smaller meanwhile.

@@ -28,6 +28,7 @@ func (s *run) join(all []*corev1.Node) []upgrade.Member {
 		}
 	}
 	members := upgrade.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
+	s.Group.JudgeLabels(members, &s.Record)
 	for i := range members {
 		members[i].Read(&s.Group)
 	}

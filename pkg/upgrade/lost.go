@@ -58,7 +58,10 @@ func Rebuild(w World) (Record, error) {
 	t := newTurn(&w)
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: t.previous(), Target: w.Group.Wanted, Nodes: map[string]NodeRecord{},
+		Previous: t.previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Unlabelled: unlabelled(slices.DeleteFunc(t.count.pending, func(m *Member) bool {
+			return m.Node == nil || m.Node.Annotations[AnnotationRun] != run // a new node without the labels was never fenced
+		})),
 	}
 	rec.Request.Run = run
 	before, told := before(w.Members, run)

@@ -99,7 +99,7 @@ func (t *turn) begin() {
 	t.rec = Record{
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
-		Previous: t.previous(), Target: w.Group.Wanted,
+		Previous: t.previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: unlabelled(t.count.pending),
 		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: t.count.zones},
 		Total:  len(t.count.pending),
 		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: t.count.currentNames()},

@@ -79,6 +79,11 @@ type Record struct {
 	Pointed Revision `json:"pointed,omitzero"`
 	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
 	Back bool `json:"back,omitempty"`
+	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of older versions.
+	Provider string `json:"provider,omitempty"`
+	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes lacked a label of current
+	// ones; sorted.
+	Unlabelled []string `json:"unlabelled,omitempty"`
 	// Lost tells that the run's record was lost, and that its books are still to be made anew.
 	Lost bool `json:"lost,omitempty"`
 	// Sizes of the group at the start.
@@ -183,6 +188,15 @@ func (r *Record) Resumable() bool {
 	default:
 		return r.Running()
 	}
+}
+
+// Cloudless reports whether the upgrade was begun without a cloud: the labels of current nodes tell all. Records of older
+// versions do not name the provider; of theirs those with labels and no size are meant.
+func (r *Record) Cloudless() bool {
+	if r.Provider != "" {
+		return r.Provider == manualProvider
+	}
+	return len(r.Request.Current) > 0 && r.Sizes.Desired == 0
 }
 
 // Limits are the times by which the nodes in drain have to be empty, by name.

@@ -86,6 +86,8 @@ type Group struct {
 	LaunchFailure LaunchFailure `json:"-"`
 	// WantedLabels are labels that a verified current node carries, beside being current.
 	WantedLabels map[string]string `json:"wantedLabels,omitempty"`
+	// CurrentLabels are labels without which a node is outdated though its machine is current. See RequireLabels.
+	CurrentLabels map[string]string `json:"currentLabels,omitempty"`
 }
 
 // LaunchFailure is a failed attempt of the provider to bring up an instance.

@@ -56,7 +56,7 @@ func (w width) play(t *testing.T, shared *stage.Stage) {
 		More: func(spec *awscloud.GroupSpec) { spec.Min, spec.Max = w.nodes, w.nodes },
 	})
 	if w.nodes == 1 && w.surge == "0" {
-		s.add(stage.Workload{Name: "web", Replicas: 2}) // a budget could not open while there is no node
+		s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "2"}) // a tighter budget could not open while there is no node
 	} else {
 		s.furnish()
 	}

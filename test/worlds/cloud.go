@@ -195,7 +195,11 @@ func (c *cluster) join(i *instance, unlabelled bool) {
 	node := newNode(strings.TrimPrefix(i.id, "i-"), i.zone, i.revision, c.now)
 	node.Spec.ProviderID = "aws:///" + i.zone + "/" + i.id
 	if unlabelled && !c.calm {
-		delete(node.Labels, imageLabel)
+		missing := imageLabel
+		if len(c.plan.Request.Current) > 0 {
+			missing = flavorLabel
+		}
+		delete(node.Labels, missing)
 		i.unhealthy = true
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: c.now}}}

@@ -19,6 +19,8 @@ const (
 	space      = "shop"
 	groupLabel = "example.com/group"
 	imageLabel = "example.com/image"
+	// flavorLabel is one that some requests want of current nodes (--current).
+	flavorLabel = "example.com/flavor"
 )
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
@@ -115,9 +117,20 @@ func (c *cluster) found(i int, n Node) {
 		return
 	}
 	node := newNode(name, zone, revision, c.now.Add(-24*time.Hour))
+	if n.Unlabelled {
+		node.Labels[flavorLabel] = flavor("1")
+	}
 	mark(node, n.Marks, c.plan.Provider)
 	c.putNode(node)
 	c.shadow[name] = node
+}
+
+// flavor is the label that nodes of the revision come up with.
+func flavor(revision string) string {
+	if revision == "1" {
+		return "old"
+	}
+	return "new"
 }
 
 func zoneName(i int) string { return string(rune('a' + i)) }
@@ -126,7 +139,7 @@ func newNode(name, zone, revision string, at time.Time) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), CreationTimestamp: metav1.Time{Time: at},
-			Labels: map[string]string{corev1.LabelTopologyZone: zone, groupLabel: "workers", imageLabel: revision},
+			Labels: map[string]string{corev1.LabelTopologyZone: zone, groupLabel: "workers", imageLabel: revision, flavorLabel: flavor(revision)},
 		},
 		Spec:   corev1.NodeSpec{ProviderID: "aws:///" + zone + "/i-" + name},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{readyCondition(true, at)}},

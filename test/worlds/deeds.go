@@ -98,6 +98,9 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 		r.fail("I6", "current node %s is fenced", a.Node)
 		return
 	}
+	if strings.HasPrefix(a.Node, "new-") && m.Instance.Revision.ID == step.Record.Target.ID && r.run == "r1" {
+		r.fail("E33", "node %s, which came up without the labels wanted, is fenced", a.Node)
+	}
 	if m.Node.Annotations[upgrade.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
 		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}

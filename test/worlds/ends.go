@@ -177,6 +177,9 @@ func (r *rules) outdated(node *corev1.Node, i *instance, record upgrade.Record) 
 	if record.Run == "" {
 		target = r.c.cloud.wanted
 	}
+	if wants := len(record.Request.Current) > 0; wants && r.quiet && node.Labels[flavorLabel] != flavor(target) {
+		return true
+	}
 	if i != nil {
 		return i.revision != target && !r.c.plan.hasActor(TargetMoves)
 	}

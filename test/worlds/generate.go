@@ -3,6 +3,7 @@ package worlds
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -25,7 +26,9 @@ func Generate(seed uint64) Plan {
 	d.workloads(&p)
 	roles(&p)
 	minimum(&p)
+	current := labels(&p)
 	p.Request = d.request(&p)
+	p.Request.Current = current
 	if d.chance(50) {
 		d.lags(&p)
 		d.faults(&p)
@@ -33,6 +36,9 @@ func Generate(seed uint64) Plan {
 		rare(&p)
 	}
 	verbs(&p)
+	if len(current) > 0 { // the labels wanted would be another target's
+		p.Actors = slices.DeleteFunc(p.Actors, func(a Actor) bool { return a.Kind == TargetMoves })
+	}
 	if d.chance(85) {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
 	}

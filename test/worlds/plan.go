@@ -42,7 +42,9 @@ type Plan struct {
 type Node struct {
 	Zone    int
 	Current bool
-	Marks   Marks
+	// Unlabelled nodes are current by their machine, and lack a label that the request wants.
+	Unlabelled bool
+	Marks      Marks
 }
 
 // Marks are what is odd about a node, bit by bit.
@@ -133,7 +135,7 @@ type Actor struct {
 func (p *Plan) outdated() int {
 	n := 0
 	for _, node := range p.Nodes {
-		if !node.Current {
+		if !node.Current || node.Unlabelled {
 			n++
 		}
 	}

@@ -72,6 +72,7 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
 		heard: s.asked, open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
+	p.group.RequireLabels(p.request.Current)
 	c.watch = p.hear
 	p.look()
 	return p
@@ -346,6 +347,7 @@ func (p *process) poll() {
 		p.polling = false
 		if err == nil {
 			p.group = retarget(group, p.wanted())
+			p.group.RequireLabels(p.request.Current)
 		}
 		p.look()
 	})

@@ -48,3 +48,16 @@ func minimum(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
 	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
 }
+
+// labels draws which labels the request wants of current nodes, and which of those lack them. It has dice of its own, too.
+func labels(p *Plan) map[string]string {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6c61626c))}
+	if !p.sized() || !d.chance(20) {
+		return nil
+	}
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		n.Unlabelled = n.Current && n.Marks&MarkNoNode == 0 && d.chance(60)
+	}
+	return map[string]string{flavorLabel: flavor("2")}
+}

@@ -142,7 +142,7 @@ func (r *rules) serving(record upgrade.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
-		unproven := node.Labels[imageLabel] == "" && (i == nil || record.Run == "" || i.revision == record.Target.ID)
+		unproven := (node.Labels[imageLabel] == "" || node.Labels[flavorLabel] == "") && (i == nil || record.Run == "" || i.revision == record.Target.ID)
 		if node.Labels[groupLabel] == "" || !isReady(node) || unproven {
 			continue
 		}

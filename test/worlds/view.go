@@ -88,6 +88,7 @@ func (v *view) members(group *upgrade.Group, record *upgrade.Record) []upgrade.M
 		}
 	}
 	members := upgrade.Join(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
+	group.JudgeLabels(members, record)
 	at := make(map[string]int, len(members))
 	for i := range members {
 		if members[i].Node != nil {

@@ -1,0 +1,48 @@
+package cloud
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// RequireLabels is the provider with groups whose current nodes also carry the labels. A provider whose groups have no
+// machines judges nodes by labels itself: its groups stay as they are, and so do all without labels.
+func RequireLabels(provider Provider, labels map[string]string) Provider {
+	if len(labels) == 0 {
+		return provider
+	}
+	return labelled{provider, labels}
+}
+
+type labelled struct {
+	Provider
+	labels map[string]string
+}
+
+// Groups implements Provider.
+func (l labelled) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+	groups, err := l.Provider.Groups(ctx, nodes)
+	for i := range groups {
+		groups[i].RequireLabels(l.labels)
+	}
+	return groups, err
+}
+
+// Observe implements Provider.
+func (l labelled) Observe(ctx context.Context, ref Ref) (upgrade.Group, error) {
+	group, err := l.Provider.Observe(ctx, ref)
+	group.RequireLabels(l.labels)
+	return group, err
+}
+
+// History implements Historian; a provider that remembers nothing tells nothing.
+func (l labelled) History(ctx context.Context, group *upgrade.Group) (History, error) {
+	historian, ok := l.Provider.(Historian)
+	if !ok {
+		return History{}, nil
+	}
+	return historian.History(ctx, group)
+}

@@ -1,0 +1,74 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Before an upgrade a current machine whose node lacks a label is outdated; once it is under way only one that lacked it when
+// it began, or new nodes would be replaced without end (EKS E27, E33).
+func TestJudgeLabels(t *testing.T) {
+	group := upgrade.Group{Sized: true}
+	group.RequireLabels(map[string]string{"image": "ami-2"})
+	lacking := func(name string) upgrade.Member {
+		m := current(name)
+		m.Node.Labels["image"] = "ami-1"
+		return m
+	}
+	outlived := lacking("cur-a-1")
+	outlived.Instance = upgrade.Instance{}
+	cases := map[string]struct {
+		member   upgrade.Member
+		record   upgrade.Record
+		outdated bool
+	}{
+		"with the label":                 {current("cur-a-1"), upgrade.Record{}, false},
+		"without it, before an upgrade":  {lacking("cur-a-1"), upgrade.Record{}, true},
+		"without it since the beginning": {lacking("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
+		"without it, and new":            {lacking("new-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
+		"labelled meanwhile":             {current("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
+		"an instance without a node":     {booting(current("cur-a-1")), upgrade.Record{}, false},
+		"a node that outlives its machine": {outlived, upgrade.Record{
+			Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Nodes: map[string]upgrade.NodeRecord{"cur-a-1": {Instance: "i-cur-a-1"}},
+		}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			members := []upgrade.Member{c.member}
+			if found := group.JudgeLabels(members, &c.record); members[0].Outdated != c.outdated || (found == 1) != c.outdated {
+				t.Errorf("outdated %t, counted %d, want %t", members[0].Outdated, found, c.outdated)
+			}
+		})
+	}
+}
+
+// The way back goes to nodes that need not carry the newer revision's labels.
+func TestRollbackForgetsLabels(t *testing.T) {
+	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
+	back := record.RollingBack(upgrade.Revision{ID: "1"}, start.Add(time.Hour))
+	if len(back.Unlabelled)+len(back.Request.Current) > 0 {
+		t.Errorf("it keeps %v and %v", back.Unlabelled, back.Request.Current)
+	}
+}
+
+// A record of an older version does not name its provider.
+func TestCloudless(t *testing.T) {
+	labels := upgrade.Request{Current: map[string]string{"image": "ami-2"}}
+	cases := map[string]struct {
+		record upgrade.Record
+		want   bool
+	}{
+		"manual":              {upgrade.Record{Provider: "manual", Request: labels}, true},
+		"a cloud with labels": {upgrade.Record{Provider: "aws", Request: labels}, false},
+		"older, of labels":    {upgrade.Record{Request: labels}, true},
+		"older, of a cloud":   {upgrade.Record{Request: labels, Sizes: upgrade.Sizes{Desired: 3}}, false},
+		"older, no labels":    {upgrade.Record{}, false},
+	}
+	for name, c := range cases {
+		if got := c.record.Cloudless(); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// relabelled has nodes whose machines are current and one of which lost its label: with --current that one is replaced, and
+// the new node carries the label.
+func relabelled(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "lacking", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Current: true, Suspended: []string{rebalance}})
+	s.furnish()
+	s.ready()
+	lacking := s.before.group.Instances[0].Node
+	s.change(lacking, func(node *corev1.Node) { node.Labels["image"] = stage.OldImage })
+	current := "--current=image=" + stage.NewImage
+	plan := start(t, s.Stage, "nodeupgrade", s.group, "--dry-run", current, "--forecast=false")
+	plan.end(0)
+	plan.says("1 of 2 nodes are outdated, 1 of them only for lack of a label of current nodes")
+	s.upgrade(0, current)
+	for _, node := range s.nodes() {
+		if node.Name == lacking || node.Labels["image"] != stage.NewImage {
+			t.Errorf("node %s is there, with the label %q", node.Name, node.Labels["image"])
+		}
+	}
+	s.settle()
+	s.checkSize(s.photograph())
+	s.upgrade(0, current).says("is current")
+}
+
+// unlabelled asks for a label that no new node comes up with: no old node is touched, and nothing is replaced without end (EKS E27,
+// E33). Then what is left is taken away by the verb alone, which knows from the record that there is a cloud.
+func unlabelled(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "mistaken", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	c := s.upgrade(1, "--current=image=ami-0ccccccccccccccc3", "--boot-timeout=5s")
+	for _, part := range []string{"NodeCreationFailure", "lacks the labels of a current node"} {
+		if complaint := c.complaint(); !strings.Contains(complaint, part) {
+			t.Errorf("the error does not say %q: %s", part, complaint)
+		}
+	}
+	s.settle()
+	s.checkTimeline()
+	s.checkUntouched()
+}
+
+// abortLabelled interrupts an upgrade with --current and aborts it by name alone.
+func abortLabelled(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "forgetful", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
+	c := s.start("--current=image=" + stage.NewImage)
+	blockedBy("stubborn")(s, c)
+	c.interrupt()
+	c.end(130)
+	s.asked(0, "abort", "--yes").says("nodegroup/" + s.group + " aborted")
+	s.checkUndone(false)
+	if after := s.cloudGroup(); after.Max != max(after.Desired, s.before.group.Max) {
+		t.Errorf("the maximum stays at %d, with a desired size of %d", after.Max, after.Desired)
+	}
+}
