@@ -21,8 +21,11 @@ import (
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
 func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (upgrade.Record, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	progress := newProgress(o, p.group.Name)
 	defer progress.close()
+	progress.unread(cancel)
 	if err := o.onlyOne(ctx, conn, p.group.Name); err != nil {
 		return upgrade.Record{}, err
 	}

@@ -2,10 +2,14 @@ package plugin
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
@@ -52,6 +56,30 @@ func newProgress(o *options, group string) *progress {
 	}
 	go p.beat()
 	return p
+}
+
+// unread has stop called when there is no reader any more, as when head has seen enough. From then on to the end of the process
+// writing to a pipe without a reader returns an error and no longer ends the process.
+func (p *progress) unread(stop func()) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.w = &pipe{Writer: p.w, unread: stop}
+}
+
+// pipe is a writer that tells when it has no reader.
+type pipe struct {
+	io.Writer
+	unread func()
+}
+
+// Write implements io.Writer.
+func (p *pipe) Write(text []byte) (int, error) {
+	n, err := p.Writer.Write(text)
+	if errors.Is(err, syscall.EPIPE) {
+		p.unread()
+	}
+	return n, err
 }
 
 // beat redraws the line of the moment and breaks long silences, until close.

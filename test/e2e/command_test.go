@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type progress struct {
 	rest   []byte
 	events []event
 	lines  []string
+	gone   bool
 	news   chan struct{} // closed and replaced with each line, closed at the end
 }
 
@@ -37,6 +39,9 @@ type progress struct {
 func (p *progress) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.gone {
+		return 0, io.ErrClosedPipe // upon which the pipe is closed
+	}
 	p.rest = append(p.rest, text...)
 	for {
 		line, rest, whole := bytes.Cut(p.rest, []byte("\n"))
@@ -159,6 +164,21 @@ func (c *command) interrupt() {
 	if err := c.process.Interrupt(); err != nil {
 		c.t.Fatalf("interrupting %s: %v", c.what, err)
 	}
+}
+
+// hangUp sends what a terminal sends that closes.
+func (c *command) hangUp() {
+	c.t.Helper()
+	if err := c.process.HangUp(); err != nil {
+		c.t.Fatalf("hanging up on %s: %v", c.what, err)
+	}
+}
+
+// leave reads no more of what the command writes to stderr.
+func (c *command) leave() {
+	c.log.mu.Lock()
+	defer c.log.mu.Unlock()
+	c.log.gone = true
 }
 
 // end waits for the end and fails the test unless the exit code is the one wanted.

@@ -21,7 +21,7 @@ const (
 	slack     = 3 * time.Second
 )
 
-// interruption is one Ctrl-C, at a moment of the upgrade.
+// interruption is one Ctrl-C, or what stands for it, at a moment of the upgrade.
 type interruption struct {
 	counts []int
 	flags  []string
@@ -29,6 +29,10 @@ type interruption struct {
 	wedge bool
 	// moment returns when the upgrade is where it is to be interrupted.
 	moment func(*scene, *command)
+	// by is what interrupts it, Ctrl-C if nil.
+	by func(*command)
+	// silent says that nobody reads the error.
+	silent bool
 	// fenced says that nodes never started stay fenced, suspended that what was suspended stays so.
 	fenced, suspended bool
 }
@@ -46,6 +50,10 @@ func interruptions() map[string]interruption {
 		"lopsided":   {counts: []int{2, 1}, wedge: true, moment: blockedBy("stubborn"), suspended: true},
 		"settling":   {counts: []int{1, 1}, flags: []string{"--settle=3s"}, moment: func(_ *scene, c *command) { c.until("an empty node", nodeState("Empty")) }},
 		"scale-down": {counts: []int{1, 0}, moment: func(_ *scene, c *command) { c.until("the scale down", phase(string(upgrade.PhaseScaleDown))) }},
+		"terminal":   {counts: []int{2, 2}, wedge: true, moment: blockedBy("stubborn"), by: (*command).hangUp},
+		"reader": {counts: []int{2, 2}, by: (*command).leave, silent: true, moment: func(_ *scene, c *command) {
+			c.until("the scale up", phase(string(upgrade.PhaseScaleUp)))
+		}},
 		"keep-fence": {counts: []int{2, 2}, flags: []string{"--keep-fence"}, wedge: true, moment: blockedBy("stubborn"), fenced: true},
 	}
 }
@@ -76,13 +84,21 @@ func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
 
 	c := s.start(i.flags...)
 	i.moment(s, c)
-	c.interrupt()
+	by := (*command).interrupt
+	if i.by != nil {
+		by = i.by
+	}
+	by(c)
 	asked := time.Now()
 	c.end(130)
 	if took := time.Since(asked); took > stopLimit+slack {
 		t.Errorf("it took %s to stop, want at most %s", took, stopLimit)
 	}
-	if complaint := c.complaint(); !strings.Contains(complaint, "run the same command to go on") {
+	if i.silent {
+		if lines := c.log.plain(); len(lines) > 0 {
+			t.Errorf("read %q of a command that is not read any more", lines)
+		}
+	} else if complaint := c.complaint(); !strings.Contains(complaint, "run the same command to go on") {
 		t.Errorf("the error does not say how to go on: %s", complaint)
 	}
 	i.checkStopped(s)

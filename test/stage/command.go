@@ -59,6 +59,9 @@ func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string
 // Interrupt sends what Ctrl-C does.
 func (p *Process) Interrupt() error { return p.signal(os.Interrupt) }
 
+// HangUp sends what a terminal sends that closes.
+func (p *Process) HangUp() error { return p.signal(syscall.SIGHUP) }
+
 // Kill ends it at once: it does not get to do anything about it.
 func (p *Process) Kill() error { return p.signal(os.Kill) }
 
