@@ -48,7 +48,7 @@ func TestAnswers(t *testing.T) {
 		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
 		"a group by one of its nodes":   {"--node g1 --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
 		"an upgrade with nothing to do": {"green --current image=v2 --yes", "nodegroup/green is current: all 1 nodes are current\n", "", 0},
-		"nobody to ask":                 {"blue --current image=v2", "", "error: there is no terminal to ask at: pass --yes, or --dry-run to see the plan\n", 2},
+		"nobody to ask":                 {"blue --current image=v2", "", "error: there is no terminal to ask at: run kubectl nodeupgrade blue --current=image=v2 --yes, or kubectl nodeupgrade blue --current=image=v2 --dry-run to see what would be done\n", 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

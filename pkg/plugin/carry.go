@@ -48,7 +48,7 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	record, err := o.drive(ctx, conn, p, holding{hold, store, progress})
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: run the same command to go on", err)
+		err = fmt.Errorf("%w: run %s to continue", err, o.again)
 	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // nobody pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}

@@ -18,8 +18,8 @@ func (o *options) rebuild(p *prospect) error {
 	if err != nil {
 		return &exitErr{code: exitError, err: fmt.Errorf(
 			"taking up run %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: kubectl nodeupgrade status %s lists its marks with the commands "+
-				"that take them away; give the group the size and the processes that it is to have, and run the same command to begin anew",
-			record.Run, p.group.Name, cluster.ObjectName(p.group.Name), o.stateSpace, err, p.group.Name)}
+				"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
+			record.Run, p.group.Name, cluster.ObjectName(p.group.Name), o.stateSpace, err, p.group.Name, o.again)}
 	}
 	p.record = record
 	return nil

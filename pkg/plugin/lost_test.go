@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -34,7 +36,9 @@ func TestAdoptLostRun(t *testing.T) {
 				group: upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
 				members: []upgrade.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
-			err := (&options{way: c.way, stateSpace: "kube-system"}).adopt(p)
+			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+			o.way, o.stateSpace = c.way, "kube-system"
+			err := o.adopt(p)
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {

@@ -40,12 +40,15 @@ type options struct {
 	labels   labels.Selector
 	// way is the command's.
 	way way
+	// given tells the flags that were typed, and again is the whole command to type once more.
+	given func(flag string) bool
+	again string
 }
 
 func newOptions(streams genericiooptions.IOStreams) *options {
 	config := genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(50).WithDiscoveryBurst(300)
 	config.Namespace = nil // nodes have none
-	return &options{IOStreams: streams, config: config}
+	return &options{IOStreams: streams, config: config, given: func(string) bool { return false }}
 }
 
 // addShared adds the flags that every command takes.
@@ -101,6 +104,7 @@ func (o *options) complete(cmd *cobra.Command, args []string) error {
 	if err := o.completeShared(args); err != nil {
 		return err
 	}
+	o.again = again(cmd, args)
 	if err := o.completeDryRun(cmd, args); err != nil {
 		return err
 	}
@@ -188,11 +192,11 @@ func (o *options) completeSettings(cmd *cobra.Command) error {
 	s.Like, s.Strategy, s.To, s.OnTimeout = o.like, upgrade.Strategy(o.strategy), o.to, upgrade.OnTimeout(o.onTimeout)
 	s.BootTimeout, s.BatchBarrier = o.bootTimeout, o.batchBarrier
 	s.KeepMax, s.KeepFence, s.WaitReplacement = o.keepMax, o.keepFence, o.waitReplacement
-	changed := cmd.Flags().Changed
-	if changed("drain-timeout") {
+	o.given = cmd.Flags().Changed
+	if o.given("drain-timeout") {
 		s.DrainTimeout = &o.drainTimeout
 	}
-	if changed("settle") {
+	if o.given("settle") {
 		s.Settle = &o.settle
 	}
 	var err error

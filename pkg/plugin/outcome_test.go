@@ -52,14 +52,14 @@ func TestOutcomes(t *testing.T) {
 			ended(upgrade.LeftBehind, "", left),
 			"nodegroup/blue upgraded: 2 of 4 nodes replaced in 1m30s\nleft behind: node n1: pod shop/a\nleft behind: node n3: pod shop/b\n", "", 4,
 		},
-		"interrupted":              {ended(upgrade.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run the same command to go on`, 130},
-		"interrupted, with a note": {ended(upgrade.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run the same command to go on`, 130},
-		"a node cannot be drained": {ended(upgrade.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run the same command to go on`, 1},
-		"no nodes come up":         {ended(upgrade.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run the same command to go on`, 1},
-		"refused for good":         {ended(upgrade.Failed, "x"), "", `upgrading group "blue": failed: x; run the same command to go on`, 1},
+		"interrupted":              {ended(upgrade.Interrupted, ""), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced: run kubectl nodeupgrade blue --yes to continue`, 130},
+		"interrupted, with a note": {ended(upgrade.Interrupted, "node n1 stays fenced"), "", `upgrading group "blue": interrupted in phase "upgrade" with 2 of 4 nodes replaced (node n1 stays fenced): run kubectl nodeupgrade blue --yes to continue`, 130},
+		"a node cannot be drained": {ended(upgrade.PodEvictionFailure, "draining node n1: x"), "", `upgrading group "blue": PodEvictionFailure: draining node n1: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"no nodes come up":         {ended(upgrade.NodeCreationFailure, "x"), "", `upgrading group "blue": NodeCreationFailure: x; run kubectl nodeupgrade blue --yes to continue`, 1},
+		"refused for good":         {ended(upgrade.Failed, "x"), "", `upgrading group "blue": failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"somebody interfered":      {ended(upgrade.Paused, "run the command again to fence it again"), "", `upgrading group "blue": paused: run the command again to fence it again`, 5},
 		"paused by somebody":       {ended(upgrade.Paused, "paused by ann: x", byVerb), "", `upgrading group "blue": paused by ann: x`, 5},
-		"on the way back":          {ended(upgrade.Failed, "x", func(r *upgrade.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run the same command to go on`, 1},
+		"on the way back":          {ended(upgrade.Failed, "x", func(r *upgrade.Record) { r.Back = true }), "", `rolling group "blue" back: failed: x; run kubectl nodeupgrade blue --yes to continue`, 1},
 		"rolled back": {
 			ended(upgrade.Succeeded, "", func(r *upgrade.Record) { r.Back, r.Target.Name = true, "blue:1" }),
 			"nodegroup/blue rolled back to blue:1: 2 of 4 nodes replaced in 1m30s\n", "", 0,
@@ -69,7 +69,9 @@ func TestOutcomes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			err := newOptions(streams).printOutcome("blue", c.record)
+			o := newOptions(streams)
+			o.again = "kubectl nodeupgrade blue --yes"
+			err := o.printOutcome("blue", c.record)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -105,6 +107,7 @@ func TestAdopt(t *testing.T) {
 		return r
 	}
 	two := func(r *upgrade.Request) { r.MaxUnavailable, r.Surge = 2, 4 }
+	open := func(r *upgrade.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = upgrade.Force, time.Minute, true }
 	begun := func(result upgrade.Result) upgrade.Record {
 		r := ended(result, "x")
 		r.Target, r.Request = upgrade.Revision{ID: "v2", Name: "v2"}, request()
@@ -124,6 +127,8 @@ func TestAdopt(t *testing.T) {
 		"one that was interrupted":      {begun(upgrade.Interrupted), request(), "v2", false, "r1", "", 0},
 		"one whose process died":        {begun(""), request(), "v2", false, "r1", "", 0},
 		"other settings":                {begun(upgrade.Interrupted), request(two), "v2", false, "", "--max-unavailable 1, now 2", 2},
+		"other settings, left open":     {begun(upgrade.Interrupted), request(open), "v2", false, "r1", "", 0},
+		"more of them, agreed to":       {begun(upgrade.Interrupted), request(open), "v2", true, "r1", "", 0},
 		"other settings, agreed to":     {begun(upgrade.Interrupted), request(two), "v2", true, "r1", "", 0},
 		"another target":                {begun(upgrade.Interrupted), request(), "v3", false, "", "pass --replan to go on to v3", 5},
 		"another target, agreed to":     {begun(upgrade.Interrupted), request(), "v3", true, "r1", "", 0},
@@ -132,7 +137,7 @@ func TestAdopt(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.replan = c.replan
+			o.replan, o.given = c.replan, func(flag string) bool { return flag == "max-unavailable" }
 			p := &prospect{record: c.record, request: c.request, group: upgrade.Group{Name: "blue", Wanted: upgrade.Revision{ID: c.wanted, Name: c.wanted}}}
 			err := o.adopt(p)
 			if c.err != "" {
@@ -150,8 +155,8 @@ func TestAdopt(t *testing.T) {
 			if p.request.Surge != 2 || p.record.Request.Surge != 2 {
 				t.Errorf("the surge is %d, want the 2 that the ledger was dealt", p.request.Surge)
 			}
-			if p.record.Target.ID != c.wanted || p.request.MaxUnavailable != c.request.MaxUnavailable {
-				t.Errorf("goes on to %s with %d unavailable", p.record.Target.ID, p.request.MaxUnavailable)
+			if p.record.Target.ID != c.wanted || p.request.MaxUnavailable != c.request.MaxUnavailable || p.request.OnTimeout != upgrade.Fail || p.request.KeepMax {
+				t.Errorf("goes on to %s with %+v", p.record.Target.ID, p.request)
 			}
 		})
 	}

@@ -110,7 +110,8 @@ func (o *options) resolve(p *prospect, s *session, settings upgrade.Settings) er
 	}
 	if !o.way.stands() {
 		var err error
-		if p.request, err = settings.Resolve(&p.group, p.size(), p.outdated()); err != nil {
+		group, size, outdated := p.asBegun()
+		if p.request, err = settings.Resolve(&group, size, outdated); err != nil {
 			return usage(err)
 		}
 	}
@@ -146,6 +147,17 @@ func (p *prospect) size() int {
 		return p.group.Desired
 	}
 	return len(p.members)
+}
+
+// asBegun is the group as its upgrade under way found it, with its size and its outdated nodes: what that added makes percentages no
+// larger and uses up no room.
+func (p *prospect) asBegun() (group upgrade.Group, size, outdated int) {
+	group, size, outdated = p.group, p.size(), p.outdated()
+	if before := p.record.Sizes; p.record.Resumable() && before.Desired > 0 {
+		group.Desired, group.Max = before.Desired, before.Max
+		size, outdated = before.Desired, max(outdated, p.record.Total)
+	}
+	return group, size, outdated
 }
 
 func (p *prospect) outdated() int {
@@ -198,14 +210,13 @@ func (o *options) goOn(p *prospect) error {
 			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to go on to %s",
 			p.record.Run, p.group.Name, p.record.Target.Name, p.group.Wanted.Name, p.group.Wanted.Name)}
 	}
-	if changed := p.record.Request.Differences(p.request); len(changed) > 0 && !o.replan && !o.way.stands() {
-		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): pass the same, or --replan", p.record.Run, p.group.Name, changed))
+	request := p.record.Request.With(p.request, o.given)
+	if changed := p.record.Request.Differences(request); len(changed) > 0 && !o.replan && !o.way.stands() {
+		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", p.record.Run, p.group.Name, changed))
 	}
 	record := p.record.Reopened()
 	if o.replan {
-		record = record.Extended(p.request.DrainTimeout.Duration - record.Request.DrainTimeout.Duration)
-		request := p.request
-		request.Surge = record.Request.Surge
+		record = record.Extended(request.DrainTimeout.Duration - record.Request.DrainTimeout.Duration)
 		record.Request, record.Target = request, p.group.Wanted
 	}
 	p.record = record

@@ -182,7 +182,7 @@ func (o *options) confirm(s *session, question string, show func() error) error 
 		return nil
 	}
 	if !printers.IsTerminal(o.In) || !printers.IsTerminal(o.ErrOut) {
-		return usage(errors.New("there is no terminal to ask at: pass --yes, or --dry-run to see the plan"))
+		return usage(errors.New("there is no terminal to ask at: run " + o.again + " --yes" + o.orPlan()))
 	}
 	if err := show(); err != nil {
 		return err
@@ -198,6 +198,14 @@ func (o *options) confirm(s *session, question string, show func() error) error 
 	return nil
 }
 
+// orPlan names the flag that shows what would be done, where the command has one.
+func (o *options) orPlan() string {
+	if o.way == wayResume {
+		return ""
+	}
+	return ", or " + o.again + " --dry-run to see what would be done"
+}
+
 // printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error that names what to do.
 func (o *options) printOutcome(name string, record upgrade.Record) error {
 	code := resultCode(record.Result)
@@ -211,15 +219,15 @@ func (o *options) printOutcome(name string, record upgrade.Record) error {
 		}
 		return nil
 	case upgrade.Interrupted:
-		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run the same command to go on",
-			doing(name, &record), record.Phase, record.Replaced, record.Total, aside(record.Message))}
+		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
+			doing(name, &record), record.Phase, record.Replaced, record.Total, aside(record.Message), o.again)}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", doing(name, &record), pauseText(name, &record))}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", doing(name, &record), record.Result, record.Message)}
 	default:
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run the same command to go on", doing(name, &record), record.Result, record.Message)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", doing(name, &record), record.Result, record.Message, o.again)}
 	}
 }
 

@@ -60,6 +60,7 @@ func (o *options) completeVerb(cmd *cobra.Command, v verb, args []string) error 
 	if err := o.completeShared(args); err != nil {
 		return err
 	}
+	o.again = again(cmd, args)
 	if len(o.groups) == 0 && o.node == "" && o.selector == "" {
 		return fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", v.use)
 	}

@@ -48,8 +48,8 @@ func (t *turn) watchMax() {
 		from := l.MaxSeen
 		l.closeRaise()
 		l.MaxSeen = 0
-		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by somebody during the upgrade: run the same command to go on, "+
-			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name))
+		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by somebody during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name, g.Name))
 	}
 }
 

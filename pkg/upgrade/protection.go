@@ -14,7 +14,7 @@ func (t *turn) watchProtection() {
 			continue
 		}
 		t.fail(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by somebody during the upgrade: take that away and run "+
-			"the same command to go on, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name))
+			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name, t.w.Group.Name))
 		return
 	}
 }

@@ -89,6 +89,34 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// With is the request with the settings of the other whose flags were given; what was left open stays as it is. Another model
+// brings its own numbers.
+func (r Request) With(other Request, given func(flag string) bool) Request {
+	model := given("like") && r.Like != other.Like
+	take(&r.Strategy, other.Strategy, given("strategy"))
+	take(&r.Like, other.Like, given("like"))
+	take(&r.To, other.To, given("to"))
+	take(&r.Current, other.Current, given("current"))
+	take(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
+	take(&r.Window, other.Window, model || given("max-unavailable"))
+	take(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
+	take(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
+	take(&r.Settle, other.Settle, model || given("settle"))
+	take(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
+	take(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
+	take(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
+	take(&r.KeepMax, other.KeepMax, given("keep-max"))
+	take(&r.KeepFence, other.KeepFence, given("keep-fence"))
+	take(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
+	return r
+}
+
+func take[T any](to *T, value T, given bool) {
+	if given {
+		*to = value
+	}
+}
+
 // Differences names the settings in which the other request departs from this one, as flags, "" when
 // there is none. What follows from the group's size at the time, and the run, is left out.
 func (r *Request) Differences(other Request) string {
@@ -107,6 +135,8 @@ func (r *Request) Differences(other Request) string {
 		{"on-timeout", r.OnTimeout, other.OnTimeout},
 		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
 		{"keep-max", r.KeepMax, other.KeepMax},
+		{"keep-fence", r.KeepFence, other.KeepFence},
+		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},
 	}
 	var changed []string
 	for _, p := range pairs {

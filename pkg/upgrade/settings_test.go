@@ -1,6 +1,8 @@
 package upgrade_test
 
 import (
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -138,6 +140,38 @@ func TestDifferences(t *testing.T) {
 			c.change(&other)
 			if got := mine.Differences(other); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestWith has settings that are given again beside those of the run.
+func TestWith(t *testing.T) {
+	mine := upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute), KeepMax: true}
+	other := upgrade.Request{Run: "r2", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 6, OnTimeout: upgrade.Force}
+	cases := map[string]struct {
+		given []string
+		want  upgrade.Request
+	}{
+		"none": {nil, mine},
+		"one": {
+			[]string{"max-unavailable"},
+			upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 2, Window: 6, Surge: 4, Settle: duration(time.Minute), KeepMax: true},
+		},
+		"a switch that is turned off": {
+			[]string{"keep-max"},
+			upgrade.Request{Run: "r1", Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 4, Settle: duration(time.Minute)},
+		},
+		"another model, with its numbers": {
+			[]string{"like"},
+			upgrade.Request{Run: "r1", Like: "gke", MaxUnavailable: 2, Window: 6, Surge: 4, OnTimeout: upgrade.Force, KeepMax: true},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := mine.With(other, func(flag string) bool { return slices.Contains(c.given, flag) })
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
 	}

@@ -323,7 +323,7 @@ func sessionEnds(t *testing.T, shared *stage.Stage, name string, when func(event
 	c.until("the moment", when)
 	l.revoke()
 	c.end(1)
-	for _, part := range []string{"(ExpiredToken): the credentials have expired: sign in with aws sso login", "run the same command to go on"} {
+	for _, part := range []string{"(ExpiredToken): the credentials have expired: sign in with aws sso login", " to continue"} {
 		if complaint := c.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}

@@ -104,7 +104,7 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 	if took := time.Since(asked); took < stopLimit-slack || took > stopLimit+slack {
 		t.Errorf("it took %s to stop, want %s", took, stopLimit)
 	}
-	if complaint := first.complaint(); !strings.Contains(complaint, "run the same command to go on") {
+	if complaint := first.complaint(); !continueCommand.MatchString(complaint) {
 		t.Errorf("the error does not say how to go on: %s", complaint)
 	}
 

@@ -98,7 +98,7 @@ func (i interruption) play(t *testing.T, shared *stage.Stage, name string) {
 		if lines := c.log.plain(); len(lines) > 0 {
 			t.Errorf("read %q of a command that is not read any more", lines)
 		}
-	} else if complaint := c.complaint(); !strings.Contains(complaint, "run the same command to go on") {
+	} else if complaint := c.complaint(); !continueCommand.MatchString(complaint) {
 		t.Errorf("the error does not say how to go on: %s", complaint)
 	}
 	i.checkStopped(s)

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -16,7 +18,7 @@ func otherSettings(t *testing.T, shared *stage.Stage) {
 	first.end(130)
 
 	second := s.upgrade(2, "--settle=0s", "--max-unavailable=2")
-	for _, part := range []string{"--settle 1s, now 0s", "--max-unavailable 1, now 2", "pass the same, or --replan"} {
+	for _, part := range []string{"--settle 1s, now 0s", "--max-unavailable 1, now 2", "leave them out, or pass --replan"} {
 		if complaint := second.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}
@@ -24,5 +26,41 @@ func otherSettings(t *testing.T, shared *stage.Stage) {
 	s.unblock("stubborn")
 	s.unavailable = 2
 	s.upgrade(0, "--settle=0s", "--max-unavailable=2", "--replan")
+	s.checkDone()
+}
+
+// continueCommand is the command that the error of an interrupted one says to type.
+var continueCommand = regexp.MustCompile(`: run kubectl (nodeupgrade [^;]*) to continue$`)
+
+// fewerFlags has an upgrade continued without the flags that it was begun with, and by the command that its error says. Its
+// settings stand: percentages of the group as it was, the room that its own nodes have used, and the wait after a drain.
+func fewerFlags(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "fewer", Zones: []string{zoneA}, Counts: []int{3}, Max: 4, Suspended: []string{rebalance}}, wedge(3))
+	s.surge = 1
+	const settle = 2 * time.Second
+	first := s.start("--keep-max", "--max-unavailable=50%", "--settle="+settle.String())
+	blockedBy("stubborn")(s, first)
+	first.interrupt()
+	first.end(130)
+	said := continueCommand.FindStringSubmatch(first.complaint())
+	if said == nil {
+		t.Fatalf("the error does not say what to type: %s", first.complaint())
+	}
+	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run"); plan.Code != 3 || !strings.Contains(plan.Stdout, "settle 2s") {
+		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
+	}
+
+	second := start(t, s.Stage, strings.Fields(said[1])...)
+	blockedBy("stubborn")(s, second)
+	second.interrupt()
+	second.end(130)
+
+	s.unblock("stubborn")
+	third := start(t, s.Stage, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json")
+	empty := third.until("an empty node", nodeState("Empty"))
+	if removed := third.until("its removal", nodeState("Removing")); removed.Time.Sub(empty.Time) < settle {
+		t.Errorf("the node was removed %s after it was empty, want the %s that it was begun with", removed.Time.Sub(empty.Time), settle)
+	}
+	third.end(0)
 	s.checkDone()
 }

@@ -83,7 +83,7 @@ func lowersMax(t *testing.T, shared *stage.Stage) {
 	before := s.cloudGroup()
 	s.setMax(before.Max - 1)
 	c.end(5)
-	for _, part := range []string{"max was lowered from 4 to 3 by somebody", "run the same command to go on", "kubectl nodeupgrade abort lowered"} {
+	for _, part := range []string{"max was lowered from 4 to 3 by somebody", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
 		if complaint := c.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}

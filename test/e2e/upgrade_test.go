@@ -41,6 +41,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes brought in advance":             inAdvance,
 		"two runs on one group":                twoRuns,
 		"other settings than at first":         otherSettings,
+		"flags that are not given":             fewerFlags,
 		"two groups at once":                   twoGroups,
 		"somebody lowers the maximum":          lowersMax,
 		"somebody protects its instances":      protects,
@@ -184,7 +185,7 @@ func failNode(t *testing.T, shared *stage.Stage) {
 	c := s.upgrade(1, ampleTime)
 	complaint := c.complaint()
 	for _, part := range []string{
-		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", "run the same command",
+		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", " to continue",
 	} {
 		if !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
@@ -221,7 +222,7 @@ func noCapacity(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "scarce", Zones: []string{zoneA, zoneF}, Counts: []int{1, 1}})
 	c := s.upgrade(1, "--boot-timeout=5s")
 	complaint := c.complaint()
-	for _, part := range []string{"NodeCreationFailure", "InsufficientInstanceCapacity", zoneF, "allow more instance types or zones", "run the same command"} {
+	for _, part := range []string{"NodeCreationFailure", "InsufficientInstanceCapacity", zoneF, "allow more instance types or zones", " to continue"} {
 		if !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}
