@@ -10,6 +10,6 @@ import (
 
 func main() {
 	os.Exit(attend(func(ctx context.Context) int {
-		return plugin.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+		return plugin.Run(ctx, plugin.Arguments(os.Args), os.Stdin, os.Stdout, os.Stderr)
 	}))
 }

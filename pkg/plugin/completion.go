@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,6 +17,16 @@ const completionLimit = 2 * time.Second
 
 // groupPrefix may stand before a group's name, as -o name writes it.
 const groupPrefix = "nodegroup/"
+
+// Arguments are a process's, without its name. Under the name by which kubectl asks for completions they ask for these, so that a
+// link to the binary is enough.
+func Arguments(process []string) []string {
+	name := strings.TrimSuffix(filepath.Base(process[0]), ".exe")
+	if name == "kubectl_complete-nodeupgrade" {
+		return append([]string{cobra.ShellCompRequestCmd}, process[1:]...)
+	}
+	return process[1:]
+}
 
 // completeGroups offers the names of node groups; whatever goes wrong, it is silent.
 func (o *options) completeGroups(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +53,58 @@ func TestCompletion(t *testing.T) {
 			}
 			if got := strings.Join(groups, " "); got != c.want {
 				t.Errorf("offered %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCompletionOfValues offers what a flag takes, where that can be told.
+func TestCompletionOfValues(t *testing.T) {
+	twoGroups().serve(t)
+	cases := map[string]struct {
+		args []string
+		want string
+	}{
+		"what happens in the end":   {[]string{"blue", "--on-timeout", ""}, "fail force skip"},
+		"with an equals sign":       {[]string{"blue", "--on-timeout=f"}, "fail force"},
+		"a model":                   {[]string{"blue", "--like="}, "eks gke"},
+		"a strategy":                {[]string{"blue", "--strategy="}, "surge"},
+		"a provider":                {[]string{"--provider="}, "auto aws manual"},
+		"a way to show progress":    {[]string{"blue", "--progress", "p"}, "plain"},
+		"a kind of plan":            {[]string{"blue", "--dry-run="}, "none client server"},
+		"pods of nobody":            {[]string{"blue", "--unmanaged-pods="}, "refuse evict"},
+		"a format":                  {[]string{"-o", "j"}, "json jsonpath="},
+		"a format of a status":      {[]string{"status", "-o", "y"}, "yaml"},
+		"a node":                    {[]string{"--node", "b"}, "b1 b2"},
+		"a context":                 {[]string{"--context", ""}, "test"},
+		"a number":                  {[]string{"blue", "--max-surge", ""}, ""},
+		"a time":                    {[]string{"blue", "--settle", ""}, ""},
+		"of a simulation":           {[]string{"simulate", "--on-timeout", "s"}, "skip"},
+		"what a rollback goes to":   {[]string{"rollback", "--to", ""}, ""},
+		"what a rollback would do":  {[]string{"rollback", "--dry-run=c"}, "client"},
+		"a namespace that is there": {[]string{"--state-namespace", ""}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(completions(t, c.args...), " "); got != c.want {
+				t.Errorf("offered %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestCompletionByName is what a link of that name to the binary does.
+func TestCompletionByName(t *testing.T) {
+	cases := map[string]struct{ process, want []string }{
+		"the plugin": {[]string{"/bin/kubectl-nodeupgrade", "status"}, []string{"status"}},
+		"completion": {[]string{"/bin/kubectl_complete-nodeupgrade", "status", ""}, []string{"__complete", "status", ""}},
+		"on Windows": {[]string{"kubectl_complete-nodeupgrade.exe", ""}, []string{"__complete", ""}},
+		"not at all": {[]string{"kubectl-nodeupgrade"}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Arguments(c.process); !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}

@@ -50,6 +50,10 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
 	}
+	if o.unconfigured() {
+		return nil, usage(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
+			strings.Join(o.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), " or ")))
+	}
 	config = rest.AddUserAgent(rest.CopyConfig(config), "kubectl-nodeupgrade/"+versionText())
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -68,6 +72,17 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
 	}
 	return &connection{client: client, context: o.contextName(), server: config.Host, version: info.GitVersion, clock: clock}, nil
+}
+
+// unconfigured reports whether nothing names a cluster. The library takes the port 8080 of this machine then.
+func (o *options) unconfigured() bool {
+	loader := o.config.ToRawKubeConfigLoader()
+	raw, err := loader.RawConfig()
+	if err != nil || len(raw.Clusters) > 0 || *o.config.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+		return false
+	}
+	_, err = rest.InClusterConfig()
+	return err != nil
 }
 
 func (o *options) contextName() string {

@@ -1,8 +1,13 @@
 package plugin
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 // TestHelp holds the help texts to files, so that a change of them is seen in review.
@@ -28,6 +33,74 @@ func TestHelp(t *testing.T) {
 			}
 			golden(t, "testdata/"+name+".txt", stdout)
 		})
+	}
+}
+
+// TestHelpFits holds the help of every command to the width of a terminal, with each of its flags under a heading.
+func TestHelpFits(t *testing.T) {
+	kubeconfig(t, nowhere)
+	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	for _, cmd := range append(root.Commands(), root) {
+		t.Run(cmd.Name(), func(t *testing.T) {
+			args := strings.Fields(cmd.CommandPath() + " --help")[2:]
+			help, _, _ := invoke(t, args...)
+			for line := range strings.Lines(help) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
+					t.Errorf("%d columns: %s", n, line)
+				}
+			}
+			wanted := func(f *pflag.Flag) {
+				if !f.Hidden && f.Name != "help" && !strings.Contains(help, " --"+f.Name) {
+					t.Errorf("--%s is under no heading", f.Name)
+				}
+			}
+			cmd.LocalFlags().VisitAll(wanted)
+			cmd.InheritedFlags().VisitAll(wanted)
+			if !strings.Contains(help, "kubectl nodeupgrade options") {
+				t.Error("the connection flags are not pointed to")
+			}
+		})
+	}
+}
+
+// TestHelpTellsExitCodes and hides what can only refuse.
+func TestHelpTellsExitCodes(t *testing.T) {
+	help, _, _ := invoke(t, "--help")
+	for _, code := range []int{exitDone, exitError, exitUsage, exitStructural, exitLeftBehind, exitPaused, exitInterrupted} {
+		if row := fmt.Sprintf("\n  %-4d ", code); !strings.Contains(help, row) {
+			t.Errorf("exit code %d is missing", code)
+		}
+	}
+	if strings.Contains(help, "\n  complete") {
+		t.Error("complete is listed, and can only refuse")
+	}
+}
+
+// TestForeignFlags are those that people know from other commands: the error says why there are none.
+func TestForeignFlags(t *testing.T) {
+	for _, args := range [][]string{{"-n", "web"}, {"status", "--namespace=web"}, {"-A"}, {"status", "--all-namespaces"}} {
+		_, stderr, code := invoke(t, args...)
+		if code != exitUsage || !strings.Contains(stderr, "nodes are in no namespace") {
+			t.Errorf("%q: exit code %d, stderr %q", args, code, stderr)
+		}
+	}
+}
+
+// TestNoKubeconfig is said, and not that this machine has no API server.
+func TestNoKubeconfig(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent/config")
+	_, stderr, code := invoke(t)
+	want := "error: reading the kubeconfig: no cluster is named in /nonexistent/config: set KUBECONFIG, or pass --kubeconfig\n"
+	if code != exitUsage || stderr != want {
+		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
+	}
+	kubeconfig(t, nowhere)
+	if _, stderr, _ := invoke(t); !strings.Contains(stderr, "reaching the API server at "+nowhere) {
+		t.Errorf("with one: %q", stderr)
+	}
+	t.Setenv("KUBECONFIG", "/nonexistent/config")
+	if _, stderr, _ := invoke(t, "--server="+nowhere); !strings.Contains(stderr, "reaching the API server at "+nowhere) {
+		t.Errorf("with a server: %q", stderr)
 	}
 }
 

@@ -77,7 +77,7 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 	o.addStrategy(flags)
 	flags.BoolVar(&o.keepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
 	flags.BoolVar(&o.waitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
-	flags.BoolVar(&o.replan, "replan", false, "Go on with an upgrade although its settings or its target have changed")
+	flags.BoolVar(&o.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 	flags.BoolVar(&o.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
@@ -128,10 +128,10 @@ func (o *options) completeShared(args []string) error {
 	if err := o.completeNames(args); err != nil {
 		return err
 	}
-	if !slices.Contains([]string{"auto", "aws", "manual"}, o.provider) {
+	if !slices.Contains(valuesOf("provider"), o.provider) {
 		return fmt.Errorf("--provider=%s is not known: use auto, aws or manual", o.provider)
 	}
-	if !slices.Contains([]string{"auto", "tty", "plain", "json", "quiet"}, o.progress) {
+	if !slices.Contains(valuesOf("progress"), o.progress) {
 		return fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", o.progress)
 	}
 	var err error
@@ -180,7 +180,7 @@ func (o *options) completeDryRun(cmd *cobra.Command, args []string) error {
 	}
 	for _, arg := range args {
 		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a group.
-		if cmd.Flags().Changed("dry-run") && slices.Contains([]string{"none", "client", "server"}, arg) {
+		if cmd.Flags().Changed("dry-run") && slices.Contains(valuesOf("dry-run"), arg) {
 			return fmt.Errorf("--dry-run %s has a space: write --dry-run=%s", arg, arg)
 		}
 	}

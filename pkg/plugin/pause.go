@@ -14,9 +14,10 @@ import (
 func newPauseCommand(o *options) *cobra.Command {
 	return o.verbCommand(verb{
 		use: "pause", doing: "pausing the upgrade of", short: "Let the nodes finish that were started, and begin no other",
-		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes that were started
-finish first. Ctrl-C leaves the wait, not the pause. An upgrade that nobody carries out is marked
-as paused, so that it is not gone on with by mistake.`,
+		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes
+that were started finish first. Ctrl-C leaves the wait, not the pause. An
+upgrade that nobody carries out is marked as paused, so that it is not resumed
+by mistake.`,
 		run: o.pause,
 	})
 }
@@ -122,9 +123,10 @@ func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error
 
 func newResumeCommand(o *options) *cobra.Command {
 	cmd := o.verbCommand(verb{
-		use: "resume", doing: "resuming the upgrade of", short: "Go on with an upgrade that was paused or that stopped",
-		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that nobody carries out is
-gone on with from here, with the settings that it was begun with.`,
+		use: "resume", doing: "resuming the upgrade of", short: "Continue an upgrade that was paused or that stopped",
+		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that
+nobody carries out is continued from here, with the settings that it was begun
+with.`,
 		run: o.resume,
 	})
 	o.addAnswers(cmd)

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -28,10 +29,11 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 const long = `Replaces the nodes of a node group with current ones, from the client side.
 
-New nodes come up first; the outdated ones are fenced, drained at most --max-unavailable at a
-time without breaking a PodDisruptionBudget, and terminated; the extra capacity is given back.
-Without a group the node groups of the cluster are listed. Nothing is changed without --yes or
-an answer to the question, and nothing at all with --dry-run.`
+New nodes come up first; the outdated ones are fenced, drained at most
+--max-unavailable at a time without breaking a PodDisruptionBudget, and
+terminated; the extra capacity is given back. Without a group the node groups
+of the cluster are listed. Nothing is changed without --yes or an answer to the
+question, and nothing at all with --dry-run.`
 
 const examples = `  # the node groups, and how many of their nodes are outdated
   kubectl nodeupgrade
@@ -42,7 +44,7 @@ const examples = `  # the node groups, and how many of their nodes are outdated
   # carry it out
   kubectl nodeupgrade workers --yes
 
-  # without a cloud: the nodes labelled pool=workers, of which those with image=v2 are current
+  # without a cloud: the nodes labelled pool=workers; image=v2 is current
   kubectl nodeupgrade -l pool=workers --current image=v2 --yes`
 
 // NewCommand is the root command: the list, the plan and the upgrade, with the others beneath.
@@ -76,9 +78,12 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.addShared(cmd.PersistentFlags())
 	o.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), o)
+	addForeign(cmd.PersistentFlags())
 	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(streams), newOptionsCommand(o))
 	cmd.AddCommand(newPauseCommand(o), newResumeCommand(o), newRollbackCommand(o), newCompleteCommand(o), newAbortCommand(o))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
+	cmd.SetUsageFunc(printUsage)
+	o.offerValues(cmd)
 	return cmd
 }
 
@@ -93,6 +98,28 @@ func hideConnectionFlags(flags *pflag.FlagSet, o *options) {
 	})
 }
 
+// addForeign adds the flags that other commands of kubectl have and this one cannot, to say why.
+func addForeign(flags *pflag.FlagSet) {
+	flags.VarP(foreign("nodes are in no namespace: leave it out, or name the namespace of an upgrade's state with --state-namespace"), "namespace", "n", "")
+	flags.VarP(foreign("nodes are in no namespace, and without a group all groups are listed: leave it out"), "all-namespaces", "A", "")
+	flags.Lookup("all-namespaces").NoOptDefVal = "true"
+	for _, name := range []string{"namespace", "all-namespaces"} {
+		flags.Lookup(name).Hidden = true
+	}
+}
+
+// foreign is the value of a flag that there cannot be: why not.
+type foreign string
+
+// Set implements pflag.Value.
+func (f foreign) Set(string) error { return errors.New(string(f)) }
+
+// String implements pflag.Value.
+func (f foreign) String() string { return "" }
+
+// Type implements pflag.Value.
+func (f foreign) Type() string { return "bool" }
+
 func newOptionsCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
@@ -101,7 +128,7 @@ func newOptionsCommand(o *options) *cobra.Command {
 		Run: func(cmd *cobra.Command, _ []string) {
 			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 			o.config.AddFlags(kube)
-			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", kube.FlagUsages())
+			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", kube.FlagUsagesWrapped(helpWidth))
 		},
 	}
 }

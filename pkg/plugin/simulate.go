@@ -34,15 +34,16 @@ const simulateExamples = `  # the built-in example, and what happens in it
     kubectl nodeupgrade simulate workers -f -
 
   # what another choice would mean
-  kubectl nodeupgrade simulate workers -f dump.yaml --max-unavailable=3 --like=gke`
+  kubectl nodeupgrade simulate workers -f dump.yaml --max-unavailable=3`
 
 func newSimulateCommand(o *options) *cobra.Command {
 	s := &simulation{options: o}
 	cmd := &cobra.Command{
 		Use:   "simulate [GROUP] [-f DUMP]",
-		Short: "Run a whole upgrade in virtual time, on a dump or a built-in example; needs no cluster",
-		Long: `Runs a whole upgrade in virtual time and prints its plan; with --progress=plain also each event.
-It needs neither a cluster nor a cloud: it reads what kubectl get printed, or takes a built-in example.`,
+		Short: "Run an upgrade in virtual time, on a dump or a built-in example",
+		Long: `Runs a whole upgrade in virtual time and prints its plan; with --progress=plain
+also each event. It needs neither a cluster nor a cloud: it reads what kubectl
+get printed, or takes a built-in example.`,
 		Example:           simulateExamples,
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,

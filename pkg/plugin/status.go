@@ -18,7 +18,7 @@ func newStatusCommand(o *options) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
-		Short:             "Show how an upgrade stands: phase, progress, what is in flight, what blocks",
+		Short:             "Show an upgrade's phase, what is in flight and what blocks",
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: o.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {

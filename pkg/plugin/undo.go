@@ -17,7 +17,7 @@ import (
 func (o *options) addAnswers(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
-	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Go on although another group of the cluster is being upgraded")
+	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Continue although another group of the cluster is being upgraded")
 }
 
 func addDryRun(cmd *cobra.Command, text string) {
@@ -31,9 +31,10 @@ func (o *options) dryRunning() bool { return o.dryRun != cmdutil.DryRunNone }
 func newRollbackCommand(o *options) *cobra.Command {
 	cmd := o.verbCommand(verb{
 		use: "rollback", doing: "rolling back", short: "Take a partly upgraded group back to the revision it had before",
-		long: `Replaces the nodes that were upgraded already by nodes of the revision before, in the same way and
-with the same settings. Whoever carries the upgrade out gives way first. An upgrade that is
-complete is not rolled back: upgrade to the older revision with --to.`,
+		long: `Replaces the nodes that were upgraded already by nodes of the revision before,
+in the same way and with the same settings. Whoever carries the upgrade out
+gives way first. An upgrade that is complete is not rolled back: upgrade to the
+older revision with --to.`,
 		run: o.rollback,
 	})
 	o.addAnswers(cmd)
@@ -104,11 +105,11 @@ func (o *options) undo(ctx context.Context, s *session, u *recordedUpgrade, p *p
 
 func newAbortCommand(o *options) *cobra.Command {
 	cmd := o.verbCommand(verb{
-		use: "abort", doing: "aborting the upgrade of", short: "Take away what an upgrade left in the cluster and the cloud, and forget it",
-		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's maximum again, resumes
-suspended processes and points the group at the revision from before. Nodes that were replaced
-stay replaced. Whoever carries the upgrade out gives way first. What could not be taken away is
-printed, with the reason.`,
+		use: "abort", doing: "aborting the upgrade of", short: "Take away what an upgrade left, and forget it",
+		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's
+maximum again, resumes suspended processes and points the group at the revision
+from before. Nodes that were replaced stay replaced. Whoever carries the upgrade
+out gives way first. What could not be taken away is printed, with the reason.`,
 		run: o.abort,
 	})
 	o.addAnswers(cmd)

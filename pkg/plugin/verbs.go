@@ -166,13 +166,15 @@ func (o *options) printDone(u *recordedUpgrade, record upgrade.Record, lines ...
 
 // newCompleteCommand is the verb that ends a soak; no strategy that there is has one.
 func newCompleteCommand(o *options) *cobra.Command {
-	return o.verbCommand(verb{
+	cmd := o.verbCommand(verb{
 		use: "complete", doing: "completing the upgrade of", short: "End the soak of an upgrade that has one",
 		run: func(_ context.Context, _ *connection, u *recordedUpgrade) error {
 			return usage(fmt.Errorf("completing the upgrade of group %q: its strategy is %s, which has no soak to end: see kubectl nodeupgrade status %s",
 				u.name, u.record.Request.Strategy, u.name))
 		},
 	})
+	cmd.Hidden = true // until a strategy has a soak
+	return cmd
 }
 
 // completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever goes wrong, it is silent.

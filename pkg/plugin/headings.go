@@ -1,0 +1,95 @@
+package plugin
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is how wide the help is at most, in columns.
+const helpWidth = 80
+
+// exitCodes are for the help what README has in full.
+const exitCodes = `
+Exit codes:
+  0    done, or nothing to do
+  1    an error; where nodes were touched the same command continues
+  2    the command line was wrong; nothing was touched
+  3    --dry-run or simulate found what a person has to change first
+  4    finished, with nodes left behind that could not be drained
+  5    paused, held by another process, or stopped by a rollback or an abort
+  130  interrupted; the same command continues
+`
+
+// heading is a part of the help, and the flags beneath it.
+type heading struct {
+	title string
+	flags []string
+}
+
+func headings() []heading {
+	return []heading{
+		{"Which group", []string{"node", "selector", "current", "provider", "control-plane", "outdated", "filename"}},
+		{"How it is upgraded", []string{
+			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "keep-max", "unmanaged-pods", "settle", "wait-replacement",
+		}},
+		{"When it stops", []string{
+			"drain-timeout", "on-timeout", "boot-timeout", "keep-fence", "replan", "takeover", "parallel-groups",
+		}},
+		{"Plan and output", []string{"dry-run", "forecast", "yes", "output", "progress", "watch", "v"}},
+		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},
+	}
+}
+
+// printUsage writes how a command is used: its forms, its flags under headings, and what else there is to know.
+func printUsage(cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n", cmd.CommandPath())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString("\nCommands:\n")
+		for _, sub := range cmd.Commands() {
+			if sub.IsAvailableCommand() || sub.Name() == "help" {
+				fmt.Fprintf(&b, "  %-11s %s\n", sub.Name(), sub.Short)
+			}
+		}
+	}
+	for _, h := range headings() {
+		b.WriteString(h.usage(cmd.Flags()))
+	}
+	if !cmd.HasParent() {
+		b.WriteString(exitCodes)
+	}
+	root := cmd.Root().CommandPath()
+	fmt.Fprintf(&b, "\n%s options lists the connection flags that every command takes.\n", root)
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "%s COMMAND --help tells more of a command.\n", root)
+	}
+	_, err := fmt.Fprint(cmd.OutOrStderr(), b.String())
+	return err
+}
+
+// usage are the flags under a heading that a command has; empty where it has none.
+func (h heading) usage(flags *pflag.FlagSet) string {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	for _, name := range h.flags {
+		if f := flags.Lookup(name); f != nil {
+			own.AddFlag(f)
+		}
+	}
+	if !own.HasAvailableFlags() {
+		return ""
+	}
+	return "\n" + h.title + ":\n" + own.FlagUsagesWrapped(helpWidth)
+}

@@ -1,0 +1,118 @@
+package plugin
+
+import (
+	"context"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// valuesOf are the values that a flag takes, none where they cannot be counted.
+func valuesOf(flag string) []string {
+	switch flag {
+	case "provider":
+		return []string{"auto", "aws", "manual"}
+	case "progress":
+		return []string{"auto", "tty", "plain", "json", "quiet"}
+	case "output":
+		return []string{"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="}
+	case "dry-run":
+		return []string{"none", "client", "server"}
+	case "strategy":
+		return []string{string(upgrade.Surge)}
+	case "like":
+		return []string{"eks", "gke"}
+	case "on-timeout":
+		return []string{string(upgrade.Fail), string(upgrade.Force), string(upgrade.Skip)}
+	case "unmanaged-pods":
+		return []string{"refuse", "evict"}
+	default:
+		return nil
+	}
+}
+
+// offerValues has the shell offer the values of flags, and file names for those alone that name a file.
+func (o *options) offerValues(cmd *cobra.Command) {
+	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
+	offer := func(f *pflag.Flag) {
+		if f.Value.Type() != "bool" && !slices.Contains(files, f.Name) {
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, o.offered(f.Name)))
+		}
+	}
+	cmd.LocalNonPersistentFlags().VisitAll(offer)
+	cmd.PersistentFlags().VisitAll(offer)
+	for _, sub := range cmd.Commands() {
+		o.offerValues(sub)
+	}
+}
+
+// offered completes the value of a flag; whatever goes wrong, it is silent.
+func (o *options) offered(flag string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+		defer cancel()
+		o.ErrOut = io.Discard
+		values := slices.DeleteFunc(o.candidates(ctx, flag), func(v string) bool { return !strings.HasPrefix(v, typed) })
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if len(values) == 1 && strings.HasSuffix(values[0], "=") { // its value follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return values, directive
+	}
+}
+
+// candidates are the values of a flag that there are: its own, or names in the kubeconfig or the cluster.
+func (o *options) candidates(ctx context.Context, flag string) []string {
+	switch flag {
+	case "context", "cluster", "user":
+		return o.configured(flag)
+	case "node", "state-namespace":
+		return o.existing(ctx, flag)
+	default:
+		return valuesOf(flag)
+	}
+}
+
+func (o *options) configured(flag string) []string {
+	config, err := o.config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil
+	}
+	switch flag {
+	case "context":
+		return slices.Sorted(maps.Keys(config.Contexts))
+	case "cluster":
+		return slices.Sorted(maps.Keys(config.Clusters))
+	default:
+		return slices.Sorted(maps.Keys(config.AuthInfos))
+	}
+}
+
+func (o *options) existing(ctx context.Context, flag string) []string {
+	conn, err := o.connect(ctx)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	if flag == "node" {
+		nodes, _ := cluster.Nodes(ctx, conn.client) // none is offered then
+		for _, node := range nodes {
+			names = append(names, node.Name)
+		}
+		return names
+	}
+	if list, err := conn.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err == nil {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
+}
