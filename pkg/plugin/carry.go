@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
-func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (upgrade.Record, error) {
+func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrade.Record, error) {
+	conn := s.connection
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	progress := newProgress(o, p.group.Name)
@@ -34,9 +34,11 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	store := cluster.NewStore(conn.client, o.stateSpace, p.group.Name)
-	if err := o.takeUp(ctx, store, p); err != nil {
+	if err := o.takeUp(ctx, s, p, hold.LastHeld()); err != nil {
 		return upgrade.Record{}, err
+	}
+	if p.isCurrent() {
+		return p.currentRecord(), nil
 	}
 	if p.request.Run == "" {
 		p.request.Run = rand.String(8)
@@ -45,7 +47,7 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 		progress.say(lossText(&p.record))
 	}
 	progress.say(headline(p))
-	record, err := o.drive(ctx, conn, p, holding{hold, store, progress})
+	record, err := o.drive(ctx, conn, p, holding{hold, p.store, progress})
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: run %s to continue", err, o.again)
@@ -55,33 +57,49 @@ func (o *options) carryOut(ctx context.Context, conn *connection, p *prospect) (
 	return record, err
 }
 
-// fresh is how long ago a group may have been observed before the lease was had: whoever held it may have upgraded the group.
+// fresh is how long ago the cluster and the group may have been read before the lease was had.
 const fresh = 10 * time.Second
 
-// takeUp reads the record again, since it may have gone on while the lease was waited for. An undoing is written at once: from then
-// on the record says what the request said, which is withdrawn.
-func (o *options) takeUp(ctx context.Context, store *cluster.Store, p *prospect) error {
-	var err error
-	if p.record, err = store.Load(ctx); err != nil {
-		return err
-	}
-	if o.way.undoes() || time.Since(p.now.Round(0)) > fresh {
-		if p.group, err = p.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to}); err != nil {
-			return err
-		}
-	}
-	if err := o.adopt(p); err != nil || !o.way.stands() {
+// takeUp reads the record again, since it may have changed while the lease was waited for. Whoever held the lease after the
+// cluster and the group were read may have upgraded the group: then all is read again. An undoing is written at once: from
+// then on the record says what the request said, which is withdrawn.
+func (o *options) takeUp(ctx context.Context, s *session, p *prospect, lastHeld time.Time) error {
+	age := time.Since(p.now.Round(0))
+	held := !lastHeld.IsZero() && s.idleSince(lastHeld) <= age+time.Second // the server tells whole seconds
+	if err := o.readAgain(ctx, s, p, o.way.undoes() || age > fresh || held); err != nil || !o.way.stands() {
 		return err
 	}
 	if o.way.undoes() {
-		if err := store.Save(ctx, p.record); err != nil {
+		if err := p.store.Save(ctx, p.record); err != nil {
 			return err
 		}
 	}
-	if asked := store.Asked(); asked.Verb == o.way.answers() && asked.Run == p.record.Run {
-		return store.Withdraw(ctx, asked)
+	if asked := p.store.Asked(); asked.Verb == o.way.answers() && asked.Run == p.record.Run {
+		return p.store.Withdraw(ctx, asked)
 	}
 	return nil
+}
+
+// readAgain reads the record, or all, and adopts what is recorded.
+func (o *options) readAgain(ctx context.Context, s *session, p *prospect, all bool) error {
+	var err error
+	if !all {
+		if p.record, err = p.store.Load(ctx); err != nil {
+			return err
+		}
+		return o.adopt(p)
+	}
+	if s.view, err = s.read(ctx); err != nil {
+		return err
+	}
+	s.background = nil
+	again, err := o.look(ctx, s, p.name)
+	if err != nil {
+		return err
+	}
+	again.deeds = p.deeds
+	*p = *again
+	return p.refused()
 }
 
 // headline says what a run is about to do.

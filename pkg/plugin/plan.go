@@ -23,9 +23,12 @@ import (
 
 // prospect is one group as an upgrade would find it.
 type prospect struct {
+	name     string
 	provider cloud.Provider
-	group    upgrade.Group
-	members  []upgrade.Member
+	// store is where the group's upgrade is recorded.
+	store   *cluster.Store
+	group   upgrade.Group
+	members []upgrade.Member
 	// unlabelled is how many members are outdated for their labels alone.
 	unlabelled int
 	view       upgrade.View
@@ -50,9 +53,12 @@ type prospect struct {
 
 // look observes a group and resolves the request against it. It changes nothing.
 func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
-	p := &prospect{provider: s.provider, background: s.background, now: time.Now(), timeless: s.narrow}
+	p := &prospect{
+		name: name, provider: s.provider, store: cluster.NewStore(s.client, o.stateSpace, name),
+		background: s.background, now: time.Now(), timeless: s.narrow,
+	}
 	var err error
-	if p.record, err = cluster.NewStore(s.client, o.stateSpace, name).Load(ctx); err != nil {
+	if p.record, err = p.store.Load(ctx); err != nil {
 		return nil, err
 	}
 	if p.record.Resumable() {
@@ -158,6 +164,14 @@ func (p *prospect) asBegun() (group upgrade.Group, size, outdated int) {
 		size, outdated = before.Desired, max(outdated, p.record.Total)
 	}
 	return group, size, outdated
+}
+
+// isCurrent reports whether there is nothing to upgrade and no upgrade to continue.
+func (p *prospect) isCurrent() bool { return p.outdated() == 0 && p.record.Run == "" }
+
+// currentRecord is how the upgrade of a group ends that is current.
+func (p *prospect) currentRecord() upgrade.Record {
+	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(p.members))}
 }
 
 func (p *prospect) outdated() int {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -26,8 +28,10 @@ const heartbeat = 30 * time.Second
 type progress struct {
 	group string
 	w     io.Writer
-	mode  string
-	color bool
+	// terminal is what w writes to in the end.
+	terminal io.Writer
+	mode     string
+	color    bool
 
 	mu     sync.Mutex
 	last   report.Moment
@@ -51,7 +55,7 @@ func newProgress(o *options, group string) *progress {
 		}
 	}
 	p := &progress{
-		group: group, w: o.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(o.ErrOut),
+		group: group, w: o.ErrOut, terminal: o.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(o.ErrOut),
 		spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go p.beat()
@@ -211,17 +215,28 @@ func (p *progress) paint(event report.Event, text string) string {
 	}
 }
 
-// lineWidth is what a line of the moment is cut to, so that it never wraps and can be redrawn.
-const lineWidth = 100
+// defaultWidth is how many cells a terminal has that does not say.
+const defaultWidth = 80
 
+// draw writes the line of the moment, cut to the terminal's width in cells: a line that wraps cannot be redrawn. The last
+// cell stays free, since some terminals wrap after it.
 func (p *progress) draw(text string) {
-	runes := []rune(oneLine(text))
-	if len(runes) > lineWidth {
-		runes = append(runes[:lineWidth-1], '…')
-	}
 	p.clear()
-	fmt.Fprint(p.w, string(runes))
+	fmt.Fprint(p.w, runewidth.Truncate(oneLine(text), widthOf(p.terminal)-1, "…"))
 	p.drawn = true
+}
+
+// widthOf is the width of the terminal that is written to, in cells.
+func widthOf(w io.Writer) int {
+	file, ok := w.(*os.File)
+	if !ok {
+		return defaultWidth
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 {
+		return defaultWidth
+	}
+	return width
 }
 
 func (p *progress) clear() {

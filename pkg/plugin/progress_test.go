@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/creack/pty"
+	"github.com/mattn/go-runewidth"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -178,12 +182,39 @@ func TestTerminalProgress(t *testing.T) {
 		t.Errorf("the line of the moment is left behind in %q", text)
 	}
 	drawn := text[strings.LastIndex(text, "\n")+1:]
-	line := []rune(strings.TrimSuffix(drawn, erase))
-	if len(line) != lineWidth || line[lineWidth-1] != '…' || strings.Contains(string(line), "\x1b") {
-		t.Errorf("drawn: %q, %d characters, want %d that end in an ellipsis", string(line), len(line), lineWidth)
+	line := strings.TrimSuffix(drawn, erase)
+	if runewidth.StringWidth(line) != defaultWidth-1 || !strings.HasSuffix(line, "…") || strings.Contains(line, "\x1b") {
+		t.Errorf("drawn: %q, %d cells, want %d that end in an ellipsis", line, runewidth.StringWidth(line), defaultWidth-1)
 	}
 	if !strings.Contains(text, "  one more line\n") {
 		t.Errorf("a line is missing in %q", text)
+	}
+}
+
+// A line that wraps cannot be redrawn: it is cut to the terminal's own width, wide characters counted as two cells.
+func TestRedrawnLineFitsTheTerminal(t *testing.T) {
+	for _, width := range []int{40, 80, 132} {
+		t.Run(fmt.Sprint(width), func(t *testing.T) {
+			screen, terminal, err := pty.Open()
+			if err != nil {
+				t.Skipf("no pseudo terminal: %v", err)
+			}
+			defer screen.Close()
+			if err := pty.Setsize(terminal, &pty.Winsize{Rows: 24, Cols: uint16(width)}); err != nil {
+				t.Fatal(err)
+			}
+			p := &progress{w: terminal, terminal: terminal, mode: "tty"}
+			p.draw(strings.Repeat("節点 node ", 40))
+			p.clear()
+			if err := terminal.Close(); err != nil {
+				t.Fatal(err)
+			}
+			shown, _ := io.ReadAll(screen) // it ends with an error, the other end being closed
+			line := strings.TrimSuffix(string(shown), erase)
+			if cells := runewidth.StringWidth(line); cells > width-1 || cells < width-2 {
+				t.Errorf("drawn: %q, %d cells of %d", line, cells, width)
+			}
+		})
 	}
 }
 

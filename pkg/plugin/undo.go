@@ -93,7 +93,7 @@ func (o *options) undo(ctx context.Context, s *session, u *recordedUpgrade, p *p
 		return err
 	}
 	p.deeds = &deeds{}
-	record, err := o.carryOut(ctx, s.connection, p)
+	record, err := o.carryOut(ctx, s, p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing(u.name, &p.record), err)
 	}

@@ -124,7 +124,7 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := p.refused(); err != nil {
 		return err
 	}
-	if p.outdated() == 0 && p.record.Run == "" {
+	if p.isCurrent() {
 		return o.nothingToDo(ctx, s.connection, p)
 	}
 	if err := p.unmanaged(); err != nil {
@@ -136,7 +136,7 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	if err := o.confirm(s, "Upgrade node group "+name, o.showPlan(ctx, p, s)); err != nil {
 		return err
 	}
-	record, err := o.carryOut(ctx, s.connection, p)
+	record, err := o.carryOut(ctx, s, p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing(name, &record), err)
 	}
@@ -162,7 +162,7 @@ func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect
 			return err
 		}
 	}
-	return o.printOutcome(p.group.Name, upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(p.members))})
+	return o.printOutcome(p.group.Name, p.currentRecord())
 }
 
 // showPlan writes the plan for the one who is asked.

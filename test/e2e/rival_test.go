@@ -10,8 +10,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
@@ -53,6 +57,35 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	s.unblock("stubborn")
 	third.end(0)
 	s.checkDone()
+}
+
+// lateSecond waits for the lease while the group becomes current: it reads everything again, begins nothing and says so.
+func lateSecond(t *testing.T, shared *stage.Stage) {
+	var template string
+	s := openEmpty(t, shared, stage.Group{
+		Name: "tardy", Zones: []string{zoneA}, Counts: []int{2}, Version: "$Default", Suspended: []string{rebalance},
+		More: func(spec *awscloud.GroupSpec) { template = spec.Template.ID },
+	})
+	const newer, older = 2, 1
+	if err := s.Cloud.SetDefaultVersion(template, newer); err != nil {
+		t.Fatal(err)
+	}
+	s.furnish()
+	s.ready()
+	s.lease(func(lease *coordinationv1.Lease) {
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = aws.String("ann@elsewhere/7"), aws.Int32(60)
+		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	})
+	c := s.start()
+	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "the lease is held by ann@elsewhere/7") })
+	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // which is what all nodes have
+		t.Fatal(err)
+	}
+	s.lease(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = nil })
+	c.end(0)
+	c.says("is current")
+	s.checkUntouched()
 }
 
 // twoGroups has another group upgraded at the same time, which has to be asked for.
@@ -149,6 +182,23 @@ func (s *scene) setMax(n int) {
 	_, err := s.person().UpdateAutoScalingGroup(s.t.Context(), &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: aws.String(s.group), MaxSize: aws.Int32(int32(n)),
 	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// lease changes the lease of the scene's group, as another holder does; it is created where there is none.
+func (s *scene) lease(change func(*coordinationv1.Lease)) {
+	s.t.Helper()
+	leases := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceSystem)
+	lease, err := leases.Get(s.t.Context(), cluster.ObjectName(s.group), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		lease, err = leases.Create(s.t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: cluster.ObjectName(s.group)}}, metav1.CreateOptions{})
+	}
+	if err == nil {
+		change(lease)
+		_, err = leases.Update(s.t.Context(), lease, metav1.UpdateOptions{})
+	}
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -40,6 +40,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes brought by hand":                byHand,
 		"nodes brought in advance":             inAdvance,
 		"two runs on one group":                twoRuns,
+		"a second run that waited":             lateSecond,
 		"other settings than at first":         otherSettings,
 		"flags that are not given":             fewerFlags,
 		"two groups at once":                   twoGroups,
