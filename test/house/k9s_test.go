@@ -31,12 +31,12 @@ type k9sPlugin struct {
 }
 
 // taken lists the keys bound in the node view: k9s v0.51's own, and those of
-// v0.32 that sorted by ROLE, CPU and MEM. k9s drops a plugin on one of them.
+// v0.32 that sorted by ROLE, CPU and MEM. k9s drops a plugin on one of them, and takes Shift-P itself after a sort.
 func taken() []string {
 	return []string{
 		"c", "d", "e", "q", "r", "s", "u", "y",
 		"Ctrl-A", "Ctrl-C", "Ctrl-D", "Ctrl-E", "Ctrl-G", "Ctrl-R", "Ctrl-S", "Ctrl-W", "Ctrl-Z",
-		"Shift-A", "Shift-C", "Shift-J", "Shift-M", "Shift-N", "Shift-O", "Shift-R", "Shift-S",
+		"Shift-A", "Shift-C", "Shift-J", "Shift-M", "Shift-N", "Shift-O", "Shift-P", "Shift-R", "Shift-S",
 	}
 }
 
@@ -75,6 +75,8 @@ func pluginFaults(p k9sPlugin) []string {
 		check{slices.Equal(p.Scopes, []string{"nodes"}), "scopes is not the node view"},
 		check{p.Command != "", "command is missing"},
 		check{follows(p.Args, "--node", "$NAME"), "the selected node is not passed with --node"},
+		check{p.Command == "" || p.Command == "env" && len(p.Args) > 0 && p.Args[0] == "KUBECONFIG=$KUBECONFIG", "k9s's kubeconfig is not passed on"},
+		check{p.Confirm || !slices.Contains(p.Args, "pause"), "pause does not ask, and k9s is not told to"},
 		check{follows(p.Args, "--context", "$CONTEXT"), "k9s's context is not passed with --context"},
 		check{p.Dangerous || readOnly(p.Args), "it changes the cluster, and is not marked dangerous"},
 		check{!splices(p.Args), "a variable is spliced into a script: pass it as an argument"},
@@ -130,19 +132,22 @@ func TestK9sRule(t *testing.T) {
     shortCut: Shift-U
     description: Upgrade
     scopes: [nodes]
-    command: sh
+    command: env
     dangerous: true
-    args: [-c, '"$@"; echo $?', x, kubectl, nodeupgrade, --node, $NAME, --context, $CONTEXT]
+    args: [KUBECONFIG=$KUBECONFIG, sh, -c, '"$@"; echo $?', x, kubectl, nodeupgrade, --node, $NAME, --context, $CONTEXT]
 `
 	cases := map[string]struct{ old, new, want string }{
 		"good":                           {"", "", ""},
 		"a key with another name":        {"shortCut:", "shortcut-key:", `unknown field "shortcut-key"`},
-		"inputs":                         {"command: sh", "command: sh\n    inputs: []", `unknown field`},
+		"inputs":                         {"command: env", "command: env\n    inputs: []", `unknown field`},
 		"another top level":              {"plugins:", "plugin:", `unknown field "plugin"`},
 		"no plugin":                      {good, "plugins: {}", "no plugin"},
 		"no shortcut":                    {"shortCut: Shift-U\n    ", "", "shortCut is missing"},
 		"no description":                 {"description: Upgrade\n    ", "", "description is missing"},
-		"no command":                     {"command: sh\n    ", "", "command is missing"},
+		"no command":                     {"command: env\n    ", "", "command is missing"},
+		"no kubeconfig":                  {"KUBECONFIG=$KUBECONFIG, ", "", "kubeconfig is not passed on"},
+		"a pause without a question":     {"kubectl, nodeupgrade,", "kubectl, nodeupgrade, pause,", "pause does not ask"},
+		"the key that k9s takes":         {"Shift-U", "Shift-P", "key Shift-P is taken"},
 		"no scope":                       {"scopes: [nodes]\n    ", "", "not the node view"},
 		"another scope":                  {"[nodes]", "[all]", "not the node view"},
 		"a key k9s does not know":        {"Shift-U", "shift-u", "knows no key shift-u"},
@@ -156,8 +161,8 @@ func TestK9sRule(t *testing.T) {
 		"in braces":                      {`echo $?`, `echo ${NAME}`, "spliced into a script"},
 		"a positional argument":          {`"$@"`, `"$1"`, "spliced into a script"},
 		"a change that looks harmless":   {"dangerous: true", "dangerous: false", "not marked dangerous"},
-		"a plan is harmless":             {"dangerous: true\n    args: [-c, '\"$@\"; echo $?', x,", "args: [--dry-run,", ""},
-		"so is a status":                 {"dangerous: true\n    args: [-c, '\"$@\"; echo $?', x, kubectl, nodeupgrade,", "args: [nodeupgrade, status,", ""},
+		"a plan is harmless":             {"dangerous: true\n    args: [KUBECONFIG=$KUBECONFIG, sh, -c, '\"$@\"; echo $?', x,", "args: [KUBECONFIG=$KUBECONFIG, --dry-run,", ""},
+		"so is a status":                 {"dangerous: true\n    args: [KUBECONFIG=$KUBECONFIG, sh, -c, '\"$@\"; echo $?', x, kubectl, nodeupgrade,", "args: [KUBECONFIG=$KUBECONFIG, nodeupgrade, status,", ""},
 		"two plugins on one key":         {good, good + strings.Replace(strings.TrimPrefix(good, "plugins:\n"), "run", "too", 1), "key Shift-U is that of run"},
 		"two plugins on a key each":      {good, good + strings.NewReplacer("run", "too", "Shift-U", "Shift-T").Replace(strings.TrimPrefix(good, "plugins:\n")), ""},
 	}
