@@ -28,6 +28,14 @@ func Arguments(process []string) []string {
 	return process[1:]
 }
 
+// completeOneGroup offers the names of node groups for the only argument of a command.
+func (o *options) completeOneGroup(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return o.completeGroups(cmd, args, typed)
+}
+
 // completeGroups offers the names of node groups; whatever goes wrong, it is silent.
 func (o *options) completeGroups(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)

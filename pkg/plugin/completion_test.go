@@ -173,3 +173,14 @@ func TestConnectCanBeInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, stderr %q, want %d and one line", code, errOut.String(), exitInterrupted)
 	}
 }
+
+// A status is of one group: no second one is offered.
+func TestStatusCompletesOneGroup(t *testing.T) {
+	s := twoGroups()
+	s.serve(t)
+	for want, args := range map[string][]string{"blue\ngreen\n:4\n": {""}, ":4\n": {"blue", ""}} {
+		if stdout, _, _ := invoke(t, append([]string{"__complete", "status"}, args...)...); stdout != want {
+			t.Errorf("status %v: got %q, want %q", args, stdout, want)
+		}
+	}
+}

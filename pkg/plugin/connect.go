@@ -54,7 +54,8 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 		return nil, usage(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
 			strings.Join(o.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
-	config = rest.AddUserAgent(rest.CopyConfig(config), "kubectl-nodeupgrade/"+versionText())
+	config = rest.CopyConfig(config)
+	config.UserAgent = userAgent()
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON

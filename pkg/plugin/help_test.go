@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -137,5 +138,22 @@ func TestVersion(t *testing.T) {
 	stdout, stderr, code := invoke(t, "version")
 	if code != exitDone || stderr != "" || !strings.HasPrefix(stdout, "kubectl-nodeupgrade ") || strings.Count(stdout, "\n") != 1 {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+	}
+}
+
+// For programs the version is one document; the format of the text is for people.
+func TestVersionForPrograms(t *testing.T) {
+	stdout, stderr, code := invoke(t, "version", "-o", "json")
+	var got struct{ Kind, Version, Go, Platform string }
+	oneDocument(t, stdout, &got)
+	if code != exitDone || stderr != "" || got.Kind != "Version" || got.Version == "" || !strings.Contains(got.Platform, "/") {
+		t.Errorf("exit code %d, stderr %q, got %+v", code, stderr, got)
+	}
+}
+
+// Audit logs show who asked.
+func TestUserAgent(t *testing.T) {
+	if got := userAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
+		t.Errorf("got %q", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -259,3 +260,19 @@ func TestIdentitiesDiffer(t *testing.T) {
 		t.Errorf("got %q and %q", one, other)
 	}
 }
+
+// An upgrade that reached its goal has done so, whether or not its last line could be written.
+func TestOutcomeThatCannotBeWritten(t *testing.T) {
+	var errOut strings.Builder
+	o := newOptions(genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut})
+	if code := exitCode(o.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	if text := errOut.String(); !strings.Contains(text, `group "workers" was upgraded (succeeded)`) || !strings.Contains(text, "broken pipe") {
+		t.Errorf("stderr %q", text)
+	}
+}
+
+type closedPipe struct{}
+
+func (closedPipe) Write([]byte) (int, error) { return 0, syscall.EPIPE }

@@ -423,10 +423,15 @@ func (p *prospect) spec() simulate.Spec {
 
 // refused is the first finding that forbids the upgrade, as an error.
 func (p *prospect) refused() error {
-	if f := refusal(p.findings); f != nil {
+	f := refusal(p.findings)
+	switch {
+	case f == nil:
+		return nil
+	case p.group.Provider == "manual" && p.group.Wanted.ID == "": // --current is missing, or --to is there
+		return usage(fmt.Errorf("upgrading group %q: %s", p.group.Name, f))
+	default:
 		return fmt.Errorf("upgrading group %q: %s", p.group.Name, f)
 	}
-	return nil
 }
 
 // unmanaged refuses pods that nobody would bring back, unless the user said what is to become of such nodes.

@@ -79,7 +79,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	o.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), o)
 	addForeign(cmd.PersistentFlags())
-	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(streams), newOptionsCommand(o))
+	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(o), newOptionsCommand(o))
 	cmd.AddCommand(newPauseCommand(o), newResumeCommand(o), newRollbackCommand(o), newCompleteCommand(o), newAbortCommand(o))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)

@@ -20,7 +20,7 @@ func newStatusCommand(o *options) *cobra.Command {
 		Use:               "status [GROUP]",
 		Short:             "Show an upgrade's phase, what is in flight and what blocks",
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
-		ValidArgsFunction: o.completeGroups,
+		ValidArgsFunction: o.completeOneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.completeShared(args); err != nil {
 				return usage(err)
@@ -133,14 +133,18 @@ func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err e
 
 func (o *options) noGroup(ctx context.Context, s *session, records map[string]upgrade.Record) (done bool, err error) {
 	left, err := o.allLeftovers(ctx, s, records)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, err
-	case len(left) == 0 || o.output.machine():
-		return false, usage(fmt.Errorf("no upgrade is under way: name a group (%d have a record)", len(records)))
-	default:
-		return true, writeLines(o.Out, report.LeftoverLines(left))
 	}
+	status := &report.UpgradeStatus{Leftovers: left}
+	status.TypeMeta, _ = report.NewMeta("UpgradeStatus", "")
+	return true, o.output.print(o.Out, status, nil, func(report.Options) error {
+		lines := report.LeftoverLines(left)
+		if len(left) == 0 {
+			lines = []string{fmt.Sprintf("No upgrade is under way. Groups with a record of one: %d; see kubectl nodeupgrade status GROUP.", len(records))}
+		}
+		return writeLines(o.Out, lines)
+	})
 }
 
 func holderOf(ctx context.Context, conn *connection, namespace, group string) (string, error) {

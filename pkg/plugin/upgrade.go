@@ -211,8 +211,8 @@ func (o *options) printOutcome(name string, record upgrade.Record) error {
 	code := resultCode(record.Result)
 	switch record.Result {
 	case upgrade.Succeeded, upgrade.LeftBehind:
-		if err := o.printResult(name, record); err != nil {
-			return err
+		if err := o.printResult(name, record); err != nil { // the exit code still tells how the upgrade ended
+			fmt.Fprintf(o.ErrOut, "warning: group %q was upgraded (%s), but that could not be written to stdout: %v\n", name, record.Result, err)
 		}
 		if code != exitDone {
 			return &exitErr{code: code}

@@ -6,7 +6,10 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
 // version is set by the linker in releases; a build by "go install" has it from its module.
@@ -22,14 +25,36 @@ func versionText() string {
 	return "(devel)"
 }
 
-func newVersionCommand(streams genericiooptions.IOStreams) *cobra.Command {
+// userAgent names this program to API servers and their audit logs: NAME/VERSION (OS/ARCH).
+func userAgent() string {
+	return fmt.Sprintf("kubectl-nodeupgrade/%s (%s/%s)", versionText(), runtime.GOOS, runtime.GOARCH)
+}
+
+// versionInfo is what version prints for programs.
+type versionInfo struct {
+	metav1.TypeMeta `json:",inline"`
+	Version         string `json:"version"`
+	Go              string `json:"go"`
+	Platform        string `json:"platform"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (v *versionInfo) DeepCopyObject() kruntime.Object { c := *v; return &c }
+
+func newVersionCommand(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(streams.Out, "kubectl-nodeupgrade %s (%s %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			if err := o.output.complete(); err != nil {
+				return usage(err)
+			}
+			info := &versionInfo{Version: versionText(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			info.TypeMeta, _ = report.NewMeta("Version", "")
+			return o.output.print(o.Out, info, []string{info.Version}, func(report.Options) error {
+				return writeLines(o.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
+			})
 		},
 	}
 }
