@@ -146,10 +146,11 @@ func TestPlanOfWishes(t *testing.T) {
 		wish               string
 		pods, staying      int
 		blocked, evictions string
+		code               int
 	}{
-		"skip":           {"skip", 1, 1, "[]", "1"},
-		"wait-completed": {"wait-completed", 2, 0, "[pod shop/web-1 (completion)]", "1"},
-		"nothing":        {"", 2, 0, "[]", "2"},
+		"skip":           {"skip", 1, 1, "[]", "1", exitDone},
+		"wait-completed": {"wait-completed", 2, 0, "[pod shop/web-1 (completion)]", "1", exitStructural},
+		"nothing":        {"", 2, 0, "[]", "2", exitDone},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +166,7 @@ func TestPlanOfWishes(t *testing.T) {
 				t.Fatalf("%v: %s%s", err, stdout, stderr)
 			}
 			n := plan.Nodes[0]
-			if n.Pods != c.pods || n.Staying != c.staying || fmt.Sprint(n.BlockedBy) != c.blocked || fmt.Sprint(plan.Evictions) != c.evictions || code != exitDone {
+			if n.Pods != c.pods || n.Staying != c.staying || fmt.Sprint(n.BlockedBy) != c.blocked || fmt.Sprint(plan.Evictions) != c.evictions || code != c.code {
 				t.Errorf("%d pods, %d staying, blocked by %v, %d evictions, exit code %d; want %+v", n.Pods, n.Staying, n.BlockedBy, plan.Evictions, code, c)
 			}
 		})

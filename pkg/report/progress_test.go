@@ -180,14 +180,20 @@ func TestHeartbeat(t *testing.T) {
 func TestStructural(t *testing.T) {
 	blockedPlan, cautious := blockedPlan(), blockedPlan()
 	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
+	foreseen := surgePlan()
+	foreseen.Nodes[0].BlockedBy = []string{"pod shop/web-0: still terminating"}
+	for i := range cautious.Nodes {
+		cautious.Nodes[i].BlockedBy = nil
+	}
 	cases := map[string]struct {
 		plan *Plan
 		want bool
 	}{
-		"no findings":        {surgePlan(), false},
-		"a warning alone":    {cautious, false},
-		"what blocks a node": {blockedPlan, true},
-		"nothing to be done": {nothingPlan(), false},
+		"no findings":                   {surgePlan(), false},
+		"a warning alone":               {cautious, false},
+		"what blocks a node":            {blockedPlan, true},
+		"blocked in the forecast alone": {foreseen, true},
+		"nothing to be done":            {nothingPlan(), false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

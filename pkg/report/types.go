@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,12 +107,9 @@ type Probe struct {
 
 // Structural reports whether a person has to do something before every node can be drained.
 func (p *Plan) Structural() bool {
-	for _, f := range p.Findings {
-		if f.Severity != preflight.Warn {
-			return true
-		}
-	}
-	return false
+	blocked := func(n PlanNode) bool { return len(n.BlockedBy) > 0 } // by a finding, or as the forecast has it
+	serious := func(f preflight.Finding) bool { return f.Severity != preflight.Warn }
+	return slices.ContainsFunc(p.Nodes, blocked) || slices.ContainsFunc(p.Findings, serious)
 }
 
 // UpgradeStatus is one group's upgrade as it stands.

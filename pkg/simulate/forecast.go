@@ -117,7 +117,7 @@ func (f *Forecast) widen(late *Forecast) {
 		if !ok {
 			continue
 		}
-		n.Start, n.End = n.Start.or(other.Start), n.End.or(other.End)
+		n.Start, n.End = n.Start.or(other.Start), n.End.both(other.End)
 		n.WaitsFor, n.Waits = other.WaitsFor, other.Waits
 		n.Stuck = cmp.Or(n.Stuck, other.Stuck)
 	}
@@ -131,6 +131,14 @@ func (s Span) or(o Span) Span {
 		s.Latest = o.Latest
 	}
 	return s
+}
+
+// both is the span of an end that each of two runs comes to, and zero where one of them never does.
+func (s Span) both(o Span) Span {
+	if s == (Span{}) || o == (Span{}) {
+		return Span{}
+	}
+	return s.or(o)
 }
 
 func span(d time.Duration) Span {
