@@ -68,6 +68,7 @@ func Check(w *upgrade.World, facts Facts) []Finding {
 	}
 	found = append(found, checkVersion(w, facts)...)
 	found = append(found, checkOwner(w)...)
+	found = append(found, checkMachines(w)...)
 	daemons := map[string]bool{}
 	for i := range w.Members {
 		m := &w.Members[i]
@@ -126,6 +127,27 @@ func checkOwner(w *upgrade.World) []Finding {
 				Remedy: "change its NodePool or NodeClass and let Karpenter drift it",
 			}}
 		}
+	}
+	return nil
+}
+
+// checkMachines is NG003: two nodes of one machine. The upgrade of such a group would never end, since only one of them goes
+// with the machine.
+func checkMachines(w *upgrade.World) []Finding {
+	nodes := map[string]string{}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node == nil || m.Node.Spec.ProviderID == "" {
+			continue
+		}
+		id := m.Node.Spec.ProviderID
+		if other, twice := nodes[id]; twice {
+			return []Finding{{
+				Rule: "NG003", Severity: Refuse, Object: "nodes " + other + " and " + m.Node.Name, Message: "both have the provider ID " + id,
+				Remedy: "delete the one whose kubelet is gone with kubectl delete node",
+			}}
+		}
+		nodes[id] = m.Node.Name
 	}
 	return nil
 }

@@ -102,6 +102,12 @@ func TestOwners(t *testing.T) {
 			karpenter(w.Members[1].Node)
 			w.Members = append(w.Members, upgrade.Member{Node: build.Node("old-2", "a", karpenter), Outdated: true})
 		}, []string{"NG001 refuse  node old"}},
+		"NG003 one machine twice": {func(w *upgrade.World) {
+			w.Members[0].Node.Spec.ProviderID, w.Members[1].Node.Spec.ProviderID = "aws:///a/i-1", "aws:///a/i-1"
+		}, []string{"NG003 refuse  nodes new and old"}},
+		"NG003 a machine each": {func(w *upgrade.World) {
+			w.Members[0].Node.Spec.ProviderID, w.Members[1].Node.Spec.ProviderID = "aws:///a/i-1", "aws:///a/i-2"
+		}, nil},
 		"NG002 says it already": {func(w *upgrade.World) {
 			karpenter(w.Members[1].Node)
 			w.Group.Refusal = "Karpenter replaces these nodes by itself"
