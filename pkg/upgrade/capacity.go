@@ -351,8 +351,13 @@ func (t *turn) suspendedNote() string {
 	if len(ours) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
+	note := fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
 		strings.Join(ours, ", "), zoneSizes(t.count.zones))
+	if t.rec.Resumable() && t.rec.Stopping != Aborted {
+		return note // whoever continues resumes it
+	}
+	return note + fmt.Sprintf(": when they are even, aws autoscaling resume-processes --auto-scaling-group-name %s --scaling-processes %s",
+		t.w.Group.Name, strings.Join(ours, " "))
 }
 
 // owedNote says what of ours the group keeps, "" when nothing.
