@@ -146,6 +146,7 @@ func (t *turn) settle() {
 			t.settleLaunch(zone, l)
 		}
 	}
+	t.growAsAWhole()
 	if raise := t.attempt(RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == OutcomeDone || raise.Outcome == OutcomeUnclear {
 		t.changed(raise.Ended)
 	}
@@ -153,6 +154,30 @@ func (t *turn) settle() {
 		attempt := t.w.Open[fatal]
 		t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
+}
+
+// growAsAWhole gives up launches that name a zone where they are not to be had: what was added is one zone's from then on. Such a
+// launch raises the group's maximum, which shows that it landed; who keeps the maximum cannot have it.
+func (t *turn) growAsAWhole() {
+	refusal := t.unsupported()
+	switch {
+	case refusal == "" || !t.rec.Ledger.Zonal || t.openLaunches() > 0:
+	case t.rec.Request.KeepMax:
+		t.fail(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+	default:
+		t.rec.Ledger.merge()
+		t.count, t.persist = takeCensus(t.w, &t.rec), true
+	}
+}
+
+// unsupported is why launches that name a zone are not to be had, "" when they are.
+func (t *turn) unsupported() string {
+	for _, key := range slices.Sorted(maps.Keys(t.w.Open)) {
+		if attempt := t.w.Open[key]; attempt.Outcome == OutcomeUnsupported && !attempt.InFlight {
+			return attempt.Detail
+		}
+	}
+	return ""
 }
 
 // fatal is the key of an action that was refused for good and that the upgrade cannot do without, "" when there is none.
@@ -214,7 +239,7 @@ func (t *turn) answered(l Launch, attempt Attempt) (landed, refused bool) {
 		return false, false
 	case attempt.Outcome == OutcomeDone, l.Max > 0 && t.w.Group.Max >= l.Max:
 		return true, false
-	case attempt.Outcome == OutcomeExhausted, attempt.Outcome == OutcomeMoved, attempt.Outcome == OutcomeFatal:
+	case attempt.Outcome == OutcomeExhausted, attempt.Outcome == OutcomeMoved, attempt.Outcome == OutcomeFatal, attempt.Outcome == OutcomeUnsupported:
 		return false, !t.unproven(l, attempt)
 	default:
 		return false, false

@@ -124,6 +124,21 @@ func (l *Ledger) change(zone string, f func(*ZoneLedger)) {
 	l.Zones[zone] = z
 }
 
+// merge makes one zone of all, for a group whose launches turn out to name no zone. What was refused in the zones is none
+// of the new one's.
+func (l *Ledger) merge() {
+	var all ZoneLedger
+	for _, z := range l.Zones {
+		all.Surge += z.Surge
+		all.Launched += z.Launched
+		all.Shrunk += z.Shrunk
+		all.Removed += z.Removed
+		all.Carried += z.Carried
+		all.Serial = max(all.Serial, z.Serial)
+	}
+	l.Zonal, l.Zones = false, map[string]ZoneLedger{"": all}
+}
+
 // token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of it.
 func token(run, zone string, serial int) string {
 	return fmt.Sprintf("%s-%s-%d", run, zone, serial)

@@ -19,14 +19,25 @@ func (t *turn) stop() {
 	}
 	freed := t.freeHeld()
 	rested := t.unfenceUnstarted() && freed
-	if t.rec.Stopping == NodeCreationFailure && t.rec.Phase == PhaseScaleUp {
-		rested = t.returnSurge() && t.lowerMax() && rested
-	}
+	rested = t.returnRoom() && rested
 	rested = t.resume() && rested
 	if rested {
 		t.rec.Result, t.rec.Ended = t.rec.Stopping, t.w.Now
 		t.rec.Message = notes(t.rec.Message, t.suspendedNote())
 		t.finished, t.persist = true, true
+	}
+}
+
+// returnRoom gives back what was added where no old node was touched yet, and with it our raise of the maximum. It reports whether
+// that is done. A request that is refused for good is not asked for again.
+func (t *turn) returnRoom() bool {
+	switch {
+	case t.rec.Stopping == NodeCreationFailure && t.rec.Phase == PhaseScaleUp:
+		return t.returnSurge() && t.lowerMax()
+	case t.rec.Stopping == Failed && t.rec.Begun == 0 && t.rec.Ledger.landed() <= 0:
+		return t.attempt(LowerMax{}).Outcome == OutcomeFatal || t.lowerMax()
+	default:
+		return true
 	}
 }
 

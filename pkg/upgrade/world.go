@@ -223,6 +223,9 @@ const (
 	// OutcomeExhausted is a request the cloud has no capacity or quota for, or a termination that would shrink a group
 	// below its minimum.
 	OutcomeExhausted Outcome = "exhausted"
+	// OutcomeUnsupported is a launch in a named zone that is not to be had here, for want of a permission or of the
+	// operation itself. The group can still be made larger as a whole.
+	OutcomeUnsupported Outcome = "unsupported"
 	// OutcomeFatal is a request that will never be accepted as it is: forbidden, invalid.
 	OutcomeFatal Outcome = "fatal"
 )

@@ -18,6 +18,7 @@ func TestUnreliableCloud(t *testing.T) {
 	shared := stage.ForTest(t, options)
 	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { lateAndBusy(t, shared) })
 	t.Run("answers are lost", func(t *testing.T) { lostAnswers(t, shared) })
+	t.Run("it does not know launches in a zone", func(t *testing.T) { zoneless(t, shared) })
 	t.Run("it does not let us stop", func(t *testing.T) { cannotStop(t, shared) })
 }
 
@@ -124,4 +125,15 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 	// What was interrupted twice has left its lease behind, which is believed for a minute.
 	s.upgrade(0, "--takeover")
 	s.checkDone()
+}
+
+// zoneless has an endpoint that knows no LaunchInstances, and after that no permission for it: the group is made larger as a whole.
+func zoneless(t *testing.T, shared *stage.Stage) {
+	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
+		s := openLate(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
+		s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
+		s.upgrade(0)
+		s.Cloud.ClearFaults()
+		s.checkDone()
+	}
 }

@@ -50,7 +50,7 @@ func refusals() map[string]refusal {
 		"no room under the maximum":  {args: yes("workers", "--keep-max"), code: 2, says: []string{"--keep-max", "max of 2", "raise its max"}},
 		"selector that fits nothing": {args: yes("-l", "pool=zzz", "--current=image=v2"), code: 2, says: []string{"pool=zzz", "kubectl get nodes --show-labels"}},
 		"selector that is none":      {args: yes("-l", "pool=(", "--current=image=v2"), code: 2, says: []string{"--selector"}},
-		"nobody says what's current": {args: yes("-l", "pool=x"), code: 1, says: []string{"pool=x", "--current KEY=VALUE"}},
+		"nobody says what's current": {args: yes("-l", "pool=x"), code: 2, says: []string{"pool=x", "--current KEY=VALUE"}},
 		"label that no node has":     {args: yes("-l", "pool=x", "--current=imgae=v2"), code: 2, says: []string{`"imgae"`, "spelling"}},
 		"newer than control plane":   {args: yes("newer"), code: 1, says: []string{"v1.99", "upgrade the control plane first"}},
 		"no such template version":   {args: yes("workers", "--to=7"), code: 1, says: []string{"version 7", "--to"}},

@@ -149,6 +149,8 @@ func (c *cluster) addCapacity(a upgrade.AddCapacity) error {
 		return nil
 	}
 	switch {
+	case c.plan.Zoneless:
+		return answered(upgrade.OutcomeUnsupported, "LaunchInstances is not known here (InvalidAction)")
 	case k.tokens[a.Token]:
 		return nil
 	case k.desired+a.N > k.max:

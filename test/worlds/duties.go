@@ -121,7 +121,7 @@ func (r *rules) quiesced(action upgrade.Action) {
 
 // dealt is E20 and E25: the surge is dealt to the zones in turn, to none more than it has outdated nodes.
 func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
-	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.Zonal {
+	if w.Record.Run != "" || step.Record.Run == "" || !r.c.plan.inZones() {
 		return
 	}
 	outdated := map[string]int{}

@@ -120,7 +120,7 @@ func (r *rules) returned(record upgrade.Record) {
 // idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
 func (r *rules) idle(rule string, record upgrade.Record) {
 	for _, i := range r.c.cloud.living() {
-		if r.c.plan.Zonal && record.Ledger.Zones[i.zone].Contribution() <= 0 {
+		if r.c.plan.inZones() && record.Ledger.Zones[i.zone].Contribution() <= 0 {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
@@ -206,10 +206,10 @@ func (r *rules) endSize(record upgrade.Record) {
 	if !r.maxed && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)
 	}
-	if launched := r.launched(record); r.c.plan.Zonal && launched != len(k.tokens) {
+	if launched := r.launched(record); r.c.plan.inZones() && launched != len(k.tokens) {
 		r.fail("I9", "%d launches are on the books, and %d were made", launched, len(k.tokens))
 	}
-	if zones := k.zones(); r.c.plan.Zonal && owed == 0 && !r.rearranged && !maps.Equal(zones, r.zones) {
+	if zones := k.zones(); r.c.plan.inZones() && owed == 0 && !r.rearranged && !maps.Equal(zones, r.zones) {
 		r.fail("E20", "the zones are %v, and were %v", zones, r.zones)
 	}
 }

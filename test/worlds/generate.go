@@ -135,6 +135,7 @@ func (d dice) request(p *Plan) upgrade.Request {
 	if p.sized() {
 		req.Surge = min(d.IntN(7), p.outdated())
 	}
+	req.KeepMax = req.KeepMax && !p.Zoneless // which is refused
 	if req.KeepMax {
 		req.Surge = min(req.Surge, p.Room)
 		if !p.Zonal {

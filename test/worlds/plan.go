@@ -14,6 +14,8 @@ type Plan struct {
 	// Zones are how many zones the group may launch in; Zonal that launches name one.
 	Zones int
 	Zonal bool
+	// Zoneless is true when the cloud refuses such launches for good: the group can grow as a whole alone.
+	Zoneless bool
 	// Room is how many nodes the group's maximum leaves beyond its size at the start.
 	Room int
 	// Slack is how far the group's minimum is below its size at the start.
@@ -141,6 +143,9 @@ func (p *Plan) outdated() int {
 	}
 	return n
 }
+
+// inZones reports whether launches may name a zone.
+func (p *Plan) inZones() bool { return p.Zonal && !p.Zoneless }
 
 func (p *Plan) sized() bool { return p.Provider != "manual" }
 

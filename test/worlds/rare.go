@@ -46,6 +46,7 @@ func rare(p *Plan) {
 // is drawn elsewhere stays as it is.
 func minimum(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6d696e))}
+	p.Zoneless = p.Zonal && d.chance(10)
 	p.Slack = pick(d, 0, 0, 1+d.IntN(3), len(p.Nodes))
 }
 

@@ -125,7 +125,7 @@ func declared() [][2]string {
 			upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
 		keys("instance", upgrade.InstancePending, upgrade.InstanceInService, upgrade.InstanceLeaving, upgrade.InstanceUnknown),
 		keys("outcome", upgrade.OutcomeDone, upgrade.OutcomeMoved, upgrade.OutcomeRefused, upgrade.OutcomeLater, upgrade.OutcomeUnclear,
-			upgrade.OutcomeExhausted, upgrade.OutcomeFatal),
+			upgrade.OutcomeExhausted, upgrade.OutcomeUnsupported, upgrade.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,

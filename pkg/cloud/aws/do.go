@@ -171,9 +171,23 @@ func (p *Provider) launch(ctx context.Context, group string, a upgrade.AddCapaci
 		ClientToken: sdk.String(clientToken(a.Token)), RetryStrategy: at.RetryStrategyNone,
 	})
 	if err != nil {
-		return explain(doing, err)
+		return zoneless(explain(doing, err), err)
 	}
 	return launchProblem(doing, out)
+}
+
+// zoneless marks the refusal of a launch that says nothing of capacity, but that launches in a zone are not to be had: an older
+// endpoint or a region without the operation, or credentials without the permission for it.
+func zoneless(explained, cause error) error {
+	var api smithy.APIError
+	var answered *cloud.Error
+	if !errors.As(cause, &api) || !errors.As(explained, &answered) {
+		return explained
+	}
+	if code := api.ErrorCode(); denied(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
+		answered.Outcome = upgrade.OutcomeUnsupported
+	}
+	return explained
 }
 
 // launchProblem reads the errors within an answer of LaunchInstances; nil when all instances
@@ -189,7 +203,7 @@ func launchProblem(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	if errors.As(err, &answered) && answered.Outcome == upgrade.OutcomeFatal && !denied(api.Code) {
 		answered.Outcome = upgrade.OutcomeExhausted
 	}
-	return err
+	return zoneless(err, api)
 }
 
 // tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference, LaunchInstances). EC2 takes more.

@@ -121,7 +121,7 @@ func TestLaunchProblems(t *testing.T) {
 		"no capacity":     {answer("InsufficientInstanceCapacity"), upgrade.OutcomeExhausted, "sorry (InsufficientInstanceCapacity)"},
 		"unknown":         {answer("Unsupported"), upgrade.OutcomeExhausted, "sorry (Unsupported)"},
 		"first one tells": {answer("VcpuLimitExceeded", "Invented"), upgrade.OutcomeExhausted, "VcpuLimitExceeded"},
-		"denied":          {answer("UnauthorizedOperation"), upgrade.OutcomeFatal, "IAM action autoscaling:LaunchInstances"},
+		"denied":          {answer("UnauthorizedOperation"), upgrade.OutcomeUnsupported, "IAM action autoscaling:LaunchInstances"},
 		"throttled":       {answer("RequestLimitExceeded"), upgrade.OutcomeLater, ""},
 	}
 	for name, c := range cases {
