@@ -13,6 +13,8 @@ SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
 FUZZTIME  ?= 30s
 NODES     ?= 6
+# The largest that the binary may be as it is released.
+MOST_BYTES ?= 48000000
 COUNT     ?= 1
 
 .DEFAULT_GOAL := help
@@ -25,11 +27,11 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build bin/kubectl-nodeupgrade
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/kubectl-nodeupgrade
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/kubectl-nodeupgrade
 
 .PHONY: install
 install: ## Install the plugin and its completion script into GOBIN
-	$(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/kubectl-nodeupgrade
+	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/kubectl-nodeupgrade
 	install -m 755 kubectl_complete-nodeupgrade "$(GOBIN)/"
 
 .PHONY: controlplane
@@ -114,7 +116,7 @@ update-golden: ## Rewrite golden and scenario files from what the code does now
 ##### Verify
 
 .PHONY: verify
-verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-readme vet lint ## Check everything but behaviour
+verify: verify-format verify-scripts verify-modules verify-krew verify-house verify-readme verify-size vet lint ## Check everything but behaviour
 
 .PHONY: fmt
 fmt: ## Format the code
@@ -156,6 +158,19 @@ verify-house:
 verify-readme:
 	@$(GO) test -list '^TestReadme' ./pkg/plugin | grep -q '^TestReadme' || { echo "pkg/plugin has no TestReadme" >&2; exit 1; }
 	$(GO) test -run '^TestReadme' -count=1 ./pkg/plugin
+
+# A method that is called by a name which only the running program knows has the linker keep every exported
+# method of every library (docs/decisions/0021).
+.PHONY: verify-size
+verify-size:
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && link() { \
+		CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $$1" -o "$$dir/" ./cmd/kubectl-nodeupgrade; \
+	} && link && size=$$(wc -c < "$$dir/kubectl-nodeupgrade") && \
+	if [ "$$size" -gt $(MOST_BYTES) ]; then \
+		echo "the binary has $$size bytes, more than $(MOST_BYTES); methods are called by name in:" >&2; \
+		link -dumpdep 2>&1 | sed -n 's/ <ReflectMethod> -> .*//p' | sort -u >&2; \
+		exit 1; \
+	fi; echo "the binary has $$size bytes, of $(MOST_BYTES)"
 
 ##### Release
 

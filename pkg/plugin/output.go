@@ -32,19 +32,12 @@ func (o *output) complete() error {
 	if slices.Contains(ours, o.format) {
 		return nil
 	}
-	_, err := o.printFlags().ToPrinter()
+	_, err := printerFor(o.format)
 	var unknown genericclioptions.NoCompatiblePrinterError
 	if errors.As(err, &unknown) {
 		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", o.format)
 	}
 	return err
-}
-
-func (o *output) printFlags() *genericclioptions.PrintFlags {
-	flags := genericclioptions.NewPrintFlags("")
-	format := o.format
-	flags.OutputFormat = &format
-	return flags
 }
 
 // machine reports whether stdout carries one document for a program.
@@ -62,7 +55,7 @@ func (o *output) print(w io.Writer, object runtime.Object, names []string, table
 	case "", "table", "wide":
 		return table(options)
 	}
-	printer, err := o.printFlags().ToPrinter()
+	printer, err := printerFor(o.format)
 	if err != nil {
 		return err
 	}

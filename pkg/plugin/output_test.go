@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
@@ -163,6 +166,49 @@ func TestPrintErrors(t *testing.T) {
 		err := o.print(full{}, sampleList(), []string{"x"}, nil)
 		if err == nil || !strings.Contains(err.Error(), io.ErrShortWrite.Error()) {
 			t.Errorf("%s: got error %v", format, err)
+		}
+	}
+}
+
+// The formats of kubectl give the same answers as through its own printers.
+func TestFormatsAreThoseOfKubectl(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "template")
+	if err := os.WriteFile(file, []byte(`{{.metadata.name}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "path")
+	if err := os.WriteFile(path, []byte(`{.metadata.name}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status := &report.UpgradeStatus{Run: "r1"}
+	status.TypeMeta, status.ObjectMeta = report.NewMeta("UpgradeStatus", "blue")
+	formats := []string{
+		"json", "yaml", "jsonpath={.run}", "jsonpath-as-json={.run}", "jsonpath-file=" + path, "go-template={{.run}} {{len .metadata.name}}",
+		"template={{range $k, $v := .metadata}}{{$k}}={{$v}} {{end}}", "go-template-file=" + file, "templatefile=" + file,
+		`go-template={{exists . "metadata" "name"}} {{exists . "no" "such"}} {{base64decode "aGk="}}`, "go-template={{.nothing}}",
+	}
+	for _, format := range formats {
+		t.Run(format, func(t *testing.T) {
+			var mine, theirs strings.Builder
+			printer, err := printerFor(format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kubectl, err := genericclioptions.NewPrintFlags("").WithDefaultOutput(format).ToPrinter()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(printer.PrintObj(status, &mine), kubectl.PrintObj(status, &theirs)); err != nil {
+				t.Fatal(err)
+			}
+			if mine.String() != theirs.String() {
+				t.Errorf("got  %q\nwant %q", mine.String(), theirs.String())
+			}
+		})
+	}
+	for _, format := range []string{"xml", "go-template=", "go-template={{", "go-template-file=/no/such/file", "jsonpath={"} {
+		if _, err := printerFor(format); err == nil {
+			t.Errorf("%s is accepted", format)
 		}
 	}
 }

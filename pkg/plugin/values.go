@@ -105,8 +105,9 @@ func (o *options) existing(ctx context.Context, flag string) []string {
 	if flag == "node" {
 		nodes, _ := cluster.Nodes(ctx, conn.client) // none is offered then
 		for _, node := range nodes {
-			names = append(names, node.Name)
+			names = append(names, node.Name) // a watch lists them in no order
 		}
+		slices.Sort(names)
 		return names
 	}
 	if list, err := conn.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err == nil {
