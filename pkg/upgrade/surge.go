@@ -241,8 +241,25 @@ func (t *turn) conclude() {
 	if !t.rest(NodeQuarantined) {
 		t.rec.Result = LeftBehind
 	}
-	t.rec.Message = notes(t.backNote(), t.owedNote(), t.maxNote(), t.suspendedNote())
+	t.rec.Message = notes(t.backNote(), t.owedNote(), t.maxNote(), t.suspendedNote(), t.orphanNote())
 	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
+}
+
+// orphanNote names the nodes that were drained and have no machine that could be terminated: nothing but a person takes them away.
+func (t *turn) orphanNote() string {
+	if !t.w.Group.Sized {
+		return "" // all of its nodes are such nodes, and somebody brings the machines
+	}
+	var orphans []string
+	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
+		if m := t.count.byName[name]; t.rec.Nodes[name].State == NodeDrained && m != nil && m.Node != nil {
+			orphans = append(orphans, name)
+		}
+	}
+	if len(orphans) == 0 {
+		return ""
+	}
+	return "drained nodes that have no machine any more are still there: kubectl delete node " + strings.Join(orphans, " ")
 }
 
 // notes joins what is to be said at the end, leaving out what is empty.

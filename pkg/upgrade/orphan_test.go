@@ -1,0 +1,24 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// A node whose machine is gone stays, since nothing ends it: the last line names it and what takes it away.
+func TestNodeWithoutMachineIsNamed(t *testing.T) {
+	s := newScene(t, old("old-a-1"), current("cur-a-1"))
+	s.Request.Settle, s.Group.Desired = duration(0), 1
+	s.at("old-a-1").Instance = upgrade.Instance{}
+	step := s.rest()
+	for range 5 {
+		s.pass(time.Minute)
+		step = s.rest()
+	}
+	if step.Record.Result != upgrade.Succeeded || !strings.HasSuffix(step.Record.Message, "kubectl delete node old-a-1") {
+		t.Errorf("result %q: %q", step.Record.Result, step.Record.Message)
+	}
+}
