@@ -34,7 +34,7 @@ func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrad
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	if err := o.takeUp(ctx, s, p, hold.LastHeld()); err != nil {
+	if err := o.takeUp(ctx, s, p, hold); err != nil {
 		return upgrade.Record{}, err
 	}
 	if p.isCurrent() {
@@ -63,9 +63,10 @@ const fresh = 10 * time.Second
 // takeUp reads the record again, since it may have changed while the lease was waited for. Whoever held the lease after the
 // cluster and the group were read may have upgraded the group: then all is read again. An undoing is written at once: from
 // then on the record says what the request said, which is withdrawn.
-func (o *options) takeUp(ctx context.Context, s *session, p *prospect, lastHeld time.Time) error {
+func (o *options) takeUp(ctx context.Context, s *session, p *prospect, hold *cluster.Hold) error {
 	age := time.Since(p.now.Round(0))
-	held := !lastHeld.IsZero() && s.idleSince(lastHeld) <= age+time.Second // the server tells whole seconds
+	last := hold.LastHeld()
+	held := hold.Overtook() || (!last.IsZero() && s.idleSince(last) <= age+time.Second) // the server tells whole seconds
 	if err := o.readAgain(ctx, s, p, o.way.undoes() || age > fresh || held); err != nil || !o.way.stands() {
 		return err
 	}
