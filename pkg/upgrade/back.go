@@ -72,10 +72,8 @@ func (t *turn) carry() bool {
 // yet to bring up: those it counts by ledger zone, and with them instances that are yet to be launched.
 func (t *turn) knownBack(arriving map[string]int) []string {
 	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
-	if !t.rec.Ledger.Zonal {
-		arriving[""] = max(0, t.w.Group.Desired-t.count.instances)
-	}
 	unseen := t.unseenBack()
+	t.spreadMissing(unseen, arriving)
 	var names []string
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
@@ -92,6 +90,22 @@ func (t *turn) knownBack(arriving map[string]int) []string {
 	return names // sorted, as the members are
 }
 
+// spreadMissing adds the instances that the group has yet to launch by itself, which it does in zones of its choice: where
+// they are expected, as far as that is known, and the rest in one zone.
+func (t *turn) spreadMissing(unseen, arriving map[string]int) {
+	missing := max(0, t.w.Group.Desired-t.count.instances)
+	zones := slices.Sorted(maps.Keys(t.rec.Ledger.Zones))
+	for _, zone := range zones {
+		n := max(0, min(missing, unseen[zone]))
+		arriving[zone] += n
+		unseen[zone] -= n
+		missing -= n
+	}
+	if len(zones) > 0 {
+		arriving[zones[0]] += missing
+	}
+}
+
 // unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are not among those that have to go
 // on the way back: replacements of nodes that were removed, and launches that came once the group pointed back.
 func (t *turn) unseenBack() map[string]int {
@@ -100,7 +114,9 @@ func (t *turn) unseenBack() map[string]int {
 		unseen[zone] = z.Removed + z.Contribution()
 	}
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; m.Outdated && m.Instance.State != InstanceLeaving && !t.rec.Ledger.knows(m) {
+		m := &t.w.Members[i]
+		before := t.rec.Ledger.knows(m) || slices.Contains(t.rec.Unlabelled, m.Instance.ID)
+		if m.Outdated && m.Instance.State != InstanceLeaving && !before {
 			unseen[t.rec.Ledger.zone(m)]--
 		}
 	}

@@ -26,19 +26,29 @@ func (g *Group) RequireLabels(labels map[string]string) {
 // many. Once an upgrade is under way only those count that lacked one when it began: a new node without the labels is a
 // failure to create nodes, and would be replaced without end.
 func (g *Group) JudgeLabels(members []Member, record *Record) int {
+	if len(g.CurrentLabels) == 0 {
+		return 0 // on the way back none are asked for
+	}
 	found := 0
 	for i := range members {
 		m := &members[i]
 		machine := cmp.Or(m.Instance.ID, record.Nodes[m.Name()].Instance) // a Node may outlive its machine
-		if m.Outdated || machine == "" || !g.lacksLabels(m.Node) || (record.Run != "" && !slices.Contains(record.Unlabelled, machine)) {
+		if m.Outdated || machine == "" {
 			continue
 		}
-		m.Outdated = true
-		found++
+		if lacking := g.lacksLabels(m.Node); record.Run == "" {
+			m.Outdated = lacking
+		} else { // a listed machine whose Node is gone never got its labels
+			m.Outdated = (lacking || m.Node == nil) && slices.Contains(record.Unlabelled, machine)
+		}
+		if m.Outdated {
+			found++
+		}
 	}
 	return found
 }
 
+// lacksLabels reports whether the node lacks a label of current ones; false where there is no node.
 func (g *Group) lacksLabels(node *corev1.Node) bool {
 	if node == nil {
 		return false

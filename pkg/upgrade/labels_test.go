@@ -28,6 +28,7 @@ func TestJudgeLabels(t *testing.T) {
 		"without it, before an upgrade":  {lacking("cur-a-1"), upgrade.Record{}, true},
 		"without it since the beginning": {lacking("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
 		"without it, and new":            {lacking("new-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
+		"without it, its node gone":      {booting(current("cur-a-1")), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, true},
 		"labelled meanwhile":             {current("cur-a-1"), upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}}, false},
 		"an instance without a node":     {booting(current("cur-a-1")), upgrade.Record{}, false},
 		"a node that outlives its machine": {outlived, upgrade.Record{
@@ -46,10 +47,13 @@ func TestJudgeLabels(t *testing.T) {
 
 // The way back goes to nodes that need not carry the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
-	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
+	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
 	back := record.RollingBack(upgrade.Revision{ID: "1"}, start.Add(time.Hour))
-	if len(back.Unlabelled)+len(back.Request.Current) > 0 {
-		t.Errorf("it keeps %v and %v", back.Unlabelled, back.Request.Current)
+	group := upgrade.Group{Sized: true}
+	group.RequireLabels(back.Request.Current)
+	members := []upgrade.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}
+	if group.JudgeLabels(members, &back) > 0 || members[0].Outdated || members[1].Outdated {
+		t.Errorf("a machine of the older revision is outdated for want of a label: labels %v", back.Request.Current)
 	}
 }
 

@@ -56,7 +56,7 @@ func (r *Record) RollingBack(to Revision, now time.Time) Record {
 		}
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun = 0, 0, 0
-		c.Unlabelled, c.Request.Current = nil, nil // nodes of the older revision need not carry the newer one's labels
+		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = r.WayBack()
 		c.dropStarted()
 		c.forgetRefusals()
