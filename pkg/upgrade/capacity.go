@@ -28,7 +28,7 @@ func (t *turn) launch() {
 			t.wakeAt(z.RetryAt)
 			continue
 		}
-		if missing > 0 {
+		if missing > 0 && (!t.rec.Ledger.Zonal || t.unsupported() == "") {
 			t.book(zone, missing)
 		}
 		t.ask(zone)
@@ -165,7 +165,7 @@ func (t *turn) growAsAWhole() {
 	case t.rec.Request.KeepMax:
 		t.fail(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 	default:
-		t.rec.Ledger.merge()
+		t.rec.mergeZones()
 		t.count, t.persist = takeCensus(t.w, &t.rec), true
 	}
 }
@@ -268,18 +268,18 @@ func (t *turn) shrinks(zone string) bool {
 	return t.canShrink() && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
 }
 
-// canShrink reports whether the group's size may fall by one, as far as its last reading and our books
-// tell. What others did meanwhile may be on neither: then the cloud refuses, see refusedToShrink.
+// canShrink reports whether the group's size may fall by one: by its last reading or, while that may not show what landed
+// lately, by our books. What others did meanwhile may be on neither: then the cloud refuses, see refusedToShrink.
 func (t *turn) canShrink() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
+	if !g.shows(l.Changed) {
+		return g.Sized && t.rec.Sizes.Desired+l.landed() > g.Min
+	}
 	size := g.Desired
 	for _, n := range t.rec.Nodes {
 		if n.State == NodeRemoving && n.Shrink && !n.Landed {
 			size--
 		}
-	}
-	if !g.shows(l.Changed) { // what landed lately may not be in the reading
-		size = min(size, t.rec.Sizes.Desired+l.landed())
 	}
 	return g.Sized && size > g.Min
 }

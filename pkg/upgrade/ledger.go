@@ -124,11 +124,11 @@ func (l *Ledger) change(zone string, f func(*ZoneLedger)) {
 	l.Zones[zone] = z
 }
 
-// merge makes one zone of all, for a group whose launches turn out to name no zone. What was refused in the zones is none
-// of the new one's.
-func (l *Ledger) merge() {
+// mergeZones makes one zone of all, for a group whose launches turn out to name no zone. What was refused in the zones is
+// none of the new one's.
+func (r *Record) mergeZones() {
 	var all ZoneLedger
-	for _, z := range l.Zones {
+	for _, z := range r.Ledger.Zones {
 		all.Surge += z.Surge
 		all.Launched += z.Launched
 		all.Shrunk += z.Shrunk
@@ -136,7 +136,11 @@ func (l *Ledger) merge() {
 		all.Carried += z.Carried
 		all.Serial = max(all.Serial, z.Serial)
 	}
-	l.Zonal, l.Zones = false, map[string]ZoneLedger{"": all}
+	r.Ledger.Zonal, r.Ledger.Zones = false, map[string]ZoneLedger{"": all}
+	for name, n := range r.Nodes {
+		n.Zone = ""
+		r.Nodes[name] = n
+	}
 }
 
 // token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of it.

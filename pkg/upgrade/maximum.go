@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by
-// itself first; elsewhere one request raises maximum and desired size together, and this is a no-op.
+// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself first; elsewhere, and where such
+// launches turn out not to be supported, one request raises maximum and desired size together, and this is a no-op.
 func (t *turn) raiseMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax {
+	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.unsupported() != "" {
 		return true
 	}
 	if g.Max < l.MaxSeen {
