@@ -81,13 +81,14 @@ func (c *census) add(m *Member, started *NodeRecord, zone *zoneCount, w *World, 
 	if m.Instance.ID != "" || !w.Group.Sized {
 		zone.all++ // a Node object that outlives its machine is none of the group's
 	}
-	if started == nil || started.State != NodeRemoving {
+	removing := started != nil && started.State == NodeRemoving
+	if !removing {
 		c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
 	}
 	if m.Outdated {
 		c.addOutdated(m, started, zone)
 	} else {
-		c.addCurrent(m, rec, w, zone)
+		c.addCurrent(m, rec, zone, w.usable(m) && (!removing || !rec.fresh(m)))
 	}
 }
 
@@ -113,8 +114,7 @@ func (c *census) countServing(m *Member, fit bool) {
 	}
 }
 
-func (c *census) addCurrent(m *Member, rec *Record, w *World, zone *zoneCount) {
-	usable := w.usable(m)
+func (c *census) addCurrent(m *Member, rec *Record, zone *zoneCount, usable bool) {
 	switch {
 	case !rec.fresh(m):
 		if rec.Run == "" {

@@ -150,6 +150,8 @@ type NodeRecord struct {
 	// Terminated is when the termination was decided; Landed that the cloud is known to have begun it.
 	Terminated time.Time `json:"terminated,omitzero"`
 	Landed     bool      `json:"landed,omitempty"`
+	// Added tells that it is a new node that the upgrade gives back; it never counted as removed.
+	Added bool `json:"added,omitempty"`
 	// Reason says why the node was quarantined, or which pods it was terminated with.
 	Reason string `json:"reason,omitempty"`
 }

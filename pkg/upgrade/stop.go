@@ -123,7 +123,7 @@ func (t *turn) returnSurge() bool {
 			continue
 		}
 		zone := t.rec.Ledger.zone(m)
-		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true}
+		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true, Added: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
 		}
@@ -131,7 +131,11 @@ func (t *turn) returnSurge() bool {
 		t.rec.Ledger.Changed = t.w.Now
 		t.enlist(m, n)
 	}
-	t.driveReturns()
+	given := t.rec.Ledger.landed()
+	if t.driveReturns(); t.rec.Ledger.landed() > given {
+		t.again() // a node that was taken back may be owed now
+		return false
+	}
 	return t.rest(NodeRemoving) && (!needed || t.over(t.lastChange().Add(t.rec.Request.BootTimeout.Duration)))
 }
 
@@ -149,7 +153,7 @@ func (t *turn) stands(m *Member) bool {
 	if !t.w.usable(m) {
 		return false
 	}
-	if t.deficit() >= 0 {
+	if t.shortBut(0) >= 0 {
 		return true
 	}
 	t.count.usable--
@@ -183,22 +187,30 @@ func (t *turn) driveReturns() {
 func (t *turn) driveReturn(name string) {
 	m := t.count.byName[name]
 	n := t.rec.Nodes[name]
+	attempt := t.attempt(Terminate{Instance: n.Instance})
 	if m == nil {
-		if t.ownUp(n) {
-			delete(t.rec.Nodes, name)
-			t.persist = true
-		}
+		t.forgetReturn(name, n, attempt)
 		return
 	}
-	attempt := t.attempt(Terminate{Instance: n.Instance})
 	unwanted := t.rec.Stopping != "" && !m.Outdated && !t.carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case unwanted || attempt.InFlight || ended(n, attempt, m):
 		t.remove(name, n, m)
 	case t.spared(n, attempt, m):
-		t.takeBack(name, n, m)
+		t.takeBack(name, n)
 	default:
 		t.cloud = true // whether it was asked for will show
+	}
+}
+
+// forgetReturn ends the record of a node that was given back and that the group no longer shows.
+func (t *turn) forgetReturn(name string, n NodeRecord, attempt Attempt) {
+	switch {
+	case !n.Landed && attempt.Outcome != OutcomeDone && !t.w.Group.shows(n.Terminated):
+		t.cloud = true // a reading from before it came up does not show it either
+	case t.ownUp(n):
+		delete(t.rec.Nodes, name)
+		t.persist = true
 	}
 }
 
@@ -225,9 +237,9 @@ func (t *turn) spared(n NodeRecord, attempt Attempt, m *Member) bool {
 }
 
 // takeBack forgets the termination of a node that is there still.
-func (t *turn) takeBack(name string, n NodeRecord, m *Member) {
+func (t *turn) takeBack(name string, n NodeRecord) {
 	t.unshrink(n)
-	if m.Outdated {
+	if !n.Added {
 		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Removed-- })
 	}
 	delete(t.rec.Nodes, name)

@@ -83,12 +83,15 @@ func (t *turn) busy() int {
 // deficit is how many nodes the group is short of what it would have without the upgrade: those we removed
 // minus the new ones fit for pods. It is negative while surge is to spare. It is never more than what the
 // group's own size lacks, so that nodes an autoscaler took away, one of ours among them, are not waited for.
-func (t *turn) deficit() int {
+func (t *turn) deficit() int { return t.shortBut(t.busyRemoved()) }
+
+// shortBut is the deficit but for so many of the nodes that we removed.
+func (t *turn) shortBut(excused int) int {
 	if t.w.Group.Provider == manualProvider && !t.rec.Request.WaitReplacement {
 		return 0
 	}
 	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed - z.Carried })
-	short := removed + t.absent() - t.busyRemoved() - t.count.usable
+	short := removed + t.absent() - excused - t.count.usable
 	if !t.w.Group.Sized || !t.w.Group.shows(t.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
@@ -98,15 +101,16 @@ func (t *turn) deficit() int {
 
 const manualProvider = "manual"
 
-// busyRemoved counts terminations that busy counts already.
+// busyRemoved counts the terminations of outdated nodes that busy counts already. A new node that is given back is none of those
+// removed.
 func (t *turn) busyRemoved() int {
-	n := 0
-	for _, r := range t.rec.Nodes {
-		if r.State == NodeRemoving && !r.Landed {
-			n++
+	removed := 0
+	for _, n := range t.rec.Nodes {
+		if n.State == NodeRemoving && !n.Landed && !n.Added {
+			removed++
 		}
 	}
-	return n
+	return removed
 }
 
 // over reports whether a limit on what the cloud does is over, as far as the cloud was read since: nobody knows what it

@@ -142,7 +142,9 @@ func (r *rules) serving(record upgrade.Record) int {
 	n := 0
 	for name, node := range r.c.nodes {
 		i := r.c.instanceOf(node)
-		unproven := (node.Labels[imageLabel] == "" || node.Labels[flavorLabel] == "") && (i == nil || record.Run == "" || i.revision == record.Target.ID)
+		wantsFlavor := record.Run == "" || len(record.Request.Current) > 0 // the way back asks for no labels
+		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
+		unproven := lacking && (i == nil || record.Run == "" || i.revision == record.Target.ID)
 		if node.Labels[groupLabel] == "" || !isReady(node) || unproven {
 			continue
 		}
@@ -248,6 +250,11 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 	if record.Stopping == upgrade.PodEvictionFailure || record.Result == upgrade.PodEvictionFailure {
 		clear(r.deadlines) // the same command gives the nodes their time anew
 	} else {
+		for name, n := range w.Record.Nodes {
+			if _, kept := record.Nodes[name]; n.State == upgrade.NodeRemoving && !kept {
+				delete(r.deadlines, n.UID) // it is gone, or its termination was taken back
+			}
+		}
 		for name, n := range record.Nodes {
 			if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
 				continue
