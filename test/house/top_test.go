@@ -158,3 +158,32 @@ func TestModuleRule(t *testing.T) {
 		t.Run(name, func(t *testing.T) { want(t, moduleFaults(c.text), c.want) })
 	}
 }
+
+// named lists the files and folders of the repository that a text names in
+// backquotes, but for those with a part in capitals, which stand for any.
+func named(text string) []string {
+	var names []string
+	for _, m := range regexp.MustCompile("`((?:cmd|docs|pkg|test)/[a-z0-9_./-]+)`").FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+func TestRecipesNameWhatIsThere(t *testing.T) {
+	names := named(read(t, "CONTRIBUTING.md"))
+	if len(names) == 0 {
+		t.Fatal("CONTRIBUTING.md names no file: nothing would be checked")
+	}
+	for _, name := range names {
+		if _, err := os.Stat(filepath.Join(root(t), filepath.FromSlash(name))); err != nil {
+			t.Errorf("CONTRIBUTING.md names %s, which is not there", name)
+		}
+	}
+}
+
+func TestNamed(t *testing.T) {
+	const text = "Read `pkg/a/b.go`, then `go run ./test/x`, pkg/c and `test/d`; add `pkg/NAME` (`pkg/e/f_test.go`)."
+	if got, want := named(text), []string{"pkg/a/b.go", "test/d", "pkg/e/f_test.go"}; !slices.Equal(got, want) {
+		t.Errorf("named %q, want %q", got, want)
+	}
+}
