@@ -1,6 +1,7 @@
 package measure_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +76,29 @@ func TestGraph(t *testing.T) {
 				t.Errorf("got %+v, want floors %v, arrows %v, up %v", got, c.floors, c.arrows, c.up)
 			}
 		})
+	}
+}
+
+// A tall house, each of its files using all below it, has one arrow up where the lowest uses the highest.
+func TestGraphOfATallHouse(t *testing.T) {
+	const height = 12
+	files := map[string]string{}
+	for i := range height {
+		text := fmt.Sprintf("package a\n\nfunc f%d() {\n", i)
+		for below := i + 1; below < height; below++ {
+			text += fmt.Sprintf("\tf%d()\n", below)
+		}
+		if i == height-1 {
+			text += "\tf0()\n"
+		}
+		files[fmt.Sprintf("pkg/a/f%c.go", 'a'+i)] = text + "}\n"
+	}
+	g := load(t, files)[0].Graph()
+	if want := []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}; !slices.Equal(g.Up, want) {
+		t.Errorf("arrows up %v, want %v", g.Up, want)
+	}
+	if want := []int{12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1}; !slices.Equal(g.Floors, want) {
+		t.Errorf("floors %v, want %v", g.Floors, want)
 	}
 }
 
