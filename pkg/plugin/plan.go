@@ -231,7 +231,8 @@ func (o *options) goOn(p *prospect) error {
 	record := p.record.Reopened()
 	if o.replan {
 		record = record.Extended(request.DrainTimeout.Duration - record.Request.DrainTimeout.Duration)
-		record.Request, record.Target = request, p.group.Wanted
+		record = record.Retargeted(p.group.Wanted)
+		record.Request = request
 	}
 	p.record = record
 	return nil

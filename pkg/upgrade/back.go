@@ -48,9 +48,19 @@ func (t *turn) carry() bool {
 	}
 	arriving := map[string]int{}
 	l.Known = t.knownBack(arriving)
+	for zone, surge := range t.dealSurge() {
+		l.change(zone, func(z *ZoneLedger) {
+			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
+		})
+	}
+	return true
+}
+
+// dealSurge deals the surge out to the ledger's zones again, where some of it is there already.
+func (t *turn) dealSurge() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := t.rec.Request.Surge
-	for zone, z := range l.Zones {
+	for zone, z := range t.rec.Ledger.Zones {
 		surge[zone] = max(0, z.Contribution())
 		left -= surge[zone]
 	}
@@ -60,12 +70,7 @@ func (t *turn) carry() bool {
 	for zone, n := range SpreadSurge(left, free) {
 		surge[zone] += n
 	}
-	for zone := range surge {
-		l.change(zone, func(z *ZoneLedger) {
-			z.Surge, z.Removed, z.Carried = surge[zone], 0, z.Contribution()-arriving[zone]
-		})
-	}
-	return true
+	return surge
 }
 
 // knownBack are the names of the members that have the revision wanted as the way back begins, and are none that the group has

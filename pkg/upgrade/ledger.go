@@ -36,6 +36,8 @@ type Ledger struct {
 	Changed time.Time `json:"changed,omitzero"`
 	// Known are the names of the current members that were there before us, sorted.
 	Known []string `json:"known,omitempty"`
+	// Moved tells that the target moved, and that the books do not know of it yet.
+	Moved bool `json:"moved,omitempty"`
 	// Zones by name.
 	Zones map[string]ZoneLedger `json:"zones,omitempty"`
 }

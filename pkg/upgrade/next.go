@@ -191,6 +191,9 @@ func (t *turn) block(b Blocked, key string) {
 
 func (t *turn) step() Step {
 	t.notes.At = t.w.Now
+	if t.rec.Run != "" {
+		t.rec.Total = max(t.rec.Total, t.knownTotal()) // outdated nodes may join late
+	}
 	t.actions = t.mostUrgent(t.actions)
 	if t.finished {
 		t.wake, t.due = time.Time{}, time.Time{}

@@ -88,7 +88,8 @@ type Record struct {
 	Lost bool `json:"lost,omitempty"`
 	// Sizes of the group at the start.
 	Sizes Sizes `json:"sizes"`
-	// Total is how many nodes were outdated at the start.
+	// Total is how many nodes are to be replaced: those outdated at the start, and those that were
+	// found outdated since.
 	Total  int    `json:"total"`
 	Ledger Ledger `json:"ledger"`
 	// Suspended are the processes that we suspended, and no others.

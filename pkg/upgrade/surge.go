@@ -17,6 +17,9 @@ func (t *turn) surge() {
 		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
 		return
 	}
+	if t.rec.Ledger.Moved {
+		t.retarget()
+	}
 	if t.rec.Phase == PhaseScaleUp || t.rec.Phase == PhaseUpgrade {
 		t.watchMax()
 		t.watchProtection()

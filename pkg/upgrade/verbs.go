@@ -50,7 +50,7 @@ func (r *Record) RollingBack(to Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
 		original := c.original()
-		c.Previous, c.Pointed = c.Target, Revision{}
+		c.Previous, c.Pointed, c.Ledger.Moved = c.Target, Revision{}, false
 		if original.ID != c.Previous.ID {
 			c.Pointed = original
 		}
@@ -61,6 +61,14 @@ func (r *Record) RollingBack(to Revision, now time.Time) Record {
 		c.dropStarted()
 		c.forgetRefusals()
 	}
+	c.Target = to
+	return c
+}
+
+// Retargeted is the record of an upgrade whose target moved, which continues to the target as it is by now.
+func (r *Record) Retargeted(to Revision) Record {
+	c := r.Clone()
+	c.Ledger.Moved = c.Ledger.Moved || to.ID != c.Target.ID
 	c.Target = to
 	return c
 }

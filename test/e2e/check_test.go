@@ -15,6 +15,13 @@ import (
 // checkDone is what holds after every upgrade that reached its goal: all is current, and all else is as it was.
 func (s *scene) checkDone() {
 	s.t.Helper()
+	s.checkReplaced()
+	s.checkEvictions()
+}
+
+// checkReplaced is checkDone where pods had to move more than once.
+func (s *scene) checkReplaced() {
+	s.t.Helper()
 	s.settle()
 	after := s.photograph()
 	s.checkSize(after)
@@ -32,7 +39,6 @@ func (s *scene) checkDone() {
 	}
 	s.checkTimeline()
 	s.checkTerminations()
-	s.checkEvictions()
 	s.checkBudgets()
 }
 

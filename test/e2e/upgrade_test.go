@@ -43,6 +43,7 @@ func TestUpgrade(t *testing.T) {
 		"a second run that waited":             lateSecond,
 		"other settings than at first":         otherSettings,
 		"flags that are not given":             fewerFlags,
+		"a target that moves":                  targetMoves,
 		"two groups at once":                   twoGroups,
 		"somebody lowers the maximum":          lowersMax,
 		"somebody protects its instances":      protects,

@@ -130,6 +130,9 @@ func (r *rules) begun(p *process) {
 	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // what the run before it left to the group is the group's by now
 		r.desired = r.c.cloud.desired - r.others
 	}
+	if p.record.Ledger.Moved {
+		r.phase = 0 // surge that was given back is launched again for the target that moved
+	}
 	if p.record.Run != r.run || p.record.Back != r.back {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
@@ -274,6 +277,9 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 	}
 	if record.Run == "" {
 		return // there was nothing to do
+	}
+	if record.Replaced > record.Total {
+		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
 	}
 	reached := slices.Index(phases(), record.Phase)
 	if record.Run == r.run && reached < r.phase {

@@ -108,7 +108,7 @@ func (u *user) begin() {
 		group = retarget(group, wanted)
 		request = record.Request
 		if u.replan && u.way == "" {
-			record.Target, u.replan = group.Wanted, false
+			record, u.replan = record.Retargeted(group.Wanted), false
 		}
 	} else {
 		record = upgrade.Record{}

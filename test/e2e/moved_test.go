@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// betweenImage is what a template launched before its target moved.
+const betweenImage = "ami-0b0b0b0b0b0b0b0b0"
+
+// replacedCount is how a progress line counts.
+var replacedCount = regexp.MustCompile(`\((\d+) of (\d+) replaced\)`)
+
+// targetMoves has the template's default version move while nodes are replaced: the upgrade stops, and with --replan it
+// continues to the newer target, with a total that counts what was launched for the one before.
+func targetMoves(t *testing.T, shared *stage.Stage) {
+	const nodes = 5
+	var template string
+	s := open(t, shared, stage.Group{Name: "moving", Zones: []string{zoneA}, Counts: []int{nodes}, Suspended: []string{rebalance}, More: func(spec *awscloud.GroupSpec) {
+		labels := "--node-labels=pool=moving,image="
+		shared.Cloud.AddImage(betweenImage, "v1.36.0", "x86_64")
+		template = shared.Cloud.AddTemplate("moving-default",
+			awscloud.TemplateVersion{Image: stage.OldImage, InstanceType: "m7i.large", UserData: labels + stage.OldImage},
+			awscloud.TemplateVersion{Image: betweenImage, InstanceType: "m7i.large", UserData: labels + betweenImage},
+			awscloud.TemplateVersion{Image: stage.NewImage, InstanceType: "m7i.large", UserData: labels + stage.NewImage})
+		setDefault(t, shared, template, 2)
+		spec.Template = awscloud.TemplateRef{ID: template, Version: "$Default"}
+	}})
+	first := s.start()
+	first.until("two replaced nodes", func(e event) bool { replaced, _ := counted(e); return replaced == 2 })
+	setDefault(t, shared, template, 3)
+	first.end(5)
+	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run", "--replan"); plan.Code != 0 {
+		t.Errorf("the plan of the rest ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
+	}
+
+	second := s.upgrade(0, "--replan")
+	s.checkReplaced() // pods that moved to nodes of the target between have to move again
+	last := 0
+	for from := 0; ; {
+		found, next, ok, _ := second.log.find(from, func(e event) bool { _, total := counted(e); return total > 0 })
+		if !ok {
+			break
+		}
+		replaced, total := counted(found)
+		if replaced > total || total <= nodes {
+			t.Errorf("it counts %d of %d replaced, of %d and those replaced before", replaced, total, nodes)
+		}
+		last, from = total-replaced, next
+	}
+	if last != 0 {
+		t.Errorf("%d nodes are still to be replaced by the last count", last)
+	}
+}
+
+func setDefault(t *testing.T, shared *stage.Stage, template string, version int) {
+	t.Helper()
+	if err := shared.Cloud.SetDefaultVersion(template, version); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// counted is how many nodes the event says are replaced, and of how many; 0 where it says none.
+func counted(e event) (replaced, total int) {
+	if found := replacedCount.FindStringSubmatch(e.Text); found != nil {
+		replaced, _ = strconv.Atoi(found[1])
+		total, _ = strconv.Atoi(found[2])
+	}
+	return replaced, total
+}
