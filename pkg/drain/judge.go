@@ -43,6 +43,8 @@ const (
 	ReasonSkipped Reason = "skipped"
 	// ReasonCompletes is a pod whose owner asks that drains wait for its completion.
 	ReasonCompletes Reason = "completes"
+	// ReasonDoNotDisrupt is a pod whose owner asks autoscalers not to disrupt it; see Protection.
+	ReasonDoNotDisrupt Reason = "do not disrupt"
 )
 
 // Label is how a pod's owner asks for another drain than the usual one. It is Cluster API's, and so are its values
@@ -79,6 +81,27 @@ func WishOf(pod *corev1.Pod) Wish {
 	}
 }
 
+// Annotations by which a pod's owner asks an autoscaler not to disrupt it: cluster-autoscaler's
+// (its FAQ, "What types of pods can prevent CA from removing a node?") and Karpenter's (its
+// reference of annotations). A duration, which Karpenter's may hold as well, asks for nothing here.
+const (
+	AnnotationSafeToEvict  = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	AnnotationDoNotDisrupt = "karpenter.sh/do-not-disrupt"
+)
+
+// Protection is the annotation by which the pod's owner asks not to be disrupted, as key=value;
+// empty without one.
+func Protection(pod *corev1.Pod) string {
+	switch {
+	case pod.Annotations[AnnotationSafeToEvict] == "false":
+		return AnnotationSafeToEvict + "=false"
+	case pod.Annotations[AnnotationDoNotDisrupt] == "true":
+		return AnnotationDoNotDisrupt + "=true"
+	default:
+		return ""
+	}
+}
+
 // LostAfter is how long a node must have been NotReady before its deleted pods are no longer waited for.
 const LostAfter = 5 * time.Minute
 
@@ -88,6 +111,8 @@ const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 type Policy struct {
 	// EvictUnmanaged lets pods without a controller be evicted; they are not brought back by anybody.
 	EvictUnmanaged bool
+	// RespectDoNotDisrupt has pods with a Protection waited for.
+	RespectDoNotDisrupt bool
 }
 
 // Verdict is a Fate with the reason for it; the reason is empty for Go.
@@ -103,6 +128,8 @@ func (v Verdict) Obstacle() Obstacle {
 		return Obstacle{Kind: Unmanaged}
 	case ReasonCompletes:
 		return Obstacle{Kind: Completing}
+	case ReasonDoNotDisrupt:
+		return Obstacle{Kind: DoNotDisrupt}
 	default:
 		return Obstacle{}
 	}
@@ -121,6 +148,8 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 		return Verdict{Leaving, ReasonTerminating}
 	case WishOf(pod) == WaitCompleted:
 		return Verdict{Held, ReasonCompletes}
+	case policy.RespectDoNotDisrupt && Protection(pod) != "":
+		return Verdict{Held, ReasonDoNotDisrupt}
 	case metav1.GetControllerOfNoCopy(pod) == nil && !policy.EvictUnmanaged:
 		return Verdict{Held, ReasonUnmanaged}
 	default:

@@ -22,6 +22,7 @@ func TestJudge(t *testing.T) {
 	var (
 		daemon  = build.OwnedBy("DaemonSet", "agent")
 		ending  = build.Ending(start)
+		respect = drain.Policy{RespectDoNotDisrupt: true}
 		scratch = build.Volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
 	)
 	cases := map[string]struct {
@@ -30,36 +31,41 @@ func TestJudge(t *testing.T) {
 		lost   bool
 		want   drain.Verdict
 	}{
-		"a pod with a controller must go":                 {nil, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"4.1 an unready pod must go":                      {[]podChange{build.Unready}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"4.1 a pod that never started must go":            {[]podChange{build.Phase(corev1.PodPending)}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"3.1 a pod in phase Unknown must go":              {[]podChange{build.Phase(corev1.PodUnknown)}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"4.1 an emptyDir holds no pod":                    {[]podChange{scratch}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"4.1 a DaemonSet's pod stays":                     {[]podChange{daemon}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
-		"4.1 a deleted pod of a DaemonSet stays":          {[]podChange{daemon, ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
-		"L16 a mirror pod stays":                          {[]podChange{mirror}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonMirror}},
-		"L16 a mirror pod of no controller stays":         {[]podChange{mirror, build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonMirror}},
-		"35 a succeeded pod stays":                        {[]podChange{build.Phase(corev1.PodSucceeded)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
-		"35 a failed pod stays":                           {[]podChange{build.Phase(corev1.PodFailed)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
-		"35 a finished pod without a controller stays":    {[]podChange{build.Phase(corev1.PodFailed), build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
-		"35 a finished pod that a finalizer keeps stays":  {[]podChange{build.Phase(corev1.PodFailed), ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
-		"POD001 a pod without a controller is held":       {[]podChange{build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
-		"POD001 an owner that does not control is none":   {[]podChange{owned}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
-		"POD001 unless the request lets it be evicted":    {[]podChange{build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{Fate: drain.Go}},
-		"3.2.7 a deleted pod is waited for":               {[]podChange{ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
-		"3.2.7 a deleted pod without a controller too":    {[]podChange{ending, build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
-		"L19 a pod that drains are to skip stays":         {[]podChange{wishing("skip")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
-		"L19 one without a controller, too":               {[]podChange{wishing("skip"), build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
-		"L19 one that is deleted, too":                    {[]podChange{wishing("skip"), ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
-		"L19 a pod that is to complete is held":           {[]podChange{wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
-		"L19 whatever may be evicted":                     {[]podChange{wishing("wait-completed"), build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
-		"L19 until it has completed":                      {[]podChange{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
-		"L19 or is deleted":                               {[]podChange{wishing("wait-completed"), ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
-		"L19 a DaemonSet's pod stays whatever it asks":    {[]podChange{daemon, wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
-		"L19 a value that nobody knows asks for nothing":  {[]podChange{wishing("later")}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
-		"L21 a deleted pod on a lost node stays":          {[]podChange{ending}, drain.Policy{}, true, drain.Verdict{drain.Stay, drain.ReasonLost}},
-		"L21 a pod on a lost node that is not deleted":    {nil, drain.Policy{}, true, drain.Verdict{Fate: drain.Go}},
-		"L21 a bare pod on a lost node is held like ever": {[]podChange{build.Bare}, drain.Policy{}, true, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
+		"a pod with a controller must go":                     {nil, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"4.1 an unready pod must go":                          {[]podChange{build.Unready}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"4.1 a pod that never started must go":                {[]podChange{build.Phase(corev1.PodPending)}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"3.1 a pod in phase Unknown must go":                  {[]podChange{build.Phase(corev1.PodUnknown)}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"4.1 an emptyDir holds no pod":                        {[]podChange{scratch}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"4.1 a DaemonSet's pod stays":                         {[]podChange{daemon}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
+		"4.1 a deleted pod of a DaemonSet stays":              {[]podChange{daemon, ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
+		"L16 a mirror pod stays":                              {[]podChange{mirror}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonMirror}},
+		"L16 a mirror pod of no controller stays":             {[]podChange{mirror, build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonMirror}},
+		"35 a succeeded pod stays":                            {[]podChange{build.Phase(corev1.PodSucceeded)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"35 a failed pod stays":                               {[]podChange{build.Phase(corev1.PodFailed)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"35 a finished pod without a controller stays":        {[]podChange{build.Phase(corev1.PodFailed), build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"35 a finished pod that a finalizer keeps stays":      {[]podChange{build.Phase(corev1.PodFailed), ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"POD001 a pod without a controller is held":           {[]podChange{build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
+		"POD001 an owner that does not control is none":       {[]podChange{owned}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
+		"POD001 unless the request lets it be evicted":        {[]podChange{build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{Fate: drain.Go}},
+		"3.2.7 a deleted pod is waited for":                   {[]podChange{ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
+		"3.2.7 a deleted pod without a controller too":        {[]podChange{ending, build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
+		"L19 a pod that drains are to skip stays":             {[]podChange{wishing("skip")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 one without a controller, too":                   {[]podChange{wishing("skip"), build.Bare}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 one that is deleted, too":                        {[]podChange{wishing("skip"), ending}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonSkipped}},
+		"L19 a pod that is to complete is held":               {[]podChange{wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
+		"POD008 its owner asks autoscalers, and is not heard": {[]podChange{annotated(drain.AnnotationSafeToEvict, "false")}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"POD008 its owner asks cluster-autoscaler":            {[]podChange{annotated(drain.AnnotationSafeToEvict, "false")}, respect, false, drain.Verdict{drain.Held, drain.ReasonDoNotDisrupt}},
+		"POD008 its owner asks Karpenter":                     {[]podChange{annotated(drain.AnnotationDoNotDisrupt, "true")}, respect, false, drain.Verdict{drain.Held, drain.ReasonDoNotDisrupt}},
+		"POD008 its owner allows it":                          {[]podChange{annotated(drain.AnnotationSafeToEvict, "true")}, respect, false, drain.Verdict{Fate: drain.Go}},
+		"POD008 a DaemonSet's pod is not waited for":          {[]podChange{annotated(drain.AnnotationSafeToEvict, "false"), daemon}, respect, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
+		"L19 whatever may be evicted":                         {[]podChange{wishing("wait-completed"), build.Bare}, drain.Policy{EvictUnmanaged: true}, false, drain.Verdict{drain.Held, drain.ReasonCompletes}},
+		"L19 until it has completed":                          {[]podChange{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonFinished}},
+		"L19 or is deleted":                                   {[]podChange{wishing("wait-completed"), ending}, drain.Policy{}, false, drain.Verdict{drain.Leaving, drain.ReasonTerminating}},
+		"L19 a DaemonSet's pod stays whatever it asks":        {[]podChange{daemon, wishing("wait-completed")}, drain.Policy{}, false, drain.Verdict{drain.Stay, drain.ReasonDaemonSet}},
+		"L19 a value that nobody knows asks for nothing":      {[]podChange{wishing("later")}, drain.Policy{}, false, drain.Verdict{Fate: drain.Go}},
+		"L21 a deleted pod on a lost node stays":              {[]podChange{ending}, drain.Policy{}, true, drain.Verdict{drain.Stay, drain.ReasonLost}},
+		"L21 a pod on a lost node that is not deleted":        {nil, drain.Policy{}, true, drain.Verdict{Fate: drain.Go}},
+		"L21 a bare pod on a lost node is held like ever":     {[]podChange{build.Bare}, drain.Policy{}, true, drain.Verdict{drain.Held, drain.ReasonUnmanaged}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -73,6 +79,11 @@ func TestJudge(t *testing.T) {
 // wishing gives the pod Cluster API's label.
 func wishing(value string) podChange {
 	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
+}
+
+// annotated gives the pod an annotation.
+func annotated(key, value string) podChange {
+	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
 }
 
 // TestWishOf holds the label to what Cluster API makes of it (drainLabelFilter).
@@ -95,19 +106,21 @@ func TestWishOf(t *testing.T) {
 
 // TestVerdictObstacle has an obstacle for each pod that is held, and for no other.
 func TestVerdictObstacle(t *testing.T) {
+	policy := drain.Policy{RespectDoNotDisrupt: true}
 	cases := map[string]struct {
 		pod  podChange
 		want drain.ObstacleKind
 	}{
 		"held for want of a controller": {build.Bare, drain.Unmanaged},
 		"held until it completes":       {wishing("wait-completed"), drain.Completing},
+		"held as its owner asks":        {annotated(drain.AnnotationSafeToEvict, "false"), drain.DoNotDisrupt},
 		"evicted":                       {build.Unready, drain.NoObstacle},
 		"staying":                       {wishing("skip"), drain.NoObstacle},
 		"leaving":                       {build.Ending(start), drain.NoObstacle},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := drain.Judge(build.Pod("web-0", c.pod), drain.Policy{}, false).Obstacle(); got.Kind != c.want {
+			if got := drain.Judge(build.Pod("web-0", c.pod), policy, false).Obstacle(); got.Kind != c.want {
 				t.Errorf("got %q, want %q", got.Kind, c.want)
 			}
 		})

@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,6 +45,8 @@ const (
 	Unmanaged ObstacleKind = "unmanaged"
 	// Completing goes away with the end of a pod that is waited for as its label asks; see Label.
 	Completing ObstacleKind = "completion"
+	// DoNotDisrupt goes away with the pod's end or with its annotation; see Protection.
+	DoNotDisrupt ObstacleKind = "do-not-disrupt"
 	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that is being deleted.
 	NamespaceEnding ObstacleKind = "namespace"
 	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
@@ -82,6 +85,8 @@ func (o Obstacle) String() string {
 		return "it has no controller that would bring it back"
 	case Completing:
 		return "it waits for completion, as its label " + Label + " asks"
+	case DoNotDisrupt:
+		return "its owner asks that it is not disrupted, by annotation"
 	case NamespaceEnding:
 		return "its namespace is being deleted"
 	case Returns:
@@ -109,30 +114,20 @@ func (o Obstacle) answer() string {
 
 // Remedy says what would help, as an order to the reader.
 func (o Obstacle) Remedy() string {
-	switch o.Kind {
-	case BudgetSpent:
-		return "wait for its pods to become ready, raise its replicas or pass --on-timeout=force"
-	case BudgetUnhealthy:
-		return "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force"
-	case BudgetNever:
-		return "raise its replicas, loosen the budget or pass --on-timeout=force"
-	case TwoBudgets:
-		return "delete one of the two budgets"
-	case Unmanaged:
-		return "delete it or pass --unmanaged-pods=evict"
-	case Completing:
-		return "wait for its end, raise --drain-timeout or take the label off to have it evicted"
-	case Returns:
-		return "take the toleration away that brings it back or pass --on-timeout=force"
-	case BudgetPending:
-		return "see that kube-controller-manager is running"
-	case Unanswered:
-		return "see whether the API server is well"
-	case NamespaceEnding:
-		return "see which finalizers keep the namespace"
-	default:
-		return "see what denies its eviction"
+	remedies := map[ObstacleKind]string{
+		BudgetSpent:     "wait for its pods to become ready, raise its replicas or pass --on-timeout=force",
+		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
+		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
+		TwoBudgets:      "delete one of the two budgets",
+		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
+		Completing:      "wait for its end, raise --drain-timeout or take the label off to have it evicted",
+		DoNotDisrupt:    "wait for its end, take the annotation off or leave --respect-do-not-disrupt out",
+		Returns:         "take the toleration away that brings it back or pass --on-timeout=force",
+		BudgetPending:   "see that kube-controller-manager is running",
+		Unanswered:      "see whether the API server is well",
+		NamespaceEnding: "see which finalizers keep the namespace",
 	}
+	return cmp.Or(remedies[o.Kind], "see what denies its eviction")
 }
 
 // Spending counts, per budget, disruptions that our own evictions have spent and that the budget's status does not show yet.

@@ -201,6 +201,7 @@ func TestObstacle(t *testing.T) {
 		drain.BudgetPending:   {drain.Obstacle{Budget: web}, "PDB shop/web is not processed yet", "kube-controller-manager", false},
 		drain.Unmanaged:       {drain.Obstacle{}, "no controller", "--unmanaged-pods=evict", true},
 		drain.Completing:      {drain.Obstacle{}, "waits for completion, as its label cluster.x-k8s.io/drain asks", "--drain-timeout", false},
+		drain.DoNotDisrupt:    {drain.Obstacle{}, "asks that it is not disrupted", "--respect-do-not-disrupt", false},
 		drain.NamespaceEnding: {drain.Obstacle{}, "namespace is being deleted", "finalizers", false},
 		drain.Returns:         {drain.Obstacle{}, "came back", "toleration", true},
 		drain.Unanswered:      {drain.Obstacle{Detail: "the server is on fire"}, "the server is on fire", "API server", false},
@@ -232,7 +233,7 @@ func TestObstacle(t *testing.T) {
 // ofBudget tells the obstacles that a budget may be the cause of.
 func ofBudget(kind drain.ObstacleKind) bool {
 	switch kind {
-	case drain.Unmanaged, drain.Completing, drain.NamespaceEnding, drain.Returns, drain.Unanswered:
+	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered:
 		return false
 	default:
 		return true

@@ -33,7 +33,7 @@ func headings() []heading {
 	return []heading{
 		{"Which group", []string{"node", "selector", "current", "provider", "control-plane", "outdated", "filename"}},
 		{"How it is upgraded", []string{
-			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "keep-max", "unmanaged-pods", "settle", "wait-replacement",
+			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "settle", "wait-replacement",
 		}},
 		{"When it stops", []string{
 			"drain-timeout", "on-timeout", "boot-timeout", "keep-fence", "replan", "takeover", "parallel-groups",

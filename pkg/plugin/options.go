@@ -30,7 +30,6 @@ type options struct {
 
 	strategy, like, maxUnavailable, maxSurge, onTimeout, unmanaged, to string
 	drainTimeout, settle, bootTimeout                                  time.Duration
-	batchBarrier, keepMax, keepFence, waitReplacement                  bool
 	yes, replan, takeover, parallelGroups, forecast                    bool
 
 	// What complete makes of them.
@@ -75,8 +74,8 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 	flags.BoolVar(&o.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
 	flags.BoolVar(&o.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
 	o.addStrategy(flags)
-	flags.BoolVar(&o.keepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
-	flags.BoolVar(&o.waitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
+	flags.BoolVar(&o.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
+	flags.BoolVar(&o.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
 	flags.BoolVar(&o.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 	flags.BoolVar(&o.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&o.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
@@ -90,13 +89,14 @@ func (o *options) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&o.to, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&o.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")
 	flags.StringVar(&o.maxSurge, "max-surge", "", "Nodes added first: 2, 10% or 2/zone (eks min(max(2×zones, max-unavailable), outdated), gke 1/zone, manual 0)")
-	flags.BoolVar(&o.batchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
+	flags.BoolVar(&o.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h)")
 	flags.StringVar(&o.onTimeout, "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
 	flags.StringVar(&o.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nobody brings back: refuse or evict")
+	flags.BoolVar(&o.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
 	flags.DurationVar(&o.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.DurationVar(&o.bootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
-	flags.BoolVar(&o.keepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
+	flags.BoolVar(&o.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }
 
 // complete turns what was typed into typed values and refuses what contradicts itself. It touches nothing.
@@ -190,8 +190,7 @@ func (o *options) completeDryRun(cmd *cobra.Command, args []string) error {
 func (o *options) completeSettings(cmd *cobra.Command) error {
 	s := &o.settings
 	s.Like, s.Strategy, s.To, s.OnTimeout = o.like, upgrade.Strategy(o.strategy), o.to, upgrade.OnTimeout(o.onTimeout)
-	s.BootTimeout, s.BatchBarrier = o.bootTimeout, o.batchBarrier
-	s.KeepMax, s.KeepFence, s.WaitReplacement = o.keepMax, o.keepFence, o.waitReplacement
+	s.BootTimeout = o.bootTimeout
 	o.given = cmd.Flags().Changed
 	if o.given("drain-timeout") {
 		s.DrainTimeout = &o.drainTimeout

@@ -157,7 +157,7 @@ func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
 		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
-		found = append(found, checkWish(pod, m.Name(), object)...)
+		found = append(found, checkWish(pod, w.Request.Policy(), m.Name(), object)...)
 		obstacle := foresee(w, pod)
 		if rule := ruleOf(obstacle.Kind); rule != "" {
 			found = append(found, Finding{
@@ -185,9 +185,10 @@ func foresee(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of it. A wait for completion is
 // no block: it ends by itself.
-func checkWish(pod *corev1.Pod, node, object string) []Finding {
+func checkWish(pod *corev1.Pod, policy drain.Policy, node, object string) []Finding {
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
-	switch reason := drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false).Reason; {
+	policy.EvictUnmanaged = true // that is another rule's
+	switch reason := drain.Judge(pod, policy, false).Reason; {
 	case reason == drain.ReasonSkipped:
 		f.Message = "it stays and goes down with its node, as its label " + drain.Label + " asks"
 		f.Remedy = "take the label off to have it evicted"
@@ -197,6 +198,12 @@ func checkWish(pod *corev1.Pod, node, object string) []Finding {
 	case reason == "" && drain.WishOf(pod) == drain.UnknownWish:
 		f.Message = fmt.Sprintf("its label %s is %q, which asks for nothing: it is evicted like any other", drain.Label, pod.Labels[drain.Label])
 		f.Remedy = "use skip or wait-completed"
+	case reason == drain.ReasonDoNotDisrupt:
+		obstacle := drain.Obstacle{Kind: drain.DoNotDisrupt}
+		f.Blocker, f.Message, f.Remedy = blocker(object, obstacle), "it waits for its end, as its annotation "+drain.Protection(pod)+" asks", obstacle.Remedy()
+	case reason == "" && drain.Protection(pod) != "":
+		f.Message = "its owner asks autoscalers not to disrupt it (" + drain.Protection(pod) + "), and it is evicted like any other"
+		f.Remedy = "pass --respect-do-not-disrupt to wait for its end"
 	default:
 		return nil
 	}

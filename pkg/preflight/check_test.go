@@ -197,6 +197,9 @@ func podCases() map[string]podCase {
 		"POD008 that is to complete and is controlled by nobody": {pod: pods{wishing("wait-completed"), build.Bare}, want: warn},
 		"POD008 that has completed":                              {pod: pods{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}},
 		"POD008 that is leaving":                                 {pod: pods{wishing("wait-completed"), build.Ending(start)}},
+		"POD008 that autoscalers are not to evict":               {pod: pods{annotated(drain.AnnotationSafeToEvict, "false")}, want: warn},
+		"POD008 that Karpenter is not to disrupt":                {pod: pods{annotated(drain.AnnotationDoNotDisrupt, "true")}, want: warn},
+		"POD008 that is said to be safe to evict":                {pod: pods{annotated(drain.AnnotationSafeToEvict, "true")}},
 		"POD008 with a wish that nobody knows":                   {pod: pods{wishing("later")}, want: warn},
 		"POD008 with such a wish, and a closed budget":           {pod: pods{wishing("later")}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: slices.Concat(warn, web("PDB001"))},
 		"POD008 with such a wish, and finished":                  {pod: pods{wishing("later"), build.Phase(corev1.PodFailed)}},
@@ -215,6 +218,11 @@ func wishing(value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels[drain.Label] = value }
 }
 
+// annotated gives the pod an annotation.
+func annotated(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations = map[string]string{key: value} }
+}
+
 // TestWishesSayWhatHappens to the pod, and name it as the blocker only where it is waited for.
 func TestWishesSayWhatHappens(t *testing.T) {
 	cases := map[string]struct{ says, blocker string }{
@@ -229,6 +237,22 @@ func TestWishesSayWhatHappens(t *testing.T) {
 				t.Errorf("got %+v, want one that says %q with blocker %q", found, c.says, c.blocker)
 			}
 		})
+	}
+}
+
+// TestProtectionSaysWhatHappens to a pod whose owner asks autoscalers not to disrupt it: by its annotation and, only where it
+// is waited for, as the blocker.
+func TestProtectionSaysWhatHappens(t *testing.T) {
+	for respect, want := range map[bool]struct{ says, blocker string }{
+		false: {"evicted like any other", ""},
+		true:  {"waits for its end", "pod shop/web-0 (do-not-disrupt)"},
+	} {
+		w := podCase{pod: []func(*corev1.Pod){annotated(drain.AnnotationSafeToEvict, "false")}}.world("old")
+		w.Request.RespectDoNotDisrupt = respect
+		found := preflight.Check(w, preflight.Facts{})
+		if len(found) != 1 || !strings.Contains(found[0].Message, want.says) || !strings.Contains(found[0].Message, drain.AnnotationSafeToEvict+"=false") || found[0].Blocker != want.blocker {
+			t.Errorf("respected %t: got %+v, want one that says %q with blocker %q", respect, found, want.says, want.blocker)
+		}
 	}
 }
 

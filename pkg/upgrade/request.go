@@ -55,6 +55,8 @@ type Request struct {
 	OnTimeout    OnTimeout `json:"onTimeout"`
 	// EvictUnmanaged allows pods without a controller to be evicted.
 	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
+	// RespectDoNotDisrupt has pods waited for whose owners ask autoscalers not to disrupt them.
+	RespectDoNotDisrupt bool `json:"respectDoNotDisrupt,omitempty"`
 	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never started.
 	KeepMax   bool `json:"keepMax,omitempty"`
 	KeepFence bool `json:"keepFence,omitempty"`
@@ -63,7 +65,9 @@ type Request struct {
 }
 
 // Policy is the part of the request that says which pods may be evicted.
-func (r *Request) Policy() drain.Policy { return drain.Policy{EvictUnmanaged: r.EvictUnmanaged} }
+func (r *Request) Policy() drain.Policy {
+	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt}
+}
 
 // Taint is the NoSchedule taint that the fence of a provider's groups uses (EKS E30).
 func Taint(provider string) corev1.Taint {
@@ -105,6 +109,7 @@ func (r Request) With(other Request, given func(flag string) bool) Request {
 	take(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
 	take(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
 	take(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
+	take(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
 	take(&r.KeepMax, other.KeepMax, given("keep-max"))
 	take(&r.KeepFence, other.KeepFence, given("keep-fence"))
 	take(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
@@ -134,6 +139,7 @@ func (r *Request) Differences(other Request) string {
 		{"boot-timeout", r.BootTimeout, other.BootTimeout},
 		{"on-timeout", r.OnTimeout, other.OnTimeout},
 		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
+		{"respect-do-not-disrupt", r.RespectDoNotDisrupt, other.RespectDoNotDisrupt},
 		{"keep-max", r.KeepMax, other.KeepMax},
 		{"keep-fence", r.KeepFence, other.KeepFence},
 		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},

@@ -25,7 +25,7 @@ type Settings struct {
 	BootTimeout    time.Duration
 	OnTimeout      OnTimeout
 
-	BatchBarrier, EvictUnmanaged, KeepMax, KeepFence, WaitReplacement bool
+	BatchBarrier, EvictUnmanaged, RespectDoNotDisrupt, KeepMax, KeepFence, WaitReplacement bool
 }
 
 // defaults are the numbers of one model.
@@ -76,7 +76,7 @@ func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
 	model := defaultsOf(like)
 	req := Request{
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
-		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged,
+		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged, RespectDoNotDisrupt: s.RespectDoNotDisrupt,
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
 		DrainTimeout: Duration{valueOr(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOr(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),

@@ -354,7 +354,7 @@ func (u *user) calm() {
 		m := c.makers[name]
 		tolerant := m.tolerant
 		m.broken, m.undead, m.tolerant = false, false, false
-		if m.role == Completes {
+		if m.role == Completes || m.role == Protected {
 			m.role = ""
 		}
 		for _, uid := range sortedKeys(c.pods) {
@@ -363,7 +363,7 @@ func (u *user) calm() {
 			case pod.Labels["app"] != name:
 			case tolerant && m.Kind != DaemonSet, m.Kind == Bare:
 				c.delete(uid)
-			case awaited(pod):
+			case awaited(pod), protected(pod):
 				c.unmark(pod)
 				fallthrough
 			case pod.Spec.NodeName != "":

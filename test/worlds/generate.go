@@ -29,6 +29,7 @@ func Generate(seed uint64) Plan {
 	current := labels(&p)
 	p.Request = d.request(&p)
 	p.Request.Current = current
+	protections(&p)
 	if d.chance(50) {
 		d.lags(&p)
 		d.faults(&p)

@@ -19,6 +19,7 @@ const (
 	Driver    Role = "CSI driver"
 	Skipped   Role = "to be skipped"
 	Completes Role = "to be completed"
+	Protected Role = "not to be disrupted"
 )
 
 // roles gives some workloads one. It has dice of its own, so that what is drawn elsewhere stays as it is.
@@ -27,6 +28,21 @@ func roles(p *Plan) {
 	for i := range p.Workloads {
 		if d.chance(15) {
 			p.Workloads[i].Role = pick(d, Hook, Hook, Hook, Driver, Driver, Driver, Skipped, Completes)
+		}
+	}
+}
+
+// protections has the owners of some workloads ask autoscalers not to disrupt them, and some requests respect that. It has dice
+// of its own, too.
+func protections(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x70726f74))}
+	if !d.chance(25) {
+		return
+	}
+	p.Request.RespectDoNotDisrupt = d.chance(60)
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.Role == "" && d.chance(25) {
+			w.Role = Protected
 		}
 	}
 }
@@ -53,15 +69,21 @@ func (r Role) mark(pod *corev1.Pod) {
 		pod.Labels[drainLabel] = "skip"
 	case Completes:
 		pod.Labels[drainLabel] = "wait-completed"
+	case Protected:
+		pod.Annotations = map[string]string{safeToEvict: "false"}
 	}
 }
 
-// drainLabel is Cluster API's.
-const drainLabel = "cluster.x-k8s.io/drain"
+const (
+	drainLabel  = "cluster.x-k8s.io/drain"                         // Cluster API's
+	safeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict" // cluster-autoscaler's
+)
 
 func skipped(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "skip" }
 
 func awaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-completed" }
+
+func protected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
 // complete has every other pod that is to complete do so, in its time.
 func (c *cluster) complete(m *maker, pod *corev1.Pod) {
@@ -81,10 +103,11 @@ func (c *cluster) complete(m *maker, pod *corev1.Pod) {
 	})
 }
 
-// unmark takes the label off a pod that is to complete, as the one who reads the remedy may do.
+// unmark takes off a pod what has it waited for, as the one who reads the remedy may do.
 func (c *cluster) unmark(pod *corev1.Pod) {
 	plain := pod.DeepCopy()
 	delete(plain.Labels, drainLabel)
+	delete(plain.Annotations, safeToEvict)
 	c.putPod(plain)
 }
 

@@ -69,7 +69,7 @@ func newRules(c *cluster, say func(string)) *rules {
 // easy reports whether nothing but patience is needed to drain every node of the plan.
 func easy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
-		return w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Kind == Bare && !p.Request.EvictUnmanaged)
+		return w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
 	})
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}

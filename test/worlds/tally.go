@@ -129,10 +129,10 @@ func declared() [][2]string {
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
-			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing),
+			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
-			drain.ReasonSkipped, drain.ReasonCompletes),
-		keys("role", Hook, Driver, Skipped, Completes),
+			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
+		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 	)
 }
