@@ -70,7 +70,7 @@ func (r Role) mark(pod *corev1.Pod) {
 	case Completes:
 		pod.Labels[drainLabel] = "wait-completed"
 	case Protected:
-		pod.Annotations = map[string]string{safeToEvict: "false"}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, safeToEvict, "false")
 	}
 }
 
