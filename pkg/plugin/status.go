@@ -29,7 +29,15 @@ func newStatusCommand(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.status(cmd.Context(), conn, watch)
+			err = o.status(cmd.Context(), conn, watch)
+			if err == nil || watch {
+				return err
+			}
+			status, err := statusUnread(cmd.Context(), conn, o.stateSpace, o.groups, err)
+			if err != nil {
+				return err
+			}
+			return o.printStatus(status)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: show it anew whenever it has changed")

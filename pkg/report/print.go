@@ -80,6 +80,9 @@ func statusHead(s *UpgradeStatus, now time.Time) []string {
 		fmt.Sprintf("Progress    %d of %d nodes replaced, %d not started", st.Replaced, st.Total, st.Outdated),
 		fmt.Sprintf("Held by     %s", dash(s.Holder)),
 	}
+	if s.Unread != "" {
+		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
+	}
 	if s.Result != "" {
 		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, colon(s.Message)))
 	}

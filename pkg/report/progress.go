@@ -54,6 +54,9 @@ func groupChanges(before, now *upgrade.Status) []Event {
 	if now.Phase != before.Phase {
 		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(before, now)})
 	}
+	if now.Note != "" && now.Note != before.Note {
+		events = append(events, Event{Type: "note", Text: now.Note})
+	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, zonesText(now.Zones))})
 	}

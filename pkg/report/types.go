@@ -124,6 +124,8 @@ type UpgradeStatus struct {
 	Status            upgrade.Status    `json:"status"`
 	Blocked           []upgrade.Blocked `json:"blocked,omitempty"`
 	Suspended         []string          `json:"suspended,omitempty"`
+	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.
+	Unread string `json:"unread,omitempty"`
 	// Remaining is how long the rest would take, as a plan made now tells.
 	Remaining simulate.Span `json:"remaining,omitzero"`
 	// Holder holds the lease, if somebody does.

@@ -17,6 +17,9 @@ func (t *turn) status() Status {
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
 		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
 	}
+	if why := t.unsupported(); why != "" && !t.rec.Ledger.Zonal {
+		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
+	}
 	if t.w.Brief {
 		return s
 	}

@@ -73,6 +73,8 @@ type Status struct {
 	// Nodes are sorted by Name.
 	Nodes   []NodeStatus `json:"nodes,omitempty"`
 	Waiting string       `json:"waiting,omitempty"`
+	// Note says what is done in another way than planned, and why.
+	Note string `json:"note,omitempty"`
 }
 
 // NodeStatus is one outdated or just replaced node.

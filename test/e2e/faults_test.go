@@ -19,6 +19,7 @@ func TestUnreliableCloud(t *testing.T) {
 	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { lateAndBusy(t, shared) })
 	t.Run("answers are lost", func(t *testing.T) { lostAnswers(t, shared) })
 	t.Run("it does not know launches in a zone", func(t *testing.T) { zoneless(t, shared) })
+	t.Run("its credentials have expired", func(t *testing.T) { unreadStatus(t, shared) })
 	t.Run("it does not let us stop", func(t *testing.T) { cannotStop(t, shared) })
 }
 
@@ -90,6 +91,35 @@ func (s *scene) checkFaults(code string, want int) {
 	}
 }
 
+// unreadStatus has status show what the cluster knows of an upgrade while the cloud takes no credentials, and say why it is no more.
+func unreadStatus(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "unread", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s.add(wedge(1))
+	s.ready()
+	s.awaitListed()
+	c := s.start()
+	blockedBy("stubborn")(s, c)
+	s.Cloud.RejectCredentials(awscloud.CredentialsExpired)
+	for _, args := range [][]string{{"status", s.group}, {"status", s.group, "-o", "json"}} {
+		got := run(t, s.Stage, append([]string{"nodeupgrade"}, args...)...)
+		if got.Code != 0 {
+			t.Errorf("%s ended with %d: %s", args, got.Code, got.Stderr)
+		}
+		for _, part := range []string{"stubborn", "Draining", "expired", "aws sso login", "upgrade"} {
+			if !strings.Contains(got.Stdout, part) {
+				t.Errorf("%s does not say %q: %s", args, part, got.Stdout)
+			}
+		}
+	}
+	if got := run(t, s.Stage, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
+		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
+	}
+	s.Cloud.RejectCredentials(awscloud.CredentialsFine)
+	s.unblock("stubborn")
+	c.end(0)
+	s.checkDone()
+}
+
 // cannotStop has an upgrade interrupted that cannot bring the group to rest, then another that is interrupted twice.
 func cannotStop(t *testing.T, shared *stage.Stage) {
 	s := openEmpty(t, shared, stage.Group{Name: "restless", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
@@ -132,8 +162,21 @@ func zoneless(t *testing.T, shared *stage.Stage) {
 	for name, code := range map[string]string{"ancient": "InvalidAction", "denied": "AccessDenied"} {
 		s := openLate(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}})
 		s.Cloud.Fault(awscloud.Fault{Operation: "LaunchInstances", Times: 100, Code: code})
-		s.upgrade(0)
+		c := s.upgrade(0)
 		s.Cloud.ClearFaults()
 		s.checkDone()
+		said := 0
+		for from, found := 0, true; found; {
+			var e event
+			if e, from, found, _ = c.log.find(from, func(e event) bool { return e.Type == "note" && strings.Contains(e.Text, "larger as a whole") }); found {
+				said++
+				if code == "AccessDenied" && !strings.Contains(e.Text, "autoscaling:LaunchInstances") {
+					t.Errorf("it does not name the missing permission: %s", e.Text)
+				}
+			}
+		}
+		if said != 1 {
+			t.Errorf("%s: it says %d times that the group is made larger as a whole, want once", code, said)
+		}
 	}
 }

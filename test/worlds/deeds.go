@@ -190,7 +190,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
-	if stored.Request.RespectDoNotDisrupt && protected(pod) {
+	if protected(pod) && held(stored, pod) {
 		r.fail("POD008", "%s, whose owner asks that it is not disrupted", a)
 	}
 	spends, err := verdict(pod, p.seen.budgets, w.EndingNamespaces[space])

@@ -85,6 +85,11 @@ func awaited(pod *corev1.Pod) bool { return pod.Labels[drainLabel] == "wait-comp
 
 func protected(pod *corev1.Pod) bool { return pod.Annotations[safeToEvict] == "false" }
 
+// held reports whether the pod is waited for as its owner asks.
+func held(record *upgrade.Record, pod *corev1.Pod) bool {
+	return awaited(pod) || (protected(pod) && record.Request.RespectDoNotDisrupt)
+}
+
 // complete has every other pod that is to complete do so, in its time.
 func (c *cluster) complete(m *maker, pod *corev1.Pod) {
 	if !awaited(pod) || m.serial%2 == 0 {

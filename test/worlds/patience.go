@@ -65,7 +65,7 @@ func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step,
 		if !mustGo(pod, false) {
 			continue
 		}
-		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || awaited(pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
 		pdb := closed(pod, p.seen.budgets)
@@ -112,7 +112,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *upgrade.Member, pdb *policy
 		}
 		lost := silent(other.Node, w.Now)
 		if slices.ContainsFunc(other.Pods, func(pod *corev1.Pod) bool {
-			return mustGo(pod, lost) && !awaited(pod) && covers(pdb, pod) && len(pod.OwnerReferences) > 0
+			return mustGo(pod, lost) && !held(&w.Record, pod) && covers(pdb, pod) && len(pod.OwnerReferences) > 0
 		}) {
 			return true
 		}
