@@ -86,7 +86,7 @@ type renewals struct {
 }
 
 // errOvertaken is the answer to the renewal of a lease that was somebody else's meanwhile.
-var errOvertaken = errors.New("the lease was somebody else's meanwhile")
+var errOvertaken = errors.New("another holder had the lease meanwhile")
 
 // Create makes the lease ours. The time counts from before the request: what others see is no earlier.
 func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {

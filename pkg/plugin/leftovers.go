@@ -24,9 +24,9 @@ func abandoned(group string, record *upgrade.Record, t tenure) []report.Leftover
 	if t.holder != "" {
 		what += fmt.Sprintf(" (%s was last seen at %s)", t.holder, t.renewed.Format(time.RFC3339))
 	}
-	remedy := fmt.Sprintf("kubectl nodeupgrade resume %s goes on, kubectl nodeupgrade abort %s takes it away", group, group)
+	remedy := fmt.Sprintf("run kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s to undo it", group, group)
 	if verb := record.Undoing(); verb != "" {
-		remedy = fmt.Sprintf("kubectl nodeupgrade %s %s goes on", verb, group)
+		remedy = fmt.Sprintf("run kubectl nodeupgrade %s %s to continue", verb, group)
 	}
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
@@ -62,7 +62,7 @@ func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Le
 			continue
 		}
 		found = append(found, report.Leftover{
-			What:   fmt.Sprintf("node %s is %s by run %s, which nobody goes on with", node.Name, what, run),
+			What:   fmt.Sprintf("node %s is %s by run %s, which no upgrade continues", node.Name, what, run),
 			Remedy: unmarking(node),
 		})
 	}

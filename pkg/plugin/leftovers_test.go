@@ -15,7 +15,7 @@ import (
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func TestAbandoned(t *testing.T) {
-	resume := "kubectl nodeupgrade resume workers goes on, kubectl nodeupgrade abort workers takes it away"
+	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
 	seen := tenure{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
 	cases := map[string]struct {
 		record upgrade.Record
@@ -25,8 +25,8 @@ func TestAbandoned(t *testing.T) {
 		"held":                   {begun(""), tenure{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
 		"held by nobody":         {begun(""), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", wayBackOf), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade rollback workers goes on"}}},
-		"half undone":            {begun("", undone), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade abort workers goes on"}}},
+		"half-way back":          {begun("", wayBackOf), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half undone":            {begun("", undone), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
 		"stopped as it should":   {begun(upgrade.Interrupted), tenure{}, nil},
 		"done":                   {begun(upgrade.Succeeded), tenure{}, nil},
 		"never begun":            {upgrade.Record{}, tenure{}, nil},
@@ -108,7 +108,7 @@ func TestStrays(t *testing.T) {
 				if c.node == held {
 					what = "kept from autoscalers"
 				}
-				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which nobody goes on with", Remedy: c.remedy}}
+				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which no upgrade continues", Remedy: c.remedy}}
 			}
 			if got := strays([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)

@@ -27,7 +27,7 @@ func (o *options) rebuild(p *prospect) error {
 
 // lossText says what an upgrade goes on with whose record was lost, and what is not known any more.
 func lossText(record *upgrade.Record) string {
-	text := fmt.Sprintf("the record of run %s is gone and is made anew from the marks on the group's nodes", record.Run)
+	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
 	if names := slices.Sorted(maps.Keys(record.Nodes)); len(names) > 0 {
 		text += "; in drain: " + strings.Join(names, ", ")
 	}

@@ -92,7 +92,7 @@ func (o *options) addStrategy(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h)")
 	flags.StringVar(&o.onTimeout, "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
-	flags.StringVar(&o.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nobody brings back: refuse or evict")
+	flags.StringVar(&o.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
 	flags.BoolVar(&o.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
 	flags.DurationVar(&o.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.DurationVar(&o.bootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")

@@ -131,7 +131,7 @@ func TestAdopt(t *testing.T) {
 		"other settings, left open":     {begun(upgrade.Interrupted), request(open), "v2", false, "r1", "", 0},
 		"more of them, agreed to":       {begun(upgrade.Interrupted), request(open), "v2", true, "r1", "", 0},
 		"other settings, agreed to":     {begun(upgrade.Interrupted), request(two), "v2", true, "r1", "", 0},
-		"another target":                {begun(upgrade.Interrupted), request(), "v3", false, "", "pass --replan to go on to v3", 5},
+		"another target":                {begun(upgrade.Interrupted), request(), "v3", false, "", "pass --replan to continue to v3", 5},
 		"another target, agreed to":     {begun(upgrade.Interrupted), request(), "v3", true, "r1", "", 0},
 		"a size that follows the group": {begun(upgrade.Interrupted), request(func(r *upgrade.Request) { r.Surge = 5 }), "v2", false, "r1", "", 0},
 	}

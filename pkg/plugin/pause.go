@@ -51,7 +51,7 @@ func pauseText(group string, record *upgrade.Record) string {
 	if record.Message != "" {
 		return record.Message
 	}
-	return fmt.Sprintf("paused by %s: kubectl nodeupgrade resume %s goes on", record.PausedBy, group)
+	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", record.PausedBy, group)
 }
 
 // claim is how the wait for a lease ended.
@@ -117,7 +117,7 @@ func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error
 	}
 	by := person()
 	record.Result, record.PausedBy, record.Ended = upgrade.Paused, by, time.Now().UTC().Truncate(time.Second)
-	record.Message = fmt.Sprintf("paused by %s: kubectl nodeupgrade resume %s goes on", by, u.name)
+	record.Message = fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", by, u.name)
 	return record, u.store.Save(ctx, record)
 }
 
@@ -151,9 +151,9 @@ func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgra
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 	case alive && pausing:
-		return o.printDone(u, u.record, fmt.Sprintf("%s%s goes on: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
+		return o.printDone(u, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
 	case alive:
-		return o.printDone(u, u.record, fmt.Sprintf("%s%s goes on already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
+		return o.printDone(u, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
 	}
 	s, err := o.enter(ctx, conn, u)
 	if err != nil {

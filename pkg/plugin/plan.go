@@ -221,7 +221,7 @@ func (o *options) adopt(p *prospect) error {
 func (o *options) goOn(p *prospect) error {
 	if p.record.Target.ID != p.group.Wanted.ID && !o.replan {
 		return &exitErr{code: exitPaused, err: fmt.Errorf(
-			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to go on to %s",
+			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to continue to %s",
 			p.record.Run, p.group.Name, p.record.Target.Name, p.group.Wanted.Name, p.group.Wanted.Name)}
 	}
 	request := p.record.Request.With(p.request, o.given)

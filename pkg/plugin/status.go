@@ -40,7 +40,7 @@ func newStatusCommand(o *options) *cobra.Command {
 			return o.printStatus(status)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: show it anew whenever it has changed")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: print it again whenever it changes")
 	return cmd
 }
 

@@ -54,7 +54,7 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 		return err
 	}
 	if s.provider.Name() == "manual" {
-		return usage(fmt.Errorf("rolling back group %q: without a cloud nobody but you can bring nodes of the older revision: take the fence away with "+
+		return usage(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
 			"kubectl nodeupgrade abort %s, bring them up, and upgrade to them with --current and their labels", u.name, u.name))
 	}
 	p, err := o.look(ctx, s, u.name)
@@ -68,7 +68,7 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 		return err
 	}
 	if p.group.Follows != "" {
-		fmt.Fprintf(o.ErrOut, "note: node group %s follows %s: it is pinned to %s, until somebody points it elsewhere\n", u.name, p.group.Follows, p.group.Wanted.Name)
+		fmt.Fprintf(o.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, p.group.Follows, p.group.Wanted.Name)
 	}
 	return o.undo(ctx, s, u, p, undoing{
 		question: fmt.Sprintf("Roll node group %s back to %s", u.name, p.group.Wanted.Name), show: o.showPlan(ctx, p, s),

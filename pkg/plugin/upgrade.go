@@ -187,7 +187,7 @@ func (o *options) confirm(s *session, question string, show func() error) error 
 	if err := show(); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "\n%s in context %s (%s)? Type yes to go on: ", question, s.context, s.server)
+	fmt.Fprintf(o.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", question, s.context, s.server)
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usage(fmt.Errorf("reading the answer: %w", err))

@@ -23,8 +23,8 @@ func TestVerbsAreRefused(t *testing.T) {
 		"by an unknown node":      {"pause --node n9", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
 		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": no upgrade of it is recorded", 2},
 		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end: see kubectl nodeupgrade status blue\n", 2},
-		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud nobody but you can bring nodes of the older revision", 2},
-		"going on by force":       {"blue --current image=v2 --yes", "error: group \"blue\" was paused by ann@host at 2026-01-08T12:00:00Z: kubectl nodeupgrade resume blue goes on\n", 5},
+		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud only you can bring nodes of the older revision", 2},
+		"going on by force":       {"blue --current image=v2 --yes", "error: group \"blue\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume blue to continue\n", 5},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func (o *options) bars(group string, record *upgrade.Record) error {
 	if o.way == wayLook || o.way == wayUndo {
 		return nil
 	}
-	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: kubectl nodeupgrade %s %s goes on", state, goesOn, group)}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, goesOn, group)}
 }
 
 // pausedBySomebody tells a pause that was asked for from one that was met with.

@@ -29,9 +29,9 @@ func undone(r *upgrade.Record)    { *r = r.Aborting() }
 
 // TestBars has each command meet each state of a record: none but the verb that began an undoing goes on with it.
 func TestBars(t *testing.T) {
-	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: kubectl nodeupgrade resume workers goes on"
-	back := "run r1 of group \"workers\" is being rolled back: kubectl nodeupgrade rollback workers goes on"
-	abort := "run r1 of group \"workers\" is being aborted: kubectl nodeupgrade abort workers goes on"
+	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume workers to continue"
+	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
+	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
 	cases := map[string]struct {
 		record upgrade.Record
 		barred map[way]string

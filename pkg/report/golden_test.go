@@ -276,8 +276,8 @@ func endedStatus() *UpgradeStatus {
 func leftStatus() *UpgradeStatus {
 	s := neverStatus()
 	s.Leftovers = []Leftover{
-		{What: "run x7k2m9qa of group workers stopped without coming to rest", Remedy: "kubectl nodeupgrade abort workers goes on"},
-		{What: "node a\x1b[2J is fenced by run r1, which nobody goes on with", Remedy: "kubectl uncordon a"},
+		{What: "run x7k2m9qa of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"},
+		{What: "node a\x1b[2J is fenced by run r1, which no upgrade continues", Remedy: "kubectl uncordon a"},
 	}
 	return s
 }

@@ -93,7 +93,7 @@ func statusHead(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.lasted(now), w))
 	}
 	if s.Remaining.Latest.Duration > 0 {
-		lines = append(lines, "Remaining   "+spanText(s.Remaining)+", if nobody interferes")
+		lines = append(lines, "Remaining   "+spanText(s.Remaining)+", if nothing else interferes")
 	}
 	if st.Owed > 0 {
 		lines = append(lines, "Still ours  "+plural(st.Owed, "added node"))

@@ -119,7 +119,7 @@ func nodeText(n upgrade.NodeStatus) string {
 	case upgrade.NodeQuarantined:
 		return fmt.Sprintf("node %s quarantined with %s", n.Name, plural(n.Pods, "pod"))
 	case upgrade.NodeDrained:
-		return fmt.Sprintf("node %s drained; it stays fenced until somebody replaces it", n.Name)
+		return fmt.Sprintf("node %s drained; it stays fenced until its owner replaces it", n.Name)
 	default:
 		return ""
 	}

@@ -77,7 +77,7 @@ type Runner struct {
 }
 
 // ErrLost is the error of Run when the right to write was lost.
-var ErrLost = errors.New("the upgrade's lease was lost to somebody else")
+var ErrLost = errors.New("the upgrade's lease was lost to another holder")
 
 // errUnrenewed is the answer to a request that is not made, because the lease may be somebody else's soon.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")

@@ -38,7 +38,7 @@ func Estimate(spec *Spec) (Times, []string) {
 		t.Gone, t.GoneLatest = drain.SoonestEnd, drain.LatestEnd
 		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", drain.Soonest)
 	}
-	assume("nobody else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
+	assume("nothing else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
 	return t, assumed
 }
 

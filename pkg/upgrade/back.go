@@ -167,9 +167,9 @@ func (t *turn) backNote() string {
 // onTo says how an upgrade whose target moved is gone on with.
 func (t *turn) onTo(wanted Revision) string {
 	if t.rec.Back {
-		return fmt.Sprintf("kubectl nodeupgrade rollback %s goes on to %s", t.w.Group.Name, wanted.Name)
+		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", t.w.Group.Name, wanted.Name)
 	}
-	return "pass --replan to go on to " + wanted.Name
+	return "pass --replan to continue to " + wanted.Name
 }
 
 // unbook takes a launch off the books that is known to have had no effect.

@@ -19,7 +19,7 @@ func (t *turn) fenceAll() bool {
 			continue
 		}
 		if t.uncordoned(m.Node) {
-			t.fail(Paused, fmt.Sprintf("node %q was made schedulable by somebody during the upgrade: run the command again to fence it again", m.Name()))
+			t.fail(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false

@@ -13,7 +13,7 @@ func (t *turn) raiseMax() bool {
 		return true
 	}
 	if g.Max < l.MaxSeen {
-		t.cloud, t.waiting = true, "the group's maximum to be read again: somebody may have lowered it"
+		t.cloud, t.waiting = true, "the group's maximum to be read again: another actor may have lowered it"
 		return false
 	}
 	if l.MaxTo == 0 || g.Max >= l.MaxTo {
@@ -48,7 +48,7 @@ func (t *turn) watchMax() {
 		from := l.MaxSeen
 		l.closeRaise()
 		l.MaxSeen = 0
-		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by somebody during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
 			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name, g.Name))
 	}
 }

@@ -70,5 +70,5 @@ func (t *turn) pause() {
 		return
 	}
 	t.rec.PausedBy = t.w.Asked.By
-	t.fail(Paused, fmt.Sprintf("paused by %s: kubectl nodeupgrade resume %s goes on", t.w.Asked.By, t.w.Group.Name))
+	t.fail(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", t.w.Asked.By, t.w.Group.Name))
 }

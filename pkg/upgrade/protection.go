@@ -13,7 +13,7 @@ func (t *turn) watchProtection() {
 		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
 			continue
 		}
-		t.fail(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by somebody during the upgrade: take that away and run "+
+		t.fail(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
 			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name, t.w.Group.Name))
 		return
 	}

@@ -24,7 +24,7 @@ func (t *turn) undo() {
 	case !t.w.Stop:
 		t.concludeUndo(rested && shrunk)
 	case rested:
-		t.end(Interrupted, fmt.Sprintf("stopped while it was being aborted: kubectl nodeupgrade abort %s goes on", t.w.Group.Name))
+		t.end(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", t.w.Group.Name))
 	}
 }
 
@@ -45,7 +45,7 @@ func (t *turn) concludeUndo(done bool) {
 	switch {
 	case refused != "" && (done || t.idle()):
 		left := notes(refused, t.keptNote(), t.suspendedNote())
-		t.end(Failed, fmt.Sprintf("%s: put that right, and kubectl nodeupgrade abort %s goes on", left, t.w.Group.Name))
+		t.end(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, t.w.Group.Name))
 	case done:
 		t.end(Aborted, notes(t.replacedNote(), t.keptNote(), t.maxNote(), t.suspendedNote()))
 	}

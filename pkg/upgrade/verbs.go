@@ -34,11 +34,11 @@ func (r *Record) WayBack() (to string, err error) {
 	case r.Back:
 		return r.Request.To, nil
 	case r.Stopping == Aborted:
-		return "", fmt.Errorf("run %s is being aborted: kubectl nodeupgrade abort %s goes on", r.Run, r.Request.Group)
+		return "", fmt.Errorf("run %s is being aborted: run kubectl nodeupgrade abort %s to continue", r.Run, r.Request.Group)
 	}
 	at := strings.LastIndexAny(r.Previous.Name, ":@")
 	if at < 0 || r.Previous.ID == r.Target.ID {
-		return "", fmt.Errorf("nobody knows which revision the nodes of run %s had before: pass it with --to", r.Run)
+		return "", fmt.Errorf("which revision the nodes of run %s had before is not known: pass it with --to", r.Run)
 	}
 	return r.Previous.Name[at+1:], nil
 }

@@ -38,9 +38,9 @@ func TestWayBack(t *testing.T) {
 		"completed":                   {halfway(upgrade.Succeeded, from, to), "", "only an upgrade that stopped half-way"},
 		"completed, with nodes left":  {halfway(upgrade.LeftBehind, from, to), "", "only an upgrade that stopped half-way"},
 		"aborted":                     {halfway(upgrade.Aborted, from, to), "", "only an upgrade that stopped half-way"},
-		"being aborted":               {aborting, "", "kubectl nodeupgrade abort workers goes on"},
-		"from where it is to":         {halfway(upgrade.Paused, to, to), "", "nobody knows which revision"},
-		"from what --to cannot name":  {halfway(upgrade.Paused, "launch-configuration", to), "", "nobody knows which revision"},
+		"being aborted":               {aborting, "", "run kubectl nodeupgrade abort workers to continue"},
+		"from where it is to":         {halfway(upgrade.Paused, to, to), "", "which revision the nodes of run r1 had before is not known"},
+		"from what --to cannot name":  {halfway(upgrade.Paused, "launch-configuration", to), "", "which revision the nodes of run r1 had before is not known"},
 		"the way back itself goes on": {back, "7", ""},
 	}
 	for name, c := range cases {
@@ -173,7 +173,7 @@ func TestPause(t *testing.T) {
 		t.Fatalf("nodes %v, actions %v", step.Record.Nodes, step.Actions)
 	}
 	step = s.rest()
-	want := "paused by alice@host: kubectl nodeupgrade resume workers goes on"
+	want := "paused by alice@host: run kubectl nodeupgrade resume workers to continue"
 	if !step.Finished || step.Record.Result != upgrade.Paused || step.Record.PausedBy != "alice@host" || step.Record.Message != want {
 		t.Errorf("result %q by %q: %q, want %q", step.Record.Result, step.Record.PausedBy, step.Record.Message, want)
 	}

@@ -32,4 +32,4 @@ type View struct {
 var ErrMoved = errors.New("the object has changed since it was decided on")
 
 // ErrRecordChanged is the error of storing a record that somebody else has written since it was read.
-var ErrRecordChanged = errors.New("the upgrade's record was changed by somebody else")
+var ErrRecordChanged = errors.New("the upgrade's record was changed by another actor")

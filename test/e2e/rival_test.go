@@ -116,7 +116,7 @@ func lowersMax(t *testing.T, shared *stage.Stage) {
 	before := s.cloudGroup()
 	s.setMax(before.Max - 1)
 	c.end(5)
-	for _, part := range []string{"max was lowered from 4 to 3 by somebody", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
+	for _, part := range []string{"max was lowered from 4 to 3 by another actor", "run kubectl nodeupgrade resume lowered to continue", "kubectl nodeupgrade abort lowered"} {
 		if complaint := c.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
 		}
@@ -144,7 +144,7 @@ func protects(t *testing.T, shared *stage.Stage) {
 	}
 	s.protect(old, true)
 	c.end(5)
-	if complaint := c.complaint(); !strings.Contains(complaint, "was protected against scale-in by somebody") {
+	if complaint := c.complaint(); !strings.Contains(complaint, "was protected against scale-in by another actor") {
 		t.Errorf("the error does not say who is protected: %s", complaint)
 	}
 	s.unblock("stubborn")

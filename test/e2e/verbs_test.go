@@ -184,12 +184,12 @@ func pauseIn(s *scene, phase string, holder *command) {
 		s.unblock("stubborn")
 	}
 	c.end(0)
-	c.says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+	c.says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	if holder != nil {
 		holder.end(5)
-		holder.says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+		holder.says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	}
-	s.upgrade(5).says("paused by ", "kubectl nodeupgrade resume "+s.group+" goes on")
+	s.upgrade(5).says("paused by ", "run kubectl nodeupgrade resume "+s.group+" to continue")
 	for _, node := range s.nodes() {
 		if !slices.Contains(s.started(), node.Name) {
 			s.checkClean(&node)
@@ -207,7 +207,7 @@ func resumeIn(s *scene, phase string, holder *command) {
 	var watching *command
 	switch phase {
 	case "scale up":
-		s.asked(0, "resume", "--yes").says("goes on already")
+		s.asked(0, "resume", "--yes").says("continues already")
 	case "draining":
 		watching = s.asking("status", "-w")
 		c := s.asking("pause")
@@ -266,7 +266,7 @@ func (s *scene) interruptBack(c *command) *command {
 	c.until("a node to be drained", nodeState("Draining"))
 	c.interrupt()
 	c.end(130)
-	s.upgrade(5).says("is being rolled back", "kubectl nodeupgrade rollback "+s.group+" goes on")
+	s.upgrade(5).says("is being rolled back", "run kubectl nodeupgrade rollback "+s.group+" to continue")
 	return s.asking("rollback", "--yes", "--parallel-groups")
 }
 
@@ -297,7 +297,7 @@ func verbsByHand(t *testing.T, shared *stage.Stage) {
 	first.interrupt()
 	first.end(130)
 
-	s.askingOf(group, "rollback", "--yes").refuses("without a cloud nobody but you can bring nodes of the older revision")
+	s.askingOf(group, "rollback", "--yes").refuses("without a cloud only you can bring nodes of the older revision")
 	second := s.askingOf(group, "resume", "--yes", "--parallel-groups")
 	second.until("the upgrade to go on", phase(string(upgrade.PhaseUpgrade)))
 	abort := s.askingOf(group, "abort", "--yes")

@@ -90,8 +90,8 @@ func (r *rules) reason(record upgrade.Record) {
 			r.paused(record)
 			return
 		}
-		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(record.Message, "made schedulable by somebody")
-		protected := p.hasActor(AdminProtects) && strings.Contains(record.Message, "protected against scale-in by somebody")
+		uncordoned := p.hasActor(AdminUncordons) && strings.Contains(record.Message, "made schedulable by another actor")
+		protected := p.hasActor(AdminProtects) && strings.Contains(record.Message, "protected against scale-in by another actor")
 		if !uncordoned && !protected {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}

@@ -175,7 +175,7 @@ func rules() []rule {
 		},
 		{
 			codes: []string{"IdempotentParameterMismatch", "IdempotentParameterMismatchException"}, outcome: upgrade.OutcomeFatal,
-			remedy: "another request was sent under the same token: start the upgrade anew",
+			remedy: "another request was sent under the same token: start the upgrade again",
 		},
 		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: upgrade.OutcomeUnclear},
 	}

@@ -50,7 +50,7 @@ func refuseOperator(g *at.AutoScalingGroup) string {
 	if g.Operator == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s manages it and nobody else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
+	return fmt.Sprintf("%s manages it and nothing else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
 }
 
 func refuseRefresh(g *at.AutoScalingGroup, status at.InstanceRefreshStatus) string {
