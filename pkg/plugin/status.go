@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ func newStatusCommand(o *options) *cobra.Command {
 				return err
 			}
 			err = o.status(cmd.Context(), conn, watch)
-			if err == nil || watch {
+			if err == nil || watch || o.node != "" || o.selector != "" {
 				return err
 			}
 			status, err := statusUnread(cmd.Context(), conn, o.stateSpace, o.groups, err)
@@ -124,11 +125,7 @@ func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err e
 	if err != nil {
 		return false, err
 	}
-	for name, record := range records {
-		if len(records) == 1 || record.Running() {
-			o.groups = append(o.groups, name)
-		}
-	}
+	o.groups = spokenOf(records)
 	switch len(o.groups) {
 	case 0:
 		return o.noGroup(ctx, s, records)
@@ -137,6 +134,18 @@ func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err e
 	default:
 		return false, usage(errors.New("several groups are being upgraded: name one"))
 	}
+}
+
+// spokenOf are the groups that a status without a name can be about: the only one with a record, or
+// those with an upgrade under way; sorted.
+func spokenOf(records map[string]upgrade.Record) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if record := records[name]; len(records) == 1 || record.Running() {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (o *options) noGroup(ctx context.Context, s *session, records map[string]upgrade.Record) (done bool, err error) {

@@ -19,7 +19,17 @@ import (
 // cloud's, or where no upgrade of the group is recorded.
 func statusUnread(ctx context.Context, conn *connection, namespace string, groups []string, reason error) (*report.UpgradeStatus, error) {
 	var fromCloud *cloud.Error
-	if !errors.As(reason, &fromCloud) || len(groups) != 1 {
+	if !errors.As(reason, &fromCloud) {
+		return nil, reason
+	}
+	if len(groups) == 0 { // the credentials were missing before a group was chosen
+		records, err := cluster.Records(ctx, conn.client, namespace)
+		if err != nil {
+			return nil, err
+		}
+		groups = spokenOf(records)
+	}
+	if len(groups) != 1 {
 		return nil, reason
 	}
 	name := strings.TrimPrefix(groups[0], groupPrefix)

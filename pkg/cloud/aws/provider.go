@@ -72,7 +72,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
+		return nil, fatal("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
 	}
 	renew(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
