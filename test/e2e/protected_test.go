@@ -11,7 +11,7 @@ import (
 // doNotDisrupt has a pod whose owner asks autoscalers not to disrupt it: the plan names it, and with the flag it is waited for
 // until the annotation is taken off (POD008).
 func doNotDisrupt(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "protected", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s := open(t, shared, stage.Group{Name: "undisrupted", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
 	const pod = "db-0"
 	annotate(t, s, pod, drain.AnnotationSafeToEvict+"=false")
 	if plan := run(t, s.Stage, "nodeupgrade", s.group, "--dry-run"); plan.Code != 0 || !strings.Contains(plan.Stdout, "safe-to-evict=false") {
