@@ -91,7 +91,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 
 // evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to ten
 // times by itself (rest/request.go), so retries are off. A UID that does not match costs the budget
-// for two minutes (semantics 3.2.1), so the watch is asked first.
+// for two minutes (Kubernetes K01), so the watch is asked first.
 func (w *Writer) evict(ctx context.Context, a upgrade.Evict) error {
 	if pod, ok := w.watcher.pod(a.UID); !ok || pod.Spec.NodeName != a.Node {
 		return upgrade.ErrMoved

@@ -274,7 +274,7 @@ func testEvictionThatIsNotSent(t *testing.T, s *space) {
 }
 
 // testEvictionOfAnotherUID documents why the cache is asked first: the budget is spent before the UID is
-// compared, and stays spent for two minutes although the pod stays (semantics 3.2.1).
+// compared, and stays spent for two minutes although the pod stays (Kubernetes K01).
 func testEvictionOfAnotherUID(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")[0]
 	s.budget(t, 1, 1)

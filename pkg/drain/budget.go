@@ -176,7 +176,7 @@ func matching(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 }
 
 // Structural says why a budget can never open by itself, or "" when it may.
-// A person has to change the budget or its workload (semantics PDB001, PDB003, PDB004).
+// A person has to change the budget or its workload (PDB001, PDB003, PDB004).
 func (b *Budget) Structural() string {
 	st := b.Status
 	for i := range st.Conditions {

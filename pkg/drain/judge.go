@@ -138,7 +138,7 @@ func (v Verdict) Obstacle() Obstacle {
 // Judge says what the drain owes the pod. nodeLost is true when the pod's node has been NotReady for LostAfter.
 //
 // The order follows kubectl drain's filters, except that a finished pod never
-// stops a drain and that an emptyDir never does (semantics 4.1, cluster-api#12920).
+// stops a drain and that an emptyDir never does (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 	if reason := staying(pod, nodeLost); reason != "" {
 		return Verdict{Stay, reason}

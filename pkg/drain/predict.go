@@ -189,7 +189,7 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 	if why := budget.Structural(); why != "" {
 		p.Kind, p.Detail = BudgetNever, why
 	} else if st.CurrentHealthy < st.DesiredHealthy || st.CurrentHealthy == 0 {
-		// With none healthy even a budget that needs none stays closed (semantics PDB007).
+		// With none healthy even a budget that needs none stays closed (PDB007).
 		p.Kind = BudgetUnhealthy
 	}
 	return p

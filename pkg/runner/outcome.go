@@ -25,7 +25,7 @@ type Answer struct {
 }
 
 // Sort says what an answer means for the action it answers. It is the only place that looks at
-// error codes (semantics 3.1 has the eviction API's, with their sources).
+// error codes (Kubernetes K10 has the eviction API's).
 func Sort(err error) Answer {
 	if err == nil {
 		return Answer{Outcome: upgrade.OutcomeDone}
@@ -91,7 +91,7 @@ func sortStatus(err error) upgrade.Outcome {
 }
 
 // fromAdmission recognises the answer of an admission webhook or policy: a denial is not a missing permission, and some
-// webhooks deny while they move the pod themselves (semantics WH002). The words are the API server's
+// webhooks deny while they move the pod themselves (WH002). The words are the API server's
 // (webhook/errors/statuserror.go, util/webhook/error.go, policy/validating/dispatcher.go).
 func fromAdmission(err error) bool {
 	text := err.Error()

@@ -74,7 +74,7 @@ func throttled() error {
 
 func cut(err error) error { return &url.Error{Op: "Post", URL: "https://10.0.0.1/api/v1", Err: err} }
 
-// TestSortEvictions has a case for each row of the table of answers (semantics 3.1).
+// TestSortEvictions has a case for each row of the table of answers (Kubernetes K10).
 func TestSortEvictions(t *testing.T) {
 	uid := errors.New("the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated")
 	cases := map[string]struct {

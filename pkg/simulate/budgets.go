@@ -17,7 +17,7 @@ import (
 const maxDisruptedPods = 2000
 
 // admit is the eviction API's answer, sorted as package runner does, and what it does to the budget
-// (registry/core/pod/storage/eviction.go; semantics 3.1).
+// (registry/core/pod/storage/eviction.go; Kubernetes K10).
 func (c *Cluster) admit(u *unit) (upgrade.Outcome, string) {
 	pod := u.pod
 	switch {

@@ -56,7 +56,7 @@ func (t *turn) crowded() bool {
 }
 
 // lendSurge gives zones that were dealt no surge what other zones have given back. Where no node may be missing they
-// could not begin otherwise (GKE G14: one zone after the other).
+// could not begin otherwise (S6).
 func (t *turn) lendSurge() {
 	if t.rec.Request.MaxUnavailable > 0 {
 		return

@@ -73,7 +73,7 @@ func TestEvictionsKeepToTheBudget(t *testing.T) {
 	}{
 		"I5 as many as it allows": {3, build.Budget("web", build.Counts(6, 6, 4)), 2, 1},
 		"none":                    {3, build.Budget("web", build.Counts(6, 4, 4)), 0, 3},
-		"3.2.6 four at once":      {8, build.Budget("web", build.Counts(9, 9, 1)), 4, 0},
+		"K06 four at once":        {8, build.Budget("web", build.Counts(9, 9, 1)), 4, 0},
 		"another's budget":        {8, build.Budget("cart", build.Counts(6, 4, 4)), 8, 0},
 	}
 	for name, c := range cases {
@@ -263,8 +263,8 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 		"its answer was lost":                    {upgrade.OutcomeUnclear, 30 * time.Second, "1", true},
 		"accepted, its end not seen yet":         {upgrade.OutcomeDone, 29 * time.Second, "1", false},
 		"accepted, its end never seen":           {upgrade.OutcomeDone, 30 * time.Second, "1", true},
-		"3.2.1 no longer the pod decided on":     {upgrade.OutcomeMoved, 29 * time.Second, "2", false},
-		"3.2.1 still the pod decided on":         {upgrade.OutcomeMoved, 30 * time.Second, "1", true},
+		"K01 no longer the pod decided on":       {upgrade.OutcomeMoved, 29 * time.Second, "2", false},
+		"K01 still the pod decided on":           {upgrade.OutcomeMoved, 30 * time.Second, "1", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func (t *turn) mayFly(budget types.NamespacedName) bool {
 }
 
 // settled reports whether an eviction was answered so shortly ago that the pod's end may not be seen yet. A pod that
-// was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (semantics 3.2.1).
+// was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (Kubernetes K01).
 func (t *turn) settled(attempt Attempt) bool {
 	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
 	return answered && t.w.Now.Before(attempt.Ended.Add(seen))

@@ -15,7 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// invariants hold in every step of every upgrade (semantics 7.5, as the architecture amends it).
+// invariants hold in every step of every upgrade (I1 to I10 of docs/rules.md).
 type invariants struct {
 	t tester
 	// before is the group as it was found, and nodes its nodes.
@@ -260,7 +260,7 @@ func (v *invariants) checkFailure(w upgrade.World, slow bool) {
 		v.t.Errorf("the group's desired size is %d, want %d", w.Group.Desired, want)
 	}
 	if record.Phase == upgrade.PhaseScaleUp && (w.Group.Desired != v.before.Desired || w.Group.Max != v.before.Max) {
-		v.t.Errorf("E33: the group is left at %d of %d, and was at %d of %d", w.Group.Desired, w.Group.Max, v.before.Desired, v.before.Max)
+		v.t.Errorf("S5: the group is left at %d of %d, and was at %d of %d", w.Group.Desired, w.Group.Max, v.before.Desired, v.before.Max)
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *scene) lose() (upgrade.Record, error) {
 	return s.Record, err
 }
 
-// 7.2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until when.
+// S2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until when.
 func TestRebuild(t *testing.T) {
 	s := underWay(t)
 	before := s.Record

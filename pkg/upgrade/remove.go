@@ -126,7 +126,7 @@ func (t *turn) stillThere(n NodeRecord, attempt Attempt, inService bool) bool {
 	return inService && t.w.Group.shows(asked)
 }
 
-// deleteNode removes the Node object that outlived its machine, never before the machine is gone (semantics 3.2.8).
+// deleteNode removes the Node object that outlived its machine, never before the machine is gone (Kubernetes K08).
 func (t *turn) deleteNode(n NodeRecord, m *Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return

@@ -155,7 +155,7 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	action[upgrade.AddCapacity](t, s.next())
 }
 
-// 3.2.8: the Node object is deleted when it outlives its machine, and never before that is gone.
+// K08: the Node object is deleted when it outlives its machine, and never before that is gone.
 func TestDeleteNode(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)

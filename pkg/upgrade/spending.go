@@ -13,7 +13,7 @@ const (
 	evictionsPerBudget = 4
 	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as answers take at present. The API
 	// server writes each into the budget's status, and one that finds it changed under its hands tries again only half a second
-	// later (eviction.go, EvictionsRetry; semantics 3.2.6).
+	// later (eviction.go, EvictionsRetry; Kubernetes K06).
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
 	// present is how long ago an answer may be for its time to be that of the next.

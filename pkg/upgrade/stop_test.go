@@ -180,7 +180,7 @@ func TestStopAfterAFailure(t *testing.T) {
 	}
 }
 
-// 7.3: somebody who makes a fenced node schedulable wants it so. The upgrade stops, and does not begin
+// S3: another actor who makes a fenced node schedulable wants it so. The upgrade stops, and does not begin
 // anything in the turn that sees it; the same command fences the node again, were it started or not.
 func TestUncordonedNodeStops(t *testing.T) {
 	uncordon := func(n *corev1.Node) { n.Spec.Unschedulable = false }

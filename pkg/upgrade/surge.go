@@ -44,7 +44,8 @@ func (t *turn) surge() {
 	}
 }
 
-// setup points the group at the wanted revision and quiets what would fight the upgrade (EKS E02–E04).
+// setup points the group at the wanted revision and suspends what would fight the upgrade
+// (EKS E02, E03; S4).
 func (t *turn) setup() bool {
 	if !t.recount() {
 		return false

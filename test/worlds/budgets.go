@@ -91,7 +91,7 @@ func (c *cluster) count(pod *corev1.Pod) {
 	}
 }
 
-// sync is the disruption controller's computation of a status (semantics 3.3).
+// sync is the disruption controller's computation of a status (Kubernetes K11).
 func (c *cluster) sync(name string) {
 	c.stale[name] = false
 	old, ok := c.budgets[name]
@@ -217,7 +217,7 @@ func verdict(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget, 
 	return pdb.Name, nil
 }
 
-// evict is the eviction API. An eviction that fails on its UID has spent the budget by then (semantics 3.2.1).
+// evict is the eviction API. An eviction that fails on its UID has spent the budget by then (Kubernetes K01).
 func (c *cluster) evict(a upgrade.Evict) error {
 	var pod *corev1.Pod
 	for _, p := range c.pods {

@@ -50,7 +50,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upg
 		r.floor(&step.Record)
 	case upgrade.DeleteNode:
 		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.sized() && r.c.instanceOf(node) != nil {
-			r.fail("semantics 3.2.8", "the Node object %s is deleted before its machine is gone", a.Node)
+			r.fail("K08", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
 	case upgrade.Resume:
 		r.evenly(p, w, a)

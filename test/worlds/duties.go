@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// flights is how many evictions of one budget may be in flight at once (semantics 3.2.6).
+	// flights is how many evictions of one budget may be in flight at once (Kubernetes K06).
 	flights = 4
 	// distance is how far apart they are sent.
 	distance = 100 * time.Millisecond
@@ -106,7 +106,7 @@ func (r *rules) relaunch(p *process, w *upgrade.World, add upgrade.AddCapacity) 
 	}
 }
 
-// quiesced is E04: before the group is changed the cloud is kept from changing it. What a stop resumed is suspended again in passing.
+// quiesced is S4: before the group is changed the cloud is kept from changing it. What a stop resumed is suspended again in passing.
 func (r *rules) quiesced(action upgrade.Action) {
 	if !r.quiet || !r.c.plan.sized() || r.duties.stopped {
 		return
@@ -114,7 +114,7 @@ func (r *rules) quiesced(action upgrade.Action) {
 	switch action.(type) {
 	case upgrade.AddCapacity, upgrade.Fence, upgrade.StartDrain, upgrade.Terminate:
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
-			r.fail("E04", "%s, and %s is not suspended", action, rebalance)
+			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// flight is semantics 3.2.6: few evictions of one budget are in flight at once, and none is sent right after another.
+// flight is K06: few evictions of one budget are in flight at once, and none is sent right after another.
 func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string) {
 	r.duties.spends[a.Key()] = budget
 	r.duties.sent[budget]++
@@ -158,7 +158,7 @@ func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string
 		}
 	}
 	if all > evictionsAtOnce {
-		r.fail("semantics 3.2.6", "%d evictions are in flight, of whatever budget", all)
+		r.fail("K06", "%d evictions are in flight, of whatever budget", all)
 	}
 	if budget == "" {
 		return
@@ -172,10 +172,10 @@ func (r *rules) flight(p *process, now time.Time, a upgrade.Evict, budget string
 		}
 	}
 	if hasty {
-		r.fail("semantics 3.2.6", "an eviction of budget %s is sent less than %s after another that has no answer", budget, distance)
+		r.fail("K06", "an eviction of budget %s is sent less than %s after another that has no answer", budget, distance)
 	}
 	if n > flights {
-		r.fail("semantics 3.2.6", "%d evictions of budget %s are in flight", n, budget)
+		r.fail("K06", "%d evictions of budget %s are in flight", n, budget)
 	}
 }
 

@@ -109,12 +109,12 @@ func (r *rules) reason(record upgrade.Record) {
 	}
 }
 
-// returned is E34: where new nodes did not come in time and no old one was touched, those that carry nothing are given back.
+// returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back.
 func (r *rules) returned(record upgrade.Record) {
 	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || !r.quiet {
 		return
 	}
-	r.idle("E34", record)
+	r.idle("S5", record)
 }
 
 // idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.

@@ -3,7 +3,7 @@ package worlds
 // FaultKind names what may go wrong with a request, a reading or a new node.
 type FaultKind string
 
-// The faults. Those of evictions are the rows of semantics 3.1.
+// The faults. Those of evictions are the rows of Kubernetes K10.
 const (
 	EvictOverload   FaultKind = "429 priority and fairness"
 	EvictInternal   FaultKind = "500 after the effect"

@@ -1,0 +1,187 @@
+package house
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// rulesPage defines the rules that code, tests and pages cite by their ids.
+const rulesPage = "docs/rules.md"
+
+// idPattern is the form of a rule's id. The three-digit families are those of
+// preflight findings; docs/rules.md says what each family is about.
+const idPattern = `(?:[EGK][0-9]{2}|[ILS][0-9]{1,2}|` +
+	`(?:CAP|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
+
+var (
+	rowPattern       = regexp.MustCompile(`(?m)^\| (` + idPattern + `) \|(.*)$`)
+	citationPattern  = regexp.MustCompile(`\b` + idPattern + `\b`)
+	rangePattern     = regexp.MustCompile(`\b([EGIKLS])([0-9]{1,2})[–-]([EGIKLS])([0-9]{1,2})\b`)
+	elsewherePattern = regexp.MustCompile(`\bsemantics [0-9]`)
+)
+
+// definitionFaults lists what is wrong with the rows of the page that define
+// rules: an id that two rows define, one that says nothing or names no source.
+func definitionFaults(page string) []string {
+	seen := map[string]bool{}
+	var faults []string
+	for _, m := range rowPattern.FindAllStringSubmatch(page, -1) {
+		id, cells := m[1], strings.Split(strings.TrimSuffix(m[2], "|"), "|")
+		whole := len(cells) == 2 && strings.TrimSpace(cells[0]) != "" && strings.TrimSpace(cells[1]) != ""
+		faults = append(faults, failed(
+			check{!seen[id], id + " is defined twice"},
+			check{whole, id + " needs what it says and its source"},
+		)...)
+		seen[id] = true
+	}
+	return faults
+}
+
+// definedRules are the ids that have a row in the page.
+func definedRules(page string) map[string]bool {
+	defined := map[string]bool{}
+	for _, m := range rowPattern.FindAllStringSubmatch(page, -1) {
+		defined[m[1]] = true
+	}
+	return defined
+}
+
+// citationFaults lists the ids that a file cites and that are not defined, ranges
+// such as K01–K03 included, and citations of a specification that is kept
+// elsewhere by the number of its section.
+func citationFaults(name, text string, defined map[string]bool) []string {
+	var faults []string
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		for _, id := range cited(line) {
+			if !defined[id] {
+				faults = append(faults, fmt.Sprintf("%s:%d: %s is not defined in %s", name, n, id, rulesPage))
+			}
+		}
+		if elsewherePattern.MatchString(line) {
+			faults = append(faults, fmt.Sprintf("%s:%d: cite an id of %s, not a section of another page", name, n, rulesPage))
+		}
+	}
+	return faults
+}
+
+// cited lists the ids that a line cites, each once.
+func cited(line string) []string {
+	ids := map[string]bool{}
+	for _, id := range citationPattern.FindAllString(line, -1) {
+		ids[id] = true
+	}
+	for _, m := range rangePattern.FindAllStringSubmatch(line, -1) {
+		first, _ := strconv.Atoi(m[2])
+		last, _ := strconv.Atoi(m[4])
+		for n := first; m[1] == m[3] && n <= last; n++ {
+			ids[fmt.Sprintf("%s%0*d", m[1], len(m[2]), n)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// citing lists the files that may cite a rule: Go, Markdown, and whatever a
+// testdata folder holds. Paths are relative to the top.
+func citing(t *testing.T) []string {
+	t.Helper()
+	top := root(t)
+	var names []string
+	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && name != top && strings.HasPrefix(entry.Name(), ".") {
+			return filepath.SkipDir
+		}
+		rel, err := filepath.Rel(top, name)
+		if err == nil && entry.Type().IsRegular() && mayCite(filepath.ToSlash(rel)) {
+			names = append(names, filepath.ToSlash(rel))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func mayCite(name string) bool {
+	return strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".md") ||
+		slices.Contains(strings.Split(name, "/"), "testdata")
+}
+
+func TestRulesAreDefinedOnce(t *testing.T) {
+	report(t, definitionFaults(read(t, rulesPage)))
+}
+
+func TestCitedRulesAreDefined(t *testing.T) {
+	defined := definedRules(read(t, rulesPage))
+	if len(defined) == 0 {
+		t.Fatal("no rule is defined: nothing would be checked")
+	}
+	for _, name := range citing(t) {
+		report(t, citationFaults(name, read(t, name), defined))
+	}
+}
+
+func TestDefinitionRule(t *testing.T) {
+	const good = "| id | rule |\n|---|---|\n| E42 | It ends. | a page |\n| I1 | One at a time. | this project |\n"
+	cases := map[string]struct{ page, want string }{
+		"good":               {good, ""},
+		"an id twice":        {good + "| E42 | It goes. | another page |\n", "E42 is defined twice"},
+		"twice in two lists": {good + "\n## More\n\n| I1 | Two. | this project |\n", "I1 is defined twice"},
+		"no source":          {"| E42 | It ends. |\n", "E42 needs what it says and its source"},
+		"an empty source":    {"| E42 | It ends. | |\n", "E42 needs what it says and its source"},
+		"says nothing":       {"| E42 | | a page |\n", "E42 needs what it says and its source"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, definitionFaults(c.page), c.want) })
+	}
+}
+
+func TestCitationRule(t *testing.T) {
+	defined := map[string]bool{"E24": true, "E25": true, "E27": true, "I1": true, "K08": true, "POD001": true}
+	cases := map[string]struct{ text, want string }{
+		"defined":                     {"// waits (EKS E24, E25).", ""},
+		"not defined":                 {"// one\n// two (EKS E42).", "x.go:2: E42 is not defined in docs/rules.md"},
+		"in a test's name":            {`"G25 a pause": {},`, "G25 is not defined"},
+		"before a colon":              {`t.Errorf("I3: the pod moved")`, "I3 is not defined"},
+		"a finding":                   {`Rule: "PDB001",`, "PDB001 is not defined"},
+		"cited twice in a line":       {"// E42 and E42 again", "E42 is not defined"},
+		"a range":                     {"// (EKS E24–E25)", ""},
+		"a range with a gap":          {"// (EKS E24–E27)", "E26 is not defined"},
+		"a range with a hyphen":       {"// (EKS E24-E27)", "E26 is not defined"},
+		"a section of another page":   {"// (semantics " + "3.2.8)", "cite an id of docs/rules.md"},
+		"part of a word":              {"// SHA256, base64 and xE42y", ""},
+		"a version":                   {"// v1.36.3, since 1.19", ""},
+		"a finding's id in a message": {"// POD001 and K08 hold (I1)", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, citationFaults("x.go", c.text, defined), c.want) })
+	}
+}
+
+func TestWhatMayCite(t *testing.T) {
+	cases := map[string]bool{
+		"pkg/upgrade/surge.go":                    true,
+		"docs/decisions/README.md":                true,
+		"pkg/upgrade/testdata/gke.txt":            true,
+		"pkg/plugin/testdata/help/upgrade.golden": true,
+		"go.sum":                             false,
+		"test/worlds/mutants/phase-back.txt": false,
+	}
+	for name, want := range cases {
+		if got := mayCite(name); got != want {
+			t.Errorf("mayCite(%q) = %t, want %t", name, got, want)
+		}
+	}
+}
