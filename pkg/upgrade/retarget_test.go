@@ -40,7 +40,7 @@ func TestRetargetedCountsWhatServes(t *testing.T) {
 	}
 }
 
-// A node of the earlier target that never became ready serves nobody: it goes first, and none that serves goes with it.
+// A node of the earlier target that never became ready serves no pod: it goes first, and none that serves goes with it.
 func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	s := retargeted(t)
 	*s.at("new-a-1") = unready(*s.at("new-a-1"))
