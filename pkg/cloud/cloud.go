@@ -11,7 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Provider sees and changes the node groups of one cluster.
@@ -21,34 +21,37 @@ import (
 type Provider interface {
 	// Name is "aws", "gke" or "manual".
 	Name() string
-	// Account says whose credentials are used and where, for people: "account 123456789012, us-east-1".
+	// Account says whose credentials are used and where, for people: "account 123456789012,
+	// us-east-1".
 	Account(ctx context.Context) (string, error)
-	// Groups lists the groups that the nodes belong to, by name, without their Wanted being resolved
-	// against a target of the user. Groups that must not be driven carry a Refusal.
-	Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error)
+	// Groups lists the groups that the nodes belong to, by name, without their Wanted being
+	// resolved against a target of the user. Groups that must not be driven carry a Refusal.
+	Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error)
 	// Observe reads one group anew. It returns an error that is ErrNotFound when there is none.
-	Observe(ctx context.Context, ref Ref) (upgrade.Group, error)
+	Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	// Belongs tells whether the node is a member of the group as it was observed.
-	Belongs(group *upgrade.Group, node *corev1.Node) bool
+	Belongs(group *nodegroup.Group, node *corev1.Node) bool
 	// Outdated judges a member that has no instance in the group.
-	Outdated(group *upgrade.Group, node *corev1.Node) bool
+	Outdated(group *nodegroup.Group, node *corev1.Node) bool
 	// Do carries out one action of package upgrade that concerns the cloud: SetRevision, Quiesce,
 	// Resume, RaiseMax, LowerMax, AddCapacity or Terminate. Answers that the caller has to tell
 	// apart are an *Error.
-	Do(ctx context.Context, group string, action upgrade.Action) error
+	Do(ctx context.Context, group string, action nodegroup.Action) error
 }
 
 // Historian is a Provider whose cloud remembers how long machines took to come and to go.
 type Historian interface {
-	// History tells the past of a group as it was observed. It asks as little as it can, since only a plan looks at it.
-	History(ctx context.Context, group *upgrade.Group) (History, error)
+	// History tells the past of a group as it was observed. It asks as little as it can, since only
+	// a plan looks at it.
+	History(ctx context.Context, group *nodegroup.Group) (History, error)
 }
 
 // History is what a cloud remembers of a group's machines; any of it may be missing.
 type History struct {
 	// Launched is when machines of the group were launched, by instance ID.
 	Launched map[string]time.Time
-	// Terminations are how long machines of the group took from the beginning of their termination to its end, the newest first.
+	// Terminations are how long machines of the group took from the beginning of their termination
+	// to its end, the newest first.
 	Terminations []time.Duration
 }
 
@@ -64,8 +67,9 @@ var ErrNotFound = errors.New("no such node group")
 
 // Error is an answer of the cloud, sorted.
 type Error struct {
-	// Outcome is upgrade.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted or OutcomeFatal.
-	Outcome upgrade.Outcome
+	// Outcome is upgrade.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted or
+	// OutcomeFatal.
+	Outcome nodegroup.Outcome
 	Err     error
 }
 
@@ -75,6 +79,6 @@ func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Unsupported is the error for an action that the provider does not know.
-func Unsupported(provider string, action upgrade.Action) error {
-	return &Error{Outcome: upgrade.OutcomeFatal, Err: fmt.Errorf("provider %s cannot %s", provider, action)}
+func Unsupported(provider string, action nodegroup.Action) error {
+	return &Error{Outcome: nodegroup.OutcomeFatal, Err: fmt.Errorf("provider %s cannot %s", provider, action)}
 }

@@ -5,11 +5,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// RequireLabels is the provider with groups whose current nodes also carry the labels. A provider whose groups have no
-// machines judges nodes by labels itself: its groups stay as they are, and so do all without labels.
+// RequireLabels is the provider with groups whose current nodes also carry the labels. A provider
+// whose groups have no machines judges nodes by labels itself: its groups stay as they are, and so
+// do all without labels.
 func RequireLabels(provider Provider, labels map[string]string) Provider {
 	if len(labels) == 0 {
 		return provider
@@ -23,7 +24,7 @@ type labelled struct {
 }
 
 // Groups implements Provider.
-func (l labelled) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+func (l labelled) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	groups, err := l.Provider.Groups(ctx, nodes)
 	for i := range groups {
 		groups[i].RequireLabels(l.labels)
@@ -32,14 +33,14 @@ func (l labelled) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.G
 }
 
 // Observe implements Provider.
-func (l labelled) Observe(ctx context.Context, ref Ref) (upgrade.Group, error) {
+func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error) {
 	group, err := l.Provider.Observe(ctx, ref)
 	group.RequireLabels(l.labels)
 	return group, err
 }
 
 // History implements Historian; a provider that remembers nothing tells nothing.
-func (l labelled) History(ctx context.Context, group *upgrade.Group) (History, error) {
+func (l labelled) History(ctx context.Context, group *nodegroup.Group) (History, error) {
 	historian, ok := l.Provider.(Historian)
 	if !ok {
 		return History{}, nil

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -25,36 +27,23 @@ const FieldManager = "kubectl-nodeupgrade"
 type Writer struct {
 	client  kubernetes.Interface
 	watcher *Watcher
-	// run and provider are what a fence says.
-	run, provider string
+	run     string
+	fence   corev1.Taint
 }
 
-// NewWriter makes a Writer for one run on a group of the provider.
-func NewWriter(client kubernetes.Interface, watcher *Watcher, run, provider string) *Writer {
-	return &Writer{client: client, watcher: watcher, run: run, provider: provider}
+// NewWriter makes a Writer for one run, whose fence uses the taint.
+func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence corev1.Taint) *Writer {
+	return &Writer{client: client, watcher: watcher, run: run, fence: fence}
 }
 
-// Do carries out one action of package upgrade that concerns the cluster. It returns upgrade.ErrMoved without a
-// request when the object is known to have changed, and the API server's error otherwise.
-func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
+// Do carries out one action of package upgrade that concerns the cluster. It returns
+// upgrade.ErrMoved without a request when the object is known to have changed, and the API server's
+// error otherwise.
+func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
-	case upgrade.Fence:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error {
-			upgrade.MarkBefore(n, a.Before)
-			return upgrade.MarkFenced(n, w.run, w.provider)
-		})
-	case upgrade.Unfence:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, w.provider) })
-	case upgrade.HoldNode:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error {
-			upgrade.MarkHeld(n, w.run)
-			upgrade.MarkBefore(n, a.Before)
-			return nil
-		})
-	case upgrade.FreeNode:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
-	case upgrade.StartDrain:
-		return w.patch(ctx, a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.NodeAction:
+		target := a.Target()
+		return w.patch(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return a.Apply(n, w.run, w.fence) })
 	case upgrade.Evict:
 		return w.evict(ctx, a)
 	case upgrade.Delete:
@@ -66,8 +55,9 @@ func (w *Writer) Do(ctx context.Context, action upgrade.Action) error {
 	}
 }
 
-// TakeOver marks the nodes, which are those in flight by name, with the number of the lease's holder: what the holder before may still
-// send to them fails on their resourceVersion. Nodes that are gone, or others by now, are left out.
+// TakeOver marks the nodes, which are those in flight by name, with the number of the lease's
+// holder: what the holder before may still send to them fails on their resourceVersion. Nodes that
+// are gone, or others by now, are left out.
 func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch int64) error {
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(8)
@@ -78,7 +68,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 				if err != nil || node.UID != uid {
 					return err
 				}
-				return w.patchFrom(ctx, node, func(n *corev1.Node) error { upgrade.MarkTakenOver(n, epoch); return nil })
+				return w.patchFrom(ctx, node, func(n *corev1.Node) error { nodemark.SetEpoch(n, epoch); return nil })
 			})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
@@ -89,12 +79,12 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 	return work.Wait()
 }
 
-// evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to ten
-// times by itself (rest/request.go), so retries are off. A UID that does not match costs the budget
-// for two minutes (Kubernetes K01), so the watch is asked first.
+// evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to
+// ten times by itself (rest/request.go), so retries are off. A UID that does not match costs the
+// budget for two minutes (Kubernetes K01), so the watch is asked first.
 func (w *Writer) evict(ctx context.Context, a upgrade.Evict) error {
 	if pod, ok := w.watcher.pod(a.UID); !ok || pod.Spec.NodeName != a.Node {
-		return upgrade.ErrMoved
+		return nodegroup.ErrMoved
 	}
 	return Evict(ctx, w.client, a, metav1.DeleteOptions{})
 }
@@ -116,7 +106,7 @@ func Evict(ctx context.Context, client kubernetes.Interface, a upgrade.Evict, op
 func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
 	old, ok := w.watcher.node(name)
 	if !ok || old.UID != uid || old.ResourceVersion != version {
-		return upgrade.ErrMoved
+		return nodegroup.ErrMoved
 	}
 	return w.patchFrom(ctx, old, change)
 }

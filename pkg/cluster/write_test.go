@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
@@ -54,7 +56,8 @@ func TestNodePatch(t *testing.T) {
 	}
 }
 
-// marksOf writes down what fencing and draining touch of a node, without what controllers come and go with.
+// marksOf writes down what fencing and draining touch of a node, without what controllers come and
+// go with.
 func marksOf(node *corev1.Node) string {
 	node = node.DeepCopy()
 	delete(node.Annotations, "node.alpha.kubernetes.io/ttl")
@@ -77,33 +80,33 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		}
 	})
 	w := s.watcher(t)
-	writer := NewWriter(s.client, w, "run-1", "aws")
+	writer := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"))
 	deadline := time.Now().Add(time.Hour)
 	steps := []struct {
 		what   string
-		action func(*corev1.Node) upgrade.Action
+		action func(*corev1.Node) nodegroup.Action
 		shows  func(*corev1.Node) bool
 	}{
-		{"the fence", func(n *corev1.Node) upgrade.Action {
+		{"the fence", func(n *corev1.Node) nodegroup.Action {
 			return upgrade.Fence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
-			return n.Annotations[upgrade.AnnotationBefore] == `{"desired":3}` && n.Spec.Unschedulable && upgrade.HasFenceTaint(n, "aws") && n.Annotations[upgrade.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
+			return n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}` && n.Spec.Unschedulable && nodemark.HasTaint(n, nodegroup.FenceTaint("aws")) && n.Annotations[nodemark.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
 		}},
-		{"the drain", func(n *corev1.Node) upgrade.Action {
+		{"the drain", func(n *corev1.Node) nodegroup.Action {
 			return upgrade.StartDrain{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Deadline: deadline}
 		}, func(n *corev1.Node) bool {
-			return n.Annotations[upgrade.AnnotationDeadline] == upgrade.FormatTime(deadline) && n.Labels[corev1.LabelNodeExcludeBalancers] == "true"
+			return n.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(deadline) && n.Labels[corev1.LabelNodeExcludeBalancers] == "true"
 		}},
-		{"the end of the fence", func(n *corev1.Node) upgrade.Action {
+		{"the end of the fence", func(n *corev1.Node) nodegroup.Action {
 			return upgrade.Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
-		{"what keeps autoscalers away", func(n *corev1.Node) upgrade.Action {
+		{"what keeps autoscalers away", func(n *corev1.Node) nodegroup.Action {
 			return upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
-			return n.Annotations[upgrade.AnnotationNoScaleDown] == "true" && n.Annotations[upgrade.AnnotationHeld] == "run-1" &&
-				n.Annotations[upgrade.AnnotationBefore] == `{"desired":3}`
+			return n.Annotations[nodemark.AnnotationNoScaleDown] == "true" && n.Annotations[nodemark.AnnotationHeld] == "run-1" &&
+				n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}`
 		}},
-		{"the end of that", func(n *corev1.Node) upgrade.Action {
+		{"the end of that", func(n *corev1.Node) nodegroup.Action {
 			return upgrade.FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
@@ -117,7 +120,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		s.eventually(t, step.what+" to be written", func(ctx context.Context) (bool, error) {
 			known, _ = w.node(node.Name)
 			err := writer.Do(ctx, step.action(known))
-			if apierrors.IsConflict(err) || errors.Is(err, upgrade.ErrMoved) {
+			if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 				return false, nil // a controller wrote the node at the same time
 			}
 			return err == nil, err
@@ -131,13 +134,13 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 
 // writerOf is a writer that knows the objects as they were and hears no news of them.
 func (s *space) writerOf(objects ...any) *Writer {
-	return NewWriter(s.client, offline(objects...), "run-1", "aws")
+	return NewWriter(s.client, offline(objects...), "run-1", nodegroup.FenceTaint("aws"))
 }
 
 func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	writer := s.writerOf(node)
-	actions := map[string]upgrade.Action{
+	actions := map[string]nodegroup.Action{
 		"an older version":   upgrade.Fence{Node: node.Name, UID: node.UID, Version: "1"},
 		"another UID":        upgrade.Fence{Node: node.Name, UID: "other", Version: node.ResourceVersion},
 		"no such node":       upgrade.Fence{Node: "none", UID: node.UID, Version: node.ResourceVersion},
@@ -153,8 +156,8 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 			if err != nil {
 				t.Errorf("%s: got error %v", what, err)
 			}
-		} else if !errors.Is(err, upgrade.ErrMoved) {
-			t.Errorf("%s: got error %v, want %v", what, err, upgrade.ErrMoved)
+		} else if !errors.Is(err, nodegroup.ErrMoved) {
+			t.Errorf("%s: got error %v, want %v", what, err, nodegroup.ErrMoved)
 		}
 	}
 	if sent := s.requests(t); len(sent) > 0 {
@@ -162,7 +165,8 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 	}
 }
 
-// testFenceAgainstAnotherWriter has an autoscaler taint the node, and the news of it not arrive before the fence is sent.
+// testFenceAgainstAnotherWriter has an autoscaler taint the node, and the news of it not arrive
+// before the fence is sent.
 func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	before := s.node(t, "a")
 	foreign := []byte(`{"spec":{"taints":[{"key":"ToBeDeletedByClusterAutoscaler","value":"1","effect":"NoSchedule"}]}}`)
@@ -178,7 +182,7 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(now.Spec, after.Spec) || now.Annotations[upgrade.AnnotationRun] != "" {
+	if !reflect.DeepEqual(now.Spec, after.Spec) || now.Annotations[nodemark.AnnotationRun] != "" {
 		t.Errorf("the node is now %s", marksOf(now))
 	}
 	if sent := s.requests(t); !slices.Equal(sent, []string{"patch nodes 409"}) {
@@ -186,7 +190,8 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	}
 }
 
-// testFenceLeavesNothingToControllers has the node controller see a fence, and another node that was only cordoned.
+// testFenceLeavesNothingToControllers has the node controller see a fence, and another node that
+// was only cordoned.
 func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 	node, other := s.node(t, "a"), s.node(t, "b")
 	w := s.watcher(t)
@@ -195,8 +200,8 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 		if len(known.Spec.Taints) > 0 {
 			return false, nil // the node has only just become ready
 		}
-		err := NewWriter(s.client, w, "run-1", "aws").Do(ctx, upgrade.Fence{Node: known.Name, UID: known.UID, Version: known.ResourceVersion})
-		if apierrors.IsConflict(err) || errors.Is(err, upgrade.ErrMoved) {
+		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(ctx, upgrade.Fence{Node: known.Name, UID: known.UID, Version: known.ResourceVersion})
+		if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 			return false, nil
 		}
 		return err == nil, err
@@ -230,7 +235,7 @@ func testTakeOver(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := now.Annotations[upgrade.AnnotationEpoch]; got != "7" {
+	if got := now.Annotations[nodemark.AnnotationEpoch]; got != "7" {
 		t.Errorf("the node is marked with epoch %q, want 7", got)
 	}
 	late := upgrade.StartDrain{Node: before.Name, UID: before.UID, Version: before.ResourceVersion, Deadline: time.Now()}
@@ -246,7 +251,7 @@ func evictionOf(pod *corev1.Pod) upgrade.Evict {
 func testEvict(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
 	w := s.watcher(t)
-	if err := NewWriter(s.client, w, "run-1", "aws").Do(t.Context(), evictionOf(pod)); err != nil {
+	if err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(t.Context(), evictionOf(pod)); err != nil {
 		t.Fatal(err)
 	}
 	w.until(t, "the pod to leave", func(upgrade.View) bool {
@@ -263,9 +268,9 @@ func testEvictionThatIsNotSent(t *testing.T, s *space) {
 	writer := s.writerOf(pod)
 	other, elsewhere := evictionOf(pod), evictionOf(pod)
 	other.UID, elsewhere.Node = "another pod of that name", "another node"
-	for what, action := range map[string]upgrade.Action{"a pod of another UID": other, "a pod of another node": elsewhere} {
-		if err := writer.Do(t.Context(), action); !errors.Is(err, upgrade.ErrMoved) {
-			t.Errorf("%s: got error %v, want %v", what, err, upgrade.ErrMoved)
+	for what, action := range map[string]nodegroup.Action{"a pod of another UID": other, "a pod of another node": elsewhere} {
+		if err := writer.Do(t.Context(), action); !errors.Is(err, nodegroup.ErrMoved) {
+			t.Errorf("%s: got error %v, want %v", what, err, nodegroup.ErrMoved)
 		}
 	}
 	if sent := s.requests(t); len(sent) > 0 {
@@ -273,8 +278,8 @@ func testEvictionThatIsNotSent(t *testing.T, s *space) {
 	}
 }
 
-// testEvictionOfAnotherUID documents why the cache is asked first: the budget is spent before the UID is
-// compared, and stays spent for two minutes although the pod stays (Kubernetes K01).
+// testEvictionOfAnotherUID documents why the cache is asked first: the budget is spent before the
+// UID is compared, and stays spent for two minutes although the pod stays (Kubernetes K01).
 func testEvictionOfAnotherUID(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0", "web-1")[0]
 	s.budget(t, 1, 1)
@@ -308,7 +313,8 @@ func testRefusedEviction(t *testing.T, s *space) {
 	}
 }
 
-// TestEvictIsSentOnce has a server that asks to be asked again, which client-go would do by itself ten times.
+// TestEvictIsSentOnce has a server that asks to be asked again, which client-go would do by itself
+// ten times.
 func TestEvictIsSentOnce(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
 		var asked atomic.Int32
@@ -381,7 +387,7 @@ func testDeleteNode(t *testing.T, s *space) {
 }
 
 func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
-	err := NewWriter(nil, offline(), "run-1", "aws").Do(t.Context(), upgrade.Terminate{Instance: "i-1"})
+	err := NewWriter(nil, offline(), "run-1", nodegroup.FenceTaint("aws")).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
 	if err == nil || !strings.Contains(err.Error(), "terminate instance i-1") {
 		t.Errorf("got error %v", err)
 	}
@@ -390,12 +396,12 @@ func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
 // TestWriterKeepsAnUnreadableFence refuses to undo what it cannot read, without a request.
 func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node := build.Node("a", "a")
-	node.Annotations = map[string]string{upgrade.AnnotationPrev: "{", upgrade.AnnotationRun: "r0"}
-	writer := NewWriter(nil, offline(node), "run-1", "aws")
-	for _, action := range []upgrade.Action{
+	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
+	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"))
+	for _, action := range []nodegroup.Action{
 		upgrade.Fence{Node: "a", UID: "a", Version: "1"}, upgrade.Unfence{Node: "a", UID: "a", Version: "1"},
 	} {
-		if err := writer.Do(t.Context(), action); err == nil || !strings.Contains(err.Error(), upgrade.AnnotationPrev) {
+		if err := writer.Do(t.Context(), action); err == nil || !strings.Contains(err.Error(), nodemark.AnnotationNodeBaseline) {
 			t.Errorf("%s: got error %v, want one that names the annotation", action, err)
 		}
 	}

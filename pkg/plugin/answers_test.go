@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -66,7 +67,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPlanWithoutForecast tells no times, and reads no pod but those of outdated nodes, and nothing that stands behind pods.
+// TestPlanWithoutForecast tells no times, and reads no pod but those of outdated nodes, and nothing
+// that stands behind pods.
 func TestPlanWithoutForecast(t *testing.T) {
 	s := twoGroups()
 	var asked []string
@@ -228,7 +230,7 @@ func (s *apiServer) recorded(t *testing.T, group string, record upgrade.Record) 
 func stopped(result upgrade.Result) upgrade.Record {
 	return upgrade.Record{
 		Version: 1, Run: "r1", Phase: upgrade.PhaseUpgrade, Result: result, Total: 3, Replaced: 2,
-		Target: upgrade.Revision{ID: "image=v2", Name: "image=v2"},
+		Target: nodegroup.Revision{ID: "image=v2", Name: "image=v2"},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -60,9 +61,10 @@ func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrad
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
 const fresh = 10 * time.Second
 
-// takeUp reads the record again, since it may have changed while the lease was waited for. Whoever held the lease after the
-// cluster and the group were read may have upgraded the group: then all is read again. An undoing is written at once: from
-// then on the record says what the request said, which is withdrawn.
+// takeUp reads the record again, since it may have changed while the lease was waited for. Whoever
+// held the lease after the cluster and the group were read may have upgraded the group: then all is
+// read again. An undoing is written at once: from then on the record says what the request said,
+// which is withdrawn.
 func (o *options) takeUp(ctx context.Context, s *session, p *prospect, hold *cluster.Hold) error {
 	age := time.Since(p.now.Round(0))
 	last := hold.LastHeld()
@@ -138,7 +140,7 @@ func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h ho
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	writer := cluster.NewWriter(conn.client, watcher, p.request.Run, p.group.Provider)
+	writer := cluster.NewWriter(conn.client, watcher, p.request.Run, nodegroup.FenceTaint(p.group.Provider))
 	if h.Overtook() {
 		if err := writer.TakeOver(ctx, p.record.InFlight(), h.Epoch()); err != nil {
 			return upgrade.Record{}, err
@@ -182,8 +184,8 @@ func (o *options) acquire(ctx context.Context, conn *connection, group string, p
 	})
 }
 
-// onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each other's
-// budgets closed (containers-roadmap#1865).
+// onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each
+// other's budgets closed (containers-roadmap#1865).
 func (o *options) onlyOne(ctx context.Context, conn *connection, group string) error {
 	if o.parallelGroups {
 		return nil

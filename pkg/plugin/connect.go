@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
@@ -16,19 +15,19 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every node; what
-// protects the API server is its priority and fairness, not a guess made here.
+// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every
+// node; what protects the API server is its priority and fairness, not a guess made here.
 const requestsPerSecond = 200
 
-// gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says otherwise. Of a large
-// cluster most of what is kept is what was read, and stays: half of it again is memory enough, for some more CPU.
+// gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says
+// otherwise. Of a large cluster most of what is kept is what was read, and stays: half of it again
+// is memory enough, for some more CPU.
 const gcPercent = 50
 
 // connection is a cluster one can talk to.
@@ -41,7 +40,8 @@ type connection struct {
 	clock   *serverClock
 }
 
-// connect logs in to the cluster and asks for its version, so that a server that cannot be reached is told at once.
+// connect logs in to the cluster and asks for its version, so that a server that cannot be reached
+// is told at once.
 func (o *options) connect(ctx context.Context) (*connection, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -75,7 +75,8 @@ func (o *options) connect(ctx context.Context) (*connection, error) {
 	return &connection{client: client, context: o.contextName(), server: config.Host, version: info.GitVersion, clock: clock}, nil
 }
 
-// unconfigured reports whether nothing names a cluster. The library takes the port 8080 of this machine then.
+// unconfigured reports whether nothing names a cluster. The library takes the port 8080 of this
+// machine then.
 func (o *options) unconfigured() bool {
 	loader := o.config.ToRawKubeConfigLoader()
 	raw, err := loader.RawConfig()
@@ -119,7 +120,8 @@ type session struct {
 	*connection
 	provider cloud.Provider
 	view     upgrade.View
-	// narrow sessions need no forecast, for which pods of all nodes count, and read those of their group alone.
+	// narrow sessions need no forecast, for which pods of all nodes count, and read those of their
+	// group alone.
 	narrow bool
 	// background is read with the first plan.
 	background *cluster.Background
@@ -127,8 +129,9 @@ type session struct {
 	account string
 }
 
-// readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated nodes.
-func (s *session) readPods(ctx context.Context, members []upgrade.Member) error {
+// readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated
+// nodes.
+func (s *session) readPods(ctx context.Context, members []nodegroup.Member) error {
 	var err error
 	switch {
 	case s.narrow:
@@ -143,7 +146,7 @@ func (s *session) readPods(ctx context.Context, members []upgrade.Member) error 
 }
 
 // outdatedNodes names the nodes that would be drained.
-func outdatedNodes(members []upgrade.Member) []string {
+func outdatedNodes(members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
 		if node := members[i].Node; node != nil && members[i].Outdated {
@@ -164,38 +167,6 @@ func (o *options) open(ctx context.Context, conn *connection) (*session, error) 
 		return nil, err
 	}
 	return &session{connection: conn, provider: provider, view: view}, nil
-}
-
-// providerFor chooses where the nodes come from: what the user said, or what the nodes' provider IDs say.
-func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
-	name := o.provider
-	if name == "auto" {
-		name = "manual"
-		if o.selector == "" && anyOnAWS(nodes) {
-			name = "aws"
-		}
-	}
-	if name == "manual" {
-		return o.manualProvider(), nil
-	}
-	provider, err := aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: versionText()})
-	if err != nil {
-		return nil, err
-	}
-	return cloud.RequireLabels(provider, o.settings.Current), nil
-}
-
-func (o *options) manualProvider() cloud.Provider {
-	return manual.New(manual.Options{Selector: o.labels, Current: o.settings.Current, ControlPlane: o.controlPlane})
-}
-
-func anyOnAWS(nodes []*corev1.Node) bool {
-	for _, node := range nodes {
-		if strings.HasPrefix(node.Spec.ProviderID, "aws://") {
-			return true
-		}
-	}
-	return false
 }
 
 // errNoNode is a --node that is not in the cluster.

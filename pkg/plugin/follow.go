@@ -18,8 +18,8 @@ import (
 const (
 	// followPause is how long changes are gathered.
 	followPause = 500 * time.Millisecond
-	// followCloud is how often the cloud and the lease are asked, which nobody watches here; when something has changed, soon,
-	// but no more often than followLeast.
+	// followCloud is how often the cloud and the lease are asked, which nobody watches here; when
+	// something has changed, soon, but no more often than followLeast.
 	followCloud = 15 * time.Second
 	followLeast = 5 * time.Second
 	// followPlan is how many times as long as a plan takes it is not made again.
@@ -87,8 +87,8 @@ func (f *followed) look(ctx context.Context) (over bool, err error) {
 	return !record.Running(), f.show(status)
 }
 
-// plan tells how long the rest will take, by a plan that is made anew now and then: that of a large group takes seconds, and each asks
-// for the group's past.
+// plan tells how long the rest will take, by a plan that is made anew now and then: that of a large
+// group takes seconds, and each asks for the group's past.
 func (f *followed) plan(ctx context.Context, record upgrade.Record) simulate.Span {
 	if began := time.Now(); began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
 		f.remaining = f.p.remaining(ctx, f.s, record)
@@ -133,7 +133,7 @@ func unlessEnded(ctx context.Context, err error) error {
 func (p *prospect) see(view upgrade.View, now time.Time) {
 	p.now = now
 	p.view, p.members = view, membersOf(p.provider, &p.group, view.Nodes)
-	p.unlabelled = p.group.JudgeLabels(p.members, &p.record)
+	p.unlabelled = upgrade.JudgeLabels(&p.group, p.members, &p.record)
 	for i := range p.members {
 		if node := p.members[i].Node; node != nil {
 			p.members[i].Pods = view.Pods[node.Name]
@@ -151,7 +151,8 @@ func (o *options) observe(ctx context.Context, s *session, p *prospect) (tenure,
 	return tenureOf(ctx, s.connection, o.stateSpace, group.Name)
 }
 
-// screen shows one status after the other: on a terminal in the place of the one before, elsewhere beneath it.
+// screen shows one status after the other: on a terminal in the place of the one before, elsewhere
+// beneath it.
 type screen struct {
 	o        *options
 	terminal bool

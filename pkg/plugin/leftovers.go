@@ -11,11 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one or none.
+// abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one
+// or none.
 func abandoned(group string, record *upgrade.Record, t tenure) []report.Leftover {
 	if !record.Running() || !t.over() {
 		return nil
@@ -31,20 +34,23 @@ func abandoned(group string, record *upgrade.Record, t tenure) []report.Leftover
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
 
-// suspended are the processes of a group that an upgrade which is at rest has suspended, as a list of one or none.
-func suspended(g *upgrade.Group, record *upgrade.Record) []report.Leftover {
+// suspended are the processes of a group that an upgrade which is at rest has suspended, as a list
+// of one or none.
+func suspended(g *nodegroup.Group, record *upgrade.Record) []report.Leftover {
 	left := stillSuspended(record.Suspended, g.Suspended)
 	if record.Running() || len(left) == 0 {
 		return nil
 	}
-	remedy := fmt.Sprintf("aws autoscaling resume-processes --auto-scaling-group-name %s --scaling-processes %s", g.Name, strings.Join(left, " "))
+	resume := nodegroup.InfoOf(g.Provider).ResumeCommand
+	remedy := fmt.Sprintf("%s %s %s %s", resume[0], g.Name, resume[1], strings.Join(left, " "))
 	if record.Resumable() {
 		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
 	}
 	return []report.Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
 }
 
-// strays are the nodes with marks of a run that no record goes on with or names them in, as one that quarantined them does.
+// strays are the nodes with marks of a run that no record goes on with or names them in, as one
+// that quarantined them does.
 func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Leftover {
 	runs := map[string]upgrade.Record{}
 	for _, record := range records {
@@ -52,9 +58,9 @@ func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Le
 	}
 	var found []report.Leftover
 	for _, node := range nodes {
-		run, what := node.Annotations[upgrade.AnnotationRun], "fenced"
+		run, what := node.Annotations[nodemark.AnnotationRun], "fenced"
 		if run == "" {
-			run, what = node.Annotations[upgrade.AnnotationHeld], "kept from autoscalers"
+			run, what = node.Annotations[nodemark.AnnotationHeld], "kept from autoscalers"
 		}
 		record, known := runs[run]
 		_, named := record.Nodes[node.Name]
@@ -73,27 +79,38 @@ func strays(nodes []*corev1.Node, records map[string]upgrade.Record) []report.Le
 // unmarking is the command line that takes our marks from a node.
 func unmarking(node *corev1.Node) string {
 	var steps []string
-	if node.Annotations[upgrade.AnnotationRun] != "" {
+	if node.Annotations[nodemark.AnnotationRun] != "" {
 		steps = append(steps, "kubectl uncordon "+node.Name)
 	}
-	for _, provider := range []string{"aws", "manual"} {
-		if upgrade.HasFenceTaint(node, provider) {
-			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, upgrade.Taint(provider).Key))
+	for _, taint := range fenceTaints() {
+		if nodemark.HasTaint(node, taint) {
+			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, taint.Key))
 		}
 	}
 	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
 		steps = append(steps, fmt.Sprintf("kubectl label node %s %s-", node.Name, corev1.LabelNodeExcludeBalancers))
 	}
 	marks := ""
-	if _, held := node.Annotations[upgrade.AnnotationHeld]; held {
-		marks = " " + upgrade.AnnotationNoScaleDown + "-"
+	if _, held := node.Annotations[nodemark.AnnotationHeld]; held {
+		marks = " " + nodemark.AnnotationNoScaleDown + "-"
 	}
 	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
-		if strings.HasPrefix(key, upgrade.Domain+"/") {
+		if strings.HasPrefix(key, nodemark.Domain+"/") {
 			marks += " " + key + "-"
 		}
 	}
 	return strings.Join(append(steps, fmt.Sprintf("kubectl annotate node %s%s", node.Name, marks)), " && ")
+}
+
+// fenceTaints are the taints that fences use, each once.
+func fenceTaints() []corev1.Taint {
+	var taints []corev1.Taint
+	for _, provider := range nodegroup.Providers() {
+		if !slices.Contains(taints, provider.FenceTaint) {
+			taints = append(taints, provider.FenceTaint)
+		}
+	}
+	return taints
 }
 
 // leftovers are those of one group.
@@ -125,7 +142,7 @@ func (o *options) allLeftovers(ctx context.Context, s *session, records map[stri
 			return nil, err
 		}
 		found = append(found, abandoned(name, &record, held)...)
-		if i := slices.IndexFunc(groups, func(g upgrade.Group) bool { return g.Name == name }); i >= 0 {
+		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, suspended(&groups[i], &record)...)
 		}
 	}

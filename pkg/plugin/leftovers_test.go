@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -60,7 +62,7 @@ func TestSuspended(t *testing.T) {
 			if c.remedy != "" {
 				want = []report.Leftover{{What: "group workers: run r1 suspended AZRebalance", Remedy: c.remedy}}
 			}
-			if got := suspended(&upgrade.Group{Name: "workers", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
+			if got := suspended(&nodegroup.Group{Name: "workers", Provider: "aws", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
@@ -69,11 +71,11 @@ func TestSuspended(t *testing.T) {
 
 func TestStrays(t *testing.T) {
 	fenced := build.Node("n1", "a")
-	if err := upgrade.MarkFenced(fenced, "r1", "aws"); err != nil {
+	if err := nodemark.SetFence(fenced, "r1", nodegroup.FenceTaint("aws")); err != nil {
 		t.Fatal(err)
 	}
 	drained := fenced.DeepCopy()
-	upgrade.MarkDraining(drained, noon)
+	nodemark.SetDraining(drained, noon)
 	quarantined := func(r *upgrade.Record) {
 		r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeQuarantined}}
 	}
@@ -84,7 +86,7 @@ func TestStrays(t *testing.T) {
 		all    = " && kubectl annotate node n1 kubectl-nodeupgrade/drain-deadline- kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
 	)
 	held := build.Node("n1", "a")
-	upgrade.MarkHeld(held, "r1")
+	nodemark.SetHold(held, "r1")
 	const unhold = "kubectl annotate node n1 cluster-autoscaler.kubernetes.io/scale-down-disabled- kubectl-nodeupgrade/scale-down-disabled-"
 	cases := map[string]struct {
 		node   *corev1.Node

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -60,10 +61,10 @@ func drivable(row report.NodeGroup) bool {
 }
 
 // findGroups lists the groups. Where the cloud cannot be asked the nodes' labels still name them.
-func (o *options) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, []upgrade.Group, error) {
+func (o *options) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, []nodegroup.Group, error) {
 	provider, err := o.providerFor(ctx, nodes)
 	if err == nil {
-		var groups []upgrade.Group
+		var groups []nodegroup.Group
 		if groups, err = provider.Groups(ctx, nodes); err == nil {
 			return provider, groups, nil
 		}
@@ -77,11 +78,11 @@ func (o *options) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.P
 	return provider, groups, err
 }
 
-func groupRow(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
+func groupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
 	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
 	members := membersOf(provider, g, nodes)
-	g.JudgeLabels(members, &upgrade.Record{})
+	upgrade.JudgeLabels(g, members, &upgrade.Record{})
 	row.Nodes = len(members)
 	outdated := 0
 	for i := range members {
@@ -110,17 +111,18 @@ func phaseText(record *upgrade.Record) string {
 }
 
 // membersOf joins the group with its nodes among all nodes of the cluster.
-func membersOf(provider cloud.Provider, g *upgrade.Group, nodes []*corev1.Node) []upgrade.Member {
+func membersOf(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node) []nodegroup.Member {
 	var own []*corev1.Node
 	for _, node := range nodes {
 		if provider.Belongs(g, node) {
 			own = append(own, node)
 		}
 	}
-	return upgrade.Join(*g, own, func(n *corev1.Node) bool { return provider.Outdated(g, n) })
+	return nodegroup.Join(*g, own, func(n *corev1.Node) bool { return provider.Outdated(g, n) })
 }
 
-// groupNames resolves what the user named to names of groups, and says which exist when one does not.
+// groupNames resolves what the user named to names of groups, and says which exist when one does
+// not.
 func (o *options) groupNames(ctx context.Context, s *session, suggest func(string) []string) ([]string, error) {
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
@@ -158,7 +160,7 @@ func unknownGroup(wanted string, names, verbs []string) error {
 	}
 }
 
-func (o *options) groupOfNode(provider cloud.Provider, groups []upgrade.Group, nodes []*corev1.Node) ([]string, error) {
+func (o *options) groupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) ([]string, error) {
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == o.node })
 	if i < 0 {
 		return nil, usage(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", o.node, errNoNode))

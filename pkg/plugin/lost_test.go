@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -28,13 +30,13 @@ func TestAdoptLostRun(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			node := build.Node("n1", "a")
-			if err := upgrade.MarkFenced(node, "r1", "aws"); err != nil {
+			if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
 				t.Fatal(err)
 			}
-			upgrade.MarkBefore(node, c.before)
+			nodemark.SetGroupBaseline(node, c.before)
 			p := &prospect{
-				group: upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
-				members: []upgrade.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
+				group: nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
+				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			o.way, o.stateSpace = c.way, "kube-system"

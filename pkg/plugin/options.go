@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -58,7 +59,7 @@ func (o *options) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&o.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&o.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&o.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
-	flags.StringVar(&o.provider, "provider", "auto", "Where the nodes come from: auto, aws or manual")
+	flags.StringVar(&o.provider, "provider", "auto", "Where the nodes come from: "+alternatives(providerNames()))
 	flags.StringVar(&o.stateSpace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&o.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
 	flags.StringVar(&o.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
@@ -99,7 +100,8 @@ func (o *options) addStrategy(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }
 
-// complete turns what was typed into typed values and refuses what contradicts itself. It touches nothing.
+// complete turns what was typed into typed values and refuses what contradicts itself. It touches
+// nothing.
 func (o *options) complete(cmd *cobra.Command, args []string) error {
 	if err := o.completeShared(args); err != nil {
 		return err
@@ -128,8 +130,8 @@ func (o *options) completeShared(args []string) error {
 	if err := o.completeNames(args); err != nil {
 		return err
 	}
-	if !slices.Contains(valuesOf("provider"), o.provider) {
-		return fmt.Errorf("--provider=%s is not known: use auto, aws or manual", o.provider)
+	if names := providerNames(); !slices.Contains(names, o.provider) {
+		return fmt.Errorf("--provider=%s is not known: use %s", o.provider, alternatives(names))
 	}
 	if !slices.Contains(valuesOf("progress"), o.progress) {
 		return fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", o.progress)
@@ -141,7 +143,8 @@ func (o *options) completeShared(args []string) error {
 	return o.output.complete()
 }
 
-// completeNames reads the names of groups: as arguments, by a node or by a selector, but in one way only.
+// completeNames reads the names of groups: as arguments, by a node or by a selector, but in one way
+// only.
 func (o *options) completeNames(args []string) error {
 	for _, arg := range args {
 		name := strings.TrimPrefix(arg, "nodegroup/")
@@ -157,7 +160,7 @@ func (o *options) completeNames(args []string) error {
 	if o.selector == "" {
 		return nil
 	}
-	if o.provider == "aws" {
+	if _, ofCloud := clouds()[o.provider]; ofCloud {
 		return errors.New("--selector names labelled nodes: it goes with --provider=manual")
 	}
 	var err error
@@ -179,7 +182,8 @@ func (o *options) completeDryRun(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--dry-run=%s is not known: use none, client or server", text)
 	}
 	for _, arg := range args {
-		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a group.
+		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a
+		// group.
 		if cmd.Flags().Changed("dry-run") && slices.Contains(valuesOf("dry-run"), arg) {
 			return fmt.Errorf("--dry-run %s has a space: write --dry-run=%s", arg, arg)
 		}
@@ -215,11 +219,11 @@ func (o *options) completeSettings(cmd *cobra.Command) error {
 	return s.Check()
 }
 
-func quantity(flag, text string) (*upgrade.Quantity, error) {
+func quantity(flag, text string) (*nodegroup.Quantity, error) {
 	if text == "" {
 		return nil, nil
 	}
-	q, err := upgrade.ParseQuantity(text)
+	q, err := nodegroup.ParseQuantity(text)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}

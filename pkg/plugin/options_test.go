@@ -12,11 +12,12 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// TestRefusedArguments has every combination that contradicts itself: one line that says what to do, exit code 2, and
-// no look at the cluster, which would fail otherwise.
+// TestRefusedArguments has every combination that contradicts itself: one line that says what to
+// do, exit code 2, and no look at the cluster, which would fail otherwise.
 func TestRefusedArguments(t *testing.T) {
 	const names = "a group is named by its name, by --node or by -l: use one of them"
 	cases := map[string]struct{ args, want string }{
@@ -131,9 +132,9 @@ func TestCompleteReadsEverything(t *testing.T) {
 	}
 }
 
-func quantityOf(t *testing.T, text string) *upgrade.Quantity {
+func quantityOf(t *testing.T, text string) *nodegroup.Quantity {
 	t.Helper()
-	q, err := upgrade.ParseQuantity(text)
+	q, err := nodegroup.ParseQuantity(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -32,7 +33,8 @@ func ended(result upgrade.Result, message string, with ...func(*upgrade.Record))
 	return r
 }
 
-// TestOutcomes has each way an upgrade ends: on stdout what reached its goal, as an error what did not.
+// TestOutcomes has each way an upgrade ends: on stdout what reached its goal, as an error what did
+// not.
 func TestOutcomes(t *testing.T) {
 	left := func(r *upgrade.Record) {
 		r.Nodes = map[string]upgrade.NodeRecord{
@@ -111,7 +113,7 @@ func TestAdopt(t *testing.T) {
 	open := func(r *upgrade.Request) { r.OnTimeout, r.Settle.Duration, r.KeepMax = upgrade.Force, time.Minute, true }
 	begun := func(result upgrade.Result) upgrade.Record {
 		r := ended(result, "x")
-		r.Target, r.Request = upgrade.Revision{ID: "v2", Name: "v2"}, request()
+		r.Target, r.Request = nodegroup.Revision{ID: "v2", Name: "v2"}, request()
 		return r
 	}
 	cases := map[string]struct {
@@ -139,7 +141,7 @@ func TestAdopt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			o.replan, o.given = c.replan, func(flag string) bool { return flag == "max-unavailable" }
-			p := &prospect{record: c.record, request: c.request, group: upgrade.Group{Name: "blue", Wanted: upgrade.Revision{ID: c.wanted, Name: c.wanted}}}
+			p := &prospect{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
 			err := o.adopt(p)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != c.code {
@@ -193,7 +195,8 @@ func TestOnlyOneUpgrade(t *testing.T) {
 	}
 	never := lease("never", &holder, 0)
 	never.Spec.RenewTime = nil
-	// written is a lease that the server took at a time of its own clock, which is so far from this one's.
+	// written is a lease that the server took at a time of its own clock, which is so far from this
+	// one's.
 	written := func(renewed, taken, ahead time.Duration) coordinationv1.Lease {
 		l := lease("other", &holder, renewed)
 		at := metav1.NewTime(time.Now().Add(ahead - taken))

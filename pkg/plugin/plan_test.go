@@ -11,7 +11,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // historian is a provider whose cloud remembers, or fails to.
@@ -24,12 +24,13 @@ type historian struct {
 }
 
 // History implements cloud.Historian.
-func (h *historian) History(context.Context, *upgrade.Group) (cloud.History, error) {
+func (h *historian) History(context.Context, *nodegroup.Group) (cloud.History, error) {
 	h.asked()
 	return h.history, h.err
 }
 
-// lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around its own.
+// lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around
+// its own.
 func lookWith(ctx context.Context, t *testing.T, h *historian) (*prospect, *session, error) {
 	t.Helper()
 	twoGroups().serve(t)
@@ -88,7 +89,8 @@ func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
 	}
 }
 
-// TestInterruptedHistoryIsNoPlan holds whatever the cloud answers to a question that was interrupted.
+// TestInterruptedHistoryIsNoPlan holds whatever the cloud answers to a question that was
+// interrupted.
 func TestInterruptedHistoryIsNoPlan(t *testing.T) {
 	for name, answer := range map[string]error{"an error": errors.New("no answer in time"), "nothing": nil} {
 		t.Run(name, func(t *testing.T) {

@@ -5,22 +5,20 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // nobodyIsCurrent is a label that no node carries.
 const nobodyIsCurrent = "kubectl-nodeupgrade/current"
 
-// recorded is the provider of a cluster that was written down: groups come from labels, and what a cloud would tell
-// of them from their nodes.
+// recorded is the provider of a cluster that was written down: groups come from labels, and what a
+// cloud would tell of them from their nodes.
 type recorded struct {
 	*manual.Provider
 	nodes []*corev1.Node
@@ -41,9 +39,9 @@ func newRecorded(o *options, nodes []*corev1.Node) *recorded {
 	return r
 }
 
-// Observe is cloud.Provider's. A group whose nodes are instances of AWS is taken for an Auto Scaling group of just
-// these nodes, which may launch in each of their zones.
-func (r *recorded) Observe(ctx context.Context, ref cloud.Ref) (upgrade.Group, error) {
+// Observe is cloud.Provider's. A group whose nodes are machines of one cloud is taken for a group
+// of that cloud with just these nodes, which may launch in each of their zones.
+func (r *recorded) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	g, err := r.Provider.Observe(ctx, cloud.Ref{Name: ref.Name})
 	if err != nil {
 		return g, err
@@ -51,17 +49,19 @@ func (r *recorded) Observe(ctx context.Context, ref cloud.Ref) (upgrade.Group, e
 	own := slices.DeleteFunc(slices.Clone(r.nodes), func(n *corev1.Node) bool { return !r.Belongs(&g, n) })
 	g.Wanted = r.wanted(&g, own)
 	g.Pointed = g.Wanted
-	if r.provider == "manual" || len(own) == 0 || (r.provider == "auto" && !allOnAWS(own)) {
+	provider := r.providerOf(own)
+	if provider.KindByNodes == "" || len(own) == 0 {
 		return g, nil
 	}
-	return g, r.asAutoScaling(&g, own)
+	return g, r.describeByNodes(&g, provider, own)
 }
 
-// wanted describes new nodes: as the user calls them, and as the newest of those that are current already.
-func (r *recorded) wanted(g *upgrade.Group, own []*corev1.Node) upgrade.Revision {
+// wanted describes new nodes: as the user calls them, and as the newest of those that are current
+// already.
+func (r *recorded) wanted(g *nodegroup.Group, own []*corev1.Node) nodegroup.Revision {
 	wanted := g.Wanted
 	if r.all {
-		wanted = upgrade.Revision{ID: "new", Name: "new nodes"}
+		wanted = nodegroup.Revision{ID: "new", Name: "new nodes"}
 	}
 	wanted.Name = cmp.Or(r.to, wanted.Name)
 	current := slices.DeleteFunc(slices.Clone(own), func(n *corev1.Node) bool { return r.Outdated(g, n) })
@@ -72,46 +72,43 @@ func (r *recorded) wanted(g *upgrade.Group, own []*corev1.Node) upgrade.Revision
 	return wanted
 }
 
-// asAutoScaling adds what AWS would tell of the group. It errs where a node does not say its zone.
-func (r *recorded) asAutoScaling(g *upgrade.Group, own []*corev1.Node) error {
+// providerOf is what the user named or, with auto, the provider that owns all of the nodes.
+func (r *recorded) providerOf(nodes []*corev1.Node) nodegroup.Info {
+	if r.provider != providerAuto {
+		return nodegroup.InfoOf(r.provider)
+	}
+	for _, provider := range nodegroup.Providers() {
+		if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !provider.Owns(n) }) {
+			return provider
+		}
+	}
+	return nodegroup.Info{}
+}
+
+// describeByNodes adds what the provider would tell of the group. It returns an error where a node
+// does not say its zone.
+func (r *recorded) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
 	zones := map[string]bool{}
 	for _, node := range own {
-		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], zoneOf(node.Spec.ProviderID))
+		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.Zone(node))
 		if zone == "" {
 			return usage(fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone))
 		}
 		if node.Spec.ProviderID == "" { // written by hand; Join finds the instance by it
-			node.Spec.ProviderID = onAWS + "/" + zone + "/" + node.Name
+			node.Spec.ProviderID = provider.Scheme + "/" + zone + "/" + node.Name
 		}
 		zones[zone] = true
-		instance := upgrade.Instance{
-			ID: path.Base(node.Spec.ProviderID), Zone: zone, State: upgrade.InstanceInService, Outdated: r.Outdated(g, node), Revision: g.Wanted,
+		instance := nodegroup.Instance{
+			ID: provider.InstanceID(node), Zone: zone, State: nodegroup.InstanceInService, Outdated: r.Outdated(g, node), Revision: g.Wanted,
 		}
 		if instance.Outdated {
 			version := cmp.Or(node.Status.NodeInfo.KubeletVersion, "old")
-			instance.Revision = upgrade.Revision{ID: "old", Name: version, Kubernetes: node.Status.NodeInfo.KubeletVersion}
+			instance.Revision = nodegroup.Revision{ID: "old", Name: version, Kubernetes: node.Status.NodeInfo.KubeletVersion}
 		}
 		g.Instances = append(g.Instances, instance)
 	}
-	g.Provider, g.Kind, g.Sized, g.Zonal = "aws", "Auto Scaling group, as its nodes tell", true, true
+	g.Provider, g.Kind, g.Sized, g.Zonal = provider.Name, provider.KindByNodes, true, true
 	g.Zones = slices.Sorted(maps.Keys(zones))
 	g.Desired, g.Min, g.Max = len(own), len(own), len(own)
 	return nil
-}
-
-// onAWS is what provider IDs of AWS begin with: aws:///us-east-1a/i-0123.
-const onAWS = "aws://"
-
-func allOnAWS(nodes []*corev1.Node) bool {
-	return !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !strings.HasPrefix(n.Spec.ProviderID, onAWS) })
-}
-
-// zoneOf reads the zone off a provider ID of AWS, "" when it has none.
-func zoneOf(providerID string) string {
-	rest, ok := strings.CutPrefix(providerID, onAWS)
-	parts := strings.Split(rest, "/")
-	if !ok || len(parts) < 2 {
-		return ""
-	}
-	return parts[len(parts)-2]
 }

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // refusal is the first finding that forbids an upgrade, nil when none does.
@@ -18,11 +18,11 @@ func refusal(findings []preflight.Finding) *preflight.Finding {
 	return &findings[i]
 }
 
-// knowsLabels refuses a label of current nodes that no node of the group has, whatever its value: mistyped, it
-// would make every node outdated.
+// knowsLabels refuses a label of current nodes that no node of the group has, whatever its value:
+// mistyped, it would make every node outdated.
 func (p *prospect) knowsLabels(current map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(current)) {
-		if !slices.ContainsFunc(p.members, func(m upgrade.Member) bool { return labelled(&m, key) }) {
+		if !slices.ContainsFunc(p.members, func(m nodegroup.Member) bool { return labelled(&m, key) }) {
 			return usage(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
 				key, current[key], p.group.Name, key))
 		}
@@ -30,7 +30,7 @@ func (p *prospect) knowsLabels(current map[string]string) error {
 	return nil
 }
 
-func labelled(m *upgrade.Member, key string) bool {
+func labelled(m *nodegroup.Member, key string) bool {
 	if m.Node == nil {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -53,7 +54,7 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 	if err != nil {
 		return err
 	}
-	if s.provider.Name() == "manual" {
+	if nodegroup.InfoOf(s.provider.Name()).Refill == nodegroup.RefillByUser {
 		return usage(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
 			"kubectl nodeupgrade abort %s, bring them up, and upgrade to them with --current and their labels", u.name, u.name))
 	}

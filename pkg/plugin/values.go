@@ -19,7 +19,7 @@ import (
 func valuesOf(flag string) []string {
 	switch flag {
 	case "provider":
-		return []string{"auto", "aws", "manual"}
+		return providerNames()
 	case "progress":
 		return []string{"auto", "tty", "plain", "json", "quiet"}
 	case "output":
@@ -39,7 +39,8 @@ func valuesOf(flag string) []string {
 	}
 }
 
-// offerValues has the shell offer the values of flags, and file names for those alone that name a file.
+// offerValues has the shell offer the values of flags, and file names for those alone that name a
+// file.
 func (o *options) offerValues(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(f *pflag.Flag) {
@@ -69,7 +70,8 @@ func (o *options) offered(flag string) cobra.CompletionFunc {
 	}
 }
 
-// candidates are the values of a flag that there are: its own, or names in the kubeconfig or the cluster.
+// candidates are the values of a flag that there are: its own, or names in the kubeconfig or the
+// cluster.
 func (o *options) candidates(ctx context.Context, flag string) []string {
 	switch flag {
 	case "context", "cluster", "user":

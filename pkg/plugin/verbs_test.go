@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -119,10 +120,10 @@ func TestDoneForPrograms(t *testing.T) {
 // TestDeeds are told once each, in order.
 func TestDeeds(t *testing.T) {
 	var d deeds
-	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, upgrade.Resume{Processes: []string{"AZRebalance"}}
-	d.note(upgrade.Step{Actions: []upgrade.Action{unfence}})
+	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
+	d.note(upgrade.Step{Actions: []nodegroup.Action{unfence}})
 	unfence.Version = "7" // tried again
-	d.note(upgrade.Step{Actions: []upgrade.Action{unfence, resume}})
+	d.note(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
 	if got, want := strings.Join(d.report("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -15,7 +16,7 @@ import (
 func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Record {
 	r := ended(result, "")
 	r.Request = upgrade.Request{Group: "workers", To: "2"}
-	r.Previous, r.Target = upgrade.Revision{ID: "1", Name: "workers:1"}, upgrade.Revision{ID: "2", Name: "workers:2"}
+	r.Previous, r.Target = nodegroup.Revision{ID: "1", Name: "workers:1"}, nodegroup.Revision{ID: "2", Name: "workers:2"}
 	r.Ended = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 	for _, f := range change {
 		f(&r)
@@ -27,7 +28,8 @@ func byVerb(r *upgrade.Record)    { r.PausedBy = "ann@host" }
 func wayBackOf(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
 func undone(r *upgrade.Record)    { *r = r.Aborting() }
 
-// TestBars has each command meet each state of a record: none but the verb that began an undoing goes on with it.
+// TestBars has each command meet each state of a record: none but the verb that began an undoing
+// goes on with it.
 func TestBars(t *testing.T) {
 	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume workers to continue"
 	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
@@ -123,7 +125,7 @@ func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []way{wayResume, wayBack, wayUndo} {
 		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 		o.way = w
-		p := &prospect{record: begun(upgrade.Succeeded), group: upgrade.Group{Name: "workers"}}
+		p := &prospect{record: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
 		if err := o.adopt(p); err == nil || !strings.Contains(err.Error(), "came to its end") {
 			t.Errorf("%s: got error %v", w, err)
 		}
@@ -147,7 +149,7 @@ func TestVerbsKeepTheSettings(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			o.way = w
 			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
-			p := &prospect{record: record, to: c.to, group: upgrade.Group{Name: "workers", Wanted: upgrade.Revision{ID: c.wanted}}}
+			p := &prospect{record: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
 			if err := o.adopt(p); err != nil {
 				t.Fatal(err)
 			}

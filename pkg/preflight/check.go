@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -131,8 +132,8 @@ func checkOwner(w *upgrade.World) []Finding {
 	return nil
 }
 
-// checkMachines is NG003: two nodes of one machine. The upgrade of such a group would never end, since only one of them goes
-// with the machine.
+// checkMachines is NG003: two nodes of one machine. The upgrade of such a group would never end,
+// since only one of them goes with the machine.
 func checkMachines(w *upgrade.World) []Finding {
 	nodes := map[string]string{}
 	for i := range w.Members {
@@ -153,7 +154,7 @@ func checkMachines(w *upgrade.World) []Finding {
 }
 
 // checkNode finds what keeps pods of one node from leaving until a person does something.
-func checkNode(w *upgrade.World, m *upgrade.Member) []Finding {
+func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
 		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
@@ -183,8 +184,8 @@ func foresee(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	}
 }
 
-// checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of it. A wait for completion is
-// no block: it ends by itself.
+// checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of
+// it. A wait for completion is no block: it ends by itself.
 func checkWish(pod *corev1.Pod, policy drain.Policy, node, object string) []Finding {
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
 	policy.EvictUnmanaged = true // that is another rule's
@@ -244,16 +245,18 @@ func ruleOf(kind drain.ObstacleKind) string {
 	}
 }
 
-// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS E51), if somebody makes it anew.
+// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS
+// E51), if somebody makes it anew.
 func returns(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, upgrade.Taint(provider))
+	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, nodegroup.FenceTaint(provider))
 }
 
-// intolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from coming back.
-func intolerant(w *upgrade.World, m *upgrade.Member, daemons map[string]bool) {
+// intolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
+// coming back.
+func intolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.Tolerates(pod, upgrade.Taint(w.Group.Provider)) {
+		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.Tolerates(pod, nodegroup.FenceTaint(w.Group.Provider)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true
 		}
 	}

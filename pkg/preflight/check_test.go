@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -22,8 +23,8 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // group is a node group of an outdated node "old" and a current node "new".
 func group(provider string) *upgrade.World {
 	return &upgrade.World{
-		Now: start, Group: upgrade.Group{Name: "workers", Provider: provider},
-		Members: []upgrade.Member{{Node: build.Node("new", "a")}, {Node: build.Node("old", "a"), Outdated: true}},
+		Now: start, Group: nodegroup.Group{Name: "workers", Provider: provider},
+		Members: []nodegroup.Member{{Node: build.Node("new", "a")}, {Node: build.Node("old", "a"), Outdated: true}},
 	}
 }
 
@@ -100,7 +101,7 @@ func TestOwners(t *testing.T) {
 		"NG001 Karpenter's": {func(w *upgrade.World) { karpenter(w.Members[1].Node) }, []string{"NG001 refuse  node old"}},
 		"NG001 is said once": {func(w *upgrade.World) {
 			karpenter(w.Members[1].Node)
-			w.Members = append(w.Members, upgrade.Member{Node: build.Node("old-2", "a", karpenter), Outdated: true})
+			w.Members = append(w.Members, nodegroup.Member{Node: build.Node("old-2", "a", karpenter), Outdated: true})
 		}, []string{"NG001 refuse  node old"}},
 		"NG003 one machine twice": {func(w *upgrade.World) {
 			w.Members[0].Node.Spec.ProviderID, w.Members[1].Node.Spec.ProviderID = "aws:///a/i-1", "aws:///a/i-1"
@@ -114,7 +115,7 @@ func TestOwners(t *testing.T) {
 		}, []string{"NG002 refuse"}},
 		"a current node of Karpenter's is not replaced": {func(w *upgrade.World) { karpenter(w.Members[0].Node) }, nil},
 		"an instance without a node": {func(w *upgrade.World) {
-			w.Members = append(w.Members, upgrade.Member{Instance: upgrade.Instance{ID: "i-1"}, Outdated: true})
+			w.Members = append(w.Members, nodegroup.Member{Instance: nodegroup.Instance{ID: "i-1"}, Outdated: true})
 		}, nil},
 	}
 	for name, c := range cases {
@@ -128,7 +129,8 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// everything tolerates all taints, cordon that of a cordon alone, and fence the fence's own of a provider.
+// everything tolerates all taints, cordon that of a cordon alone, and fence the fence's own of a
+// provider.
 var everything = build.Tolerating(corev1.Toleration{Operator: corev1.TolerationOpExists})
 
 func cordon(pod *corev1.Pod) {
@@ -136,7 +138,7 @@ func cordon(pod *corev1.Pod) {
 }
 
 func fence(provider string) func(*corev1.Pod) {
-	return build.Tolerating(corev1.Toleration{Key: upgrade.Taint(provider).Key, Operator: corev1.TolerationOpExists})
+	return build.Tolerating(corev1.Toleration{Key: nodegroup.FenceTaint(provider).Key, Operator: corev1.TolerationOpExists})
 }
 
 // podCase is one pod on the outdated node of a group, under budgets.
@@ -240,8 +242,8 @@ func TestWishesSayWhatHappens(t *testing.T) {
 	}
 }
 
-// TestProtectionSaysWhatHappens to a pod whose owner asks autoscalers not to disrupt it: by its annotation and, only where it
-// is waited for, as the blocker.
+// TestProtectionSaysWhatHappens to a pod whose owner asks autoscalers not to disrupt it: by its
+// annotation and, only where it is waited for, as the blocker.
 func TestProtectionSaysWhatHappens(t *testing.T) {
 	for respect, want := range map[bool]struct{ says, blocker string }{
 		false: {"evicted like any other", ""},
@@ -303,7 +305,7 @@ func TestFindingsAreForPeople(t *testing.T) {
 func TestFindingsHaveAnOrder(t *testing.T) {
 	w := group("aws")
 	w.Group.Refusal, w.Group.Wanted.Kubernetes = "no", "v1.99.0"
-	w.Members = append(w.Members, upgrade.Member{Node: build.Node("old-2", "a"), Outdated: true})
+	w.Members = append(w.Members, nodegroup.Member{Node: build.Node("old-2", "a"), Outdated: true})
 	on(w, "old", build.Pod("web-2", build.Bare), build.Pod("web-1", build.Bare), build.Pod("z", build.OwnedBy("DaemonSet", "z")))
 	on(w, "old-2", build.Pod("web-0", build.Bare), build.Pod("a", build.OwnedBy("DaemonSet", "a")), build.Pod("z-2", build.OwnedBy("DaemonSet", "z")))
 	want := []string{

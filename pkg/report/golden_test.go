@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -94,7 +95,8 @@ func compare(t *testing.T, file string, got []byte) {
 	}
 }
 
-// TestGoldenFilesAreClean holds all of it to plain text: no blanks at the ends, nothing that steers a terminal.
+// TestGoldenFilesAreClean holds all of it to plain text: no blanks at the ends, nothing that steers
+// a terminal.
 func TestGoldenFilesAreClean(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.golden")
 	if err != nil || len(files) == 0 {
@@ -144,7 +146,7 @@ func hostileGroups() *NodeGroupList {
 func planFor(name string) *Plan {
 	p := &Plan{
 		Context: "prod", Account: "account 123456789012, us-east-1", Provider: "aws", Kind: "Auto Scaling group",
-		From: upgrade.Revision{ID: "lt:7", Name: name + ":7"}, To: upgrade.Revision{ID: "lt:7", Name: name + ":7", Image: "ami-0bbb", Kubernetes: "v1.33.4"},
+		From: nodegroup.Revision{ID: "lt:7", Name: name + ":7"}, To: nodegroup.Revision{ID: "lt:7", Name: name + ":7", Image: "ami-0bbb", Kubernetes: "v1.33.4"},
 		Request: upgrade.Request{
 			Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
 			DrainTimeout: length(15 * time.Minute), Settle: length(time.Minute),
@@ -157,7 +159,7 @@ func planFor(name string) *Plan {
 // surgePlan has nodes in two zones, and another template than the group points at.
 func surgePlan() *Plan {
 	p := planFor("workers")
-	p.From = upgrade.Revision{ID: "lt:6", Name: "workers:6"}
+	p.From = nodegroup.Revision{ID: "lt:6", Name: "workers:6"}
 	p.Request.Surge, p.Request.Window = 3, 2
 	p.Sizes, p.Peak = upgrade.Sizes{Desired: 4, Min: 1, Max: 5}, 7
 	p.Surge = map[string]int{"us-east-1b": 1, "us-east-1a": 2}
@@ -231,7 +233,7 @@ func probedPlan() *Plan {
 func manualPlan() *Plan {
 	p := planFor("pool=x")
 	p.Context, p.Account, p.Provider, p.Kind = "", "", "manual", "labelled nodes"
-	p.To = upgrade.Revision{ID: "image=v2", Name: "image=v2"}
+	p.To = nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
 	p.From = p.To
 	p.Nodes = []PlanNode{{Batch: 1, Name: "n1", To: "image=v2", Pods: 1, Staying: 1}, {Name: "n2", To: "image=v2", BlockedBy: []string{"not reached"}}}
 	return p
@@ -248,7 +250,7 @@ func runningStatus() *UpgradeStatus {
 	cart := types.NamespacedName{Namespace: "shop", Name: "cart"}
 	pod := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: name} }
 	spent := drain.Obstacle{Kind: drain.BudgetSpent, Budget: cart, Need: 3, Have: 3}
-	s.Run, s.Target, s.Started, s.Holder = "x7k2m9qa", upgrade.Revision{Name: "workers:7"}, ago(26*time.Minute), "ann@laptop/4711-abcde"
+	s.Run, s.Target, s.Started, s.Holder = "x7k2m9qa", nodegroup.Revision{Name: "workers:7"}, ago(26*time.Minute), "ann@laptop/4711-abcde"
 	s.Status = upgrade.Status{
 		Group: "workers", Phase: upgrade.PhaseUpgrade, Since: ago(20 * time.Minute), Total: 7, Replaced: 4, Outdated: 2, Owed: 1, Waiting: "a replacement to be ready",
 		Nodes: []upgrade.NodeStatus{

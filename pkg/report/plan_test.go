@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -24,7 +25,7 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 // somePlan has a node that is replaced and one that is set aside.
 func somePlan() *report.Plan {
 	plan := &report.Plan{
-		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: upgrade.Revision{ID: "2", Name: "workers:2"}, To: upgrade.Revision{ID: "2", Name: "workers:2"},
+		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: nodegroup.Revision{ID: "2", Name: "workers:2"}, To: nodegroup.Revision{ID: "2", Name: "workers:2"},
 		Request: upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: upgrade.Fail, Surge: 1},
 		Sizes:   upgrade.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: 1,
 		Nodes: []report.PlanNode{

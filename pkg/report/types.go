@@ -7,12 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// APIVersion is the version of the documents this package describes. A field keeps its meaning within it.
+// APIVersion is the version of the documents this package describes. A field keeps its meaning
+// within it.
 const APIVersion = "kubectl-nodeupgrade/v1alpha1"
 
 // NodeGroupList is the answer to "which groups are there".
@@ -43,14 +45,14 @@ type NodeGroup struct {
 type Plan struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Context           string           `json:"context,omitempty"`
-	Account           string           `json:"account,omitempty"`
-	Provider          string           `json:"provider"`
-	Kind              string           `json:"groupKind"`
-	From              upgrade.Revision `json:"pointed"`
-	To                upgrade.Revision `json:"wanted"`
-	Request           upgrade.Request  `json:"request"`
-	Sizes             upgrade.Sizes    `json:"sizes"`
+	Context           string             `json:"context,omitempty"`
+	Account           string             `json:"account,omitempty"`
+	Provider          string             `json:"provider"`
+	Kind              string             `json:"groupKind"`
+	From              nodegroup.Revision `json:"pointed"`
+	To                nodegroup.Revision `json:"wanted"`
+	Request           upgrade.Request    `json:"request"`
+	Sizes             upgrade.Sizes      `json:"sizes"`
 	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
 	Surge map[string]int `json:"surge,omitempty"`
 	Peak  int            `json:"peak,omitempty"`
@@ -63,7 +65,8 @@ type Plan struct {
 	Findings   []preflight.Finding `json:"findings,omitempty"`
 	// Duration is how long all would take, from the moment of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
-	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is smaller meanwhile.
+	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is
+	// smaller meanwhile.
 	ExtraInstanceHours float64 `json:"extraInstanceHours"`
 	Evictions          int     `json:"evictions"`
 	// Room compares what must move with where it may go.
@@ -89,11 +92,12 @@ type PlanNode struct {
 	// BlockedBy names what keeps the node from being drained.
 	BlockedBy []string `json:"blockedBy,omitempty"`
 	Why       string   `json:"why,omitempty"`
-	// Start is when its drain would begin and End when it would be gone, from the moment of the plan; End is left
-	// out for a node that would be set aside.
+	// Start is when its drain would begin and End when it would be gone, from the moment of the
+	// plan; End is left out for a node that would be set aside.
 	Start simulate.Span `json:"start,omitzero"`
 	End   simulate.Span `json:"end,omitzero"`
-	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how long.
+	// WaitsFor is what would hold it longest, the window, a replacement or a budget, and Waits how
+	// long.
 	WaitsFor string           `json:"waitsFor,omitempty"`
 	Waits    upgrade.Duration `json:"waits,omitzero"`
 }
@@ -116,14 +120,14 @@ func (p *Plan) Structural() bool {
 type UpgradeStatus struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
-	Run               string            `json:"run,omitempty"`
-	Started           time.Time         `json:"started,omitzero"`
-	Result            upgrade.Result    `json:"result,omitempty"`
-	Message           string            `json:"message,omitempty"`
-	Target            upgrade.Revision  `json:"target,omitzero"`
-	Status            upgrade.Status    `json:"status"`
-	Blocked           []upgrade.Blocked `json:"blocked,omitempty"`
-	Suspended         []string          `json:"suspended,omitempty"`
+	Run               string             `json:"run,omitempty"`
+	Started           time.Time          `json:"started,omitzero"`
+	Result            upgrade.Result     `json:"result,omitempty"`
+	Message           string             `json:"message,omitempty"`
+	Target            nodegroup.Revision `json:"target,omitzero"`
+	Status            upgrade.Status     `json:"status"`
+	Blocked           []upgrade.Blocked  `json:"blocked,omitempty"`
+	Suspended         []string           `json:"suspended,omitempty"`
 	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.
 	Unread string `json:"unread,omitempty"`
 	// Remaining is how long the rest would take, as a plan made now tells.
@@ -145,7 +149,8 @@ func NewMeta(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 	return metav1.TypeMeta{APIVersion: APIVersion, Kind: kind}, metav1.ObjectMeta{Name: name}
 }
 
-// DeepCopyObject makes the type printable by cli-runtime; printers only read, so the copy is shallow.
+// DeepCopyObject makes the type printable by cli-runtime; printers only read, so the copy is
+// shallow.
 func (l *NodeGroupList) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // DeepCopyObject is as NodeGroupList's.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -18,22 +19,23 @@ type logbook struct {
 	pods []string
 }
 
-func (l *logbook) Do(_ context.Context, action upgrade.Action) error {
+func (l *logbook) Do(_ context.Context, action nodegroup.Action) error {
 	l.Lock()
 	defer l.Unlock()
 	l.pods = append(l.pods, action.(upgrade.Evict).Pod)
 	return nil
 }
 
-// The most urgent eviction is decided first and has to be the first that the API server gets. Whoever is preempted in the moment of sending
-// may be overtaken, so one burst of several has to be in order.
+// The most urgent eviction is decided first and has to be the first that the API server gets.
+// Whoever is preempted in the moment of sending may be overtaken, so one burst of several has to be
+// in order.
 func TestRequestsGoOutAsDecided(t *testing.T) {
 	var sent []string
 	for range 20 {
 		var decided []string
 		log := &logbook{}
 		s := &run{
-			Runner: &Runner{Writer: log}, open: map[string]upgrade.Attempt{},
+			Runner: &Runner{Writer: log}, open: map[string]nodegroup.Attempt{},
 			results: make(chan result, toCluster), cluster: lane{room: toCluster},
 		}
 		for i := range toCluster {

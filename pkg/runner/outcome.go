@@ -12,12 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Answer is a server's answer, sorted.
 type Answer struct {
-	Outcome upgrade.Outcome
+	Outcome nodegroup.Outcome
 	// Detail is what the server said, for people.
 	Detail string
 	// After is the server's own wish when to be asked again; zero without one.
@@ -28,7 +28,7 @@ type Answer struct {
 // error codes (Kubernetes K10 has the eviction API's).
 func Sort(err error) Answer {
 	if err == nil {
-		return Answer{Outcome: upgrade.OutcomeDone}
+		return Answer{Outcome: nodegroup.OutcomeDone}
 	}
 	answer := Answer{Outcome: sortError(err), Detail: detail(err)}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -37,11 +37,13 @@ func Sort(err error) Answer {
 	return answer
 }
 
-// noCredentials is how client-go begins the error of a request that was not sent, because the kubeconfig's credential plugin
-// failed (plugin/pkg/client/auth/exec/exec.go, RoundTrip). Each request asks the plugin anew.
+// noCredentials is how client-go begins the error of a request that was not sent, because the
+// kubeconfig's credential plugin failed (plugin/pkg/client/auth/exec/exec.go, RoundTrip). Each
+// request asks the plugin anew.
 const noCredentials = "getting credentials: "
 
-// detail is what a person should read: of a request that no API server answered, that, rather than its address.
+// detail is what a person should read: of a request that no API server answered, that, rather than
+// its address.
 func detail(err error) string {
 	var cloudErr *cloud.Error
 	var unanswered *url.Error
@@ -55,44 +57,45 @@ func detail(err error) string {
 	return err.Error()
 }
 
-func sortError(err error) upgrade.Outcome {
+func sortError(err error) nodegroup.Outcome {
 	var cloudErr *cloud.Error
 	switch {
 	case errors.As(err, &cloudErr):
 		return cloudErr.Outcome
 	case errors.Is(err, errUnrenewed):
-		return upgrade.OutcomeLater
+		return nodegroup.OutcomeLater
 	case fromAdmission(err): // before the codes, since it may use any of them
-		return upgrade.OutcomeLater
-	case errors.Is(err, upgrade.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return upgrade.OutcomeMoved
+		return nodegroup.OutcomeLater
+	case errors.Is(err, nodegroup.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nodegroup.OutcomeMoved
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return upgrade.OutcomeUnclear
+		return nodegroup.OutcomeUnclear
 	default:
 		return sortStatus(err)
 	}
 }
 
-func sortStatus(err error) upgrade.Outcome {
+func sortStatus(err error) nodegroup.Outcome {
 	switch {
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		return upgrade.OutcomeRefused
+		return nodegroup.OutcomeRefused
 	case apierrors.IsTooManyRequests(err), apierrors.IsUnauthorized(err),
 		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return upgrade.OutcomeLater
+		return nodegroup.OutcomeLater
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "DisruptedPods map too big"):
-		return upgrade.OutcomeLater
+		return nodegroup.OutcomeLater
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsMethodNotSupported(err):
-		return upgrade.OutcomeFatal
+		return nodegroup.OutcomeFatal
 	default:
 		// 5xx, timeouts and broken connections: the request may have been carried out.
-		return upgrade.OutcomeUnclear
+		return nodegroup.OutcomeUnclear
 	}
 }
 
-// fromAdmission recognises the answer of an admission webhook or policy: a denial is not a missing permission, and some
-// webhooks deny while they move the pod themselves (WH002). The words are the API server's
-// (webhook/errors/statuserror.go, util/webhook/error.go, policy/validating/dispatcher.go).
+// fromAdmission recognises the answer of an admission webhook or policy: a denial is not a missing
+// permission, and some webhooks deny while they move the pod themselves (WH002). The words are the
+// API server's (webhook/errors/statuserror.go, util/webhook/error.go,
+// policy/validating/dispatcher.go).
 func fromAdmission(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "admission webhook") || strings.Contains(text, "failed calling webhook") ||

@@ -3,17 +3,19 @@ package runner
 import (
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // overdueLook is how often it is looked whether an overdue lease was renewed.
 const overdueLook = 5 * time.Second
 
-// overdue says that the lease should have been renewed by now and was not: the API server is out of reach.
+// overdue says that the lease should have been renewed by now and was not: the API server is out of
+// reach.
 func (r *Runner) overdue() bool { return r.limit() < requestLimit }
 
-// lookAgain is when a step is due though nothing was seen to change: when the decision asks for it, and when the lease
-// becomes overdue or may be overdue no more.
+// lookAgain is when a step is due though nothing was seen to change: when the decision asks for it,
+// and when the lease becomes overdue or may be overdue no more.
 func (r *Runner) lookAgain(step *upgrade.Step) time.Time {
 	if r.Expires == nil {
 		return step.Wake
@@ -29,14 +31,16 @@ func (r *Runner) lookAgain(step *upgrade.Step) time.Time {
 }
 
 const (
-	// outageTold is how long requests to the API server fail before that is told: many an outage is over by then.
+	// outageTold is how long requests to the API server fail before that is told: many an outage is
+	// over by then.
 	outageTold = 3 * time.Second
-	// outageGap is how far apart failures are at most that are of one outage: requests are tried again that often.
+	// outageGap is how far apart failures are at most that are of one outage: requests are tried
+	// again that often.
 	outageGap = 10 * time.Second
 )
 
-// reached notes whether the API server answered a request, and tells of an outage that lasts. Without credentials no request has
-// an answer.
+// reached notes whether the API server answered a request, and tells of an outage that lasts.
+// Without credentials no request has an answer.
 func (s *run) reached(answered bool, detail string) {
 	now := time.Now()
 	if answered {
@@ -55,14 +59,16 @@ func (s *run) reached(answered bool, detail string) {
 	}
 }
 
-// unwatched notes that a watch could not be opened. One that was answered tells nothing: a list follows it.
+// unwatched notes that a watch could not be opened. One that was answered tells nothing: a list
+// follows it.
 func (s *run) unwatched(err error) {
-	if a := Sort(err); a.Outcome == upgrade.OutcomeUnclear {
+	if a := Sort(err); a.Outcome == nodegroup.OutcomeUnclear {
 		s.reached(false, a.Detail)
 	}
 }
 
-// show hands a step to whoever watches. What it waits for is the API server while that is out of reach.
+// show hands a step to whoever watches. What it waits for is the API server while that is out of
+// reach.
 func (s *run) show(step upgrade.Step) {
 	s.shown = step
 	if s.Watch == nil {

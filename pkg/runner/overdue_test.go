@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// leased has the site's runner hold a lease that is renewed every ten seconds, but not from gap to again.
+// leased has the site's runner hold a lease that is renewed every ten seconds, but not from gap to
+// again.
 func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
 	const every, duration = 10 * time.Second, time.Minute
 	r.Expires = func() time.Time {
@@ -55,7 +57,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				}
 				return nil
 			}
-			s.onDo = func(_ context.Context, a upgrade.Action) error {
+			s.onDo = func(_ context.Context, a nodegroup.Action) error {
 				if _, ok := a.(upgrade.Evict); ok && time.Since(s.began) < gap {
 					time.Sleep(gap - time.Since(s.began)) // after it there is something to write
 				}

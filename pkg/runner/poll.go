@@ -5,30 +5,35 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
-	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way there, and while nothing is.
+	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way
+	// there, and while nothing is.
 	cloudBusy = 5 * time.Second
 	cloudIdle = time.Minute
-	// CloudSoon is how far apart questions to the cloud are at least in the long run: so late a change of ours is seen.
+	// CloudSoon is how far apart questions to the cloud are at least in the long run: so late a
+	// change of ours is seen.
 	CloudSoon = 250 * time.Millisecond
 	// cloudBurst is how many of them may follow each other at once, after a while without any.
 	cloudBurst = 4
 	// cloudAgain is the pause before the cloud is asked about what it may not show at once.
 	cloudAgain = time.Second
-	// refusalsBelieved is how many refusals in a row it takes that the cloud will not let us read what an upgrade waits for.
+	// refusalsBelieved is how many refusals in a row it takes that the cloud will not let us read
+	// what an upgrade waits for.
 	refusalsBelieved = 2
 )
 
 // poll is the cloud's answer.
 type poll struct {
-	group upgrade.Group
+	group nodegroup.Group
 	err   error
 }
 
-// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon after a change.
+// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon
+// after a change.
 func (s *run) nextPoll(step upgrade.Step) time.Time {
 	if s.polling {
 		return time.Now().Add(cloudIdle)
@@ -71,8 +76,9 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
-// stuck is the error of an upgrade that cannot go on before the cloud was read, when that is refused for good: credentials that have
-// ended, or a permission that is gone. Elsewhere there is time to mend it, see take.
+// stuck is the error of an upgrade that cannot go on before the cloud was read, when that is
+// refused for good: credentials that have ended, or a permission that is gone. Elsewhere there is
+// time to mend it, see take.
 func (s *run) stuck(step *upgrade.Step) error {
 	if step.Cloud && s.refusals >= refusalsBelieved {
 		return s.refused
@@ -87,7 +93,7 @@ func (s *run) take(p poll) {
 	switch {
 	case p.err == nil:
 		s.Group, s.refusals, s.roster = p.group, 0, roster{}
-	case Sort(p.err).Outcome == upgrade.OutcomeFatal:
+	case Sort(p.err).Outcome == nodegroup.OutcomeFatal:
 		s.refusals++
 	default:
 		s.refusals = 0

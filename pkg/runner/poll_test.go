@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -43,11 +44,11 @@ func pauses(at []time.Duration, from time.Duration) []time.Duration {
 func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
-		s.onDo = func(_ context.Context, a upgrade.Action) error {
-			if _, ok := a.(upgrade.AddCapacity); ok {
+		s.onDo = func(_ context.Context, a nodegroup.Action) error {
+			if _, ok := a.(nodegroup.AddCapacity); ok {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				s.instances["i-stuck"] = upgrade.Instance{ID: "i-stuck", Zone: "a", State: upgrade.InstancePending}
+				s.instances["i-stuck"] = nodegroup.Instance{ID: "i-stuck", Zone: "a", State: nodegroup.InstancePending}
 				return cut(errors.New("no answer")) // it is there, and it never becomes a node
 			}
 			return nil
@@ -65,7 +66,8 @@ func TestCloudIsPolledOftenWhileSomethingIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget: nothing is under way in the cloud.
+// TestCloudIsPolledSeldomOtherwise has a drain that waits for its budget: nothing is under way in
+// the cloud.
 func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -94,14 +96,14 @@ func TestCloudIsPolledSeldomOtherwise(t *testing.T) {
 	})
 }
 
-// TestCloudIsAskedAfterAChange has a launch: the cloud is asked as soon as it was answered, and a second later, since it may not
-// have shown it at once.
+// TestCloudIsAskedAfterAChange has a launch: the cloud is asked as soon as it was answered, and a
+// second later, since it may not have shown it at once.
 func TestCloudIsAskedAfterAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		var launched time.Duration
-		s.onDo = func(_ context.Context, a upgrade.Action) error {
-			if _, ok := a.(upgrade.AddCapacity); ok {
+		s.onDo = func(_ context.Context, a nodegroup.Action) error {
+			if _, ok := a.(nodegroup.AddCapacity); ok {
 				launched = time.Since(s.began)
 			}
 			return nil

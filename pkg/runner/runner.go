@@ -8,27 +8,31 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
-	// coalesce is how long events are gathered after a step, in times that the step took, so that steps take a ninth of the time
-	// as long as that is no longer than coalesceLimit.
+	// coalesce is how long events are gathered after a step, in times that the step took, so that
+	// steps take a ninth of the time as long as that is no longer than coalesceLimit.
 	coalesce      = 8
 	coalesceLimit = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
 	// stopLimit is how long an interrupted upgrade may take to come to rest.
 	stopLimit = 10 * time.Second
-	// probe is how long a refusal that sends no event is believed; up to as much again is added by lot.
+	// probe is how long a refusal that sends no event is believed; up to as much again is added by
+	// lot.
 	probe = 30 * time.Second
-	// outageLimit is how long an action without answer rests at most, half of it drawn: longer rests would outlast the outage.
+	// outageLimit is how long an action without answer rests at most, half of it drawn: longer
+	// rests would outlast the outage.
 	outageLimit = 10 * time.Second
 	// leaseSlack is how much of the lease must be left for a request to be begun.
 	leaseSlack = 10 * time.Second
 	// patience is how long the record may fail to be written before the upgrade gives up.
 	patience = 15 * time.Minute
-	// remembered is how long the end of an action is kept, at least as long as any rests before its next try.
+	// remembered is how long the end of an action is kept, at least as long as any rests before its
+	// next try.
 	remembered = 2 * time.Minute
 )
 
@@ -41,7 +45,7 @@ type Observer interface {
 
 // Actor carries out one action; *cluster.Writer implements it for the cluster.
 type Actor interface {
-	Do(ctx context.Context, action upgrade.Action) error
+	Do(ctx context.Context, action nodegroup.Action) error
 }
 
 // Saver stores the record; *cluster.Store implements it.
@@ -49,7 +53,8 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled, Failures and Unreached are required.
+// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled, Failures and
+// Unreached are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -57,12 +62,14 @@ type Runner struct {
 	Writer  Actor
 	Store   Saver
 	Asks    Asker
-	// Group is the group as it was observed before the run, Record what was stored of an earlier one.
-	Group  upgrade.Group
+	// Group is the group as it was observed before the run, Record what was stored of an earlier
+	// one.
+	Group  nodegroup.Group
 	Record upgrade.Record
 	// Lost is closed when somebody else may write; nothing is written from then on.
 	Lost <-chan struct{}
-	// Idle is for how long nobody carried the upgrade out before this process had the right to write.
+	// Idle is for how long nobody carried the upgrade out before this process had the right to
+	// write.
 	Idle time.Duration
 	// Expires is until when nobody else may write, by the wall clock; nil for ever.
 	Expires func() time.Time
@@ -72,24 +79,26 @@ type Runner struct {
 	Polled func(error)
 	// Failures tell why the cluster could not be watched.
 	Failures <-chan error
-	// Unreached sees why the cluster has taken no change for a while, and "" when it does again, from the runner's own goroutine.
+	// Unreached sees why the cluster has taken no change for a while, and "" when it does again,
+	// from the runner's own goroutine.
 	Unreached func(detail string)
 }
 
 // ErrLost is the error of Run when the right to write was lost.
 var ErrLost = errors.New("the upgrade's lease was lost to another holder")
 
-// errUnrenewed is the answer to a request that is not made, because the lease may be somebody else's soon.
+// errUnrenewed is the answer to a request that is not made, because the lease may be somebody
+// else's soon.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")
 
-// ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The record
-// holds what was begun, and the same command goes on.
+// ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The
+// record holds what was begun, and the same command goes on.
 var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s", stopLimit)
 
 // run is the state of one Run.
 type run struct {
 	*Runner
-	open    map[string]upgrade.Attempt
+	open    map[string]nodegroup.Attempt
 	notes   upgrade.Notes
 	results chan result
 	polls   chan poll
@@ -97,16 +106,20 @@ type run struct {
 	cluster lane
 	cloud   lane
 	polling bool
-	// asked is when the cloud was asked last, asks are its last questions, not more than may follow each other.
+	// asked is when the cloud was asked last, asks are its last questions, not more than may follow
+	// each other.
 	asked time.Time
 	asks  []time.Time
-	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be older than a change of ours.
+	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be
+	// older than a change of ours.
 	soon     time.Time
 	doubtful bool
-	// refusals counts the polls that were refused for good since the last that was not; refused is the last poll's error.
+	// refusals counts the polls that were refused for good since the last that was not; refused is
+	// the last poll's error.
 	refusals int
 	refused  error
-	// silent is since when requests to the API server have no answer, zero while they have; unheard is when the last had none.
+	// silent is since when requests to the API server have no answer, zero while they have; unheard
+	// is when the last had none.
 	silent, unheard time.Time
 	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
 	gaveUp error
@@ -121,21 +134,22 @@ type run struct {
 }
 
 type result struct {
-	action upgrade.Action
+	action nodegroup.Action
 	answer Answer
 }
 
-// Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns the
-// record as it was stored last. A context that ends is a wish to stop: nothing new is begun, and what is
-// begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an error means that
-// the loop itself could not go on; one that is stuck comes to rest as if it had been interrupted.
+// Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns
+// the record as it was stored last. A context that ends is a wish to stop: nothing new is begun,
+// and what is begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an
+// error means that the loop itself could not go on; one that is stuck comes to rest as if it had
+// been interrupted.
 func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	work, cancel := r.working(ctx)
 	defer cancel(nil)
 	s := &run{
-		Runner: r, open: map[string]upgrade.Attempt{}, asked: r.Group.Observed,
+		Runner: r, open: map[string]nodegroup.Attempt{}, asked: r.Group.Observed,
 		results: make(chan result, toCluster+toCloud), polls: make(chan poll, 1),
 		cluster: lane{room: toCluster}, cloud: lane{room: toCloud},
 	}
@@ -198,8 +212,8 @@ func (s *run) step() upgrade.Step {
 	return step
 }
 
-// idleAfter is how long nothing was decided when this process counts as not at work meanwhile: it was
-// asleep, or could not store its record. A process at work decides twice as often at least.
+// idleAfter is how long nothing was decided when this process counts as not at work meanwhile: it
+// was asleep, or could not store its record. A process at work decides twice as often at least.
 const idleAfter = time.Minute
 
 // idle is for how long, up to now, nobody was at work.
@@ -213,8 +227,8 @@ func (s *run) idle(now time.Time) time.Duration {
 	return 0
 }
 
-// working is the context of everything that is begun. It ends with ErrLost when the right to write is
-// lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
+// working is the context of everything that is begun. It ends with ErrLost when the right to write
+// is lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
 func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
@@ -250,7 +264,7 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 			return err
 		case errors.Is(err, upgrade.ErrRecordChanged):
 			return fmt.Errorf("%w: %w", ErrLost, err)
-		case Sort(err).Outcome == upgrade.OutcomeFatal:
+		case Sort(err).Outcome == nodegroup.OutcomeFatal:
 			return err
 		}
 		if s.overdue() && s.shown.Status.Group != "" {
@@ -274,7 +288,8 @@ func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
 	return s.Store.Save(ctx, record)
 }
 
-// mayWrite errs when somebody else may write by now, or soon: a request that is begun has to end before that.
+// mayWrite errs when somebody else may write by now, or soon: a request that is begun has to end
+// before that.
 func (s *run) mayWrite() error {
 	switch {
 	case s.lost():
@@ -312,31 +327,32 @@ func (s *run) settle(r result) {
 	attempt.Outcome, attempt.Detail = r.answer.Outcome, r.answer.Detail
 	attempt.NotBefore = now.Add(backoff(r.answer, attempt.Tries))
 	s.open[r.action.Key()] = attempt
-	if upgrade.OfCloud(r.action) {
+	if nodegroup.OfCloud(r.action) {
 		s.doubtful = true
 		s.askBy(now)
 		return
 	}
 	switch attempt.Outcome {
-	case upgrade.OutcomeUnclear:
+	case nodegroup.OutcomeUnclear:
 		s.reached(false, attempt.Detail)
-	case upgrade.OutcomeDone, upgrade.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
+	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
 		s.reached(true, "")
 	}
 }
 
 // backoff is how long an action rests after an answer: nothing after success, long after a refusal
-// that an event will lift, and from half a second up, doubling, after everything else. An object that
-// has moved is no exception: until it is observed anew the same request would get the same answer.
+// that an event will lift, and from half a second up, doubling, after everything else. An object
+// that has moved is no exception: until it is observed anew the same request would get the same
+// answer.
 func backoff(answer Answer, tries int) time.Duration {
 	switch answer.Outcome {
-	case upgrade.OutcomeDone:
+	case nodegroup.OutcomeDone:
 		return 0
-	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
+	case nodegroup.OutcomeRefused, nodegroup.OutcomeExhausted:
 		return max(answer.After, probe+rand.N(probe))
 	default:
 		limit := probe
-		if answer.Outcome == upgrade.OutcomeUnclear {
+		if answer.Outcome == nodegroup.OutcomeUnclear {
 			limit = outageLimit
 		}
 		base := min(500*time.Millisecond<<min(tries-1, 6), limit)
@@ -394,7 +410,8 @@ func (s *run) settleAll() {
 	}
 }
 
-// gather lets a burst of events pass if a step was taken a moment ago, and takes the answers that come with it.
+// gather lets a burst of events pass if a step was taken a moment ago, and takes the answers that
+// come with it.
 func (s *run) gather(work context.Context) {
 	pause := time.NewTimer(time.Until(s.quiet))
 	defer pause.Stop()

@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -72,12 +73,13 @@ func TestRunWithNothingToDo(t *testing.T) {
 	})
 }
 
-// TestActionInFlightIsNotBegunAgain lets much happen while answers are out; the site notices what is begun twice.
+// TestActionInFlightIsNotBegunAgain lets much happen while answers are out; the site notices what
+// is begun twice.
 func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 3)
-		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			if deadline, _ := ctx.Deadline(); time.Until(deadline) != requestLimit {
 				t.Errorf("%s may take %s, want %s", a, time.Until(deadline), requestLimit)
 			}
@@ -97,7 +99,7 @@ func TestActionInFlightIsNotBegunAgain(t *testing.T) {
 func TestRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, toCluster+1)
-		s.onDo = func(context.Context, upgrade.Action) error { time.Sleep(time.Second); return nil }
+		s.onDo = func(context.Context, nodegroup.Action) error { time.Sleep(time.Second); return nil }
 		finish(t, s.runner(surge(1)))
 		if s.most != toCluster { // fences
 			t.Errorf("%d requests were in flight at once, want %d", s.most, toCluster)
@@ -105,14 +107,14 @@ func TestRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
-// What there is no room for at once is sent as soon as there is: of nodes that are empty together the last is terminated
-// after the first, not when it is noticed that nothing came of it.
+// What there is no room for at once is sent as soon as there is: of nodes that are empty together
+// the last is terminated after the first, not when it is noticed that nothing came of it.
 func TestRequestsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const nodes = toCloud + 1
 		s := newSite(t, nodes)
-		s.onDo = func(_ context.Context, a upgrade.Action) error {
-			if _, ok := a.(upgrade.Terminate); ok {
+		s.onDo = func(_ context.Context, a nodegroup.Action) error {
+			if _, ok := a.(nodegroup.Terminate); ok {
 				time.Sleep(time.Second)
 			}
 			return nil
@@ -147,7 +149,8 @@ func TestSaveIsTriedAgainWhileNothingIsDone(t *testing.T) {
 	})
 }
 
-// TestSaveThatFails has the answers after which the record is not written again, and nothing is done.
+// TestSaveThatFails has the answers after which the record is not written again, and nothing is
+// done.
 func TestSaveThatFails(t *testing.T) {
 	forbidden := apierrors.NewForbidden(nodes, "x", errors.New("no"))
 	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -187,7 +190,7 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2*toCluster)
-		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
 				<-ctx.Done() // a server that does not answer
 			}
@@ -209,8 +212,8 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 	})
 }
 
-// TestUnrenewedLeaseHoldsRequestsBack has the lease not renewed for a while, as when a laptop has slept: until it is, somebody
-// else may have taken it, and nothing is sent.
+// TestUnrenewedLeaseHoldsRequestsBack has the lease not renewed for a while, as when a laptop has
+// slept: until it is, somebody else may have taken it, and nothing is sent.
 func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
@@ -264,7 +267,8 @@ func TestLostLeaseEndsASave(t *testing.T) {
 	})
 }
 
-// interrupted runs an upgrade that the user stops after a while, and returns how long it took from then on.
+// interrupted runs an upgrade that the user stops after a while, and returns how long it took from
+// then on.
 func (s *site) interrupted(t *testing.T, r *Runner, after time.Duration) (upgrade.Record, time.Duration, error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -277,7 +281,7 @@ func TestInterruptComesToRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 3)
 		s.addPods("old-1", 1)
-		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") {
 				time.Sleep(8 * time.Second) // it is out when the user stops, and its answer is waited for
 			}
@@ -323,7 +327,7 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 				s := newSite(t, 2)
 				s.budgets = spent()
 				s.addPods("old-1", 1)
-				s.onDo = func(ctx context.Context, a upgrade.Action) error {
+				s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 					if _, ok := a.(upgrade.Unfence); ok && c.unfence != nil {
 						return c.unfence(ctx)
 					}
@@ -347,12 +351,13 @@ func TestInterruptThatDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestFatalAnswerEndsTheUpgrade waits for the answers that are still out, and takes no step meanwhile.
+// TestFatalAnswerEndsTheUpgrade waits for the answers that are still out, and takes no step
+// meanwhile.
 func TestFatalAnswerEndsTheUpgrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 2)
-		s.onDo = func(ctx context.Context, a upgrade.Action) error {
+		s.onDo = func(ctx context.Context, a nodegroup.Action) error {
 			switch a.Key() {
 			case "evict/old-1-web-0":
 				return apierrors.NewForbidden(pods, "old-1-web-0", errors.New("no permission"))
@@ -405,7 +410,7 @@ func TestRefusedEvictionIsBelieved(t *testing.T) {
 		s := newSite(t, 1)
 		s.addPods("old-1", 1)
 		var asked atomic.Int32
-		s.onDo = func(_ context.Context, a upgrade.Action) error {
+		s.onDo = func(_ context.Context, a nodegroup.Action) error {
 			if strings.HasPrefix(a.Key(), "evict/") && asked.Add(1) < 4 {
 				return overBudget("a budget that the watch does not show", 0)
 			}
@@ -429,7 +434,7 @@ func TestLostAnswerIsNotAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)
 		s.addPods("old-1", 1)
-		s.onDo = func(_ context.Context, a upgrade.Action) error {
+		s.onDo = func(_ context.Context, a nodegroup.Action) error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if _, ok := a.(upgrade.Evict); !ok {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -27,8 +28,9 @@ const (
 	leaves = 4 * time.Second
 )
 
-// site is a cluster, its cloud and its memory, as the runner's interfaces see them. It is used inside a synctest
-// bubble, so that its times cost nothing. Whatever is asked of it is noted with the time since the start.
+// site is a cluster, its cloud and its memory, as the runner's interfaces see them. It is used
+// inside a synctest bubble, so that its times cost nothing. Whatever is asked of it is noted with
+// the time since the start.
 type site struct {
 	t     *testing.T
 	began time.Time
@@ -38,7 +40,7 @@ type site struct {
 	seen      []*corev1.Node // the nodes in the last View
 	pods      map[types.UID]*corev1.Pod
 	budgets   []*policyv1.PodDisruptionBudget
-	instances map[string]upgrade.Instance
+	instances map[string]nodegroup.Instance
 	desired   int
 	version   int
 	notes     []note
@@ -48,8 +50,9 @@ type site struct {
 
 	changed, nodesChanged chan struct{}
 
-	// onDo and onSave stand in for the server until they return; an error is the answer, and nothing is done.
-	onDo   func(context.Context, upgrade.Action) error
+	// onDo and onSave stand in for the server until they return; an error is the answer, and
+	// nothing is done.
+	onDo   func(context.Context, nodegroup.Action) error
 	onSave func(context.Context, upgrade.Record) error
 	// onObserve stands in for the cloud in the same way.
 	onObserve func() error
@@ -66,11 +69,12 @@ type note struct {
 	at   time.Duration
 }
 
-// newSite has outdated nodes old-1, old-2, … in one zone, each an instance of an Auto Scaling group's kind.
+// newSite has outdated nodes old-1, old-2, … in one zone, each an instance of an Auto Scaling
+// group's kind.
 func newSite(t *testing.T, outdated int) *site {
 	s := &site{
 		t: t, began: time.Now(), desired: outdated, nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
-		instances: map[string]upgrade.Instance{}, flying: map[string]bool{},
+		instances: map[string]nodegroup.Instance{}, flying: map[string]bool{},
 		changed: make(chan struct{}, 1), nodesChanged: make(chan struct{}, 1), lost: make(chan struct{}),
 	}
 	for i := range outdated {
@@ -83,7 +87,7 @@ func (s *site) addNode(name string, outdated bool) {
 	node := build.Node(name, "a")
 	node.Spec.ProviderID = "cloud:///a/i-" + name
 	s.nodes[name] = node
-	s.instances["i-"+name] = upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstanceInService, Outdated: outdated}
+	s.instances["i-"+name] = nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Outdated: outdated}
 }
 
 func (s *site) addPods(node string, n int) {
@@ -160,14 +164,14 @@ func (s *site) Save(ctx context.Context, record upgrade.Record) error {
 }
 
 // Do implements Actor.
-func (s *site) Do(ctx context.Context, action upgrade.Action) error {
-	if upgrade.OfCloud(action) {
+func (s *site) Do(ctx context.Context, action nodegroup.Action) error {
+	if nodegroup.OfCloud(action) {
 		s.t.Errorf("the cluster was asked to %s", action)
 	}
 	return s.do(ctx, action)
 }
 
-func (s *site) do(ctx context.Context, action upgrade.Action) error {
+func (s *site) do(ctx context.Context, action nodegroup.Action) error {
 	s.begin(action)
 	defer func() {
 		s.mu.Lock()
@@ -190,7 +194,7 @@ func (s *site) do(ctx context.Context, action upgrade.Action) error {
 }
 
 // begin notes an action, and holds the runner to what it owes the record and itself.
-func (s *site) begin(action upgrade.Action) {
+func (s *site) begin(action nodegroup.Action) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(action.String())
@@ -205,11 +209,11 @@ func (s *site) begin(action upgrade.Action) {
 }
 
 // unwritten says what the stored record lacks that the action rests on.
-func unwritten(saved *upgrade.Record, action upgrade.Action) string {
+func unwritten(saved *upgrade.Record, action nodegroup.Action) string {
 	var node string
 	var states []upgrade.NodeState
 	switch a := action.(type) {
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		if len(saved.Ledger.Zones[a.Zone].Open) == 0 {
 			return "has no open launch in the zone"
 		}
@@ -217,7 +221,7 @@ func unwritten(saved *upgrade.Record, action upgrade.Action) string {
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty}
 	case upgrade.Evict:
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeDraining}
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		node, states = a.Node, []upgrade.NodeState{upgrade.NodeRemoving}
 	}
 	switch {
@@ -229,24 +233,16 @@ func unwritten(saved *upgrade.Record, action upgrade.Action) string {
 	return ""
 }
 
-func (s *site) effect(action upgrade.Action) {
+func (s *site) effect(action nodegroup.Action) {
 	switch a := action.(type) {
-	case upgrade.Fence:
-		s.mark(a.Node, func(n *corev1.Node) error { return upgrade.MarkFenced(n, s.saved.Run, "aws") })
-	case upgrade.Unfence:
-		s.mark(a.Node, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, "aws") })
-	case upgrade.StartDrain:
-		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
-	case upgrade.HoldNode:
-		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkHeld(n, s.saved.Run); return nil })
-	case upgrade.FreeNode:
-		s.mark(a.Node, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
+	case upgrade.NodeAction:
+		s.mark(a.Target().Node, func(n *corev1.Node) error { return a.Apply(n, s.saved.Run, nodegroup.FenceTaint("aws")) })
 	case upgrade.Evict:
 		delete(s.pods, a.UID)
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		s.desired += a.N
 		s.launch("new-" + a.Token)
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		s.terminate(a)
 	default:
 		s.t.Errorf("the site cannot %s", action)
@@ -265,7 +261,7 @@ func (s *site) mark(name string, change func(*corev1.Node) error) {
 
 // launch brings an instance up at once and its node after its boot.
 func (s *site) launch(name string) {
-	s.instances["i-"+name] = upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstancePending}
+	s.instances["i-"+name] = nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstancePending}
 	time.AfterFunc(boots, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -276,9 +272,9 @@ func (s *site) launch(name string) {
 }
 
 // terminate takes the machine and then its node away.
-func (s *site) terminate(a upgrade.Terminate) {
+func (s *site) terminate(a nodegroup.Terminate) {
 	instance := s.instances[a.Instance]
-	instance.State = upgrade.InstanceLeaving
+	instance.State = nodegroup.InstanceLeaving
 	s.instances[a.Instance] = instance
 	if a.Shrink {
 		s.desired--
@@ -307,18 +303,18 @@ func (sky) Account(context.Context) (string, error) {
 }
 
 // Groups implements cloud.Provider.
-func (sky) Groups(context.Context, []*corev1.Node) ([]upgrade.Group, error) {
+func (sky) Groups(context.Context, []*corev1.Node) ([]nodegroup.Group, error) {
 	return nil, errors.New("not asked for by a runner")
 }
 
 // Observe implements cloud.Provider.
-func (c sky) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
+func (c sky) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	c.mu.Lock()
 	c.note("observe " + ref.Name + " to " + ref.To)
 	c.mu.Unlock()
 	if c.onObserve != nil {
 		if err := c.onObserve(); err != nil {
-			return upgrade.Group{Name: "an answer that must not be looked at"}, err
+			return nodegroup.Group{Name: "an answer that must not be looked at"}, err
 		}
 	}
 	c.mu.Lock()
@@ -326,9 +322,9 @@ func (c sky) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
 	return c.group(), nil
 }
 
-func (s *site) group() upgrade.Group {
-	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
-	return upgrade.Group{
+func (s *site) group() nodegroup.Group {
+	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
+	return nodegroup.Group{
 		Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Observed: time.Now(),
 		Sized: true, Zonal: true, Desired: s.desired, Max: 30, Zones: []string{"a"},
 		Instances: slices.Collect(maps.Values(s.instances)),
@@ -336,16 +332,16 @@ func (s *site) group() upgrade.Group {
 }
 
 // Belongs implements cloud.Provider.
-func (sky) Belongs(*upgrade.Group, *corev1.Node) bool { return true }
+func (sky) Belongs(*nodegroup.Group, *corev1.Node) bool { return true }
 
 // Outdated implements cloud.Provider.
-func (sky) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
+func (sky) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	return strings.HasPrefix(node.Name, "old-")
 }
 
 // Do implements cloud.Provider.
-func (c sky) Do(ctx context.Context, group string, action upgrade.Action) error {
-	if group != "workers" || !upgrade.OfCloud(action) {
+func (c sky) Do(ctx context.Context, group string, action nodegroup.Action) error {
+	if group != "workers" || !nodegroup.OfCloud(action) {
 		c.t.Errorf("the cloud was asked to %s in group %q", action, group)
 	}
 	return c.do(ctx, action)

@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // errEnded is the cloud's answer to credentials that have ended.
-var errEnded = &cloud.Error{Outcome: upgrade.OutcomeFatal, Err: errors.New("the credentials have expired")}
+var errEnded = &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: errors.New("the credentials have expired")}
 
-// TestCloudThatRefusesForGood ends an upgrade that waits for what the cloud will not tell, and no other.
+// TestCloudThatRefusesForGood ends an upgrade that waits for what the cloud will not tell, and no
+// other.
 func TestCloudThatRefusesForGood(t *testing.T) {
 	refuse := func(from, to time.Duration, err error) func(*site) {
 		return func(s *site) {
@@ -76,12 +78,14 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 	}
 }
 
-// TestOutageIsTold has requests without an answer, by a write that is tried again or by watches alone.
+// TestOutageIsTold has requests without an answer, by a write that is tried again or by watches
+// alone.
 func TestOutageIsTold(t *testing.T) {
 	silence := cut(errors.New("getting credentials: exec: executable aws failed with exit code 255"))
 	const gone = time.Minute
 	cases := map[string]struct {
-		// at are the moments at which a watch fails, from the first on; lasts is how long the record cannot be written.
+		// at are the moments at which a watch fails, from the first on; lasts is how long the
+		// record cannot be written.
 		at    []time.Duration
 		lasts time.Duration
 		want  time.Duration

@@ -5,30 +5,32 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // roster is the group's members, joined from the nodes; the next step is likely to have the same.
 type roster struct {
 	nodes   []*corev1.Node
-	members []upgrade.Member
+	members []nodegroup.Member
 }
 
-// of reports whether the members were joined from these nodes, which are shared by all views since a node changed last.
+// of reports whether the members were joined from these nodes, which are shared by all views since
+// a node changed last.
 func (r *roster) of(nodes []*corev1.Node) bool {
 	return len(r.nodes) > 0 && len(nodes) == len(r.nodes) && &nodes[0] == &r.nodes[0]
 }
 
 // join finds the group's members among the nodes.
-func (s *run) join(all []*corev1.Node) []upgrade.Member {
+func (s *run) join(all []*corev1.Node) []nodegroup.Member {
 	var nodes []*corev1.Node
 	for _, node := range all {
 		if s.Cloud.Belongs(&s.Group, node) || s.started(node) {
 			nodes = append(nodes, node)
 		}
 	}
-	members := upgrade.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
-	s.Group.JudgeLabels(members, &s.Record)
+	members := nodegroup.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
+	upgrade.JudgeLabels(&s.Group, members, &s.Record)
 	for i := range members {
 		members[i].Read(&s.Group)
 	}

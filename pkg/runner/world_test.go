@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -13,12 +14,12 @@ import (
 type listing struct{ sky }
 
 // Belongs implements cloud.Provider.
-func (listing) Belongs(g *upgrade.Group, node *corev1.Node) bool {
-	return slices.ContainsFunc(g.Instances, func(i upgrade.Instance) bool { return i.ID == "i-"+node.Name })
+func (listing) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
+	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
-// The members are joined anew when a node changes, when the cloud was read, and when a drain was begun or is over; a node whose drain was
-// begun stays a member whatever becomes of its labels.
+// The members are joined anew when a node changes, when the cloud was read, and when a drain was
+// begun or is over; a node whose drain was begun stays a member whatever becomes of its labels.
 func TestRosterIsMadeAnew(t *testing.T) {
 	cases := map[string]struct {
 		happens func(*site, *run)
@@ -26,7 +27,7 @@ func TestRosterIsMadeAnew(t *testing.T) {
 	}{
 		"nothing": {func(*site, *run) {}, 2},
 		"a node comes": {func(s *site, r *run) {
-			r.Group.Instances = append(r.Group.Instances, upgrade.Instance{ID: "i-old-3"})
+			r.Group.Instances = append(r.Group.Instances, nodegroup.Instance{ID: "i-old-3"})
 			s.addNode("old-3", true)
 		}, 3},
 		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.take(poll{group: s.group()}) }, 1},
@@ -48,7 +49,7 @@ func TestRosterIsMadeAnew(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, 2)
-			r := &run{Runner: s.runner(), open: map[string]upgrade.Attempt{}}
+			r := &run{Runner: s.runner(), open: map[string]nodegroup.Attempt{}}
 			r.Cloud = listing{sky{s}}
 			r.world()
 			c.happens(s, r)

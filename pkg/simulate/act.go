@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -17,7 +17,7 @@ func (c *Cluster) Do(step upgrade.Step) {
 	for _, action := range step.Actions {
 		outcome, detail := c.act(action)
 		tries := c.attempts[action.Key()].Tries
-		c.attempts[action.Key()] = upgrade.Attempt{
+		c.attempts[action.Key()] = nodegroup.Attempt{
 			Action: action, Begun: c.now, Ended: c.now, Outcome: outcome, Detail: detail, Tries: tries + 1,
 			NotBefore: c.now.Add(lookAgain(outcome)),
 		}
@@ -26,26 +26,20 @@ func (c *Cluster) Do(step upgrade.Step) {
 }
 
 // lookAgain is how long after an answer the action may be tried anew.
-func lookAgain(outcome upgrade.Outcome) time.Duration {
-	if outcome == upgrade.OutcomeDone {
+func lookAgain(outcome nodegroup.Outcome) time.Duration {
+	if outcome == nodegroup.OutcomeDone {
 		return 0
 	}
 	return 30 * time.Second
 }
 
-func (c *Cluster) act(action upgrade.Action) (upgrade.Outcome, string) {
+func (c *Cluster) act(action nodegroup.Action) (nodegroup.Outcome, string) {
 	switch a := action.(type) {
-	case upgrade.Fence:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkFenced(n, c.record.Run, c.group.Provider) })
-	case upgrade.Unfence:
-		c.roomAnywhere = true
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.group.Provider) })
-	case upgrade.HoldNode:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkHeld(n, c.record.Run); return nil })
-	case upgrade.FreeNode:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
-	case upgrade.StartDrain:
-		return c.change(a.Node, a.UID, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.NodeAction:
+		if _, opens := action.(upgrade.Unfence); opens {
+			c.roomAnywhere = true
+		}
+		return c.change(a)
 	case upgrade.DeleteNode:
 		return c.deleteNode(a)
 	case upgrade.Evict:
@@ -65,26 +59,27 @@ func (c *Cluster) find(name string, uid types.UID) *machine {
 	return nil
 }
 
-func (c *Cluster) change(name string, uid types.UID, f func(*corev1.Node) error) (upgrade.Outcome, string) {
-	m := c.find(name, uid)
+func (c *Cluster) change(a upgrade.NodeAction) (nodegroup.Outcome, string) {
+	target := a.Target()
+	m := c.find(target.Node, target.UID)
 	if m == nil {
-		return upgrade.OutcomeMoved, fmt.Sprintf("node %q is gone", name)
+		return nodegroup.OutcomeMoved, fmt.Sprintf("node %q is gone", target.Node)
 	}
 	node := m.node.DeepCopy()
-	if err := f(node); err != nil {
-		return upgrade.OutcomeFatal, err.Error()
+	if err := a.Apply(node, c.record.Run, nodegroup.FenceTaint(c.group.Provider)); err != nil {
+		return nodegroup.OutcomeFatal, err.Error()
 	}
 	node.ResourceVersion = c.touch()
 	c.setNode(node, m.member)
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
-func (c *Cluster) deleteNode(a upgrade.DeleteNode) (upgrade.Outcome, string) {
+func (c *Cluster) deleteNode(a upgrade.DeleteNode) (nodegroup.Outcome, string) {
 	if c.find(a.Node, a.UID) == nil {
-		return upgrade.OutcomeMoved, fmt.Sprintf("node %q is gone", a.Node)
+		return nodegroup.OutcomeMoved, fmt.Sprintf("node %q is gone", a.Node)
 	}
 	c.forget(a.Node)
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
 // forget removes a node and everything on it.

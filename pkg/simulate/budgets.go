@@ -10,42 +10,44 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// maxDisruptedPods is the size of status.disruptedPods above which every eviction is refused (eviction.go, MaxDisruptedPodSize).
+// maxDisruptedPods is the size of status.disruptedPods above which every eviction is refused
+// (eviction.go, MaxDisruptedPodSize).
 const maxDisruptedPods = 2000
 
 // admit is the eviction API's answer, sorted as package runner does, and what it does to the budget
 // (registry/core/pod/storage/eviction.go; Kubernetes K10).
-func (c *Cluster) admit(u *unit) (upgrade.Outcome, string) {
+func (c *Cluster) admit(u *unit) (nodegroup.Outcome, string) {
 	pod := u.pod
 	switch {
 	case c.ending[pod.Namespace]:
-		return upgrade.OutcomeLater, fmt.Sprintf("namespace %s is being terminated", pod.Namespace)
+		return nodegroup.OutcomeLater, fmt.Sprintf("namespace %s is being terminated", pod.Namespace)
 	case pod.Status.Phase == corev1.PodPending, finished(pod), pod.DeletionTimestamp != nil, len(u.budgets) == 0:
-		return upgrade.OutcomeDone, ""
+		return nodegroup.OutcomeDone, ""
 	case len(u.budgets) > 1:
-		return upgrade.OutcomeUnclear, "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
+		return nodegroup.OutcomeUnclear, "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
 	}
 	budget := u.budgets[0]
 	st := &budget.Status
 	if !drain.Ready(pod) && evictsUnready(budget) {
-		return upgrade.OutcomeDone, ""
+		return nodegroup.OutcomeDone, ""
 	}
 	switch {
 	case st.ObservedGeneration < budget.Generation:
-		return upgrade.OutcomeRefused, fmt.Sprintf("the disruption budget %s is still being processed by the server", budget.Name)
+		return nodegroup.OutcomeRefused, fmt.Sprintf("the disruption budget %s is still being processed by the server", budget.Name)
 	case st.DisruptionsAllowed < 0:
-		return upgrade.OutcomeFatal, "pdb disruptions allowed is negative"
+		return nodegroup.OutcomeFatal, "pdb disruptions allowed is negative"
 	case len(st.DisruptedPods) > maxDisruptedPods:
-		return upgrade.OutcomeLater, "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+		return nodegroup.OutcomeLater, "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
 	case st.DisruptionsAllowed == 0:
-		return upgrade.OutcomeRefused, refusal(budget)
+		return nodegroup.OutcomeRefused, refusal(budget)
 	}
-	// The pod stands in disruptedPods from now until the disruption controller sees that it is being deleted, which here is at once.
+	// The pod stands in disruptedPods from now until the disruption controller sees that it is
+	// being deleted, which here is at once.
 	c.disrupted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = c.now
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
 func evictsUnready(budget *drain.Budget) bool {
@@ -63,7 +65,8 @@ func refusal(budget *drain.Budget) string {
 		budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy)
 }
 
-// recount keeps the budgets' status as the disruption controller would: a ready pod came, or began to leave.
+// recount keeps the budgets' status as the disruption controller would: a ready pod came, or began
+// to leave.
 func (c *Cluster) recount(u *unit, change int32) {
 	if change < 0 && !drain.Ready(u.pod) {
 		return
@@ -74,7 +77,8 @@ func (c *Cluster) recount(u *unit, change int32) {
 	}
 }
 
-// expect keeps what a budget expects where that is the number of its pods: with minAvailable as a number.
+// expect keeps what a budget expects where that is the number of its pods: with minAvailable as a
+// number.
 func (c *Cluster) expect(u *unit, change int32) {
 	for _, budget := range u.budgets {
 		if c.counted[budget.PodDisruptionBudget] {
@@ -84,7 +88,8 @@ func (c *Cluster) expect(u *unit, change int32) {
 	}
 }
 
-// resync is disruption.go's updatePdbStatus. A budget whose status could not be computed stays closed.
+// resync is disruption.go's updatePdbStatus. A budget whose status could not be computed stays
+// closed.
 func (c *Cluster) resync(budget *policyv1.PodDisruptionBudget) {
 	st := &budget.Status
 	st.DisruptionsAllowed = 0
@@ -111,8 +116,8 @@ type covered struct {
 	unknown          bool
 }
 
-// recompute gives each budget the status that follows from its spec (disruption.go, trySync), if all that goes into
-// it is known; the others keep theirs, and are kept by the differences alone.
+// recompute gives each budget the status that follows from its spec (disruption.go, trySync), if
+// all that goes into it is known; the others keep theirs, and are kept by the differences alone.
 func (c *Cluster) recompute() {
 	if c.workloads == nil {
 		return
@@ -173,7 +178,8 @@ func (c *Cluster) initBudget(budget *policyv1.PodDisruptionBudget, s *covered) {
 	c.resync(budget)
 }
 
-// desired is how many healthy pods a budget needs; percentages are rounded up, either way (disruption.go, getExpectedPodCount).
+// desired is how many healthy pods a budget needs; percentages are rounded up, either way
+// (disruption.go, getExpectedPodCount).
 func desired(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (int32, error) {
 	if spec.MaxUnavailable != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(expected), true)

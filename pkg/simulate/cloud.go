@@ -10,35 +10,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func (c *Cluster) actCloud(action upgrade.Action) (upgrade.Outcome, string) {
+func (c *Cluster) actCloud(action nodegroup.Action) (nodegroup.Outcome, string) {
 	c.news = true
 	switch a := action.(type) {
-	case upgrade.SetRevision:
+	case nodegroup.SetRevision:
 		c.show(func() { c.group.Pointed = a.To })
-	case upgrade.Quiesce:
+	case nodegroup.Quiesce:
 		c.show(func() { c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...) })
-	case upgrade.Resume:
+	case nodegroup.Resume:
 		c.show(func() {
 			c.group.Suspended = slices.DeleteFunc(slices.Clone(c.group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
 		})
-	case upgrade.RaiseMax:
+	case nodegroup.RaiseMax:
 		c.show(func() { c.group.Max = a.Max })
-	case upgrade.LowerMax:
+	case nodegroup.LowerMax:
 		c.show(func() { c.group.Max = max(a.Max, c.group.Desired) })
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		return c.add(a)
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		return c.terminate(a)
 	default:
-		return upgrade.OutcomeFatal, fmt.Sprintf("the simulated cloud cannot %s", action)
+		return nodegroup.OutcomeFatal, fmt.Sprintf("the simulated cloud cannot %s", action)
 	}
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
-// show has a change of the group's settings take place, and be seen with the next question to the cloud.
+// show has a change of the group's settings take place, and be seen with the next question to the
+// cloud.
 func (c *Cluster) show(change func()) {
 	if c.times.Seen == 0 {
 		change()
@@ -50,15 +51,15 @@ func (c *Cluster) show(change func()) {
 	})
 }
 
-func (c *Cluster) add(a upgrade.AddCapacity) (upgrade.Outcome, string) {
+func (c *Cluster) add(a nodegroup.AddCapacity) (nodegroup.Outcome, string) {
 	if c.tokens[a.Token] {
-		return upgrade.OutcomeDone, ""
+		return nodegroup.OutcomeDone, ""
 	}
 	if a.Zone == "" {
 		c.group.Max += a.N
 	}
 	if c.group.Desired+a.N > c.group.Max {
-		return upgrade.OutcomeExhausted, fmt.Sprintf("desired size %d would be over max %d", c.group.Desired+a.N, c.group.Max)
+		return nodegroup.OutcomeExhausted, fmt.Sprintf("desired size %d would be over max %d", c.group.Desired+a.N, c.group.Max)
 	}
 	c.tokens[a.Token] = true
 	c.group.Desired += a.N
@@ -69,7 +70,7 @@ func (c *Cluster) add(a upgrade.AddCapacity) (upgrade.Outcome, string) {
 		}
 		c.launch(zone)
 	}
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
 // smallestZone is where a group that launches by itself does so.
@@ -87,18 +88,19 @@ func (c *Cluster) smallestZone() string {
 func (c *Cluster) sizes() map[string]int {
 	size := map[string]int{}
 	for _, m := range c.members {
-		if m.instance.ID != "" && m.instance.State != upgrade.InstanceLeaving {
+		if m.instance.ID != "" && m.instance.State != nodegroup.InstanceLeaving {
 			size[m.instance.Zone]++
 		}
 	}
 	return size
 }
 
-// launch brings up an instance of the revision the group points at; its node is Ready after the boot time.
+// launch brings up an instance of the revision the group points at; its node is Ready after the
+// boot time.
 func (c *Cluster) launch(zone string) {
 	c.serial++
-	m := &member{instance: upgrade.Instance{
-		ID: "i-" + nodeName(c.group.Name, zone, c.serial), Zone: zone, State: upgrade.InstancePending, Revision: c.group.Pointed,
+	m := &member{instance: nodegroup.Instance{
+		ID: "i-" + nodeName(c.group.Name, zone, c.serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
 	c.members[m.instance.ID] = m
@@ -110,17 +112,17 @@ func (c *Cluster) launch(zone string) {
 func (c *Cluster) boot(m *member) {
 	name := strings.TrimPrefix(m.instance.ID, "i-")
 	c.after(c.times.Boot, func() {
-		if m.instance.State != upgrade.InstancePending {
+		if m.instance.State != nodegroup.InstancePending {
 			return
 		}
-		m.instance.State = upgrade.InstanceInService
+		m.instance.State = nodegroup.InstanceInService
 		site := c.setNode(c.newNode(name, m.instance), m)
 		c.startDaemons(site)
 		c.roomOn(site)
 	})
 }
 
-func (c *Cluster) newNode(name string, instance upgrade.Instance) *corev1.Node {
+func (c *Cluster) newNode(name string, instance nodegroup.Instance) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.touch(), CreationTimestamp: metav1.Time{Time: c.now},
@@ -138,15 +140,15 @@ func (c *Cluster) newNode(name string, instance upgrade.Instance) *corev1.Node {
 	return node
 }
 
-func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
+func (c *Cluster) terminate(a nodegroup.Terminate) (nodegroup.Outcome, string) {
 	m, ok := c.members[a.Instance]
-	if !ok || m.instance.State == upgrade.InstanceLeaving {
-		return upgrade.OutcomeMoved, "the instance is gone"
+	if !ok || m.instance.State == nodegroup.InstanceLeaving {
+		return nodegroup.OutcomeMoved, "the instance is gone"
 	}
 	if a.Shrink && c.group.Desired <= c.group.Min {
-		return upgrade.OutcomeExhausted, fmt.Sprintf("the desired size equals the minimum of %d", c.group.Min)
+		return nodegroup.OutcomeExhausted, fmt.Sprintf("the desired size equals the minimum of %d", c.group.Min)
 	}
-	m.instance.State = upgrade.InstanceLeaving
+	m.instance.State = nodegroup.InstanceLeaving
 	c.setInstance(m)
 	if a.Shrink {
 		c.group.Desired--
@@ -154,7 +156,7 @@ func (c *Cluster) terminate(a upgrade.Terminate) (upgrade.Outcome, string) {
 		c.launch(c.smallestZone())
 	}
 	c.leave(m)
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
 // leave takes a terminating machine and its node away in time.
@@ -164,12 +166,13 @@ func (c *Cluster) leave(m *member) {
 			c.forget(m.node.Name)
 		}
 		delete(c.members, m.instance.ID)
-		delete(c.attempts, upgrade.Terminate{Instance: m.instance.ID}.Key())
+		delete(c.attempts, nodegroup.Terminate{Instance: m.instance.ID}.Key())
 		c.expel(m)
 	})
 }
 
-// ZoneSizes counts the instances in service or on their way, by the last part of the zone's name: "a:3 b:2".
+// ZoneSizes counts the instances in service or on their way, by the last part of the zone's name:
+// "a:3 b:2".
 func (c *Cluster) ZoneSizes() string {
 	size := c.sizes()
 	var parts []string

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"container/heap"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -23,17 +23,17 @@ import (
 type Cluster struct {
 	now   time.Time
 	times Times
-	group upgrade.Group
-	// members are the group's machines by instance ID, or by node name without a cloud; the roster is what an
-	// upgrade sees of them, by name.
+	group nodegroup.Group
+	// members are the group's machines by instance ID, or by node name without a cloud; the roster
+	// is what an upgrade sees of them, by name.
 	members  map[string]*member
-	roster   []upgrade.Member
+	roster   []nodegroup.Member
 	outdated func(*corev1.Node) bool
 	model    model
 	tokens   map[string]bool
 
-	// machines are all nodes, by name and, in sites, sorted by it. Those that take pods are in open or cordoned,
-	// sorted by how much of them is allocated.
+	// machines are all nodes, by name and, in sites, sorted by it. Those that take pods are in open
+	// or cordoned, sorted by how much of them is allocated.
 	machines       map[string]*machine
 	numbers        int32
 	sites          []*machine
@@ -46,7 +46,8 @@ type Cluster struct {
 	roomAt       []*machine
 	roomAnywhere bool
 
-	// shapes are by controller, in shapesIn by namespace; tallies by what they mean, in talliesIn by namespace.
+	// shapes are by controller, in shapesIn by namespace; tallies by what they mean, in talliesIn
+	// by namespace.
 	shapes    map[types.UID][]*shape
 	shapesIn  map[string][]*shape
 	tallies   map[string]*tally
@@ -68,13 +69,15 @@ type Cluster struct {
 	ending    map[string]bool
 	facts     drain.Facts
 
-	// attempts are the actions of the upgrade, answers those of them that are to be forgotten, in that order.
-	attempts map[string]upgrade.Attempt
+	// attempts are the actions of the upgrade, answers those of them that are to be forgotten, in
+	// that order.
+	attempts map[string]nodegroup.Attempt
 	answers  []answer
 	record   upgrade.Record
 	notes    upgrade.Notes
 	evicted  int
-	// news is set by every change that an upgrade might act on; a budget's is one only if it is heeded.
+	// news is set by every change that an upgrade might act on; a budget's is one only if it is
+	// heeded.
 	news    bool
 	heeded  map[types.NamespacedName]bool
 	heedAll bool
@@ -92,7 +95,7 @@ func New(spec Spec) *Cluster {
 		shapes: map[types.UID][]*shape{}, shapesIn: map[string][]*shape{}, tallies: map[string]*tally{}, talliesIn: map[string][]*tally{},
 		domains: map[string]*domain{}, classes: map[string]*class{}, sets: map[types.UID]map[types.UID]*unit{}, missing: map[types.UID][]*unit{},
 		counted: map[*policyv1.PodDisruptionBudget]bool{}, disrupted: map[types.NamespacedName]time.Time{},
-		heeded: map[types.NamespacedName]bool{}, attempts: map[string]upgrade.Attempt{}, record: spec.Record,
+		heeded: map[types.NamespacedName]bool{}, attempts: map[string]nodegroup.Attempt{}, record: spec.Record,
 	}
 	c.addNodes(&spec)
 	for _, budget := range spec.Budgets {
@@ -121,8 +124,9 @@ func (c *Cluster) addNodes(spec *Spec) {
 	for _, instance := range spec.Group.Instances {
 		c.members[instance.ID] = &member{instance: instance}
 	}
+	provider := nodegroup.InfoOf(spec.Group.Provider)
 	for _, node := range sorted(spec.Nodes) {
-		m, ok := c.members[path.Base(node.Spec.ProviderID)]
+		m, ok := c.members[provider.InstanceID(node)]
 		if !ok {
 			m = &member{}
 			c.members[node.Name] = m
@@ -136,15 +140,16 @@ func (c *Cluster) addNodes(spec *Spec) {
 		m := c.members[id]
 		c.enroll(m) // instances without a node
 		switch {
-		case m.instance.State == upgrade.InstanceLeaving, outlived(spec, m):
+		case m.instance.State == nodegroup.InstanceLeaving, outlived(spec, m):
 			c.leave(m)
-		case m.instance.State == upgrade.InstancePending && m.node == nil:
+		case m.instance.State == nodegroup.InstancePending && m.node == nil:
 			c.boot(m)
 		}
 	}
 }
 
-// outlived reports whether all that is left of a machine that the upgrade terminates is its Node, which goes a little later.
+// outlived reports whether all that is left of a machine that the upgrade terminates is its Node,
+// which goes a little later.
 func outlived(spec *Spec, m *member) bool {
 	return m.instance.ID == "" && m.node != nil && spec.Record.Nodes[m.node.Name].State == upgrade.NodeRemoving
 }
@@ -155,8 +160,8 @@ func (c *Cluster) Now() time.Time { return c.now }
 // Record is the upgrade's record as it was stored last.
 func (c *Cluster) Record() upgrade.Record { return c.record }
 
-// World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to be used up
-// before the cluster moves on.
+// World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to
+// be used up before the cluster moves on.
 func (c *Cluster) World(req upgrade.Request) upgrade.World {
 	w := c.world(req)
 	w.Members, w.Open = slices.Clone(w.Members), maps.Clone(w.Open)
@@ -178,7 +183,8 @@ func (c *Cluster) world(req upgrade.Request) upgrade.World {
 	}
 }
 
-// Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the simulation; by name.
+// Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the
+// simulation; by name.
 func (c *Cluster) Unplaced() []Unplaced {
 	var list []Unplaced
 	reasons := map[*shape]string{}
@@ -200,8 +206,8 @@ func (c *Cluster) Unplaced() []Unplaced {
 	return list
 }
 
-// Advance lets the cluster move: to its next event, but not past the time given, which may be zero for
-// no limit. It reports whether it moved.
+// Advance lets the cluster move: to its next event, but not past the time given, which may be zero
+// for no limit. It reports whether it moved.
 func (c *Cluster) Advance(limit time.Time) bool {
 	if len(c.events) > 0 && (limit.IsZero() || !c.events[0].at.After(limit)) {
 		c.now = c.events[0].at

@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -18,12 +19,13 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// twoNodes is a group of an outdated node old-a-1 and a current node cur-b-1, in zones a and b, with pods on the first.
+// twoNodes is a group of an outdated node old-a-1 and a current node cur-b-1, in zones a and b,
+// with pods on the first.
 func twoNodes(pods ...*corev1.Pod) simulate.Spec {
-	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	spec := simulate.Spec{
 		Now: start,
-		Group: upgrade.Group{
+		Group: nodegroup.Group{
 			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
 			Desired: 2, Max: 3, Zones: []string{"a", "b"}, WantedLabels: map[string]string{"image": "ami-2"},
 		},
@@ -35,7 +37,7 @@ func twoNodes(pods ...*corev1.Pod) simulate.Spec {
 	for name, outdated := range map[string]bool{"old-a-1": true, "cur-b-1": false} {
 		zone := strings.Split(name, "-")[1]
 		spec.Nodes = append(spec.Nodes, build.Node(name, zone, func(n *corev1.Node) { n.Spec.ProviderID = "sim:///" + zone + "/i-" + name }))
-		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: outdated})
+		spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-" + name, Zone: zone, State: nodegroup.InstanceInService, Outdated: outdated})
 	}
 	for _, pod := range pods {
 		build.On("old-a-1")(pod)
@@ -53,8 +55,8 @@ func request() upgrade.Request {
 }
 
 // do carries out one action by itself.
-func do(c *simulate.Cluster, action upgrade.Action) upgrade.Attempt {
-	c.Do(upgrade.Step{Record: upgrade.Record{Run: "r1"}, Actions: []upgrade.Action{action}})
+func do(c *simulate.Cluster, action nodegroup.Action) nodegroup.Attempt {
+	c.Do(upgrade.Step{Record: upgrade.Record{Run: "r1"}, Actions: []nodegroup.Action{action}})
 	return c.World(request()).Open[action.Key()]
 }
 
@@ -65,8 +67,8 @@ func pass(c *simulate.Cluster, d time.Duration) {
 	}
 }
 
-// podsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new pod under an old name,
-// and "another" for one under a new name.
+// podsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new pod under
+// an old name, and "another" for one under a new name.
 func podsOf(c *simulate.Cluster, node string) string {
 	var pods []string
 	for _, m := range c.World(request()).Members {
@@ -124,7 +126,7 @@ func TestPodsMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := simulate.New(twoNodes(c.pod))
 			fence(cluster, "old-a-1")
-			if got := do(cluster, evict("web-0")); got.Outcome != upgrade.OutcomeDone {
+			if got := do(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
 				t.Fatalf("the eviction is answered %q", got.Outcome)
 			}
 			expect := func(when, source, target string) {
@@ -145,7 +147,8 @@ func TestPodsMove(t *testing.T) {
 	}
 }
 
-// A node that is cordoned takes only what tolerates that: where nothing else is left, a pod waits for a new node.
+// A node that is cordoned takes only what tolerates that: where nothing else is left, a pod waits
+// for a new node.
 func TestPodsWaitForANode(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
 	fence(cluster, "old-a-1")
@@ -167,21 +170,21 @@ func TestBudgetIsSpentAndPaidBack(t *testing.T) {
 	spec.Budgets = []*policyv1.PodDisruptionBudget{build.Budget("web")}
 	cluster := simulate.New(spec)
 	fence(cluster, "old-a-1")
-	if got := do(cluster, evict("web-0")); got.Outcome != upgrade.OutcomeDone {
+	if got := do(cluster, evict("web-0")); got.Outcome != nodegroup.OutcomeDone {
 		t.Errorf("the first eviction is answered %q", got.Outcome)
 	}
-	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeRefused || got.Detail == "" {
+	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused || got.Detail == "" {
 		t.Errorf("the second eviction is answered %q: %q", got.Outcome, got.Detail)
 	}
 	if shown, ok := cluster.World(request()).Disrupted[types.NamespacedName{Namespace: "shop", Name: "web-0"}]; !ok || !shown.Equal(start) {
 		t.Errorf("the budget's status shows the first eviction at %s, %t", shown, ok)
 	}
 	pass(cluster, 10*time.Second-time.Nanosecond)
-	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeRefused {
+	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeRefused {
 		t.Errorf("before the replacement is ready it is answered %q", got.Outcome)
 	}
 	pass(cluster, time.Nanosecond)
-	if got := do(cluster, evict("web-1")); got.Outcome != upgrade.OutcomeDone {
+	if got := do(cluster, evict("web-1")); got.Outcome != nodegroup.OutcomeDone {
 		t.Errorf("when the replacement is ready it is answered %q", got.Outcome)
 	}
 	if spec.Budgets[0].Status.DisruptionsAllowed != 1 {
@@ -191,41 +194,41 @@ func TestBudgetIsSpentAndPaidBack(t *testing.T) {
 
 func TestEvictionOfAPodThatMoved(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0")))
-	for name, action := range map[string]upgrade.Action{
+	for name, action := range map[string]nodegroup.Action{
 		"another UID":  upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
 		"another node": upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "web-0", Node: "cur-b-1"},
 		"deletion":     upgrade.Delete{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
 		"a node":       upgrade.Fence{Node: "old-a-1", UID: "other"},
 	} {
-		if got := do(cluster, action); got.Outcome != upgrade.OutcomeMoved {
-			t.Errorf("%s: answered %q, want %q", name, got.Outcome, upgrade.OutcomeMoved)
+		if got := do(cluster, action); got.Outcome != nodegroup.OutcomeMoved {
+			t.Errorf("%s: answered %q, want %q", name, got.Outcome, nodegroup.OutcomeMoved)
 		}
 	}
 }
 
 func TestCloud(t *testing.T) {
-	launch := upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"}
+	launch := nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"}
 	cases := map[string]struct {
-		actions []upgrade.Action
+		actions []nodegroup.Action
 		want    string // the last answer, desired and max sizes, zones
 	}{
-		"a launch in a zone":                  {[]upgrade.Action{launch}, "done 3 3 a:2 b:1"},
-		"the same launch again":               {[]upgrade.Action{launch, launch}, "done 3 3 a:2 b:1"},
-		"a launch over the maximum":           {[]upgrade.Action{launch, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t2"}}, "exhausted 3 3 a:2 b:1"},
-		"one after the maximum was raised":    {[]upgrade.Action{upgrade.RaiseMax{Max: 4}, launch, upgrade.AddCapacity{Zone: "b", N: 1, Token: "t2"}}, "done 4 4 a:2 b:2"},
-		"the group as a whole":                {[]upgrade.Action{upgrade.AddCapacity{N: 2, Desired: 2, Token: "t1"}}, "done 4 5 a:2 b:2"},
-		"a termination that shrinks":          {[]upgrade.Action{upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}}, "done 1 3 a:0 b:1"},
-		"one that is replaced, by the group":  {[]upgrade.Action{upgrade.Terminate{Instance: "i-cur-b-1"}}, "done 2 3 a:1 b:1"},
-		"one that is going already":           {[]upgrade.Action{upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}, upgrade.Terminate{Instance: "i-old-a-1", Shrink: true}}, "moved 1 3 a:0 b:1"},
-		"one that nobody knows":               {[]upgrade.Action{upgrade.Terminate{Instance: "i-0"}}, "moved 2 3 a:1 b:1"},
-		"the maximum is lowered":              {[]upgrade.Action{upgrade.LowerMax{Max: 2}}, "done 2 2 a:1 b:1"},
-		"the maximum is not below the group":  {[]upgrade.Action{upgrade.LowerMax{Max: 1}}, "done 2 2 a:1 b:1"},
-		"what the group cannot do is refused": {[]upgrade.Action{nil}, "fatal 2 3 a:1 b:1"},
+		"a launch in a zone":                  {[]nodegroup.Action{launch}, "done 3 3 a:2 b:1"},
+		"the same launch again":               {[]nodegroup.Action{launch, launch}, "done 3 3 a:2 b:1"},
+		"a launch over the maximum":           {[]nodegroup.Action{launch, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t2"}}, "exhausted 3 3 a:2 b:1"},
+		"one after the maximum was raised":    {[]nodegroup.Action{nodegroup.RaiseMax{Max: 4}, launch, nodegroup.AddCapacity{Zone: "b", N: 1, Token: "t2"}}, "done 4 4 a:2 b:2"},
+		"the group as a whole":                {[]nodegroup.Action{nodegroup.AddCapacity{N: 2, Desired: 2, Token: "t1"}}, "done 4 5 a:2 b:2"},
+		"a termination that shrinks":          {[]nodegroup.Action{nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true}}, "done 1 3 a:0 b:1"},
+		"one that is replaced, by the group":  {[]nodegroup.Action{nodegroup.Terminate{Instance: "i-cur-b-1"}}, "done 2 3 a:1 b:1"},
+		"one that is going already":           {[]nodegroup.Action{nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true}, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true}}, "moved 1 3 a:0 b:1"},
+		"one that nobody knows":               {[]nodegroup.Action{nodegroup.Terminate{Instance: "i-0"}}, "moved 2 3 a:1 b:1"},
+		"the maximum is lowered":              {[]nodegroup.Action{nodegroup.LowerMax{Max: 2}}, "done 2 2 a:1 b:1"},
+		"the maximum is not below the group":  {[]nodegroup.Action{nodegroup.LowerMax{Max: 1}}, "done 2 2 a:1 b:1"},
+		"what the group cannot do is refused": {[]nodegroup.Action{nil}, "fatal 2 3 a:1 b:1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := simulate.New(twoNodes())
-			var last upgrade.Outcome
+			var last nodegroup.Outcome
 			for _, action := range c.actions {
 				if action == nil {
 					action = unknown{}
@@ -251,11 +254,11 @@ func TestProcessesAreSuspendedAndResumed(t *testing.T) {
 	spec.Group.Suspended = []string{"Launch"}
 	cluster := simulate.New(spec)
 	suspended := func() string { return strings.Join(cluster.World(request()).Group.Suspended, " ") }
-	do(cluster, upgrade.Quiesce{Processes: []string{"AZRebalance"}})
+	do(cluster, nodegroup.Quiesce{Processes: []string{"AZRebalance"}})
 	if got := suspended(); got != "Launch AZRebalance" {
 		t.Errorf("suspended %q", got)
 	}
-	do(cluster, upgrade.Resume{Processes: []string{"AZRebalance"}})
+	do(cluster, nodegroup.Resume{Processes: []string{"AZRebalance"}})
 	if got := suspended(); got != "Launch" {
 		t.Errorf("suspended %q", got)
 	}
@@ -263,8 +266,8 @@ func TestProcessesAreSuspendedAndResumed(t *testing.T) {
 
 func TestNewNodesBoot(t *testing.T) {
 	cluster := simulate.New(twoNodes())
-	do(cluster, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"})
-	find := func() *upgrade.Member {
+	do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	find := func() *nodegroup.Member {
 		for _, m := range cluster.World(request()).Members {
 			if !strings.HasPrefix(m.Name(), "old-") && !strings.HasPrefix(m.Name(), "cur-") {
 				return &m
@@ -273,7 +276,7 @@ func TestNewNodesBoot(t *testing.T) {
 		return nil
 	}
 	pass(cluster, 2*time.Minute-time.Nanosecond)
-	if m := find(); m == nil || m.Node != nil || m.Instance.State != upgrade.InstancePending {
+	if m := find(); m == nil || m.Node != nil || m.Instance.State != nodegroup.InstancePending {
 		t.Errorf("before its time the new member is %+v", m)
 	}
 	pass(cluster, time.Nanosecond)
@@ -286,7 +289,7 @@ func TestNewNodesBoot(t *testing.T) {
 // A terminated machine is listed as leaving until it is gone, and its node with it.
 func TestMachinesLeave(t *testing.T) {
 	cluster := simulate.New(twoNodes())
-	do(cluster, upgrade.Terminate{Instance: "i-old-a-1", Shrink: true})
+	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
 	members := func() string {
 		var all []string
 		for _, m := range cluster.World(request()).Members {
@@ -314,7 +317,7 @@ func TestAdvance(t *testing.T) {
 	if !cluster.Advance(start.Add(time.Second)) || !cluster.Now().Equal(start.Add(time.Second)) {
 		t.Errorf("it is %s, want a second later", cluster.Now())
 	}
-	do(cluster, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t1"})
+	do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t1"})
 	if !cluster.Advance(start.Add(time.Hour)) || !cluster.Now().Equal(start.Add(2*time.Minute+time.Second)) {
 		t.Errorf("it is %s, want the time of the boot", cluster.Now())
 	}
@@ -372,7 +375,7 @@ func TestSpecIsNotChanged(t *testing.T) {
 func TestForecast(t *testing.T) {
 	spec := twoNodes(build.Pod("bare", build.Bare))
 	spec.Nodes = append(spec.Nodes, build.Node("old-a-2", "a", func(n *corev1.Node) { n.Spec.ProviderID = "sim:///a/i-old-a-2" }))
-	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-old-a-2", Zone: "a", State: upgrade.InstanceInService, Outdated: true})
+	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-old-a-2", Zone: "a", State: nodegroup.InstanceInService, Outdated: true})
 	spec.Group.Desired = 3
 	forecast, err := simulate.Predict(spec, request())
 	if err != nil {
@@ -395,10 +398,10 @@ func TestForecast(t *testing.T) {
 
 func TestMachinesUnderWay(t *testing.T) {
 	spec := twoNodes()
-	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-late", Zone: "b", State: upgrade.InstancePending})
+	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-late", Zone: "b", State: nodegroup.InstancePending})
 	for i := range spec.Group.Instances {
 		if spec.Group.Instances[i].ID == "i-old-a-1" {
-			spec.Group.Instances[i].State = upgrade.InstanceLeaving
+			spec.Group.Instances[i].State = nodegroup.InstanceLeaving
 		}
 	}
 	c := simulate.New(spec)

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -65,7 +65,8 @@ func TestEvictionAnswers(t *testing.T) {
 	}
 }
 
-// budgetStatus is what the disruption controller makes of a budget over three ready pods, one unready and one ending.
+// budgetStatus is what the disruption controller makes of a budget over three ready pods, one
+// unready and one ending.
 func budgetStatus(spec policyv1.PodDisruptionBudgetSpec, workloads map[types.UID]simulate.Workload) string {
 	pods := []*corev1.Pod{build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"), build.Pod("web-3", build.Unready), build.Pod("web-4", build.Ending(start.Add(time.Minute)))}
 	s := twoNodes(pods...)
@@ -165,7 +166,7 @@ func TestDaemonSetsRunOnNewNodes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			cluster := simulate.New(twoNodes(build.Pod("agent-0", c.with...)))
-			do(cluster, upgrade.AddCapacity{Zone: "a", N: 1, Token: "t"})
+			do(cluster, nodegroup.AddCapacity{Zone: "a", N: 1, Token: "t"})
 			pass(cluster, 3*time.Minute)
 			for _, m := range cluster.World(request()).Members {
 				if strings.Contains(m.Name(), "new") && len(m.Pods) != c.want {
@@ -179,7 +180,7 @@ func TestDaemonSetsRunOnNewNodes(t *testing.T) {
 func TestPodsOfALostMachineComeBackElsewhere(t *testing.T) {
 	cluster := simulate.New(twoNodes(build.Pod("web-0"), build.Pod("bare", build.Bare)))
 	fence(cluster, "old-a-1")
-	do(cluster, upgrade.Terminate{Instance: "i-old-a-1", Shrink: true})
+	do(cluster, nodegroup.Terminate{Instance: "i-old-a-1", Shrink: true})
 	pass(cluster, time.Minute)
 	if got := podsOf(cluster, "cur-b-1"); strings.Count(got, "another") != 1 || strings.Contains(got, "bare") {
 		t.Errorf("on the other node: %q", got)

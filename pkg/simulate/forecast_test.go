@@ -9,18 +9,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// shop is a group of three outdated nodes in one zone, each with a pod of web, which takes 20 s to become ready
-// and may miss one, and one of cache, which nobody guards.
+// shop is a group of three outdated nodes in one zone, each with a pod of web, which takes 20 s to
+// become ready and may miss one, and one of cache, which nobody guards.
 func shop() simulate.Spec {
-	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	spec := simulate.Spec{
 		Now: start, Outdated: func(*corev1.Node) bool { return true },
-		Group: upgrade.Group{
+		Group: nodegroup.Group{
 			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 3, Max: 3, Zones: []string{"a"},
 		},
 	}
@@ -29,7 +30,7 @@ func shop() simulate.Spec {
 		n := node(name, "a", allocatable("2", "4Gi", "10"))
 		n.Spec.ProviderID = "sim:///a/i-" + name
 		spec.Nodes = append(spec.Nodes, n)
-		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-" + name, Zone: "a", State: upgrade.InstanceInService, Outdated: true})
+		spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Outdated: true})
 		for app, ready := range map[string]time.Duration{"web": 20 * time.Second, "cache": 5 * time.Second} {
 			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", app, i), build.App(app), build.On(name), requests("500m", "1Gi"), started(start.Add(-time.Hour), ready)))
 		}
@@ -161,8 +162,8 @@ func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
 	}
 }
 
-// TestNewsTakeTheirTimeToArrive has a node settle at the very moment at which the pod that left it is ready elsewhere:
-// the upgrade looks at its clock, and hears of the pod only then.
+// TestNewsTakeTheirTimeToArrive has a node settle at the very moment at which the pod that left it
+// is ready elsewhere: the upgrade looks at its clock, and hears of the pod only then.
 func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 	web := build.Pod("web-0")
 	spec := twoNodes(web)
@@ -172,7 +173,7 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 	terminated := false
 	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
 		for _, action := range step.Actions {
-			if _, ok := action.(upgrade.Terminate); ok {
+			if _, ok := action.(nodegroup.Terminate); ok {
 				terminated = true
 				if healthy := w.Budgets.Covering(web)[0].Status.CurrentHealthy; healthy != 0 {
 					t.Errorf("%d pods are known to be healthy when the node has settled, want none", healthy)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // amount is what a pod asks for or a node has: thousandths of a CPU, and bytes.
@@ -20,7 +20,7 @@ func (a amount) minus(b amount) amount { return amount{a.cpu - b.cpu, a.memory -
 // member is a machine of the group: an instance, its node, or both.
 type member struct {
 	node     *corev1.Node
-	instance upgrade.Instance
+	instance nodegroup.Instance
 	// shown is the name it has in the roster.
 	shown string
 }
@@ -52,7 +52,8 @@ type limits struct {
 	pods int
 }
 
-// rank orders nodes for the scheduler: the one with the least of it allocated first, then by pods, then by name.
+// rank orders nodes for the scheduler: the one with the least of it allocated first, then by pods,
+// then by name.
 type rank struct {
 	load int64
 	pods int
@@ -87,7 +88,7 @@ func (m *machine) observe(node *corev1.Node) {
 	}
 	allocatable := node.Status.Allocatable
 	m.limits = limits{amount: amount{allocatable.Cpu().MilliValue(), allocatable.Memory().Value()}, pods: int(allocatable.Pods().Value())}
-	m.closed = !ready(node) || (m.member != nil && m.member.instance.State == upgrade.InstanceLeaving)
+	m.closed = !ready(node) || (m.member != nil && m.member.instance.State == nodegroup.InstanceLeaving)
 }
 
 func ready(node *corev1.Node) bool {
@@ -115,7 +116,8 @@ func (m *machine) hide(uid types.UID) {
 	}
 }
 
-// queueOf is the list of nodes that the scheduler looks through for pods that tolerate a cordon or do not.
+// queueOf is the list of nodes that the scheduler looks through for pods that tolerate a cordon or
+// do not.
 func (c *Cluster) queueOf(m *machine) *ranking {
 	if m.cordon {
 		return &c.cordoned
@@ -175,10 +177,11 @@ func (c *Cluster) dropNode(m *machine) {
 	}
 }
 
-// enroll brings the roster up to date with a member: the group's members as an upgrade sees them, sorted by name.
+// enroll brings the roster up to date with a member: the group's members as an upgrade sees them,
+// sorted by name.
 func (c *Cluster) enroll(m *member) {
 	c.news = true
-	shown := upgrade.Member{Node: m.node, Instance: m.instance, Outdated: m.instance.Outdated}
+	shown := nodegroup.Member{Node: m.node, Instance: m.instance, Outdated: m.instance.Outdated}
 	if m.instance.ID == "" && m.node != nil {
 		shown.Outdated = c.outdated(m.node)
 	}
@@ -211,10 +214,11 @@ func (c *Cluster) expel(m *member) {
 }
 
 func (c *Cluster) seat(name string) (int, bool) {
-	return slices.BinarySearchFunc(c.roster, name, func(m upgrade.Member, name string) int { return strings.Compare(m.Name(), name) })
+	return slices.BinarySearchFunc(c.roster, name, func(m nodegroup.Member, name string) int { return strings.Compare(m.Name(), name) })
 }
 
-// setInstance takes a change of a member's instance into account, and with it whether its node takes pods.
+// setInstance takes a change of a member's instance into account, and with it whether its node
+// takes pods.
 func (c *Cluster) setInstance(m *member) {
 	if m.node != nil {
 		c.setNode(m.node, m)

@@ -7,18 +7,20 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// An upgrade was stopped when all that was left of a machine was its Node: the forecast of the rest sees that go, too.
+// An upgrade was stopped when all that was left of a machine was its Node: the forecast of the rest
+// sees that go, too.
 func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 	spec, req := twoNodes(), request()
-	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i upgrade.Instance) bool { return i.ID == "i-old-a-1" })
+	spec.Group.Instances = slices.DeleteFunc(spec.Group.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-old-a-1" })
 	ready := build.Node("new-a-1", "a", func(n *corev1.Node) { n.Spec.ProviderID, n.Labels["image"] = "sim:///a/i-new-a-1", "ami-2" })
 	spec.Nodes = append(spec.Nodes, ready)
-	spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{ID: "i-new-a-1", Zone: "a", State: upgrade.InstanceInService})
+	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-new-a-1", Zone: "a", State: nodegroup.InstanceInService})
 	began := start.Add(-10 * time.Second)
 	spec.Record = upgrade.Record{
 		Version: upgrade.RecordVersion, Run: "r1", Request: req, Started: began, Phase: upgrade.PhaseUpgrade, PhaseBegan: began,

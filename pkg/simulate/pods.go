@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -20,7 +21,8 @@ type unit struct {
 	on      *machine
 	waits   time.Time
 	budgets []*drain.Budget
-	// broken is a pod that takes the place of one that was not ready for long: it does not become ready either.
+	// broken is a pod that takes the place of one that was not ready for long: it does not become
+	// ready either.
 	broken bool
 	// stranger waited before the simulation began.
 	stranger bool
@@ -110,7 +112,8 @@ func (c *Cluster) put(u *unit, pod *corev1.Pod) {
 	c.showPods(u.on)
 }
 
-// showPods brings the roster up to date with a node's pods; only those of outdated nodes concern an upgrade.
+// showPods brings the roster up to date with a node's pods; only those of outdated nodes concern an
+// upgrade.
 func (c *Cluster) showPods(m *machine) {
 	if m.member == nil {
 		return
@@ -121,7 +124,8 @@ func (c *Cluster) showPods(m *machine) {
 	}
 }
 
-// remove begins a pod's deletion; its controller brings another up at once, or after the end where names are kept.
+// remove begins a pod's deletion; its controller brings another up at once, or after the end where
+// names are kept.
 func (c *Cluster) remove(u *unit) {
 	if u.pod.DeletionTimestamp != nil {
 		return
@@ -207,26 +211,26 @@ func (c *Cluster) ready(uid types.UID) {
 }
 
 // evict answers as the eviction API does, and begins the pod's deletion when it accepts.
-func (c *Cluster) evict(a upgrade.Evict) (upgrade.Outcome, string) {
+func (c *Cluster) evict(a upgrade.Evict) (nodegroup.Outcome, string) {
 	u, ok := c.units[a.UID]
 	if !ok || u.pod.Spec.NodeName != a.Node {
-		return upgrade.OutcomeMoved, "the pod is gone"
+		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
-	if outcome, detail := c.admit(u); outcome != upgrade.OutcomeDone {
+	if outcome, detail := c.admit(u); outcome != nodegroup.OutcomeDone {
 		return outcome, detail
 	}
 	if u.pod.DeletionTimestamp == nil {
 		c.evicted++
 	}
 	c.remove(u)
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }
 
-func (c *Cluster) delete(a upgrade.Delete) (upgrade.Outcome, string) {
+func (c *Cluster) delete(a upgrade.Delete) (nodegroup.Outcome, string) {
 	u, ok := c.units[a.UID]
 	if !ok {
-		return upgrade.OutcomeMoved, "the pod is gone"
+		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
 	c.remove(u)
-	return upgrade.OutcomeDone, ""
+	return nodegroup.OutcomeDone, ""
 }

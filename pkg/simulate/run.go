@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -15,8 +16,9 @@ const (
 )
 
 // Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
-// nil, sees every step before it is done; the World it sees is to be used up at once. Run returns an error
-// when the upgrade does not come to an end: that is a fault of the state machine, never of the cluster.
+// nil, sees every step before it is done; the World it sees is to be used up at once. Run returns
+// an error when the upgrade does not come to an end: that is a fault of the state machine, never of
+// the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
 	return c.run(req, watch, false)
 }
@@ -51,8 +53,9 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
 }
 
-// next is when a step has to follow though nothing happens. A process looks again from time to time, in case that it has
-// missed something; here nothing is missed, but that the cloud has to be asked.
+// next is when a step has to follow though nothing happens. A process looks again from time to
+// time, in case that it has missed something; here nothing is missed, but that the cloud has to be
+// asked.
 func next(step *upgrade.Step) time.Time {
 	if step.Due.After(step.Wake) && !step.Cloud {
 		return step.Due
@@ -69,13 +72,14 @@ type answer struct {
 // lasting is how long an accepted request is looked up: until its effect must have been seen.
 const lasting = 30 * time.Second
 
-// forgetAnswers drops what was answered so long ago that no step looks it up, so that steps have only what is under way
-// to go through: fences stay on nodes for most of an upgrade. Evictions and terminations go with their pods and machines.
+// forgetAnswers drops what was answered so long ago that no step looks it up, so that steps have
+// only what is under way to go through: fences stay on nodes for most of an upgrade. Evictions and
+// terminations go with their pods and machines.
 func (c *Cluster) forgetAnswers(step *upgrade.Step) {
 	for _, action := range step.Actions {
 		switch action.(type) {
-		case upgrade.Fence, upgrade.Unfence, upgrade.HoldNode, upgrade.FreeNode, upgrade.StartDrain, upgrade.AddCapacity:
-			if c.attempts[action.Key()].Outcome == upgrade.OutcomeDone {
+		case upgrade.Fence, upgrade.Unfence, upgrade.HoldNode, upgrade.FreeNode, upgrade.StartDrain, nodegroup.AddCapacity:
+			if c.attempts[action.Key()].Outcome == nodegroup.OutcomeDone {
 				c.answers = append(c.answers, answer{key: action.Key(), ended: c.now})
 			}
 		}
@@ -88,8 +92,8 @@ func (c *Cluster) forgetAnswers(step *upgrade.Step) {
 	}
 }
 
-// heed notes which budgets the upgrade waits for. While its window is full that is none but those that block a pod:
-// the others are looked at only when a node may be started.
+// heed notes which budgets the upgrade waits for. While its window is full that is none but those
+// that block a pod: the others are looked at only when a node may be started.
 func (c *Cluster) heed(step *upgrade.Step) {
 	clear(c.heeded)
 	for _, b := range step.Blocked {
@@ -105,8 +109,9 @@ func (c *Cluster) heed(step *upgrade.Step) {
 	c.heedAll = step.Status.Outdated > 0 && busy < step.Record.Request.Window
 }
 
-// wait lets time pass until something happens that the upgrade might act on, or it wants to look again. It does not see
-// yet what happens at the very moment that it looks again: news take their time to arrive.
+// wait lets time pass until something happens that the upgrade might act on, or it wants to look
+// again. It does not see yet what happens at the very moment that it looks again: news take their
+// time to arrive.
 func (c *Cluster) wait(wake time.Time) {
 	c.news = false
 	for !c.news && c.now.Before(wake) {

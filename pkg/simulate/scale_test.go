@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
@@ -22,9 +23,9 @@ func TestShortcutsDecideNothing(t *testing.T) {
 	steps := 0
 	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
 		steps++
-		plain := make([]upgrade.Member, 0, len(w.Members))
+		plain := make([]nodegroup.Member, 0, len(w.Members))
 		for _, m := range w.Members {
-			plain = append(plain, upgrade.Member{Node: m.Node, Instance: m.Instance, Outdated: m.Outdated, Pods: m.Pods})
+			plain = append(plain, nodegroup.Member{Node: m.Node, Instance: m.Instance, Outdated: m.Outdated, Pods: m.Pods})
 		}
 		w.Members = plain
 		if again := upgrade.Next(w); !reflect.DeepEqual(again, step) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -21,7 +22,7 @@ type scene struct {
 	claims  []*corev1.PersistentVolumeClaim
 	volumes []*corev1.PersistentVolume
 	// before is what happens before it leaves.
-	before []upgrade.Action
+	before []nodegroup.Action
 }
 
 // move evicts the pod and says which node its successor goes to, or why none takes it.
@@ -30,15 +31,15 @@ func (s scene) move(t *testing.T) string {
 	from := node("from", "z", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	pod := build.Pod("mover", append([]func(*corev1.Pod){build.App("mover"), build.On("from")}, s.pod...)...)
 	c := simulate.New(simulate.Spec{
-		Now: start, Group: upgrade.Group{Name: "workers", Provider: "manual"}, Outdated: func(*corev1.Node) bool { return false },
+		Now: start, Group: nodegroup.Group{Name: "workers", Provider: "manual"}, Outdated: func(*corev1.Node) bool { return false },
 		Nodes: append([]*corev1.Node{from}, s.nodes...), Pods: append([]*corev1.Pod{pod}, s.pods...), Claims: s.claims, Volumes: s.volumes,
 	})
 	for _, action := range s.before {
-		if a := do(c, action); a.Outcome != upgrade.OutcomeDone {
+		if a := do(c, action); a.Outcome != nodegroup.OutcomeDone {
 			t.Fatalf("%s: %s %s", action, a.Outcome, a.Detail)
 		}
 	}
-	if a := do(c, upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != upgrade.OutcomeDone {
+	if a := do(c, upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: "from"}); a.Outcome != nodegroup.OutcomeDone {
 		t.Fatalf("evicting the pod: %s %s", a.Outcome, a.Detail)
 	}
 	for _, m := range c.World(request()).Members {
@@ -201,9 +202,9 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	honor := corev1.NodeInclusionPolicyHonor
 	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
 	counted := spread(corev1.LabelTopologyZone)
-	fence := func(node string) upgrade.Action { return upgrade.Fence{Node: node, UID: types.UID(node)} }
-	gone := func(node string) upgrade.Action { return upgrade.DeleteNode{Node: node, UID: types.UID(node)} }
-	evict := func(pod *corev1.Pod) upgrade.Action {
+	fence := func(node string) nodegroup.Action { return upgrade.Fence{Node: node, UID: types.UID(node)} }
+	gone := func(node string) nodegroup.Action { return upgrade.DeleteNode{Node: node, UID: types.UID(node)} }
+	evict := func(pod *corev1.Pod) nodegroup.Action {
 		return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 	}
 	on := func(node string) *corev1.Pod { return pods("mover", node, build.Bare) }
@@ -211,16 +212,16 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	cases := map[string]struct {
 		spread func(*corev1.Pod)
 		pods   []*corev1.Pod
-		before []upgrade.Action
+		before []nodegroup.Action
 		want   string
 	}{
 		"nothing happened":                   {counted, []*corev1.Pod{on("a")}, nil, "b"},
-		"a fenced node counts":               {counted, []*corev1.Pod{on("a")}, []upgrade.Action{fence("b")}, refused},
-		"not where taints are honoured":      {honored, []*corev1.Pod{on("a")}, []upgrade.Action{fence("b")}, "a"},
-		"a node that is gone counts no more": {counted, []*corev1.Pod{on("a")}, []upgrade.Action{gone("b"), gone("b2")}, "a"},
-		"nor do its pods":                    {counted, []*corev1.Pod{on("a"), on("b"), on("b2")}, []upgrade.Action{gone("b2"), fence("a")}, "b"},
-		"a pod that leaves counts no more":   {counted, []*corev1.Pod{on("a"), on("b")}, []upgrade.Action{evict(on("a")), fence("b")}, "a"},
-		"a pod that stays counts":            {counted, []*corev1.Pod{on("a"), on("b")}, []upgrade.Action{evict(on("b")), fence("b")}, refused},
+		"a fenced node counts":               {counted, []*corev1.Pod{on("a")}, []nodegroup.Action{fence("b")}, refused},
+		"not where taints are honoured":      {honored, []*corev1.Pod{on("a")}, []nodegroup.Action{fence("b")}, "a"},
+		"a node that is gone counts no more": {counted, []*corev1.Pod{on("a")}, []nodegroup.Action{gone("b"), gone("b2")}, "a"},
+		"nor do its pods":                    {counted, []*corev1.Pod{on("a"), on("b"), on("b2")}, []nodegroup.Action{gone("b2"), fence("a")}, "b"},
+		"a pod that leaves counts no more":   {counted, []*corev1.Pod{on("a"), on("b")}, []nodegroup.Action{evict(on("a")), fence("b")}, "a"},
+		"a pod that stays counts":            {counted, []*corev1.Pod{on("a"), on("b")}, []nodegroup.Action{evict(on("b")), fence("b")}, refused},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
 	early := build.Pod("early", build.App("early"), build.On("from"), selecting(key, "true"))
 	s := scene{
 		pod: []func(*corev1.Pod){selecting(key, "true")}, nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{early},
-		before: []upgrade.Action{
+		before: []nodegroup.Action{
 			upgrade.Evict{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, upgrade.StartDrain{Node: "a", UID: "a", Deadline: start},
 		},
 	}
@@ -260,7 +261,7 @@ func TestPodIsPlacedBesideOneThatWaits(t *testing.T) {
 
 func TestWaitingPodTakesTheRoomThatAnotherLeaves(t *testing.T) {
 	spec := simulate.Spec{
-		Now: start, Group: upgrade.Group{Name: "workers", Provider: "manual"}, Outdated: func(*corev1.Node) bool { return false },
+		Now: start, Group: nodegroup.Group{Name: "workers", Provider: "manual"}, Outdated: func(*corev1.Node) bool { return false },
 		Nodes: []*corev1.Node{node("from", "a", func(n *corev1.Node) { n.Spec.Unschedulable = true }), node("to", "a", allocatable("1", "1Gi", "9"))},
 		Pods: []*corev1.Pod{
 			build.Pod("mover", build.App("mover"), build.On("from"), requests("1", "1Gi")), build.Pod("job", build.Bare, build.On("to"), requests("1", "1Gi")),

@@ -8,31 +8,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Spec is the cluster to begin with. New copies what it changes; the order of the lists does not matter.
+// Spec is the cluster to begin with. New copies what it changes; the order of the lists does not
+// matter.
 type Spec struct {
 	Now   time.Time
-	Group upgrade.Group
+	Group nodegroup.Group
 	// Nodes are the group's nodes; Others are nodes outside it that may take pods.
 	Nodes  []*corev1.Node
 	Others []*corev1.Node
 	// Pods of all these nodes, and those that are bound to none and wait.
 	Pods    []*corev1.Pod
 	Budgets []*policyv1.PodDisruptionBudget
-	// Workloads are the controllers of pods that are known, by UID. A budget whose pods' controllers are all
-	// known begins with the status that the disruption controller would compute; all others with the one they have.
+	// Workloads are the controllers of pods that are known, by UID. A budget whose pods'
+	// controllers are all known begins with the status that the disruption controller would
+	// compute; all others with the one they have.
 	Workloads map[types.UID]Workload
-	// Claims and Volumes bind pods to the nodes that their volumes are reachable from; claims without a volume here bind nothing.
+	// Claims and Volumes bind pods to the nodes that their volumes are reachable from; claims
+	// without a volume here bind nothing.
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
 	// EndingNamespaces are being deleted: nothing can be evicted there.
 	EndingNamespaces map[string]bool
 	// Facts tell which pods others need.
 	Facts drain.Facts
-	// Launched is when machines of the group were launched, by instance ID, and Terminations how long others took to go,
-	// as far as their cloud tells.
+	// Launched is when machines of the group were launched, by instance ID, and Terminations how
+	// long others took to go, as far as their cloud tells.
 	Launched     map[string]time.Time
 	Terminations []time.Duration
 	// Outdated judges a node that has no instance.
@@ -46,15 +50,18 @@ type Spec struct {
 type Workload struct {
 	// Replicas is its scale, in pods.
 	Replicas int32
-	// Of is the controller whose scale that is, where it is another's: a Deployment is whole in each of its ReplicaSets.
+	// Of is the controller whose scale that is, where it is another's: a Deployment is whole in
+	// each of its ReplicaSets.
 	Of types.UID
-	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all before it are ready.
+	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all
+	// before it are ready.
 	Ordered bool
 }
 
 // Times says how long things take.
 type Times struct {
-	// Boot is from a launch to a Ready node, Leave from a termination to the end of machine and Node.
+	// Boot is from a launch to a Ready node, Leave from a termination to the end of machine and
+	// Node.
 	Boot, Leave time.Duration
 	// Seen is from a change of the group's settings to its being observed: a cloud has no watch.
 	Seen time.Duration

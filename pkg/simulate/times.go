@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // What is assumed where nothing was measured.
@@ -19,12 +19,14 @@ const (
 	defaultBoot  = 2 * time.Minute
 	defaultLeave = 30 * time.Second
 	defaultReady = 10 * time.Second
-	// firstBoot is how long after its beginning a node may become ready for that to be its boot: later it recovered from something.
+	// firstBoot is how long after its beginning a node may become ready for that to be its boot:
+	// later it recovered from something.
 	firstBoot = 20 * time.Minute
 )
 
-// Estimate says how long things take in the cluster, from what its pods and nodes tell of their own past, and what
-// that assumes, a sentence each. What the Spec's Times say stands, a ReadyOf and a Gone included.
+// Estimate says how long things take in the cluster, from what its pods and nodes tell of their own
+// past, and what that assumes, a sentence each. What the Spec's Times say stands, a ReadyOf and a
+// Gone included.
 func Estimate(spec *Spec) (Times, []string) {
 	t := spec.Times
 	var assumed []string
@@ -42,13 +44,15 @@ func Estimate(spec *Spec) (Times, []string) {
 	return t, assumed
 }
 
-// learnBoot sets how long a machine takes from its launch to a Ready node, and says so. A cloud that tells when machines
-// were launched is believed before the nodes, which begin with joining.
+// learnBoot sets how long a machine takes from its launch to a Ready node, and says so. A cloud
+// that tells when machines were launched is believed before the nodes, which begin with joining.
 func (t *Times) learnBoot(spec *Spec) string {
 	if t.Boot != 0 {
 		return fmt.Sprintf("a new node is ready %s after its launch: as given", t.Boot)
 	}
-	from, boots := "launch", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return spec.Launched[path.Base(n.Spec.ProviderID)] })
+	from, boots := "launch", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time {
+		return spec.Launched[nodegroup.InfoOf(spec.Group.Provider).InstanceID(n)]
+	})
 	if len(boots) == 0 {
 		from, boots = "joining", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
 	}
@@ -90,7 +94,8 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 		slices.Min(all), slices.Max(all), len(all), otherwise, len(owners)-len(all))
 }
 
-// bootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero moments are unknown.
+// bootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero
+// moments are unknown.
 func bootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.Duration {
 	var all []time.Duration
 	for _, node := range nodes {

@@ -11,7 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -59,7 +60,7 @@ func decide(pod *corev1.Pod) decision {
 		judgedFree: drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false),
 		predicted:  drain.Predict(pod, budgets, nil, false), predictedEnding: drain.Predict(pod, budgets, nil, true),
 		tier:      drain.TierOf(pod, drain.NewFacts([]*corev1.Service{{ObjectMeta: pod.ObjectMeta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "api"}}}})),
-		tolerates: drain.Tolerates(pod, upgrade.Taint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
+		tolerates: drain.Tolerates(pod, nodegroup.FenceTaint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
@@ -103,7 +104,7 @@ func TestTrimTakesTheWeight(t *testing.T) {
 func TestTrimNode(t *testing.T) {
 	node := build.Node("a", "a", build.Tainted("dedicated"))
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet"}}
-	node.Annotations = map[string]string{upgrade.AnnotationRun: "r1", corev1.LastAppliedConfigAnnotation: "{}"}
+	node.Annotations = map[string]string{nodemark.AnnotationRun: "r1", corev1.LastAppliedConfigAnnotation: "{}"}
 	node.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}}
 	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "v"}}
 	want := node.DeepCopy()

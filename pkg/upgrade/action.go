@@ -2,48 +2,31 @@ package upgrade
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// Action says one thing to one object. It is a value: it can be compared, printed,
-// stored and done again. Destructive actions name the UID, the resourceVersion or
-// the instance they were decided on.
-type Action interface {
-	// Key names the action among those that may be open at once; two actions with one key are the same action.
-	Key() string
-	// String says the action to a person: "evict pod shop/cart-0".
-	String() string
+// NodeAction is an Action that changes one node in place.
+type NodeAction interface {
+	nodegroup.Action
+	// Target is the node at the version that the action was decided on.
+	Target() NodeVersion
+	// Apply changes the node as the action means it. run names the upgrade, fence is the taint of
+	// the group's provider. It returns an error, and changes nothing, when an annotation of an
+	// earlier run cannot be read.
+	Apply(node *corev1.Node, run string, fence corev1.Taint) error
 }
 
-// SetRevision points the group at a revision, making it first where the provider needs that.
-type SetRevision struct {
-	To Revision
-	// Token makes a repeated request one request.
-	Token string
-}
-
-// Quiesce suspends processes of the provider that would fight the upgrade; Resume ends that for those we suspended.
-type Quiesce struct{ Processes []string }
-
-// Resume lets processes run again that Quiesce suspended.
-type Resume struct{ Processes []string }
-
-// RaiseMax raises the group's maximum size to Max; LowerMax takes the raise back, never below the desired size.
-type RaiseMax struct{ From, Max int }
-
-// LowerMax lowers the group's maximum size to Max.
-type LowerMax struct{ From, Max int }
-
-// AddCapacity adds N nodes, in Zone where the provider can; Zone "" raises the group as a whole, its desired size from
-// Desired and its maximum from Max by N each.
-type AddCapacity struct {
-	Zone         string
-	N            int
-	Desired, Max int
-	Token        string
+// NodeVersion is a node at one version.
+type NodeVersion struct {
+	Node    string
+	UID     types.UID
+	Version string
 }
 
 // Fence makes the node take no new pods: taint and spec.unschedulable in one patch.
@@ -51,11 +34,12 @@ type Fence struct {
 	Node    string
 	UID     types.UID
 	Version string
-	// Before is what AnnotationBefore is to say.
+	// Before is what AnnotationGroupBaseline is to say.
 	Before string
 }
 
-// Unfence takes away of the fence, the load-balancer label and our annotations what was not there before us.
+// Unfence takes away of the fence, the load-balancer label and our annotations what was not there
+// before us.
 type Unfence struct {
 	Node    string
 	UID     types.UID
@@ -67,7 +51,7 @@ type HoldNode struct {
 	Node    string
 	UID     types.UID
 	Version string
-	// Before is what AnnotationBefore is to say.
+	// Before is what AnnotationGroupBaseline is to say.
 	Before string
 }
 
@@ -101,18 +85,12 @@ func (a Evict) podName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.Namespace, Name: a.Pod}
 }
 
-// Delete removes one pod past its budget; only --on-timeout=force leads here. The pod keeps its own grace period.
+// Delete removes one pod past its budget; only --on-timeout=force leads here. The pod keeps its own
+// grace period.
 type Delete struct {
 	Namespace, Pod string
 	UID            types.UID
 	Node           string
-}
-
-// Terminate ends one instance; Shrink lowers the group's desired size with it.
-type Terminate struct {
-	Instance string
-	Node     string
-	Shrink   bool
 }
 
 // DeleteNode removes the Node object of a machine that is gone.
@@ -121,23 +99,53 @@ type DeleteNode struct {
 	UID  types.UID
 }
 
-// Key implements Action.
-func (a SetRevision) Key() string { return "set-revision/" + a.To.ID }
+// Target implements NodeAction.
+func (a Fence) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
-// Key implements Action.
-func (a Quiesce) Key() string { return "quiesce" }
+// Target implements NodeAction.
+func (a Unfence) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
-// Key implements Action.
-func (a Resume) Key() string { return "resume" }
+// Target implements NodeAction.
+func (a HoldNode) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
-// Key implements Action.
-func (a RaiseMax) Key() string { return fmt.Sprintf("raise-max/%d", a.Max) }
+// Target implements NodeAction.
+func (a FreeNode) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
-// Key implements Action.
-func (a LowerMax) Key() string { return fmt.Sprintf("lower-max/%d", a.Max) }
+// Target implements NodeAction.
+func (a StartDrain) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
-// Key implements Action.
-func (a AddCapacity) Key() string { return "add/" + a.Token }
+// Apply implements NodeAction.
+func (a Fence) Apply(node *corev1.Node, run string, fence corev1.Taint) error {
+	if err := nodemark.SetFence(node, run, fence); err != nil {
+		return err
+	}
+	nodemark.SetGroupBaseline(node, a.Before)
+	return nil
+}
+
+// Apply implements NodeAction.
+func (a Unfence) Apply(node *corev1.Node, _ string, fence corev1.Taint) error {
+	return nodemark.ClearFence(node, fence)
+}
+
+// Apply implements NodeAction.
+func (a HoldNode) Apply(node *corev1.Node, run string, _ corev1.Taint) error {
+	nodemark.SetHold(node, run)
+	nodemark.SetGroupBaseline(node, a.Before)
+	return nil
+}
+
+// Apply implements NodeAction.
+func (a FreeNode) Apply(node *corev1.Node, _ string, _ corev1.Taint) error {
+	nodemark.ClearHold(node)
+	return nil
+}
+
+// Apply implements NodeAction.
+func (a StartDrain) Apply(node *corev1.Node, _ string, _ corev1.Taint) error {
+	nodemark.SetDraining(node, a.Deadline)
+	return nil
+}
 
 // Key implements Action.
 func (a Fence) Key() string { return "fence/" + string(a.UID) }
@@ -161,28 +169,7 @@ func (a Evict) Key() string { return "evict/" + string(a.UID) }
 func (a Delete) Key() string { return "delete/" + string(a.UID) }
 
 // Key implements Action.
-func (a Terminate) Key() string { return "terminate/" + a.Instance }
-
-// Key implements Action.
 func (a DeleteNode) Key() string { return "delete-node/" + string(a.UID) }
-
-func (a SetRevision) String() string { return "set the group's revision to " + a.To.Name }
-func (a Quiesce) String() string     { return "suspend " + strings.Join(a.Processes, ", ") }
-func (a Resume) String() string      { return "resume " + strings.Join(a.Processes, ", ") }
-func (a RaiseMax) String() string {
-	return fmt.Sprintf("raise the group's max from %d to %d", a.From, a.Max)
-}
-
-func (a LowerMax) String() string {
-	return fmt.Sprintf("lower the group's max from %d to %d", a.From, a.Max)
-}
-
-func (a AddCapacity) String() string {
-	if a.Zone == "" {
-		return fmt.Sprintf("add %d nodes", a.N)
-	}
-	return fmt.Sprintf("add %d nodes in zone %s", a.N, a.Zone)
-}
 
 func (a Fence) String() string      { return "fence node " + a.Node }
 func (a Unfence) String() string    { return "unfence node " + a.Node }
@@ -192,20 +179,3 @@ func (a StartDrain) String() string { return "start draining node " + a.Node }
 func (a Evict) String() string      { return fmt.Sprintf("evict pod %s/%s", a.Namespace, a.Pod) }
 func (a Delete) String() string     { return fmt.Sprintf("delete pod %s/%s", a.Namespace, a.Pod) }
 func (a DeleteNode) String() string { return "delete the Node object " + a.Node }
-
-func (a Terminate) String() string {
-	if a.Shrink {
-		return fmt.Sprintf("terminate instance %s and shrink the group by one", a.Instance)
-	}
-	return "terminate instance " + a.Instance
-}
-
-// OfCloud reports whether the action is the provider's to carry out; all others are the cluster's.
-func OfCloud(a Action) bool {
-	switch a.(type) {
-	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate:
-		return true
-	default:
-		return false
-	}
-}

@@ -6,16 +6,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// previous is the revision that a rollback goes back to: the one the group points at still or, where it points at the one
-// wanted already, the one that most of the outdated nodes have.
-func (t *turn) previous() Revision {
+// previous is the revision that a rollback goes back to: the one the group points at still or,
+// where it points at the one wanted already, the one that most of the outdated nodes have.
+func (t *turn) previous() nodegroup.Revision {
 	g := &t.w.Group
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
 	}
-	counts := map[Revision]int{}
+	counts := map[nodegroup.Revision]int{}
 	for _, m := range t.count.pending {
 		if r := m.Instance.Revision; r.ID != "" {
 			counts[r]++
@@ -24,25 +26,26 @@ func (t *turn) previous() Revision {
 	if len(counts) == 0 {
 		return g.Pointed
 	}
-	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b Revision) int {
+	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b nodegroup.Revision) int {
 		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(a.ID, b.ID))
 	})
 }
 
-// reclaim gives the nodes of the revision that is wanted again back to the cluster: their fence is taken away, and those whose
-// termination was decided but did not happen are kept (I6: a wanted node is neither fenced nor drained).
+// reclaim gives the nodes of the revision that is wanted again back to the cluster: their fence is
+// taken away, and those whose termination was decided but did not happen are kept (I6: a wanted
+// node is neither fenced nor drained).
 func (t *turn) reclaim() bool {
 	t.rec.Total = len(t.count.pending)
 	t.waiting = "the nodes not replaced yet to be unfenced"
 	kept := t.keepSurge()
-	return t.unfence(func(m *Member) bool { return !m.Outdated && t.stays(m) }) && kept
+	return t.unfence(func(m *nodegroup.Member) bool { return !m.Outdated && t.stays(m) }) && kept
 }
 
-// carry begins the books of the way back. What was added before counts as surge that is up already: so many fewer are launched,
-// and the last outdated nodes of each zone give it back.
+// carry begins the books of the way back. What was added before counts as surge that is up already:
+// so many fewer are launched, and the last outdated nodes of each zone give it back.
 func (t *turn) carry() bool {
 	l := &t.rec.Ledger
-	if !t.settleOpen() || !t.w.Group.shows(l.Changed) {
+	if !t.settleOpen() || !t.w.Group.IsFreshAfter(l.Changed) {
 		t.cloud, t.waiting = true, "what was added to the group to be seen"
 		return false
 	}
@@ -73,8 +76,9 @@ func (t *turn) dealSurge() map[string]int {
 	return surge
 }
 
-// knownBack are the names of the members that have the revision wanted as the way back begins, and are none that the group has
-// yet to bring up: those it counts by ledger zone, and with them instances that are yet to be launched.
+// knownBack are the names of the members that have the revision wanted as the way back begins, and
+// are none that the group has yet to bring up: those it counts by ledger zone, and with them
+// instances that are yet to be launched.
 func (t *turn) knownBack(arriving map[string]int) []string {
 	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
 	unseen := t.unseenBack()
@@ -84,8 +88,8 @@ func (t *turn) knownBack(arriving map[string]int) []string {
 		m := &t.w.Members[i]
 		zone := t.rec.Ledger.zone(m)
 		switch {
-		case m.Outdated || m.Instance.State == InstanceLeaving:
-		case unseen[zone] > 0 && !t.w.usable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
+		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
+		case unseen[zone] > 0 && !t.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
 			arriving[zone]++
 			unseen[zone]--
 		default:
@@ -95,8 +99,8 @@ func (t *turn) knownBack(arriving map[string]int) []string {
 	return names // sorted, as the members are
 }
 
-// spreadMissing adds the instances that the group has yet to launch by itself, which it does in zones of its choice: where
-// they are expected, as far as that is known, and the rest in one zone.
+// spreadMissing adds the instances that the group has yet to launch by itself, which it does in
+// zones of its choice: where they are expected, as far as that is known, and the rest in one zone.
 func (t *turn) spreadMissing(unseen, arriving map[string]int) {
 	missing := max(0, t.w.Group.Desired-t.count.instances)
 	zones := slices.Sorted(maps.Keys(t.rec.Ledger.Zones))
@@ -111,8 +115,9 @@ func (t *turn) spreadMissing(unseen, arriving map[string]int) {
 	}
 }
 
-// unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are not among those that have to go
-// on the way back: replacements of nodes that were removed, and launches that came once the group pointed back.
+// unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are
+// not among those that have to go on the way back: replacements of nodes that were removed, and
+// launches that came once the group pointed back.
 func (t *turn) unseenBack() map[string]int {
 	unseen := map[string]int{}
 	for zone, z := range t.rec.Ledger.Zones {
@@ -121,31 +126,33 @@ func (t *turn) unseenBack() map[string]int {
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		before := t.rec.Ledger.knows(m) || slices.Contains(t.rec.Unlabelled, m.Instance.ID)
-		if m.Outdated && m.Instance.State != InstanceLeaving && !before {
+		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !before {
 			unseen[t.rec.Ledger.zone(m)]--
 		}
 	}
 	return unseen
 }
 
-// absent counts the members that were carried over to the way back and do not serve: what was added before may not have come up yet.
+// absent counts the members that were carried over to the way back and do not serve: what was added
+// before may not have come up yet.
 func (t *turn) absent() (n int) {
 	carried := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Carried })
 	for i := 0; i < len(t.w.Members) && n < carried; i++ {
 		m := &t.w.Members[i]
-		if _, ending := t.rec.started(m); m.Outdated && m.Instance.State != InstanceLeaving && !m.ready() && !ending {
+		if _, ending := t.rec.started(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
 			n++
 		}
 	}
 	return n
 }
 
-// settleOpen finds out what became of launches whose answer nobody knows, and reports whether that is known of all. Under its
-// token a launch is asked for again, which makes it one launch; without a token the group's maximum tells.
+// settleOpen finds out what became of launches whose answer nobody knows, and reports whether that
+// is known of all. Under its token a launch is asked for again, which makes it one launch; without
+// a token the group's maximum tells.
 func (t *turn) settleOpen() bool {
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		for _, launch := range t.rec.Ledger.Zones[zone].Open {
-			if t.cloud = true; launch.Max > 0 && t.w.Group.shows(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
+			if t.cloud = true; launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
 				t.unbook(zone, launch)
 			}
 		}
@@ -165,7 +172,7 @@ func (t *turn) backNote() string {
 }
 
 // onTo says how an upgrade whose target moved is gone on with.
-func (t *turn) onTo(wanted Revision) string {
+func (t *turn) onTo(wanted nodegroup.Revision) string {
 	if t.rec.Back {
 		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", t.w.Group.Name, wanted.Name)
 	}

@@ -10,15 +10,17 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// largeWorld is a group of outdated nodes in the middle of its upgrade: so many in flight, each with so many
-// pods, under one budget for each hundred nodes.
+// largeWorld is a group of outdated nodes in the middle of its upgrade: so many in flight, each
+// with so many pods, under one budget for each hundred nodes.
 func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	tb.Helper()
-	members := make([]upgrade.Member, 0, nodes)
+	members := make([]nodegroup.Member, 0, nodes)
 	for i := range nodes {
 		name := fmt.Sprintf("old-%c-%04d", 'a'+rune(i%3), i)
 		m := old(name)
@@ -26,7 +28,7 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 			app := fmt.Sprintf("app%d", (i+j)%(nodes/100))
 			m.Pods = append(m.Pods, build.Pod(fmt.Sprintf("%s-%d-%d", app, i, j), build.App(app), build.On(name)))
 		}
-		if err := upgrade.MarkFenced(m.Node, "r1", "aws"); err != nil {
+		if err := nodemark.SetFence(m.Node, "r1", nodegroup.FenceTaint("aws")); err != nil {
 			tb.Fatal(err)
 		}
 		members = append(members, m)
@@ -46,7 +48,7 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	for i := range inFlight {
 		m := &s.Members[i]
 		deadline := start.Add(15 * time.Minute)
-		upgrade.MarkDraining(m.Node, deadline)
+		nodemark.SetDraining(m.Node, deadline)
 		s.Record.Nodes[m.Name()] = upgrade.NodeRecord{
 			UID: m.Node.UID, Instance: m.Instance.ID, Zone: m.Zone(), State: upgrade.NodeDraining, Batch: 1, Began: start, Deadline: deadline,
 		}
@@ -54,8 +56,8 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	return s.World
 }
 
-// BenchmarkNext is one step of a large upgrade. full has all of its window in flight; refill has room in it, so
-// that the next nodes are chosen too.
+// BenchmarkNext is one step of a large upgrade. full has all of its window in flight; refill has
+// room in it, so that the next nodes are chosen too.
 func BenchmarkNext(b *testing.B) {
 	for name, inFlight := range map[string]int{"full": 20, "refill": 19} {
 		b.Run(name, func(b *testing.B) {

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes left. What a
-// termination gives back is launched again only when the cloud has begun it: a launch that overtook it would make
-// the group larger than its surge allows, which its maximum may forbid.
+// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes
+// left. What a termination gives back is launched again only when the cloud has begun it: a launch
+// that overtook it would make the group larger than its surge allows, which its maximum may forbid.
 func (t *turn) launch() {
 	if !t.w.Group.Sized || (t.crowded() && !t.raiseMax()) {
 		return
@@ -45,7 +47,8 @@ func (t *turn) ask(zone string) {
 	}
 }
 
-// crowded reports whether a launch was refused: an autoscaler may have taken the room that its node was to have.
+// crowded reports whether a launch was refused: an autoscaler may have taken the room that its node
+// was to have.
 func (t *turn) crowded() bool {
 	for _, z := range t.rec.Ledger.Zones {
 		if z.Refusal != "" {
@@ -55,8 +58,8 @@ func (t *turn) crowded() bool {
 	return false
 }
 
-// lendSurge gives zones that were dealt no surge what other zones have given back. Where no node may be missing they
-// could not begin otherwise (S6).
+// lendSurge gives zones that were dealt no surge what other zones have given back. Where no node
+// may be missing they could not begin otherwise (S6).
 func (t *turn) lendSurge() {
 	if t.rec.Request.MaxUnavailable > 0 {
 		return
@@ -85,7 +88,8 @@ func (t *turn) lendSurge() {
 	}
 }
 
-// shrinking counts, by ledger zone, the terminations that are to shrink the group and have not landed.
+// shrinking counts, by ledger zone, the terminations that are to shrink the group and have not
+// landed.
 func (t *turn) shrinking() map[string]int {
 	counts := map[string]int{}
 	for _, n := range t.rec.Nodes {
@@ -96,9 +100,9 @@ func (t *turn) shrinking() map[string]int {
 	return counts
 }
 
-// book writes down the launches that are to be made. A zonal provider is asked for one node
-// at a time, so that no answer can be half a success; another for all at once, and for more only when that is
-// answered, because the maximum that proves the one would count for the other.
+// book writes down the launches that are to be made. A zonal provider is asked for one node at a
+// time, so that no answer can be half a success; another for all at once, and for more only when
+// that is answered, because the maximum that proves the one would count for the other.
 func (t *turn) book(zone string, n int) {
 	if !t.rec.Ledger.Zonal && t.openLaunches() > 0 {
 		return
@@ -118,21 +122,21 @@ func (t *turn) book(zone string, n int) {
 	t.persist = true
 }
 
-// raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that names no zones, and
-// returns what it makes of the maximum.
+// raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that
+// names no zones, and returns what it makes of the maximum.
 func (t *turn) raiseWith(n int) int {
 	l, g := &t.rec.Ledger, &t.w.Group
 	l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 	from := g.Max
-	if !g.shows(l.Changed) {
+	if !g.IsFreshAfter(l.Changed) {
 		from = max(from, l.MaxTo) // the reading may be older than our last raise
 	}
 	l.MaxTo = from + n
 	return l.MaxTo
 }
 
-func (t *turn) addition(zone string, l Launch) AddCapacity {
-	return AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: token(t.rec.Run, zone, l.Serial)}
+func (t *turn) addition(zone string, l Launch) nodegroup.AddCapacity {
+	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: token(t.rec.Run, zone, l.Serial)}
 }
 
 func (t *turn) openLaunches() int {
@@ -147,7 +151,7 @@ func (t *turn) settle() {
 		}
 	}
 	t.growAsAWhole()
-	if raise := t.attempt(RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == OutcomeDone || raise.Outcome == OutcomeUnclear {
+	if raise := t.attempt(nodegroup.RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
 		t.changed(raise.Ended)
 	}
 	if fatal := t.fatal(); fatal != "" {
@@ -156,8 +160,9 @@ func (t *turn) settle() {
 	}
 }
 
-// growAsAWhole gives up launches that name a zone where they are not to be had: what was added is one zone's from then on. Such a
-// launch raises the group's maximum, which shows that it landed; who keeps the maximum cannot have it.
+// growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
+// one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
+// who keeps the maximum cannot have it.
 func (t *turn) growAsAWhole() {
 	refusal := t.unsupported()
 	switch {
@@ -173,19 +178,20 @@ func (t *turn) growAsAWhole() {
 // unsupported is why launches that name a zone are not to be had, "" when they are.
 func (t *turn) unsupported() string {
 	for _, key := range slices.Sorted(maps.Keys(t.w.Open)) {
-		if attempt := t.w.Open[key]; attempt.Outcome == OutcomeUnsupported && !attempt.InFlight {
+		if attempt := t.w.Open[key]; attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight {
 			return attempt.Detail
 		}
 	}
 	return ""
 }
 
-// fatal is the key of an action that was refused for good and that the upgrade cannot do without, "" when there is none.
+// fatal is the key of an action that was refused for good and that the upgrade cannot do without,
+// "" when there is none.
 func (t *turn) fatal() string {
 	fatal := ""
 	for key, attempt := range t.w.Open {
 		_, optional := attempt.Action.(HoldNode)
-		if attempt.Outcome == OutcomeFatal && !attempt.InFlight && !optional && (fatal == "" || key < fatal) {
+		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !optional && (fatal == "" || key < fatal) {
 			fatal = key
 		}
 	}
@@ -208,7 +214,7 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 		}
 		z.Launched -= l.N
 		retry := attempt.NotBefore
-		if attempt.Outcome == OutcomeMoved {
+		if attempt.Outcome == nodegroup.OutcomeMoved {
 			retry = attempt.Ended.Add(movedPause)
 		}
 		if z.Refusal = attempt.Detail; retry.After(z.RetryAt) {
@@ -218,8 +224,9 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 	t.rec.Ledger.settleRaise(l, landed)
 }
 
-// settleRaise books what became of the raise of the maximum that came with a launch. One that landed is on the books
-// even if they were closed meanwhile, when a stop found it neither in the group's reading nor answered.
+// settleRaise books what became of the raise of the maximum that came with a launch. One that
+// landed is on the books even if they were closed meanwhile, when a stop found it neither in the
+// group's reading nor answered.
 func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	switch {
 	case launch.Max == 0:
@@ -232,47 +239,50 @@ func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	}
 }
 
-// answered reports whether a launch is known to have been accepted or to have been refused; neither while that is open.
-func (t *turn) answered(l Launch, attempt Attempt) (landed, refused bool) {
+// answered reports whether a launch is known to have been accepted or to have been refused; neither
+// while that is open.
+func (t *turn) answered(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	switch {
 	case attempt.InFlight:
 		return false, false
-	case attempt.Outcome == OutcomeDone, l.Max > 0 && t.w.Group.Max >= l.Max:
+	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && t.w.Group.Max >= l.Max:
 		return true, false
-	case attempt.Outcome == OutcomeExhausted, attempt.Outcome == OutcomeMoved, attempt.Outcome == OutcomeFatal, attempt.Outcome == OutcomeUnsupported:
+	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
 		return false, !t.unproven(l, attempt)
 	default:
 		return false, false
 	}
 }
 
-// unproven reports whether a launch without a token was answered with moved so shortly ago that the group's reading
-// may not show what moved it: an earlier try of ours, whose answer was lost.
-func (t *turn) unproven(l Launch, attempt Attempt) bool {
-	return l.Max > 0 && attempt.Outcome == OutcomeMoved && !t.w.Group.shows(attempt.Ended)
+// unproven reports whether a launch without a token was answered with moved so shortly ago that the
+// group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
+func (t *turn) unproven(l Launch, attempt nodegroup.Attempt) bool {
+	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !t.w.Group.IsFreshAfter(attempt.Ended)
 }
 
-// changed notes that the group's size was changed by us, so that readings from before are told from later ones.
+// changed notes that the group's size was changed by us, so that readings from before are told from
+// later ones.
 func (t *turn) changed(at time.Time) {
 	if at.After(t.rec.Ledger.Changed) {
 		t.rec.Ledger.Changed = at
 	}
 }
 
-// shrinks decides how an outdated node is terminated. Where launches name a zone it always
-// shrinks the group, and launch replaces it in its own zone: a group that replaces by itself does
-// so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were added.
-// A group at its minimum cannot shrink: it replaces the node by itself then.
+// shrinks decides how an outdated node is terminated. Where launches name a zone it always shrinks
+// the group, and launch replaces it in its own zone: a group that replaces by itself does so in the
+// zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were
+// added. A group at its minimum cannot shrink: it replaces the node by itself then.
 func (t *turn) shrinks(zone string) bool {
 	l := &t.rec.Ledger
 	return t.canShrink() && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
 }
 
-// canShrink reports whether the group's size may fall by one: by its last reading or, while that may not show what landed
-// lately, by our books. What others did meanwhile may be on neither: then the cloud refuses, see refusedToShrink.
+// canShrink reports whether the group's size may fall by one: by its last reading or, while that
+// may not show what landed lately, by our books. What others did meanwhile may be on neither: then
+// the cloud refuses, see refusedToShrink.
 func (t *turn) canShrink() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.shows(l.Changed) {
+	if !g.IsFreshAfter(l.Changed) {
 		return g.Sized && t.rec.Sizes.Desired+l.landed() > g.Min
 	}
 	size := g.Desired
@@ -284,21 +294,16 @@ func (t *turn) canShrink() bool {
 	return g.Sized && size > g.Min
 }
 
-// movedPause is how long a launch is not asked for again that the group, as it is by now, did not admit: the group has to be
-// read anew first.
+// movedPause is how long a launch is not asked for again that the group, as it is by now, did not
+// admit: the group has to be read anew first.
 const movedPause = 10 * time.Second
 
-// describeLag is how long a provider's answer may be older than what was done to it.
-const describeLag = 30 * time.Second
-
-// shows reports whether the group was read late enough to show what was done to it at the time.
-func (g *Group) shows(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
-
-// resume lets the processes run again that we suspended, unless they would terminate nodes without a
-// drain at once, because the zones are out of balance: then they stay suspended, and the record says so. A suspension
-// of ours that is on its way, or that the group's reading is too old to show, is waited for.
+// resume lets the processes run again that we suspended, unless they would terminate nodes without
+// a drain at once, because the zones are out of balance: then they stay suspended, and the record
+// says so. A suspension of ours that is on its way, or that the group's reading is too old to show,
+// is waited for.
 func (t *turn) resume() bool {
-	quiesced := t.attempt(Quiesce{})
+	quiesced := t.attempt(nodegroup.Quiesce{})
 	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || t.unseen(quiesced)) {
 		t.cloud = true
 		return false
@@ -313,30 +318,30 @@ func (t *turn) resume() bool {
 		return !coming // what is suspended still will show
 	}
 	t.cloud = true
-	t.want(Resume{Processes: ours})
+	t.want(nodegroup.Resume{Processes: ours})
 	return false
 }
 
-// resuming reports whether the processes may be about to run again, after they were suspended last: by a request that is under
-// way, or whose effect the group's reading is too old to show.
-func (t *turn) resuming(quiesced Attempt) bool {
-	resumed := t.attempt(Resume{})
-	landed := resumed.Outcome == OutcomeDone || resumed.Outcome == OutcomeUnclear
-	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !t.w.Group.shows(resumed.Ended))
+// resuming reports whether the processes may be about to run again, after they were suspended last:
+// by a request that is under way, or whose effect the group's reading is too old to show.
+func (t *turn) resuming(quiesced nodegroup.Attempt) bool {
+	resumed := t.attempt(nodegroup.Resume{})
+	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
+	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !t.w.Group.IsFreshAfter(resumed.Ended))
 }
 
-// unseen reports whether the group's reading is too old to show a suspension of ours: older than its answer, or so old
-// that nobody remembers whether there was one.
-func (t *turn) unseen(quiesced Attempt) bool {
+// unseen reports whether the group's reading is too old to show a suspension of ours: older than
+// its answer, or so old that nobody remembers whether there was one.
+func (t *turn) unseen(quiesced nodegroup.Attempt) bool {
 	if len(t.suspended()) == len(t.rec.Suspended) {
 		return false
 	}
 	if t.w.Now.After(t.w.Group.Observed.Add(staleReading)) {
 		return true
 	}
-	resumed := t.attempt(Resume{})
-	undone := resumed.Outcome == OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
-	return quiesced.Outcome != "" && !undone && !t.w.Group.shows(quiesced.Ended)
+	resumed := t.attempt(nodegroup.Resume{})
+	undone := resumed.Outcome == nodegroup.OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
+	return quiesced.Outcome != "" && !undone && !t.w.Group.IsFreshAfter(quiesced.Ended)
 }
 
 // staleReading is the age of a reading of the cloud at which several in a row must have failed.

@@ -6,20 +6,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone, serial) }
 
-// G17, E33: without capacity nothing is begun. What was refused is booked back, and asked for again later
-// as a new request.
+// G17, E33: without capacity nothing is begun. What was refused is booked back, and asked for again
+// later as a new request.
 func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
 	for name, zonal := range map[string]bool{"in a zone": true, "for the group": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
 			s.Request.Surge, s.Group.Zonal = 1, zonal
-			first := action[upgrade.AddCapacity](t, s.next())
-			s.answer(first, upgrade.OutcomeExhausted, "no capacity")
+			first := action[nodegroup.AddCapacity](t, s.next())
+			s.answer(first, nodegroup.OutcomeExhausted, "no capacity")
 
 			step := s.next()
 			wantActions(t, step)
@@ -30,26 +31,27 @@ func TestExhaustedLaunchesAreTriedLater(t *testing.T) {
 				t.Errorf("wakes at %s, want %s", step.Wake, want)
 			}
 			s.pass(30 * time.Second)
-			if again := action[upgrade.AddCapacity](t, s.next()); again.Token == first.Token {
+			if again := action[nodegroup.AddCapacity](t, s.next()); again.Token == first.Token {
 				t.Errorf("the token %s is used again, under which the cloud has refused", again.Token)
 			}
 		})
 	}
 }
 
-// A launch whose answer was lost is repeated under its token, at once after a crash and later otherwise.
+// A launch whose answer was lost is repeated under its token, at once after a crash and later
+// otherwise.
 func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge = 1
-	first := action[upgrade.AddCapacity](t, s.next())
-	s.answer(first, upgrade.OutcomeUnclear, "timeout")
+	first := action[nodegroup.AddCapacity](t, s.next())
+	s.answer(first, nodegroup.OutcomeUnclear, "timeout")
 	wantActions(t, s.next())
 	s.pass(30 * time.Second)
-	if again := action[upgrade.AddCapacity](t, s.next()); again != first {
+	if again := action[nodegroup.AddCapacity](t, s.next()); again != first {
 		t.Errorf("got %+v, want %+v", again, first)
 	}
 	s.crash()
-	if again := action[upgrade.AddCapacity](t, s.next()); again != first {
+	if again := action[nodegroup.AddCapacity](t, s.next()); again != first {
 		t.Errorf("after a crash: got %+v, want %+v", again, first)
 	}
 	if got := s.Record.Ledger.Contribution(); got != 1 {
@@ -57,15 +59,16 @@ func TestLostLaunchIsRepeatedUnderItsToken(t *testing.T) {
 	}
 }
 
-// Where the group is raised as a whole, the maximum is the evidence that a request landed whose answer was lost.
+// Where the group is raised as a whole, the maximum is the evidence that a request landed whose
+// answer was lost.
 func TestRaisedMaxProvesALaunch(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Zonal = 1, false
-	first := action[upgrade.AddCapacity](t, s.next())
+	first := action[nodegroup.AddCapacity](t, s.next())
 	if first.Desired != 1 || first.Zone != "" {
 		t.Errorf("the launch is decided on a size of %d in zone %q, want 1 and none", first.Desired, first.Zone)
 	}
-	s.answer(first, upgrade.OutcomeUnclear, "timeout")
+	s.answer(first, nodegroup.OutcomeUnclear, "timeout")
 	s.Group.Max++
 	s.Group.Desired++
 	s.crash()
@@ -76,7 +79,8 @@ func TestRaisedMaxProvesALaunch(t *testing.T) {
 	}
 }
 
-// lowering is a group whose nodes are all replaced, with our raise of its maximum from 3 to 5 still there.
+// lowering is a group whose nodes are all replaced, with our raise of its maximum from 3 to 5 still
+// there.
 func lowering(t *testing.T) *scene {
 	s := newScene(t, current("new-a-1"), current("new-b-1"), current("new-c-1"))
 	s.Group.Max = 5
@@ -115,14 +119,15 @@ func TestLowerMax(t *testing.T) {
 	}
 }
 
-// The upgrade does not end before what its last termination took is launched again and usable (EKS E26, E27).
+// The upgrade does not end before what its last termination took is launched again and usable (EKS
+// E26, E27).
 func TestEndWaitsForTheLastLaunch(t *testing.T) {
-	cases := map[string]upgrade.Outcome{"without an answer": "", "later": upgrade.OutcomeLater, "exhausted": upgrade.OutcomeExhausted}
+	cases := map[string]nodegroup.Outcome{"without an answer": "", "later": nodegroup.OutcomeLater, "exhausted": nodegroup.OutcomeExhausted}
 	for name, outcome := range cases {
 		t.Run(name, func(t *testing.T) {
 			s, terminate := removing(t, true)
 			s.do(terminate)
-			launch := action[upgrade.AddCapacity](t, s.next())
+			launch := action[nodegroup.AddCapacity](t, s.next())
 			if outcome == "" {
 				s.begun(launch)
 			} else {
@@ -134,7 +139,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 			}
 			s.pass(time.Minute)
 			if outcome != "" {
-				launch = action[upgrade.AddCapacity](t, s.next())
+				launch = action[nodegroup.AddCapacity](t, s.next())
 			}
 			s.do(launch)
 			s.add(booting(current("new-a-1")))
@@ -151,7 +156,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 	t.Run("for ever", func(t *testing.T) {
 		s, terminate := removing(t, true)
 		s.do(terminate)
-		s.answer(action[upgrade.AddCapacity](t, s.next()), upgrade.OutcomeExhausted, "no capacity")
+		s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeExhausted, "no capacity")
 		s.remove("old-a-1")
 		for range 41 {
 			step := s.next()
@@ -162,7 +167,7 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 				return
 			}
 			for _, a := range actionsOf(step, "add") {
-				s.answer(a, upgrade.OutcomeExhausted, "no capacity")
+				s.answer(a, nodegroup.OutcomeExhausted, "no capacity")
 			}
 			s.pass(30 * time.Second)
 		}
@@ -170,7 +175,8 @@ func TestEndWaitsForTheLastLaunch(t *testing.T) {
 	})
 }
 
-// Processes that a stop of ours let run again are not suspended once more when nothing is left to do.
+// Processes that a stop of ours let run again are not suspended once more when nothing is left to
+// do.
 func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 	s := lowering(t)
 	s.Record.Phase, s.Record.Suspended, s.Group.Quiesce, s.Group.Max = upgrade.PhaseUpgrade, []string{"AZRebalance"}, []string{"AZRebalance"}, 9
@@ -191,12 +197,13 @@ func TestOwedNodesAreNamed(t *testing.T) {
 	checkError(t, fmt.Errorf("%s", step.Record.Message), "the group keeps 2 more nodes than before")
 }
 
-// A request that a server forbids ends the upgrade, whatever it was; of several the same one is named each time.
+// A request that a server forbids ends the upgrade, whatever it was; of several the same one is
+// named each time.
 func TestForbiddenRequestsStop(t *testing.T) {
 	s := surged(t)
 	step := s.next()
 	for _, a := range step.Actions {
-		s.answer(a, upgrade.OutcomeFatal, "not allowed: "+a.String())
+		s.answer(a, nodegroup.OutcomeFatal, "not allowed: "+a.String())
 	}
 	for range 20 {
 		step = upgrade.Next(s.World)

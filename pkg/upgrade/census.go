@@ -3,47 +3,51 @@ package upgrade
 import (
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // census counts the members of the group once a turn.
 type census struct {
 	// byName are the members that were started, by the name they are recorded under.
-	byName map[string]*Member
+	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
-	pending []*Member
-	// fresh counts current members that were not there at the start, usable those of them fit for pods.
+	pending []*nodegroup.Member
+	// fresh counts current members that were not there at the start, usable those of them fit for
+	// pods.
 	fresh  int
 	usable int
 	// usableIn counts usable fresh members by ledger zone.
 	usableIn map[string]int
-	// known are the current members before the start; unready counts those of them that are not usable, at any time.
-	known   []*Member
+	// known are the current members before the start; unready counts those of them that are not
+	// usable, at any time.
+	known   []*nodegroup.Member
 	unready int
-	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts all members by their own zone.
+	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts
+	// all members by their own zone.
 	left  map[string]int
 	zones map[string]int
 	// instances counts those that are not on their way out.
 	instances int
 	// pendingIn counts pending members by their own zone.
 	pendingIn map[string]int
-	// ready counts members of any revision that are fit for pods, or were but for our fence, and are not being removed.
+	// ready counts members of any revision that are fit for pods, or were but for our fence, and
+	// are not being removed.
 	ready int
-	// serving counts the members that take pods, or would but for our fence or for what is not our doing: all but those
-	// being removed and new ones that are not usable yet.
+	// serving counts the members that take pods, or would but for our fence or for what is not our
+	// doing: all but those being removed and new ones that are not usable yet.
 	serving int
 }
 
-// takeCensus sorts the members by what the upgrade has to do with them. It is done in every step for the whole group,
-// so that it looks at as little of a member as it can.
+// takeCensus sorts the members by what the upgrade has to do with them. It is done in every step
+// for the whole group, so that it looks at as little of a member as it can.
 func takeCensus(w *World, rec *Record) census {
 	c := census{
-		pending: make([]*Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*Member{}, usableIn: map[string]int{},
+		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, usableIn: map[string]int{},
 		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
 	}
 	var counts zoneCounts
@@ -55,7 +59,7 @@ func takeCensus(w *World, rec *Record) census {
 			begun = begun[1:]
 			started = c.find(m, rec)
 		}
-		if m.Instance.State != InstanceLeaving {
+		if m.Instance.State != nodegroup.InstanceLeaving {
 			c.add(m, started, counts.of(m.Zone()), w, rec)
 		}
 	}
@@ -64,7 +68,7 @@ func takeCensus(w *World, rec *Record) census {
 }
 
 // find is the record of the member, which is noted under that name; nil when it was not started.
-func (c *census) find(m *Member, rec *Record) *NodeRecord {
+func (c *census) find(m *nodegroup.Member, rec *Record) *NodeRecord {
 	name, started := rec.nameOf(m)
 	if !started {
 		return nil
@@ -74,7 +78,7 @@ func (c *census) find(m *Member, rec *Record) *NodeRecord {
 	return &n
 }
 
-func (c *census) add(m *Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
+func (c *census) add(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
 	if m.Instance.ID != "" {
 		c.instances++
 	}
@@ -83,16 +87,16 @@ func (c *census) add(m *Member, started *NodeRecord, zone *zoneCount, w *World, 
 	}
 	removing := started != nil && started.State == NodeRemoving
 	if !removing {
-		c.countServing(m, m.ready() && (m.Outdated || w.usable(m)))
+		c.countServing(m, m.IsReady() && (m.Outdated || w.Group.IsUsable(m)))
 	}
 	if m.Outdated {
 		c.addOutdated(m, started, zone)
 	} else {
-		c.addCurrent(m, rec, zone, w.usable(m) && (!removing || !rec.fresh(m)))
+		c.addCurrent(m, rec, zone, w.Group.IsUsable(m) && (!removing || !rec.fresh(m)))
 	}
 }
 
-func (c *census) addOutdated(m *Member, started *NodeRecord, zone *zoneCount) {
+func (c *census) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount) {
 	if started == nil {
 		c.pending = append(c.pending, m)
 		zone.pending++
@@ -105,7 +109,7 @@ func (c *census) addOutdated(m *Member, started *NodeRecord, zone *zoneCount) {
 // ending reports whether a node in the state is no longer to be terminated.
 func ending(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
-func (c *census) countServing(m *Member, fit bool) {
+func (c *census) countServing(m *nodegroup.Member, fit bool) {
 	if fit {
 		c.ready++
 	}
@@ -114,7 +118,7 @@ func (c *census) countServing(m *Member, fit bool) {
 	}
 }
 
-func (c *census) addCurrent(m *Member, rec *Record, zone *zoneCount, usable bool) {
+func (c *census) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, usable bool) {
 	switch {
 	case !rec.fresh(m):
 		if rec.Run == "" {
@@ -135,20 +139,21 @@ func (c *census) addCurrent(m *Member, rec *Record, zone *zoneCount, usable bool
 }
 
 // fresh reports whether a current member was not there at the start.
-func (r *Record) fresh(m *Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
+func (r *Record) fresh(m *nodegroup.Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
 
 // fresh lists the current members that were not there at the start.
-func (t *turn) fresh() []*Member {
-	var fresh []*Member
+func (t *turn) fresh() []*nodegroup.Member {
+	var fresh []*nodegroup.Member
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.rec.fresh(m) {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.rec.fresh(m) {
 			fresh = append(fresh, m)
 		}
 	}
 	return fresh
 }
 
-// zoneCounts counts members by their own zone. A group has few zones: they are looked through faster than a map.
+// zoneCounts counts members by their own zone. A group has few zones: they are looked through
+// faster than a map.
 type zoneCounts []zoneCount
 
 type zoneCount struct {
@@ -167,7 +172,8 @@ func (z *zoneCounts) of(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sum takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands for none.
+// sum takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands
+// for none.
 func (c *census) sum(counts zoneCounts, ledger *Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
@@ -194,9 +200,10 @@ func (c *census) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// nameOf is the name under which a member was started: its own, its instance's when its node joined only
-// afterwards, or its node's when that is gone already. A new node under an old name is another.
-func (r *Record) nameOf(m *Member) (name string, started bool) {
+// nameOf is the name under which a member was started: its own, its instance's when its node joined
+// only afterwards, or its node's when that is gone already. A new node under an old name is
+// another.
+func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
 	if m.Node == nil {
 		for name, n := range r.Nodes {
 			if n.Instance == m.Instance.ID {
@@ -213,9 +220,10 @@ func (r *Record) nameOf(m *Member) (name string, started bool) {
 	return "", false
 }
 
-// begun are the places of the members that one of the records may be about, ascending. A record has the name that the
-// member had when it was started, which its instance's is no more once its node has joined.
-func (r *Record) begun(members []Member) []int {
+// begun are the places of the members that one of the records may be about, ascending. A record has
+// the name that the member had when it was started, which its instance's is no more once its node
+// has joined.
+func (r *Record) begun(members []nodegroup.Member) []int {
 	var places []int
 	for name, n := range r.Nodes {
 		i, found := seat(members, name)
@@ -240,19 +248,20 @@ func (r *Record) begun(members []Member) []int {
 }
 
 // seat finds a member by its name.
-func seat(members []Member, name string) (int, bool) {
+func seat(members []nodegroup.Member, name string) (int, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
 	return i, i < len(members) && members[i].Name() == name
 }
 
 // started is the record of a member that was started.
-func (r *Record) started(m *Member) (NodeRecord, bool) {
+func (r *Record) started(m *nodegroup.Member) (NodeRecord, bool) {
 	name, ok := r.nameOf(m)
 	return r.Nodes[name], ok
 }
 
-// knows reports whether the member was there before us, as a node or as an instance still without one.
-func (l *Ledger) knows(m *Member) bool {
+// knows reports whether the member was there before us, as a node or as an instance still without
+// one.
+func (l *Ledger) knows(m *nodegroup.Member) bool {
 	if len(l.Known) == 0 {
 		return false
 	}
@@ -264,52 +273,15 @@ func (l *Ledger) knows(m *Member) bool {
 }
 
 // zone is the ledger's zone of a member: its own, or "" when the whole group is one.
-func (l *Ledger) zone(m *Member) string {
+func (l *Ledger) zone(m *nodegroup.Member) string {
 	if l.Zonal {
 		return m.Zone()
 	}
 	return ""
 }
 
-// Usable reports whether the member takes ordinary pods: its instance is in service, its node is
-// Ready, carries the labels wanted, and no start-up taint keeps pods away (EKS E25–E27).
-func (m *Member) Usable(labels map[string]string) bool {
-	if m.Node == nil || m.Instance.State == InstancePending || m.Instance.State == InstanceLeaving {
-		return false
-	}
-	for key, value := range labels {
-		if m.Node.Labels[key] != value {
-			return false
-		}
-	}
-	return nodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
-}
-
-// startupTaint recognises taints that say a node is not ready for pods yet though its kubelet is.
-func startupTaint(taint corev1.Taint) bool {
-	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||
-		strings.HasPrefix(taint.Key, "readiness.k8s.io/") ||
-		strings.HasPrefix(taint.Key, "node.cilium.io/") ||
-		strings.HasSuffix(taint.Key, "/agent-not-ready")
-}
-
-func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
-}
-
-// nodeReady is the Ready condition being True; Unknown and absent are not.
-func nodeReady(node *corev1.Node) bool {
-	c := nodeCondition(node)
-	return c != nil && c.Status == corev1.ConditionTrue
-}
-
 // nodeLost reports whether the node has been other than Ready for drain.LostAfter.
 func nodeLost(node *corev1.Node, now time.Time) bool {
-	c := nodeCondition(node)
+	c := nodegroup.ReadyCondition(node)
 	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
 }

@@ -10,14 +10,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 const (
-	// seen is how long the effect of an accepted request may take to be observed before it is asked for again.
+	// seen is how long the effect of an accepted request may take to be observed before it is asked
+	// for again.
 	seen = 30 * time.Second
-	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then (attach_detach_controller.go).
+	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then
+	// (attach_detach_controller.go).
 	detachLimit = 6 * time.Minute
-	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted again, before it is held to be one whose pods always do (EKS E51).
+	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
+	// again, before it is held to be one whose pods always do (EKS E51).
 	returnsAllowed = 1
 	// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
 	nodeObjectGrace = time.Minute
@@ -33,7 +38,7 @@ type drainView struct {
 
 func (v *drainView) remaining() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
 
-func (t *turn) view(m *Member) *drainView {
+func (t *turn) view(m *nodegroup.Member) *drainView {
 	if v, ok := t.drains[m.Name()]; ok {
 		return v
 	}
@@ -56,7 +61,8 @@ func (t *turn) view(m *Member) *drainView {
 			v.staying++
 		}
 	}
-	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the same each time.
+	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
+	// same each time.
 	v.toEvict = append(unready, v.toEvict...)
 	slices.SortStableFunc(v.toEvict[:len(unready)], byName)
 	slices.SortStableFunc(v.toEvict[len(unready):], byName)
@@ -84,8 +90,8 @@ func (t *turn) startedNames() []string {
 }
 
 // inDrain are the members whose drain goes on, in order of start.
-func (t *turn) inDrain() []*Member {
-	var members []*Member
+func (t *turn) inDrain() []*nodegroup.Member {
+	var members []*nodegroup.Member
 	for _, name := range t.startedNames() {
 		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
 			members = append(members, m)
@@ -95,7 +101,7 @@ func (t *turn) inDrain() []*Member {
 }
 
 // enlist begins the record of a member, which is to be stored before anything happens to it.
-func (t *turn) enlist(m *Member, n NodeRecord) {
+func (t *turn) enlist(m *nodegroup.Member, n NodeRecord) {
 	t.count.byName[m.Name()] = m
 	t.put(m.Name(), n, true)
 }
@@ -140,8 +146,8 @@ func (t *turn) gone(name string) {
 	t.persist = true
 }
 
-func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
-	if m.Instance.State == InstanceLeaving {
+func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
+	if m.Instance.State == nodegroup.InstanceLeaving {
 		t.cloud = true
 		return // its machine is going down without us; it is booked when it is gone
 	}
@@ -149,7 +155,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 		t.put(name, n, true)
 	}
-	if m.Node != nil && !t.fenced(m) {
+	if m.Node != nil && !t.isFenced(m) {
 		t.standStill(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
@@ -180,21 +186,18 @@ func (t *turn) drainNode(name string, n NodeRecord, m *Member) {
 }
 
 // ensureStarted writes the start of the drain on the node, once.
-func (t *turn) ensureStarted(n NodeRecord, m *Member) {
-	if m.Node == nil || m.Node.Annotations[AnnotationDeadline] == FormatTime(n.Deadline) {
+func (t *turn) ensureStarted(n NodeRecord, m *nodegroup.Member) {
+	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
 	t.want(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
 }
 
-// FormatTime writes a time as annotations hold it.
-func FormatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
 func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
 
-// force deletes the pods that are left, each with its own grace (EKS E43), and goes on without those
-// that are still there when the longest grace is over: they are named in the node's reason.
-func (t *turn) force(name string, n NodeRecord, m *Member, view *drainView) {
+// force deletes the pods that are left, each with its own grace (EKS E43), and goes on without
+// those that are still there when the longest grace is over: they are named in the node's reason.
+func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drainView) {
 	over := n.Deadline.Add(t.notes.Yielded[name])
 	kept := 0
 	for _, pod := range slices.Concat(view.held, view.toEvict) {
@@ -216,8 +219,9 @@ func (t *turn) force(name string, n NodeRecord, m *Member, view *drainView) {
 	t.wakeAt(over)
 }
 
-// settleNode waits, once the node is empty, for load balancers and volumes to let go of it (EKS E44, E45).
-func (t *turn) settleNode(name string, n NodeRecord, m *Member) {
+// settleNode waits, once the node is empty, for load balancers and volumes to let go of it (EKS
+// E44, E45).
+func (t *turn) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if n.State != NodeEmpty {
 		n.State, n.EmptyAt = NodeEmpty, t.w.Now
 		t.put(name, n, false)
@@ -231,16 +235,16 @@ func (t *turn) settleNode(name string, n NodeRecord, m *Member) {
 			t.wakeAt(end)
 			return
 		}
-		if m.Node.Annotations[AnnotationDeadline] != FormatTime(n.Deadline) {
+		if m.Node.Annotations[nodemark.AnnotationDeadline] != nodemark.FormatTime(n.Deadline) {
 			return // the start of this drain must be on the node before its machine goes
 		}
 	}
 	t.terminate(name, n, m)
 }
 
-// attached reports whether volumes of pods that left are still attached. Volumes of pods that stay keep
-// their place and cannot be told apart, so a node with such pods is not waited for.
-func (t *turn) attached(m *Member) bool {
+// attached reports whether volumes of pods that left are still attached. Volumes of pods that stay
+// keep their place and cannot be told apart, so a node with such pods is not waited for.
+func (t *turn) attached(m *nodegroup.Member) bool {
 	for _, pod := range m.Pods {
 		for i := range pod.Spec.Volumes {
 			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {

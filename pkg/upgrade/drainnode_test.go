@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -97,7 +98,8 @@ func TestTightBudgetsGoFirst(t *testing.T) {
 	}
 }
 
-// unanswered counts the evictions that are sent within a second in which none is answered, and what is blocked then.
+// unanswered counts the evictions that are sent within a second in which none is answered, and what
+// is blocked then.
 func (s *scene) unanswered() (evictions, blocked int) {
 	s.t.Helper()
 	for end := s.Now.Add(time.Second); s.Now.Before(end); s.pass(50 * time.Millisecond) {
@@ -113,8 +115,8 @@ func (s *scene) unanswered() (evictions, blocked int) {
 	return evictions, blocked
 }
 
-// Two evictions that the API server would write into one budget's status at once cost half a second: the second waits
-// for the first one's answer, or for as long as that should take.
+// Two evictions that the API server would write into one budget's status at once cost half a
+// second: the second waits for the first one's answer, or for as long as that should take.
 func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	s := draining(t, build.Pod("web-0"), build.Pod("web-1"), build.Pod("web-2"))
 	s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
@@ -129,7 +131,8 @@ func TestEvictionsOfABudgetKeepTheirDistance(t *testing.T) {
 	wantActions(t, s.next(), "start draining node old-a-1", "evict pod shop/web-1")
 }
 
-// They keep as far apart as answers take, within bounds: a server that is slow to write one is as slow to write the next.
+// They keep as far apart as answers take, within bounds: a server that is slow to write one is as
+// slow to write the next.
 func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 	cases := map[string]struct{ took, ago, want time.Duration }{
 		"quick":         {20 * time.Millisecond, time.Second, 100 * time.Millisecond},
@@ -143,8 +146,8 @@ func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 			s.budgets(build.Budget("web", build.Counts(6, 6, 1)))
 			web := types.NamespacedName{Namespace: "shop", Name: "web"}
 			ended := s.Now.Add(-c.ago)
-			s.Open["earlier"] = upgrade.Attempt{
-				Action: upgrade.Evict{Namespace: "shop", Pod: "web-9", UID: "web-9", Budget: web}, Outcome: upgrade.OutcomeDone, Begun: ended.Add(-c.took), Ended: ended,
+			s.Open["earlier"] = nodegroup.Attempt{
+				Action: upgrade.Evict{Namespace: "shop", Pod: "web-9", UID: "web-9", Budget: web}, Outcome: nodegroup.OutcomeDone, Begun: ended.Add(-c.took), Ended: ended,
 			}
 			s.begun(upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "web-0", Node: "old-a-1", Budget: web})
 			if got := s.next().Wake.Sub(s.Now); got != c.want {
@@ -154,7 +157,8 @@ func TestEvictionsOfABudgetKeepTheDistanceOfAnswers(t *testing.T) {
 	}
 }
 
-// No more are in flight than there is room for, and those of the tightest budgets go first, whatever node they are on.
+// No more are in flight than there is room for, and those of the tightest budgets go first,
+// whatever node they are on.
 func TestEvictionsAtOnce(t *testing.T) {
 	s := draining(t, build.Pod("a-0", build.App("a")), build.Pod("b-0", build.App("b")), build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
@@ -172,8 +176,8 @@ func TestEvictionsAtOnce(t *testing.T) {
 	}
 }
 
-// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in flight: as many as nodes may be in drain, from
-// four to eight.
+// While a budget decides when the upgrade ends, or may for all that is known, few evictions are in
+// flight: as many as nodes may be in drain, from four to eight.
 func TestEvictionsInAHurry(t *testing.T) {
 	cases := map[string]struct {
 		gone time.Duration // as it was learned; 0 for not yet
@@ -212,18 +216,18 @@ func TestEvictionsInAHurry(t *testing.T) {
 // What our own evictions have spent counts until the budget's status shows it.
 func TestSpentBudgetIsRemembered(t *testing.T) {
 	cases := map[string]struct {
-		outcome upgrade.Outcome // of the first eviction; none while it is in flight
+		outcome nodegroup.Outcome // of the first eviction; none while it is in flight
 		later   time.Duration
 		shown   bool
 		want    []string
 	}{
 		"in flight":             {"", 0, false, nil},
-		"just accepted":         {upgrade.OutcomeDone, time.Second, false, nil},
-		"accepted, and shown":   {upgrade.OutcomeDone, time.Second, true, []string{"evict pod shop/web-1"}},
-		"accepted a while ago":  {upgrade.OutcomeDone, 2 * time.Second, false, []string{"evict pod shop/web-1"}},
-		"its answer was lost":   {upgrade.OutcomeUnclear, time.Second, false, nil},
-		"it was not accepted":   {upgrade.OutcomeLater, time.Second, false, []string{"evict pod shop/web-1"}},
-		"it was refused itself": {upgrade.OutcomeRefused, time.Second, false, []string{"evict pod shop/web-1"}},
+		"just accepted":         {nodegroup.OutcomeDone, time.Second, false, nil},
+		"accepted, and shown":   {nodegroup.OutcomeDone, time.Second, true, []string{"evict pod shop/web-1"}},
+		"accepted a while ago":  {nodegroup.OutcomeDone, 2 * time.Second, false, []string{"evict pod shop/web-1"}},
+		"its answer was lost":   {nodegroup.OutcomeUnclear, time.Second, false, nil},
+		"it was not accepted":   {nodegroup.OutcomeLater, time.Second, false, []string{"evict pod shop/web-1"}},
+		"it was refused itself": {nodegroup.OutcomeRefused, time.Second, false, []string{"evict pod shop/web-1"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -236,7 +240,7 @@ func TestSpentBudgetIsRemembered(t *testing.T) {
 			if c.outcome != "" {
 				s.answer(evict, c.outcome, "")
 			}
-			if c.outcome == upgrade.OutcomeDone {
+			if c.outcome == nodegroup.OutcomeDone {
 				s.end("old-a-1", evict.UID)
 			}
 			s.pass(c.later)
@@ -250,21 +254,21 @@ func TestSpentBudgetIsRemembered(t *testing.T) {
 
 func TestEvictionIsAskedForAgain(t *testing.T) {
 	cases := map[string]struct {
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 		later   time.Duration
 		version string
 		want    bool
 	}{
-		"refused, the budget unchanged":          {upgrade.OutcomeRefused, 10 * time.Second, "1", false},
-		"refused, the budget changed":            {upgrade.OutcomeRefused, 10 * time.Second, "2", true},
-		"refused, and half a minute passed":      {upgrade.OutcomeRefused, 30 * time.Second, "1", true},
-		"L5 denied by a webhook a moment ago":    {upgrade.OutcomeLater, 10 * time.Second, "2", false},
-		"L5 denied by a webhook, and it is time": {upgrade.OutcomeLater, 30 * time.Second, "1", true},
-		"its answer was lost":                    {upgrade.OutcomeUnclear, 30 * time.Second, "1", true},
-		"accepted, its end not seen yet":         {upgrade.OutcomeDone, 29 * time.Second, "1", false},
-		"accepted, its end never seen":           {upgrade.OutcomeDone, 30 * time.Second, "1", true},
-		"K01 no longer the pod decided on":       {upgrade.OutcomeMoved, 29 * time.Second, "2", false},
-		"K01 still the pod decided on":           {upgrade.OutcomeMoved, 30 * time.Second, "1", true},
+		"refused, the budget unchanged":          {nodegroup.OutcomeRefused, 10 * time.Second, "1", false},
+		"refused, the budget changed":            {nodegroup.OutcomeRefused, 10 * time.Second, "2", true},
+		"refused, and half a minute passed":      {nodegroup.OutcomeRefused, 30 * time.Second, "1", true},
+		"L5 denied by a webhook a moment ago":    {nodegroup.OutcomeLater, 10 * time.Second, "2", false},
+		"L5 denied by a webhook, and it is time": {nodegroup.OutcomeLater, 30 * time.Second, "1", true},
+		"its answer was lost":                    {nodegroup.OutcomeUnclear, 30 * time.Second, "1", true},
+		"accepted, its end not seen yet":         {nodegroup.OutcomeDone, 29 * time.Second, "1", false},
+		"accepted, its end never seen":           {nodegroup.OutcomeDone, 30 * time.Second, "1", true},
+		"K01 no longer the pod decided on":       {nodegroup.OutcomeMoved, 29 * time.Second, "2", false},
+		"K01 still the pod decided on":           {nodegroup.OutcomeMoved, 30 * time.Second, "1", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +285,7 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 				want = []string{"evict pod shop/web-0"}
 			}
 			wantActions(t, step, want...)
-			if blocked := len(step.Blocked) == 1; blocked != (!c.want && c.outcome != upgrade.OutcomeDone && c.outcome != upgrade.OutcomeMoved) {
+			if blocked := len(step.Blocked) == 1; blocked != (!c.want && c.outcome != nodegroup.OutcomeDone && c.outcome != nodegroup.OutcomeMoved) {
 				t.Errorf("blocked: %v", step.Blocked)
 			}
 		})
@@ -290,9 +294,9 @@ func TestEvictionIsAskedForAgain(t *testing.T) {
 
 // E52: who refuses is named, with the budget when it is one.
 func TestDenialsAreNamed(t *testing.T) {
-	for outcome, want := range map[upgrade.Outcome]string{
-		upgrade.OutcomeRefused: "pod shop/web-0: PDB shop/web: somebody says no",
-		upgrade.OutcomeLater:   "pod shop/web-0: somebody says no",
+	for outcome, want := range map[nodegroup.Outcome]string{
+		nodegroup.OutcomeRefused: "pod shop/web-0: PDB shop/web: somebody says no",
+		nodegroup.OutcomeLater:   "pod shop/web-0: somebody says no",
 	} {
 		t.Run(string(outcome), func(t *testing.T) {
 			s := draining(t, build.Pod("web-0"))
@@ -491,7 +495,8 @@ func TestEmptyNodeMayFillAgain(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// Two nodes share a budget. The one that was started first has it; the other's time stands still until then.
+// Two nodes share a budget. The one that was started first has it; the other's time stands still
+// until then.
 func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")))
 	s.Request.MaxUnavailable, s.Request.Window = 2, 2
@@ -518,7 +523,7 @@ func TestTimeStandsStillBehindOurOwnNodes(t *testing.T) {
 }
 
 // actionsOf are the actions of a step whose text begins so.
-func actionsOf(step upgrade.Step, text string) (found []upgrade.Action) {
+func actionsOf(step upgrade.Step, text string) (found []nodegroup.Action) {
 	for _, a := range step.Actions {
 		if strings.HasPrefix(a.String(), text) {
 			found = append(found, a)
@@ -574,7 +579,8 @@ func TestNodeSaysThatItDrains(t *testing.T) {
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
-// L14: volumes that are still attached are waited for, but not longer than kube-controller-manager does.
+// L14: volumes that are still attached are waited for, but not longer than kube-controller-manager
+// does.
 func TestAttachedVolumesAreWaitedFor(t *testing.T) {
 	claim := build.Volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
 	cases := map[string]struct {

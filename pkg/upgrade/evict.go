@@ -8,9 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// evictPods asks for every eviction whose turn it is and that would be admitted now, and says what blocks the others.
+// evictPods asks for every eviction whose turn it is and that would be admitted now, and says what
+// blocks the others.
 func (t *turn) evictPods(node string, view *drainView) []Blocked {
 	first := len(t.blocked)
 	for _, pod := range view.held {
@@ -22,8 +24,9 @@ func (t *turn) evictPods(node string, view *drainView) []Blocked {
 	return t.blocked[first:]
 }
 
-// inTurn are the pods to evict whose turn it is; those that others need go last. After half of the node's limit all have their turn: what
-// is left at its end may be deleted without their budgets being asked.
+// inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
+// node's limit all have their turn: what is left at its end may be deleted without their budgets
+// being asked.
 func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
 	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
 	if len(due) == len(view.toEvict) {
@@ -75,7 +78,8 @@ func (t *turn) roomFor(pod *corev1.Pod) int32 {
 	return math.MaxInt32
 }
 
-// roomOf is how many pods the budget lets be missing while all are well, as far as the others that leave are those of nodes in drain.
+// roomOf is how many pods the budget lets be missing while all are well, as far as the others that
+// leave are those of nodes in drain.
 func (t *turn) roomOf(budget *drain.Budget) int32 {
 	if t.leaving == nil {
 		t.leaving = map[types.NamespacedName]int32{}
@@ -97,33 +101,35 @@ func (t *turn) mayFly(budget types.NamespacedName) bool {
 	return !next.IsZero() && !next.After(t.w.Now)
 }
 
-// settled reports whether an eviction was answered so shortly ago that the pod's end may not be seen yet. A pod that
-// was moved on is not asked for again either: each eviction that fails on its UID costs the budget one (Kubernetes K01).
-func (t *turn) settled(attempt Attempt) bool {
-	answered := attempt.Outcome == OutcomeDone || attempt.Outcome == OutcomeMoved
+// settled reports whether an eviction was answered so shortly ago that the pod's end may not be
+// seen yet. A pod that was moved on is not asked for again either: each eviction that fails on its
+// UID costs the budget one (Kubernetes K01).
+func (t *turn) settled(attempt nodegroup.Attempt) bool {
+	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 	return answered && t.w.Now.Before(attempt.Ended.Add(seen))
 }
 
-// denied is the obstacle that an answer which was not predicted names, with the budget if that is who refused.
-func denied(attempt Attempt, budget types.NamespacedName) drain.Obstacle {
+// denied is the obstacle that an answer which was not predicted names, with the budget if that is
+// who refused.
+func denied(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
 	switch attempt.Outcome {
-	case OutcomeRefused:
+	case nodegroup.OutcomeRefused:
 		obstacle.Budget = budget
-	case OutcomeUnclear:
+	case nodegroup.OutcomeUnclear:
 		obstacle.Kind = drain.Unanswered
 	}
 	return obstacle
 }
 
-// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal by a
-// budget holds until the budget's object changes; everything else until its time has come.
-func (t *turn) waits(attempt Attempt, prediction drain.Prediction) bool {
+// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal
+// by a budget holds until the budget's object changes; everything else until its time has come.
+func (t *turn) waits(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !t.w.Now.Before(attempt.NotBefore) {
 		return false
 	}
 	sent, _ := attempt.Action.(Evict)
-	return attempt.Outcome != OutcomeRefused || sent.BudgetVersion == prediction.Version
+	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
 }
 
 // returned reports whether the pod came up on the node after the node's drain began.
@@ -140,7 +146,7 @@ func (t *turn) returns(node string, pod *corev1.Pod) bool {
 	return ok && t.notes.Returned[r] >= returnsAllowed
 }
 
-func (t *turn) countReturn(node string, pod *corev1.Pod, attempt Attempt) {
+func (t *turn) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
 	if r, ok := t.returned(node, pod); ok && attempt.Begun.IsZero() {
 		t.notes.Returned[r]++
 	}

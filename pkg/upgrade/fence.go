@@ -4,15 +4,18 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // fenceAll fences every outdated node, so that a pod that leaves one does not land on another
 // (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
 func (t *turn) fenceAll() bool {
-	all, before := true, t.rec.before()
+	all, before := true, t.rec.groupBaseline()
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == InstanceLeaving || t.fenced(m) {
+		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || t.isFenced(m) {
 			continue
 		}
 		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
@@ -31,10 +34,10 @@ func (t *turn) fenceAll() bool {
 
 // uncordoned reports whether somebody took away a fence of this run.
 func (t *turn) uncordoned(node *corev1.Node) bool {
-	return node.Annotations[AnnotationRun] == t.rec.Run && !node.Spec.Unschedulable
+	return node.Annotations[nodemark.AnnotationRun] == t.rec.Run && !node.Spec.Unschedulable
 }
 
-// HasFenceTaint reports whether the node has the taint that a fence puts on nodes of the provider's groups.
-func HasFenceTaint(node *corev1.Node, provider string) bool {
-	return hasTaint(node, Taint(provider))
+// isFenced reports whether the member is a node that carries the whole fence of this run.
+func (t *turn) isFenced(m *nodegroup.Member) bool {
+	return m.IsFenced(t.rec.Run, nodegroup.FenceTaint(t.w.Group.Provider))
 }

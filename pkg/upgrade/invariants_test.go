@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -19,11 +21,12 @@ import (
 type invariants struct {
 	t tester
 	// before is the group as it was found, and nodes its nodes.
-	before upgrade.Group
+	before nodegroup.Group
 	nodes  map[string]*corev1.Node
 	zones  map[string]int
 	serves int
-	// moved are the pods that were made to move, by the name they had at first, since the last stop.
+	// moved are the pods that were made to move, by the name they had at first, since the last
+	// stop.
 	moved     map[string]types.UID
 	deadlines map[types.UID]time.Time
 	reached   int
@@ -64,9 +67,9 @@ func (v *invariants) check(w upgrade.World, step upgrade.Step) {
 	}
 }
 
-func (v *invariants) checkAction(w upgrade.World, record upgrade.Record, action upgrade.Action) {
+func (v *invariants) checkAction(w upgrade.World, record upgrade.Record, action nodegroup.Action) {
 	switch a := action.(type) {
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		v.checkTermination(w, a)
 	case upgrade.Evict:
 		pod := v.checkPod(w, record, a.Node, a.UID)
@@ -88,8 +91,8 @@ func (v *invariants) checkAction(w upgrade.World, record upgrade.Record, action 
 	}
 }
 
-// checkPod holds an eviction or deletion to a pod that is there, on a node that is being drained, and that
-// was not moved before.
+// checkPod holds an eviction or deletion to a pod that is there, on a node that is being drained,
+// and that was not moved before.
 func (v *invariants) checkPod(w upgrade.World, record upgrade.Record, node string, uid types.UID) *corev1.Pod {
 	m := find(w, node)
 	i := slices.IndexFunc(m.Pods, func(p *corev1.Pod) bool { return p.UID == uid })
@@ -101,7 +104,7 @@ func (v *invariants) checkPod(w upgrade.World, record upgrade.Record, node strin
 	if n := record.Nodes[node]; !m.Outdated || (n.State != upgrade.NodeDraining && n.State != upgrade.NodeForcing) {
 		v.t.Errorf("I3: pod %s is sent from node %s, outdated %t, which is %q", pod.Name, node, m.Outdated, n.State)
 	}
-	if !m.Node.Spec.Unschedulable || !upgrade.HasFenceTaint(m.Node, w.Group.Provider) {
+	if !m.Node.Spec.Unschedulable || !nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider)) {
 		v.t.Errorf("E47: pod %s is sent from node %s, which is not fenced", pod.Name, node)
 	}
 	first := firstName(pod)
@@ -118,7 +121,7 @@ func firstName(pod *corev1.Pod) string {
 	return pod.Namespace + "/" + name
 }
 
-func (v *invariants) checkTermination(w upgrade.World, a upgrade.Terminate) {
+func (v *invariants) checkTermination(w upgrade.World, a nodegroup.Terminate) {
 	m := find(w, a.Node)
 	for _, pod := range m.Pods {
 		if drain.Judge(pod, drain.Policy{}, false).Fate == drain.Stay {
@@ -222,8 +225,8 @@ func (v *invariants) checkEnd(w upgrade.World) {
 	}
 }
 
-// checkZones holds a group that nothing is owed to its zones, and one that could be rebalanced without harm to
-// the processes it had.
+// checkZones holds a group that nothing is owed to its zones, and one that could be rebalanced
+// without harm to the processes it had.
 func (v *invariants) checkZones(w upgrade.World, owed int) {
 	zones := zonesOf(w)
 	if w.Group.Zonal && owed == 0 && w.Group.Sized && !maps.Equal(zones, v.zones) {
@@ -246,8 +249,9 @@ func apart(sizes map[string]int, zones []string) int {
 	return most
 }
 
-// checkFailure holds an upgrade that gave up to the reasons there are: a node that cannot be drained, where
-// that is no reason to force or skip it, and new nodes that take longer to boot than they may.
+// checkFailure holds an upgrade that gave up to the reasons there are: a node that cannot be
+// drained, where that is no reason to force or skip it, and new nodes that take longer to boot than
+// they may.
 func (v *invariants) checkFailure(w upgrade.World, slow bool) {
 	record := w.Record
 	switch {
@@ -264,8 +268,8 @@ func (v *invariants) checkFailure(w upgrade.World, slow bool) {
 	}
 }
 
-// checkRest holds what must be true of a group whose upgrade came to rest, at its goal or before: every node
-// that was not started is as it was.
+// checkRest holds what must be true of a group whose upgrade came to rest, at its goal or before:
+// every node that was not started is as it was.
 func (v *invariants) checkRest(w upgrade.World) {
 	for _, m := range w.Members {
 		if _, started := w.Record.Nodes[m.Name()]; started || m.Node == nil || w.Record.Request.KeepFence {
@@ -291,18 +295,18 @@ func zonesOf(w upgrade.World) map[string]int {
 		zones[zone] = 0
 	}
 	for _, m := range w.Members {
-		if m.Instance.State != upgrade.InstanceLeaving {
+		if m.Instance.State != nodegroup.InstanceLeaving {
 			zones[m.Zone()]++
 		}
 	}
 	return zones
 }
 
-func find(w upgrade.World, name string) upgrade.Member {
+func find(w upgrade.World, name string) nodegroup.Member {
 	for _, m := range w.Members {
 		if m.Name() == name {
 			return m
 		}
 	}
-	return upgrade.Member{}
+	return nodegroup.Member{}
 }

@@ -4,23 +4,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Before an upgrade a current machine whose node lacks a label is outdated; once it is under way only one that lacked it when
-// it began, or new nodes would be replaced without end (EKS E27, E33).
+// Before an upgrade a current machine whose node lacks a label is outdated; once it is under way
+// only one that lacked it when it began, or new nodes would be replaced without end (EKS E27, E33).
 func TestJudgeLabels(t *testing.T) {
-	group := upgrade.Group{Sized: true}
+	group := nodegroup.Group{Sized: true}
 	group.RequireLabels(map[string]string{"image": "ami-2"})
-	lacking := func(name string) upgrade.Member {
+	lacking := func(name string) nodegroup.Member {
 		m := current(name)
 		m.Node.Labels["image"] = "ami-1"
 		return m
 	}
 	outlived := lacking("cur-a-1")
-	outlived.Instance = upgrade.Instance{}
+	outlived.Instance = nodegroup.Instance{}
 	cases := map[string]struct {
-		member   upgrade.Member
+		member   nodegroup.Member
 		record   upgrade.Record
 		outdated bool
 	}{
@@ -37,8 +38,8 @@ func TestJudgeLabels(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			members := []upgrade.Member{c.member}
-			if found := group.JudgeLabels(members, &c.record); members[0].Outdated != c.outdated || (found == 1) != c.outdated {
+			members := []nodegroup.Member{c.member}
+			if found := upgrade.JudgeLabels(&group, members, &c.record); members[0].Outdated != c.outdated || (found == 1) != c.outdated {
 				t.Errorf("outdated %t, counted %d, want %t", members[0].Outdated, found, c.outdated)
 			}
 		})
@@ -48,11 +49,11 @@ func TestJudgeLabels(t *testing.T) {
 // The way back goes to nodes that need not carry the newer revision's labels.
 func TestRollbackForgetsLabels(t *testing.T) {
 	record := upgrade.Record{Run: "r1", Unlabelled: []string{"i-cur-a-1"}, Request: upgrade.Request{Current: map[string]string{"image": "ami-2"}}}
-	back := record.RollingBack(upgrade.Revision{ID: "1"}, start.Add(time.Hour))
-	group := upgrade.Group{Sized: true}
+	back := record.RollingBack(nodegroup.Revision{ID: "1"}, start.Add(time.Hour))
+	group := nodegroup.Group{Sized: true}
 	group.RequireLabels(back.Request.Current)
-	members := []upgrade.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}
-	if group.JudgeLabels(members, &back) > 0 || members[0].Outdated || members[1].Outdated {
+	members := []nodegroup.Member{unlabelled(current("cur-a-1")), booting(current("cur-a-1"))}
+	if upgrade.JudgeLabels(&group, members, &back) > 0 || members[0].Outdated || members[1].Outdated {
 		t.Errorf("a machine of the older revision is outdated for want of a label: labels %v", back.Request.Current)
 	}
 }

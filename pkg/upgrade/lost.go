@@ -2,54 +2,34 @@ package upgrade
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// AnnotationBefore holds what the group was like before the run, as the JSON of Before. It comes with the fence and with HoldNode,
-// and is what an upgrade goes on with whose record is lost.
-const AnnotationBefore = Domain + "/before"
-
-// Before is what cannot be seen of a group any more once its upgrade is under way.
-type Before struct {
-	Sizes
-	// Suspended are the processes that the run suspended.
-	Suspended []string `json:"suspended,omitempty"`
-}
-
-// MarkBefore writes down on a node what its group was like before the run; an empty text changes nothing.
-func MarkBefore(node *corev1.Node, text string) {
-	if text != "" {
-		annotate(node, AnnotationBefore, text)
-	}
-}
-
-// before is the annotation of this run, "" for a group that has no size.
-func (r *Record) before() string {
+// groupBaseline is the annotation of this run, "" for a group that has no size.
+func (r *Record) groupBaseline() string {
 	if r.Sizes.Desired == 0 {
 		return ""
 	}
-	text, err := json.Marshal(Before{Sizes: r.Sizes, Suspended: r.Suspended})
-	if err != nil {
-		return "" // numbers and strings have a form in JSON
-	}
-	return string(text)
+	s := r.Sizes
+	return nodemark.GroupBaseline{Desired: s.Desired, Min: s.Min, Max: s.Max, Zones: s.Zones, Suspended: r.Suspended}.Text()
 }
 
 // ErrLost is a run of which nothing tells any more what it added to the group.
 var ErrLost = errors.New("nothing tells what the group was like before it")
 
-// Rebuild makes the record of a run anew that is gone, from the marks that the run left on the group's nodes: they tell the run, the
-// nodes in drain with their deadlines, and what the group was like before. What the run added follows from that and from a
-// later look at the group (see recount). The request is the one that an upgrade would be begun with now. It returns the zero
-// Record where no node has marks of a run, and with it an error that is ErrLost, which names the run, where the
-// group has a size and no node tells what that was.
+// Rebuild makes the record of a run anew that is gone, from the marks that the run left on the
+// group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group was
+// like before. What the run added follows from that and from a later look at the group (see
+// recount). The request is the one that an upgrade would be begun with now. It returns the zero
+// Record where no node has marks of a run, and with it an error that is ErrLost, which names the
+// run, where the group has a size and no node tells what that was.
 func Rebuild(w World) (Record, error) {
 	run := markedMost(w.Members)
 	if run == "" {
@@ -59,16 +39,17 @@ func Rebuild(w World) (Record, error) {
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
 		Previous: t.previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
-		Unlabelled: unlabelled(slices.DeleteFunc(t.count.pending, func(m *Member) bool {
-			return m.Node == nil || m.Node.Annotations[AnnotationRun] != run // a new node without the labels was never fenced
+		Unlabelled: unlabelled(slices.DeleteFunc(t.count.pending, func(m *nodegroup.Member) bool {
+			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
 	rec.Request.Run = run
-	before, told := before(w.Members, run)
+	before, told := findGroupBaseline(w.Members, run)
 	if w.Group.Sized && !told {
 		return rec, ErrLost
 	}
-	rec.Sizes, rec.Suspended = before.Sizes, before.Suspended
+	rec.Sizes = Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
+	rec.Suspended = before.Suspended
 	rec.Ledger.Zonal = w.Group.Zonal
 	for i := range w.Members {
 		rec.takeUp(&w.Members[i])
@@ -76,13 +57,13 @@ func Rebuild(w World) (Record, error) {
 	return rec, nil
 }
 
-// takeUp puts a node on record that is being drained. Which of them were started first is not known any more: the one whose time
-// ends first goes first.
-func (r *Record) takeUp(m *Member) {
-	if m.Node == nil || !m.Outdated || m.Instance.State == InstanceLeaving || m.Node.Annotations[AnnotationRun] != r.Run {
+// takeUp puts a node on record that is being drained. Which of them were started first is not known
+// any more: the one whose time ends first goes first.
+func (r *Record) takeUp(m *nodegroup.Member) {
+	if m.Node == nil || !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || m.Node.Annotations[nodemark.AnnotationRun] != r.Run {
 		return
 	}
-	deadline, err := time.Parse(time.RFC3339, m.Node.Annotations[AnnotationDeadline])
+	deadline, err := time.Parse(time.RFC3339, m.Node.Annotations[nodemark.AnnotationDeadline])
 	if err != nil {
 		return // it is fenced and was not started
 	}
@@ -94,11 +75,11 @@ func (r *Record) takeUp(m *Member) {
 }
 
 // markedMost is the run whose marks most nodes carry, "" when none has any.
-func markedMost(members []Member) string {
+func markedMost(members []nodegroup.Member) string {
 	counts := map[string]int{}
 	for i := range members {
 		if node := members[i].Node; node != nil {
-			if run := cmp.Or(node.Annotations[AnnotationRun], node.Annotations[AnnotationHeld]); run != "" {
+			if run := cmp.Or(node.Annotations[nodemark.AnnotationRun], node.Annotations[nodemark.AnnotationHeld]); run != "" {
 				counts[run]++
 			}
 		}
@@ -111,30 +92,28 @@ func markedMost(members []Member) string {
 	})
 }
 
-// before reads what the run wrote on a node; false when none tells.
-func before(members []Member, run string) (Before, bool) {
+// findGroupBaseline reads what the run wrote on a node; false when none tells.
+func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBaseline, bool) {
 	for i := range members {
-		node := members[i].Node
-		if node == nil || (node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run) {
-			continue
-		}
-		var b Before
-		if err := json.Unmarshal([]byte(node.Annotations[AnnotationBefore]), &b); err == nil && b.Desired > 0 {
-			return b, true
+		if node := members[i].Node; node != nil {
+			if b, told := nodemark.ReadGroupBaseline(node, run); told {
+				return b, true
+			}
 		}
 	}
-	return Before{}, false
+	return nodemark.GroupBaseline{}, false
 }
 
-// recount makes the books anew of a run whose record was lost, by a reading of the group that shows all that the run did: what there
-// is in a zone beyond what there was is taken for ours, as far as the zone has outdated nodes to give it back with.
-// What others changed meanwhile cannot be told from that. It reports whether the books are made.
+// recount makes the books anew of a run whose record was lost, by a reading of the group that shows
+// all that the run did: what there is in a zone beyond what there was is taken for ours, as far as
+// the zone has outdated nodes to give it back with. What others changed meanwhile cannot be told
+// from that. It reports whether the books are made.
 func (t *turn) recount() bool {
 	g, l := &t.w.Group, &t.rec.Ledger
 	if !t.rec.Lost {
 		return true
 	}
-	if g.Sized && !g.shows(t.rec.PhaseBegan) {
+	if g.Sized && !g.IsFreshAfter(t.rec.PhaseBegan) {
 		t.cloud, t.waiting = true, "the group to show what was done to it, since the record of that is lost"
 		return false
 	}
@@ -180,11 +159,12 @@ func (t *turn) recountZones(there, was map[string]int) {
 	}
 }
 
-// unheld are the names of the members that count as there before the run whose record was lost: current, fit for pods, and not held.
+// unheld are the names of the members that count as there before the run whose record was lost:
+// current, fit for pods, and not held.
 func (t *turn) unheld() []string {
 	var names []string
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != InstanceLeaving && t.w.usable(m) && !m.held() {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.w.Group.IsUsable(m) && !m.IsHeld() {
 			names = append(names, m.Name())
 		}
 	}

@@ -10,11 +10,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// underWay is an upgrade of two zones with two nodes each and a surge of one node a zone, at its first eviction.
+// underWay is an upgrade of two zones with two nodes each and a surge of one node a zone, at its
+// first eviction.
 func underWay(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", build.Pod("web-1")), old("old-b-1"), old("old-b-2"))
@@ -42,7 +45,8 @@ func (s *scene) lose() (upgrade.Record, error) {
 	return s.Record, err
 }
 
-// S2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until when.
+// S2: of a record that is lost the marks on the nodes tell the run, what was in drain, and until
+// when.
 func TestRebuild(t *testing.T) {
 	s := underWay(t)
 	before := s.Record
@@ -59,7 +63,8 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
-// The books are made from a reading of the group that shows all that was done: no surge is launched on top of the one that is up.
+// The books are made from a reading of the group that shows all that was done: no surge is launched
+// on top of the one that is up.
 func TestRecount(t *testing.T) {
 	s := underWay(t)
 	want := s.Record
@@ -90,7 +95,8 @@ func TestRecount(t *testing.T) {
 	}
 }
 
-// What is there beyond what was is ours only as far as outdated nodes are left to give it back with; what is missing is launched again.
+// What is there beyond what was is ours only as far as outdated nodes are left to give it back
+// with; what is missing is launched again.
 func TestRecountByZone(t *testing.T) {
 	cases := map[string]struct {
 		change       func(*scene)
@@ -108,7 +114,7 @@ func TestRecountByZone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := underWay(t)
 			for _, n := range []string{"new-a-1", "new-b-1"} {
-				s.mark(n, func(n *corev1.Node) { upgrade.MarkHeld(n, "r1") })
+				s.mark(n, func(n *corev1.Node) { nodemark.SetHold(n, "r1") })
 			}
 			c.change(s)
 			if _, err := s.lose(); err != nil {
@@ -133,9 +139,9 @@ func TestRecountByZone(t *testing.T) {
 }
 
 // held is a current node that the run keeps autoscalers from.
-func held(name string) upgrade.Member {
+func held(name string) nodegroup.Member {
 	m := current(name)
-	upgrade.MarkHeld(m.Node, "r1")
+	nodemark.SetHold(m.Node, "r1")
 	return m
 }
 
@@ -152,13 +158,13 @@ func TestLostRunEnds(t *testing.T) {
 		}
 		for _, a := range step.Actions {
 			s.do(a)
-			if add, ok := a.(upgrade.AddCapacity); ok {
+			if add, ok := a.(nodegroup.AddCapacity); ok {
 				s.add(current("new-" + add.Zone + "-" + add.Token[len(add.Token)-2:]))
 			}
 		}
 		for _, m := range slices.Clone(s.Members) {
 			switch m.Instance.State {
-			case upgrade.InstanceLeaving:
+			case nodegroup.InstanceLeaving:
 				s.remove(m.Name())
 			default:
 				if len(m.Pods) > 0 && m.Pods[0].DeletionTimestamp != nil {
@@ -178,18 +184,19 @@ func TestLostRunEnds(t *testing.T) {
 	}
 }
 
-// Where nothing tells what the group was like there is no going on: a second surge could come on top of the first.
+// Where nothing tells what the group was like there is no going on: a second surge could come on
+// top of the first.
 func TestRebuildRefuses(t *testing.T) {
 	bare := func(s *scene) {
 		for i := range s.Members {
 			if s.Members[i].Node.Annotations != nil {
-				s.mark(s.Members[i].Name(), func(n *corev1.Node) { delete(n.Annotations, upgrade.AnnotationBefore) })
+				s.mark(s.Members[i].Name(), func(n *corev1.Node) { delete(n.Annotations, nodemark.AnnotationGroupBaseline) })
 			}
 		}
 	}
 	garbled := func(s *scene) {
 		for i := range s.Members {
-			s.mark(s.Members[i].Name(), func(n *corev1.Node) { upgrade.MarkBefore(n, "{") })
+			s.mark(s.Members[i].Name(), func(n *corev1.Node) { nodemark.SetGroupBaseline(n, "{") })
 		}
 	}
 	cases := map[string]struct {
@@ -199,9 +206,9 @@ func TestRebuildRefuses(t *testing.T) {
 	}{
 		"all is told": {func(*scene) {}, "r1", false},
 		"one node tells": {func(s *scene) {
-			text := s.at("old-a-1").Node.Annotations[upgrade.AnnotationBefore]
+			text := s.at("old-a-1").Node.Annotations[nodemark.AnnotationGroupBaseline]
 			bare(s)
-			s.mark("old-b-1", func(n *corev1.Node) { upgrade.MarkBefore(n, text) })
+			s.mark("old-b-1", func(n *corev1.Node) { nodemark.SetGroupBaseline(n, text) })
 		}, "r1", false},
 		"nothing is told":  {bare, "r1", true},
 		"it is not JSON":   {garbled, "r1", true},
@@ -224,7 +231,7 @@ func TestRebuildRefuses(t *testing.T) {
 func unmark(s *scene) {
 	for i := range s.Members {
 		s.mark(s.Members[i].Name(), func(n *corev1.Node) {
-			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, upgrade.Domain) })
+			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, nodemark.Domain) })
 		})
 	}
 }

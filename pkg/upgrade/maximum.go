@@ -3,10 +3,13 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself first; elsewhere, and where such
-// launches turn out not to be supported, one request raises maximum and desired size together, and this is a no-op.
+// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself
+// first; elsewhere, and where such launches turn out not to be supported, one request raises
+// maximum and desired size together, and this is a no-op.
 func (t *turn) raiseMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.unsupported() != "" {
@@ -28,12 +31,13 @@ func (t *turn) raiseMax() bool {
 		l.MaxTo, t.persist = g.Desired+missing, true
 	}
 	t.cloud = true
-	t.want(RaiseMax{From: g.Max, Max: l.MaxTo})
+	t.want(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
 	return false
 }
 
-// watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its replacements may still have
-// the room that they need is for a person to say. It is not raised again by itself.
+// watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its
+// replacements may still have the room that they need is for a person to say. It is not raised
+// again by itself.
 func (t *turn) watchMax() {
 	l, g := &t.rec.Ledger, &t.w.Group
 	switch {
@@ -42,7 +46,7 @@ func (t *turn) watchMax() {
 		if g.Max != l.MaxSeen {
 			l.MaxSeen, l.MaxSeenAt = g.Max, g.Observed
 		}
-	case !g.shows(l.MaxSeenAt):
+	case !g.IsFreshAfter(l.MaxSeenAt):
 		t.cloud = true
 	default:
 		from := l.MaxSeen
@@ -53,15 +57,16 @@ func (t *turn) watchMax() {
 	}
 }
 
-// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one begins anew.
+// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one
+// begins anew.
 func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 
 // lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
 // not at all when somebody else changed it meanwhile (EKS E61).
 func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	old := !g.shows(l.Changed)
-	if l.MaxTo > g.Max && old && t.attempt(LowerMax{Max: l.MaxLow}).Outcome != OutcomeDone {
+	old := !g.IsFreshAfter(l.Changed)
+	if l.MaxTo > g.Max && old && t.attempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
 		t.cloud = true
 		return false // the reading may be older than the raise
 	}
@@ -78,7 +83,8 @@ func (t *turn) lowerMax() bool {
 	return t.lowerTo(max(l.MaxFrom, g.Desired))
 }
 
-// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken back, or all.
+// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken
+// back, or all.
 func (l *Ledger) lowered(maximum int) bool {
 	if l.MaxLow == 0 || maximum != l.MaxLow {
 		return false
@@ -95,7 +101,7 @@ func (t *turn) lowerTo(maximum int) bool {
 	}
 	t.persist = t.persist || l.MaxLow != maximum
 	l.MaxLow = maximum
-	t.want(LowerMax{From: g.Max, Max: maximum})
+	t.want(nodegroup.LowerMax{From: g.Max, Max: maximum})
 	return false
 }
 

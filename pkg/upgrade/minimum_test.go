@@ -4,10 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// A group at its minimum cannot shrink: it replaces a drained node by itself (EKS E09, E50). One above its minimum shrinks.
+// A group at its minimum cannot shrink: it replaces a drained node by itself (EKS E09, E50). One
+// above its minimum shrinks.
 func TestTerminateAtTheMinimum(t *testing.T) {
 	for name, c := range map[string]struct {
 		smallest int
@@ -18,23 +20,23 @@ func TestTerminateAtTheMinimum(t *testing.T) {
 			s.Request.Settle, s.Group.Min = duration(0), c.smallest
 			s.do(s.next().Actions...)
 			s.do(s.next().Actions...)
-			if got := action[upgrade.Terminate](t, s.next()); got.Shrink != c.shrink {
+			if got := action[nodegroup.Terminate](t, s.next()); got.Shrink != c.shrink {
 				t.Errorf("shrink %t, want %t", got.Shrink, c.shrink)
 			}
 		})
 	}
 }
 
-// A reading may be older than what raised the minimum: where the cloud refuses to shrink the group, the same
-// instance is terminated without, and the books say so.
+// A reading may be older than what raised the minimum: where the cloud refuses to shrink the group,
+// the same instance is terminated without, and the books say so.
 func TestRefusalToShrinkIsBookedBack(t *testing.T) {
 	s, terminate := removing(t, true)
-	s.answer(terminate, upgrade.OutcomeExhausted, "desiredSize equals minSize")
+	s.answer(terminate, nodegroup.OutcomeExhausted, "desiredSize equals minSize")
 	if step := s.next(); step.Record.Stopping != "" || !step.Persist || step.Record.Ledger.Contribution() != 0 {
 		t.Fatalf("stopping %q, persist %t, contribution %d", step.Record.Stopping, step.Persist, step.Record.Ledger.Contribution())
 	}
 	s.pass(30 * time.Second)
-	again := action[upgrade.Terminate](t, s.next())
+	again := action[nodegroup.Terminate](t, s.next())
 	if again.Shrink || again.Instance != terminate.Instance {
 		t.Fatalf("asked for %+v", again)
 	}
@@ -52,7 +54,7 @@ func TestSurgeIsKeptAtTheMinimum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
 			s.Request.Surge, s.Request.MaxUnavailable = 1, 1
-			s.do(action[upgrade.AddCapacity](t, s.next()))
+			s.do(action[nodegroup.AddCapacity](t, s.next()))
 			added := current("new-a-1")
 			delete(added.Node.Labels, "image") // it never becomes usable
 			s.add(added)

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // lookAgain is the longest a running upgrade goes without a look, should no event arrive.
@@ -44,7 +45,8 @@ type turn struct {
 	count census
 	// drains are the pods of each node that is being drained, by node name.
 	drains map[string]*drainView
-	// spent counts, by budget, the evictions that its status does not show yet, flights are those without an answer.
+	// spent counts, by budget, the evictions that its status does not show yet, flights are those
+	// without an answer.
 	spent   drain.Spending
 	flights map[types.NamespacedName]flight
 	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
@@ -52,15 +54,17 @@ type turn struct {
 	// spacing is how long an eviction has its budget for itself.
 	spacing time.Duration
 
-	actions []Action
+	actions []nodegroup.Action
 	// chosen are the pods whose eviction is among the actions.
 	chosen  map[types.UID]*corev1.Pod
 	blocked []Blocked
 	persist bool
-	// fencing is true while outdated nodes are still open to pods that leave others, pausing once nothing more is to be started.
+	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
+	// nothing more is to be started.
 	fencing bool
 	pausing bool
-	// ordered is true once a node to start was looked for, which leaves an order of those that wait.
+	// ordered is true once a node to start was looked for, which leaves an order of those that
+	// wait.
 	ordered  bool
 	cloud    bool
 	finished bool
@@ -138,18 +142,18 @@ func (t *turn) enter(phase Phase) {
 
 // want adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
 // ago and its effect is still to be observed.
-func (t *turn) want(a Action) {
+func (t *turn) want(a nodegroup.Action) {
 	attempt, begun := t.w.Open[a.Key()]
 	if begun && attempt.InFlight {
 		return
 	}
 	due := attempt.NotBefore
 	switch {
-	case attempt.Outcome == OutcomeFatal && t.rec.Stopping == Aborted:
+	case attempt.Outcome == nodegroup.OutcomeFatal && t.rec.Stopping == Aborted:
 		return // it was tried; the report names it
-	case attempt.Outcome == OutcomeDone:
+	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
-	case attempt.Outcome == OutcomeMoved && !OfCloud(a) && attempt.Action == a:
+	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.OfCloud(a) && attempt.Action == a:
 		// What moved it is not seen yet, and the answer would be the same.
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
@@ -177,7 +181,7 @@ func (t *turn) wakeAt(at time.Time) {
 func (t *turn) again() { t.wake, t.due = t.w.Now, t.w.Now }
 
 // attempt is the last try of the action; the zero Attempt if there was none.
-func (t *turn) attempt(a Action) Attempt { return t.w.Open[a.Key()] }
+func (t *turn) attempt(a nodegroup.Action) nodegroup.Attempt { return t.w.Open[a.Key()] }
 
 func (t *turn) block(b Blocked, key string) {
 	since, was := t.w.Notes.BlockedSince[key]

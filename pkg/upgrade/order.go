@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // contenders is how many of the next nodes are weighed against each other when one may start.
@@ -17,13 +18,14 @@ const contenders = 32
 // overdue is when a budget is taken to open that should have been open by now.
 const overdue = 50 * time.Millisecond
 
-// nextNode picks the node to start next, nil when none should be started now. Instances without a node
-// and nodes that are not Ready go first, since nothing useful is lost with them; then the zone with the most
-// outdated nodes, so that zones end together. Among the first of these that may change places budgets and time decide
-// (drain.Queue); those with a pod that may never leave go last. A node none of whose pods could move now would only lose time.
-func (t *turn) nextNode() *Member {
+// nextNode picks the node to start next, nil when none should be started now. Instances without a
+// node and nodes that are not Ready go first, since nothing useful is lost with them; then the zone
+// with the most outdated nodes, so that zones end together. Among the first of these that may
+// change places budgets and time decide (drain.Queue); those with a pod that may never leave go
+// last. A node none of whose pods could move now would only lose time.
+func (t *turn) nextNode() *nodegroup.Member {
 	q := t.queue()
-	var free, stuck []*Member
+	var free, stuck []*nodegroup.Member
 	var last []drain.Load
 	order := t.startOrder()
 	for _, m := range order[:min(len(order), contenders)] {
@@ -54,21 +56,21 @@ func (t *turn) nextNode() *Member {
 }
 
 // before is the order that the last search found for the members, as far as it knew them all.
-func (t *turn) before(members []*Member) []int {
+func (t *turn) before(members []*nodegroup.Member) []int {
 	order := make([]int, 0, len(members))
 	for _, name := range t.notes.Order {
-		if i := slices.IndexFunc(members, func(m *Member) bool { return m.Name() == name }); i >= 0 {
+		if i := slices.IndexFunc(members, func(m *nodegroup.Member) bool { return m.Name() == name }); i >= 0 {
 			order = append(order, i)
 		}
 	}
 	return order
 }
 
-// startOrder sorts the pending members by what is known before anything contends, as far as they may be among the first
-// contenders: each time one of the zone that has most left, then by name.
-func (t *turn) startOrder() []*Member {
+// startOrder sorts the pending members by what is known before anything contends, as far as they
+// may be among the first contenders: each time one of the zone that has most left, then by name.
+func (t *turn) startOrder() []*nodegroup.Member {
 	type ranked struct {
-		*Member
+		*nodegroup.Member
 		left int
 	}
 	var order []ranked
@@ -88,7 +90,7 @@ func (t *turn) startOrder() []*Member {
 			cmp.Compare(a.Name(), b.Name()),
 		)
 	})
-	members := make([]*Member, len(order))
+	members := make([]*nodegroup.Member, len(order))
 	for i := range order {
 		members[i] = order[i].Member
 	}
@@ -97,7 +99,7 @@ func (t *turn) startOrder() []*Member {
 
 // interchangeable reports whether contention may decide which of the two goes first. A group that
 // replaces nodes by itself keeps its zones in balance only if they take turns.
-func (t *turn) interchangeable(a, b *Member) bool {
+func (t *turn) interchangeable(a, b *nodegroup.Member) bool {
 	if urgency(a) != urgency(b) {
 		return false
 	}
@@ -107,11 +109,11 @@ func (t *turn) interchangeable(a, b *Member) bool {
 // urgencies is how many degrees of urgency there are.
 const urgencies = 3
 
-func urgency(m *Member) int {
+func urgency(m *nodegroup.Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
-	case !m.ready():
+	case !m.IsReady():
 		return 1
 	default:
 		return 2
@@ -139,9 +141,10 @@ type queue struct {
 	spent map[types.NamespacedName][]time.Time
 }
 
-// load is the member as far as its drain takes time, and whether it is stuck: whether it has a pod that no budget may ever
-// let go, or that must not be evicted. A started node has a deadline, and a stuck one takes until then.
-func (q *queue) load(m *Member, deadline time.Time) (l drain.Load, stuck bool) {
+// load is the member as far as its drain takes time, and whether it is stuck: whether it has a pod
+// that no budget may ever let go, or that must not be evicted. A started node has a deadline, and a
+// stuck one takes until then.
+func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.Load, stuck bool) {
 	view, settle := q.view(m), q.rec.Request.Settle.Duration
 	l = drain.Load{Least: settle, Exits: make([]drain.Exit, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
@@ -167,16 +170,18 @@ func (q *queue) load(m *Member, deadline time.Time) (l drain.Load, stuck bool) {
 	return l, stuck
 }
 
-// evicting reports whether the pod's eviction is decided, so that it is counted among what was spent.
+// evicting reports whether the pod's eviction is decided, so that it is counted among what was
+// spent.
 func (t *turn) evicting(pod *corev1.Pod) bool {
 	attempt := t.attempt(Evict{UID: pod.UID})
-	return attempt.InFlight || t.settled(attempt) || slices.ContainsFunc(t.actions, func(a Action) bool {
+	return attempt.InFlight || t.settled(attempt) || slices.ContainsFunc(t.actions, func(a nodegroup.Action) bool {
 		evict, ok := a.(Evict)
 		return ok && evict.UID == pod.UID
 	})
 }
 
-// gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as far as they explain it.
+// gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
+// far as they explain it.
 func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	if i, known := q.gates[key]; known {
 		return i
@@ -199,11 +204,12 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	return q.gates[key]
 }
 
-// evictions tells when those of ours that were accepted began, by the budget they took from, in order.
+// evictions tells when those of ours that were accepted began, by the budget they took from, in
+// order.
 func evictions(w *World) map[types.NamespacedName][]time.Time {
 	begun := map[types.NamespacedName][]time.Time{}
 	for _, attempt := range w.Open {
-		if evict, ok := attempt.Action.(Evict); ok && evict.Budget.Name != "" && attempt.Outcome == OutcomeDone {
+		if evict, ok := attempt.Action.(Evict); ok && evict.Budget.Name != "" && attempt.Outcome == nodegroup.OutcomeDone {
 			begun[evict.Budget] = append(begun[evict.Budget], attempt.Begun)
 		}
 	}

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// A node whose machine is gone stays, since nothing ends it: the last line names it and what takes it away.
+// A node whose machine is gone stays, since nothing ends it: the last line names it and what takes
+// it away.
 func TestNodeWithoutMachineIsNamed(t *testing.T) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle, s.Group.Desired = duration(0), 1
-	s.at("old-a-1").Instance = upgrade.Instance{}
+	s.at("old-a-1").Instance = nodegroup.Instance{}
 	step := s.rest()
 	for range 5 {
 		s.pass(time.Minute)

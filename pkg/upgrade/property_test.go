@@ -8,13 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestAnyUpgrade upgrades random groups, with random workloads, faults, stops and crashes, and holds every
-// step to the invariants. A failing group prints itself. Each third makes a hundred checks.
+// TestAnyUpgrade upgrades random groups, with random workloads, faults, stops and crashes, and
+// holds every step to the invariants. A failing group prints itself. Each third makes a hundred
+// checks.
 func TestAnyUpgrade(t *testing.T) {
 	for _, third := range []string{"first", "second", "third"} {
 		t.Run(third, func(t *testing.T) {
@@ -40,7 +42,8 @@ func anyUpgrade(t *rapid.T) {
 			d.reopen()
 		}
 	}
-	// Each run that fails for want of time gives that time anew, so a node that nothing can move fails each time.
+	// Each run that fails for want of time gives that time anew, so a node that nothing can move
+	// fails each time.
 	for range 3 {
 		d.run(time.Time{})
 		if ended(d, rules) {
@@ -62,8 +65,9 @@ func ended(d *driver, rules *invariants) bool {
 	return true
 }
 
-// trouble lets the upgrade run for a while; then the user stops it, it is killed in the middle of a step, or an
-// autoscaler adds a node. It reports whether the upgrade came to rest: otherwise it is under way still.
+// trouble lets the upgrade run for a while; then the user stops it, it is killed in the middle of a
+// step, or an autoscaler adds a node. It reports whether the upgrade came to rest: otherwise it is
+// under way still.
 func trouble(t *rapid.T, d *driver, rules *invariants) (rested bool) {
 	if d.record.Result != "" {
 		return true
@@ -86,7 +90,8 @@ func trouble(t *rapid.T, d *driver, rules *invariants) (rested bool) {
 	return false
 }
 
-// grow has an autoscaler add a node, where the group has room for that and for all that the upgrade may add.
+// grow has an autoscaler add a node, where the group has room for that and for all that the upgrade
+// may add.
 func grow(t *rapid.T, d *driver, rules *invariants) {
 	group := d.world().Group
 	if group.Max-group.Desired <= d.req.Surge+d.req.MaxUnavailable {
@@ -94,7 +99,7 @@ func grow(t *rapid.T, d *driver, rules *invariants) {
 	}
 	zone := rapid.SampledFrom(group.Zones).Draw(t, "zone")
 	token := fmt.Sprintf("autoscaler-%s", d.cluster.Now())
-	d.cluster.Do(upgrade.Step{Record: d.record, Actions: []upgrade.Action{upgrade.AddCapacity{Zone: zone, N: 1, Token: token}}})
+	d.cluster.Do(upgrade.Step{Record: d.record, Actions: []nodegroup.Action{nodegroup.AddCapacity{Zone: zone, N: 1, Token: token}}})
 	grown := d.world().Group.Desired - group.Desired
 	rules.before.Desired += grown
 	rules.zones[zone] += grown
@@ -147,7 +152,7 @@ func drawMarks(t *rapid.T, spec *simulate.Spec, node *corev1.Node) {
 	}
 }
 
-func drawRequest(t *rapid.T, group upgrade.Group) upgrade.Request {
+func drawRequest(t *rapid.T, group nodegroup.Group) upgrade.Request {
 	unavailable := rapid.IntRange(0, 5).Draw(t, "max-unavailable")
 	surge := rapid.IntRange(0, 6).Draw(t, "surge")
 	window := unavailable
@@ -170,11 +175,11 @@ func drawFaults(t *rapid.T) (faults []fault) {
 	for range rapid.IntRange(0, 3).Draw(t, "faults") {
 		f := fault{
 			key:     rapid.SampledFrom(keys).Draw(t, "action"),
-			outcome: rapid.SampledFrom([]upgrade.Outcome{upgrade.OutcomeLater, upgrade.OutcomeUnclear, upgrade.OutcomeExhausted}).Draw(t, "outcome"),
+			outcome: rapid.SampledFrom([]nodegroup.Outcome{nodegroup.OutcomeLater, nodegroup.OutcomeUnclear, nodegroup.OutcomeExhausted}).Draw(t, "outcome"),
 			times:   rapid.IntRange(1, 3).Draw(t, "times"),
 		}
-		if f.outcome == upgrade.OutcomeExhausted && f.key != "add/" {
-			f.outcome = upgrade.OutcomeRefused
+		if f.outcome == nodegroup.OutcomeExhausted && f.key != "add/" {
+			f.outcome = nodegroup.OutcomeRefused
 		}
 		faults = append(faults, f)
 	}

@@ -1,13 +1,18 @@
 package upgrade
 
-import "fmt"
+import (
+	"fmt"
 
-// watchProtection stops the upgrade when somebody protects one of its outdated instances against removal: AWS would not keep us from
-// terminating it, since its protection is against scale-in alone. What is on its way out already goes.
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// watchProtection stops the upgrade when somebody protects one of its outdated instances against
+// removal: AWS would not keep us from terminating it, since its protection is against scale-in
+// alone. What is on its way out already goes.
 func (t *turn) watchProtection() {
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if !m.Outdated || !m.Instance.Protected || m.Instance.State == InstanceLeaving {
+		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
 		if n, started := t.rec.started(m); started && n.State == NodeRemoving {

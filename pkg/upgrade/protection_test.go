@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// An instance that somebody protects is not terminated, whether its drain has begun or not; one that is on its way out goes.
+// An instance that somebody protects is not terminated, whether its drain has begun or not; one
+// that is on its way out goes.
 func TestInstanceIsProtectedBySomebody(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
@@ -19,7 +21,7 @@ func TestInstanceIsProtectedBySomebody(t *testing.T) {
 		"a current one":   {func(s *scene) { s.add(current("new-a-1")); s.at("new-a-1").Instance.Protected = true }, ""},
 		"one that leaves": {func(s *scene) {
 			m := s.at("old-b-1")
-			m.Instance.Protected, m.Instance.State = true, upgrade.InstanceLeaving
+			m.Instance.Protected, m.Instance.State = true, nodegroup.InstanceLeaving
 		}, ""},
 		"one that was drained":      {func(s *scene) { s.started("old-b-1", upgrade.NodeDraining).Instance.Protected = true }, upgrade.Paused},
 		"one that is being removed": {func(s *scene) { s.started("old-b-1", upgrade.NodeRemoving).Instance.Protected = true }, ""},
@@ -40,7 +42,7 @@ func TestInstanceIsProtectedBySomebody(t *testing.T) {
 }
 
 // started has the drain of the member be in a state.
-func (s *scene) started(name string, state upgrade.NodeState) *upgrade.Member {
+func (s *scene) started(name string, state upgrade.NodeState) *nodegroup.Member {
 	m := s.at(name)
 	s.Record.Nodes = map[string]upgrade.NodeRecord{name: {
 		Instance: m.Instance.ID, UID: m.Node.UID, Zone: m.Zone(), State: state, Batch: 1, Began: s.Now, Terminated: s.Now, Deadline: s.Now.Add(time.Hour),

@@ -6,21 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// Domain prefixes every annotation and label that is ours.
-const Domain = "kubectl-nodeupgrade"
-
-// Annotations on nodes. They are written with the fence, at the start of a drain and at its end, and at no other time.
-const (
-	// AnnotationRun holds the run that fenced the node.
-	AnnotationRun = Domain + "/run"
-	// AnnotationPrev holds what was there before us, as the JSON of Prev.
-	AnnotationPrev = Domain + "/prev"
-	// AnnotationDeadline holds the drain's deadline, RFC 3339; it is there from the start of the drain.
-	AnnotationDeadline = Domain + "/drain-deadline"
-	// AnnotationEpoch holds the number of the holder that took the upgrade over while the node was in flight.
-	AnnotationEpoch = Domain + "/epoch"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // RecordVersion is the newest form of Record that this program reads and the one it writes.
@@ -54,7 +41,8 @@ const (
 	Failed Result = "failed"
 	// Interrupted is an upgrade the user stopped; the same command goes on.
 	Interrupted Result = "interrupted"
-	// Paused is an upgrade that stopped because somebody else changed what it rests on; a person decides.
+	// Paused is an upgrade that stopped because somebody else changed what it rests on; a person
+	// decides.
 	Paused Result = "paused"
 	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
 	TargetMoved Result = "target-moved"
@@ -62,7 +50,8 @@ const (
 	Aborted Result = "aborted"
 )
 
-// Record is what must outlive this process. It is stored in the cluster, and written before the actions that rest on it.
+// Record is what must outlive this process. It is stored in the cluster, and written before the
+// actions that rest on it.
 type Record struct {
 	Version int       `json:"version"`
 	Run     string    `json:"run"`
@@ -71,18 +60,20 @@ type Record struct {
 	// Phase and when it began.
 	Phase      Phase     `json:"phase"`
 	PhaseBegan time.Time `json:"phaseBegan"`
-	// Previous is the revision that a rollback goes back to, whole; Target the one the group is moved to. On the way back
-	// they have changed places.
-	Previous Revision `json:"previous"`
-	Target   Revision `json:"target"`
-	// Pointed is what the group pointed at before us, where that is not Previous: what an abort points it at again.
-	Pointed Revision `json:"pointed,omitzero"`
+	// Previous is the revision that a rollback goes back to, whole; Target the one the group is
+	// moved to. On the way back they have changed places.
+	Previous nodegroup.Revision `json:"previous"`
+	Target   nodegroup.Revision `json:"target"`
+	// Pointed is what the group pointed at before us, where that is not Previous: what an abort
+	// points it at again.
+	Pointed nodegroup.Revision `json:"pointed,omitzero"`
 	// Back tells that this is the way back from an upgrade that was rolled back (GKE G28).
 	Back bool `json:"back,omitempty"`
-	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of older versions.
+	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of
+	// older versions.
 	Provider string `json:"provider,omitempty"`
-	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes lacked a label of current
-	// ones; sorted.
+	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes
+	// lacked a label of current ones; sorted.
 	Unlabelled []string `json:"unlabelled,omitempty"`
 	// Lost tells that the run's record was lost, and that its books are still to be made anew.
 	Lost bool `json:"lost,omitempty"`
@@ -98,7 +89,8 @@ type Record struct {
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
 	// Begun counts the nodes started; it numbers the batches.
 	Begun int `json:"begun"`
-	// Replaced counts the outdated nodes that are gone, or drained where nobody but their owner removes them.
+	// Replaced counts the outdated nodes that are gone, or drained where nobody but their owner
+	// removes them.
 	Replaced int `json:"replaced"`
 	// Stopping is the result that an upgrade is being brought to an end with; nothing new is begun.
 	Stopping Result `json:"stopping,omitempty"`
@@ -144,11 +136,13 @@ type NodeRecord struct {
 	Batch    int       `json:"batch"`
 	Began    time.Time `json:"began"`
 	Deadline time.Time `json:"deadline,omitzero"`
-	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the wait for it anew.
+	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the
+	// wait for it anew.
 	EmptyAt time.Time `json:"emptyAt,omitzero"`
 	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
 	Shrink bool `json:"shrink,omitempty"`
-	// Terminated is when the termination was decided; Landed that the cloud is known to have begun it.
+	// Terminated is when the termination was decided; Landed that the cloud is known to have begun
+	// it.
 	Terminated time.Time `json:"terminated,omitzero"`
 	Landed     bool      `json:"landed,omitempty"`
 	// Added tells that it is a new node that the upgrade gives back; it never counted as removed.
@@ -193,11 +187,12 @@ func (r *Record) Resumable() bool {
 	}
 }
 
-// Cloudless reports whether the upgrade was begun without a cloud: the labels of current nodes tell all. Records of older
-// versions do not name the provider; of theirs those with labels and no size are meant.
+// Cloudless reports whether the upgrade was begun without a cloud: the labels of current nodes tell
+// all. Records of older versions do not name the provider; of theirs those with labels and no size
+// are meant.
 func (r *Record) Cloudless() bool {
 	if r.Provider != "" {
-		return r.Provider == manualProvider
+		return nodegroup.InfoOf(r.Provider).Refill == nodegroup.RefillByUser
 	}
 	return len(r.Request.Current) > 0 && r.Sizes.Desired == 0
 }
@@ -213,8 +208,8 @@ func (r *Record) Limits() map[string]time.Time {
 	return limits
 }
 
-// Extended is the record with the limits of the nodes in drain moved by a time: only the time in which a
-// holder of the lease is at work counts for them.
+// Extended is the record with the limits of the nodes in drain moved by a time: only the time in
+// which a holder of the lease is at work counts for them.
 func (r *Record) Extended(by time.Duration) Record {
 	c := r.Clone()
 	for name, limit := range r.Limits() {
@@ -225,8 +220,8 @@ func (r *Record) Extended(by time.Duration) Record {
 	return c
 }
 
-// Reopened is the record as the same command finds it again after a stop: under way, in the
-// phase it was in, which begins anew. A node that had used up its time gets it anew only if that was why
+// Reopened is the record as the same command finds it again after a stop: under way, in the phase
+// it was in, which begins anew. A node that had used up its time gets it anew only if that was why
 // the upgrade stopped.
 func (r *Record) Reopened() Record {
 	c := r.Clone()

@@ -1,9 +1,14 @@
 package upgrade
 
-import "cmp"
+import (
+	"cmp"
 
-// terminate decides the end of a drained node's machine and books it. It is written before it is done.
-func (t *turn) terminate(name string, n NodeRecord, m *Member) {
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// terminate decides the end of a drained node's machine and books it. It is written before it is
+// done.
+func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 	zone := t.rec.Ledger.zone(m)
 	if t.awaitsLaunch(zone) {
 		t.cloud, t.waiting = true, "the answer to a launch"
@@ -30,9 +35,9 @@ func (t *turn) terminate(name string, n NodeRecord, m *Member) {
 	}
 }
 
-// awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told from its
-// repetition by the group's size, which must not fall meanwhile. One with a token makes room above the group's
-// minimum for what this zone is to give back.
+// awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told
+// from its repetition by the group's size, which must not fall meanwhile. One with a token makes
+// room above the group's minimum for what this zone is to give back.
 func (t *turn) awaitsLaunch(zone string) bool {
 	if !t.rec.Ledger.Zonal {
 		return t.openLaunches() > 0
@@ -43,13 +48,13 @@ func (t *turn) awaitsLaunch(zone string) bool {
 
 // remove sees a termination through: asked for once, asked for again only when the instance is seen
 // in service after an answer that left its effect open, and over when machine and node are gone.
-func (t *turn) remove(name string, n NodeRecord, m *Member) {
+func (t *turn) remove(name string, n NodeRecord, m *nodegroup.Member) {
 	t.cloud = true
-	action := Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
+	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
 	attempt := t.attempt(action)
 	switch {
 	case attempt.InFlight:
-	case !n.Landed && t.othersTook(n, m.Instance.State == InstanceLeaving || m.Instance.ID == ""):
+	case !n.Landed && t.othersTook(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = t.unshrink(n)
 		n.Landed = true
 		t.put(name, n, true)
@@ -57,16 +62,16 @@ func (t *turn) remove(name string, n NodeRecord, m *Member) {
 		n = t.unshrink(n)
 		t.put(name, n, true)
 		t.again() // and ask for it without shrinking
-	case n.Landed, m.Instance.State == InstanceLeaving, m.Instance.ID == "", attempt.Outcome == OutcomeDone:
+	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		t.land(name, n, attempt)
 		t.deleteNode(n, m)
-	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt, m.Instance.State == InstanceInService):
+	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt, m.Instance.State == nodegroup.InstanceInService):
 		t.want(action)
 	}
 }
 
 // land books that the machine of a node is on its way out because of us.
-func (t *turn) land(name string, n NodeRecord, attempt Attempt) {
+func (t *turn) land(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
@@ -75,20 +80,21 @@ func (t *turn) land(name string, n NodeRecord, attempt Attempt) {
 	t.put(name, n, false)
 }
 
-// othersTook reports whether somebody else terminated the instance: it was gone when we asked, or it leaves although
-// our last request is known to have had no effect. An earlier one had none either, or it would not have been repeated.
+// othersTook reports whether somebody else terminated the instance: it was gone when we asked, or
+// it leaves although our last request is known to have had no effect. An earlier one had none
+// either, or it would not have been repeated.
 func (t *turn) othersTook(n NodeRecord, leaving bool) bool {
-	attempt := t.attempt(Terminate{Instance: n.Instance})
-	return attempt.Outcome == OutcomeMoved || (leaving && attempt.Outcome == OutcomeLater && !attempt.InFlight)
+	attempt := t.attempt(nodegroup.Terminate{Instance: n.Instance})
+	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
-// ownUp books who ended the machine of a node that is no longer there, and reports whether that is known: an answer
-// under way will tell.
+// ownUp books who ended the machine of a node that is no longer there, and reports whether that is
+// known: an answer under way will tell.
 func (t *turn) ownUp(n NodeRecord) bool {
 	if n.State != NodeRemoving || n.Landed {
 		return true
 	}
-	if t.attempt(Terminate{Instance: n.Instance}).InFlight {
+	if t.attempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
 		return false
 	}
 	if t.othersTook(n, true) {
@@ -97,10 +103,11 @@ func (t *turn) ownUp(n NodeRecord) bool {
 	return true
 }
 
-// refusedToShrink reports whether the termination was refused because the group is at its minimum. It had no effect.
-func refusedToShrink(n NodeRecord, attempt Attempt) bool {
-	sent, _ := attempt.Action.(Terminate)
-	return n.Shrink && sent.Shrink && attempt.Outcome == OutcomeExhausted
+// refusedToShrink reports whether the termination was refused because the group is at its minimum.
+// It had no effect.
+func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
+	sent, _ := attempt.Action.(nodegroup.Terminate)
+	return n.Shrink && sent.Shrink && attempt.Outcome == nodegroup.OutcomeExhausted
 }
 
 // unshrink takes a termination off the books that did not shrink the group after all.
@@ -112,27 +119,29 @@ func (t *turn) unshrink(n NodeRecord) NodeRecord {
 	return n
 }
 
-// stillThere reports whether the group's newest reading proves that the termination has not happened,
-// so that asking for it again cannot shrink the group twice: without an answer, or with one that was lost, the
-// reading must be younger than any lag allows and show the instance in service.
-func (t *turn) stillThere(n NodeRecord, attempt Attempt, inService bool) bool {
-	if attempt.Outcome == OutcomeLater || !n.Shrink {
+// stillThere reports whether the group's newest reading proves that the termination has not
+// happened, so that asking for it again cannot shrink the group twice: without an answer, or with
+// one that was lost, the reading must be younger than any lag allows and show the instance in
+// service.
+func (t *turn) stillThere(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
+	if attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink {
 		return true
 	}
 	asked := attempt.Ended
 	if attempt.Begun.IsZero() {
 		asked = n.Terminated
 	}
-	return inService && t.w.Group.shows(asked)
+	return inService && t.w.Group.IsFreshAfter(asked)
 }
 
-// deleteNode removes the Node object that outlived its machine, never before the machine is gone (Kubernetes K08).
-func (t *turn) deleteNode(n NodeRecord, m *Member) {
+// deleteNode removes the Node object that outlived its machine, never before the machine is gone
+// (Kubernetes K08).
+func (t *turn) deleteNode(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}
 	end := n.Terminated.Add(nodeObjectGrace)
-	if t.w.Now.Before(end) || nodeReady(m.Node) {
+	if t.w.Now.Before(end) || nodegroup.IsNodeReady(m.Node) {
 		t.wakeAt(end)
 		return
 	}

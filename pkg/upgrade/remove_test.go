@@ -4,41 +4,43 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// removing is a group whose only outdated node is to be terminated by the step returned; what comes of
-// that is left to the test. A zonal group is shrunk by it, another one replaces the node by itself.
-func removing(t *testing.T, zonal bool) (*scene, upgrade.Terminate) {
+// removing is a group whose only outdated node is to be terminated by the step returned; what comes
+// of that is left to the test. A zonal group is shrunk by it, another one replaces the node by
+// itself.
+func removing(t *testing.T, zonal bool) (*scene, nodegroup.Terminate) {
 	s := newScene(t, old("old-a-1"), current("cur-a-1"))
 	s.Request.Settle, s.Group.Zonal = duration(0), zonal
 	s.do(s.next().Actions...)
 	s.do(s.next().Actions...)
-	return s, action[upgrade.Terminate](t, s.next())
+	return s, action[nodegroup.Terminate](t, s.next())
 }
 
-// A termination that shrinks the group is not repeated unless the instance is seen in service by a reading
-// that no lag can have made; one that does not shrink may be repeated at will.
+// A termination that shrinks the group is not repeated unless the instance is seen in service by a
+// reading that no lag can have made; one that does not shrink may be repeated at will.
 func TestTerminationIsRepeated(t *testing.T) {
 	cases := map[string]struct {
 		zonal   bool
-		outcome upgrade.Outcome // none: the process died before it was asked for
+		outcome nodegroup.Outcome // none: the process died before it was asked for
 		later   time.Duration
-		state   upgrade.InstanceState
+		state   nodegroup.InstanceState
 		want    bool
 	}{
-		"lost, a fresh reading":             {true, upgrade.OutcomeUnclear, 30 * time.Second, upgrade.InstanceInService, false},
-		"lost, a reading past any lag":      {true, upgrade.OutcomeUnclear, 31 * time.Second, upgrade.InstanceInService, true},
-		"lost, it is going":                 {true, upgrade.OutcomeUnclear, time.Hour, upgrade.InstanceLeaving, false},
-		"lost, nobody knows":                {true, upgrade.OutcomeUnclear, time.Hour, upgrade.InstanceUnknown, false},
-		"crashed, a fresh reading":          {true, "", 30 * time.Second, upgrade.InstanceInService, false},
-		"crashed, a reading past any lag":   {true, "", 31 * time.Second, upgrade.InstanceInService, true},
-		"throttled: it had no effect":       {true, upgrade.OutcomeLater, 30 * time.Second, upgrade.InstanceInService, true},
-		"throttled a moment ago":            {true, upgrade.OutcomeLater, 29 * time.Second, upgrade.InstanceInService, false},
-		"accepted, and in service for long": {true, upgrade.OutcomeDone, time.Hour, upgrade.InstanceInService, false},
-		"no shrink: lost":                   {false, upgrade.OutcomeUnclear, 30 * time.Second, upgrade.InstanceInService, true},
-		"no shrink: crashed":                {false, "", time.Second, upgrade.InstanceInService, true},
+		"lost, a fresh reading":             {true, nodegroup.OutcomeUnclear, 30 * time.Second, nodegroup.InstanceInService, false},
+		"lost, a reading past any lag":      {true, nodegroup.OutcomeUnclear, 31 * time.Second, nodegroup.InstanceInService, true},
+		"lost, it is going":                 {true, nodegroup.OutcomeUnclear, time.Hour, nodegroup.InstanceLeaving, false},
+		"lost, nobody knows":                {true, nodegroup.OutcomeUnclear, time.Hour, nodegroup.InstanceUnknown, false},
+		"crashed, a fresh reading":          {true, "", 30 * time.Second, nodegroup.InstanceInService, false},
+		"crashed, a reading past any lag":   {true, "", 31 * time.Second, nodegroup.InstanceInService, true},
+		"throttled: it had no effect":       {true, nodegroup.OutcomeLater, 30 * time.Second, nodegroup.InstanceInService, true},
+		"throttled a moment ago":            {true, nodegroup.OutcomeLater, 29 * time.Second, nodegroup.InstanceInService, false},
+		"accepted, and in service for long": {true, nodegroup.OutcomeDone, time.Hour, nodegroup.InstanceInService, false},
+		"no shrink: lost":                   {false, nodegroup.OutcomeUnclear, 30 * time.Second, nodegroup.InstanceInService, true},
+		"no shrink: crashed":                {false, "", time.Second, nodegroup.InstanceInService, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +74,7 @@ func TestTerminationIsRepeated(t *testing.T) {
 // An accepted termination is not asked for again even when its answer is no longer remembered.
 func TestAcceptedTerminationIsRecorded(t *testing.T) {
 	s, terminate := removing(t, true)
-	s.answer(terminate, upgrade.OutcomeDone, "")
+	s.answer(terminate, nodegroup.OutcomeDone, "")
 	s.next()
 	delete(s.Open, terminate.Key())
 	s.pass(10 * time.Minute)
@@ -81,16 +83,16 @@ func TestAcceptedTerminationIsRecorded(t *testing.T) {
 	}
 }
 
-// When somebody else terminated the instance the group was not shrunk by us, and the ledger says so, be the
-// instance still listed or not.
+// When somebody else terminated the instance the group was not shrunk by us, and the ledger says
+// so, be the instance still listed or not.
 func TestMovedTerminationIsBookedBack(t *testing.T) {
-	for _, state := range []upgrade.InstanceState{upgrade.InstanceInService, upgrade.InstanceLeaving} {
+	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
 			s, terminate := removing(t, true)
 			if got := s.Record.Ledger.Contribution(); got != -1 {
 				t.Fatalf("contribution %d, want -1", got)
 			}
-			s.answer(terminate, upgrade.OutcomeMoved, "gone")
+			s.answer(terminate, nodegroup.OutcomeMoved, "gone")
 			s.at("old-a-1").Instance.State = state
 			step := s.next()
 			if got := step.Record.Ledger.Contribution(); got != 0 || !step.Persist {
@@ -111,10 +113,10 @@ func TestMovedTerminationIsBookedBack(t *testing.T) {
 
 // The Node object may be gone before its machine is; the record is still that machine's.
 func TestNodeGoesBeforeItsInstance(t *testing.T) {
-	for _, state := range []upgrade.InstanceState{upgrade.InstanceInService, upgrade.InstanceLeaving} {
+	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {
 		t.Run(string(state), func(t *testing.T) {
 			s, terminate := removing(t, true)
-			s.answer(terminate, upgrade.OutcomeDone, "")
+			s.answer(terminate, nodegroup.OutcomeDone, "")
 			m := s.at("old-a-1")
 			m.Node, m.Pods, m.Instance.State = nil, nil, state
 			step := s.next()
@@ -142,17 +144,17 @@ func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
 	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
-	terminate := action[upgrade.Terminate](t, s.next())
+	terminate := action[nodegroup.Terminate](t, s.next())
 	s.begun(terminate)
 	if step := s.next(); len(actionsOf(step, "add")) > 0 {
 		t.Errorf("I9: %v while the group has its %d nodes and one more", step.Actions, s.Group.Max-1)
 	}
-	s.answer(terminate, upgrade.OutcomeUnclear, "timeout")
+	s.answer(terminate, nodegroup.OutcomeUnclear, "timeout")
 	if step := s.next(); len(actionsOf(step, "add")) > 0 {
 		t.Errorf("I9: %v while nobody knows whether the termination landed", step.Actions)
 	}
 	s.effect(terminate)
-	action[upgrade.AddCapacity](t, s.next())
+	action[nodegroup.AddCapacity](t, s.next())
 }
 
 // K08: the Node object is deleted when it outlives its machine, and never before that is gone.
@@ -163,8 +165,8 @@ func TestDeleteNode(t *testing.T) {
 		want   []string
 	}{
 		"the machine is there":  {func(*scene) {}, time.Hour, nil},
-		"gone for long":         {func(s *scene) { s.at("old-a-1").Instance = upgrade.Instance{} }, time.Minute, []string{"delete the Node object old-a-1"}},
-		"gone a moment ago":     {func(s *scene) { s.at("old-a-1").Instance = upgrade.Instance{} }, 59 * time.Second, nil},
+		"gone for long":         {func(s *scene) { s.at("old-a-1").Instance = nodegroup.Instance{} }, time.Minute, []string{"delete the Node object old-a-1"}},
+		"gone a moment ago":     {func(s *scene) { s.at("old-a-1").Instance = nodegroup.Instance{} }, 59 * time.Second, nil},
 		"gone, and Ready still": {func(s *scene) { *s.at("old-a-1") = manual("old-a-1", true) }, time.Hour, nil},
 	}
 	for name, c := range cases {
@@ -180,11 +182,12 @@ func TestDeleteNode(t *testing.T) {
 	}
 }
 
-// A node whose machine goes down without us is not terminated, and counts as replaced when it is gone.
+// A node whose machine goes down without us is not terminated, and counts as replaced when it is
+// gone.
 func TestMachineGoesDownByItself(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)
-	s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
 	s.pass(20 * time.Minute)
 	step := s.next()
 	wantActions(t, step)

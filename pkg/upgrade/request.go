@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
@@ -40,7 +38,8 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// Current are labels a current node carries.
 	Current map[string]string `json:"current,omitempty"`
-	// MaxUnavailable is how many nodes of the group may be missing or draining beyond what the surge covers, in nodes.
+	// MaxUnavailable is how many nodes of the group may be missing or draining beyond what the
+	// surge covers, in nodes.
 	MaxUnavailable int `json:"maxUnavailable"`
 	// Window is how many nodes may be between Draining and Removing at once.
 	Window int `json:"window"`
@@ -48,7 +47,8 @@ type Request struct {
 	Surge int `json:"surge"`
 	// BatchBarrier makes each batch of Window nodes end before the next begins.
 	BatchBarrier bool `json:"batchBarrier,omitempty"`
-	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits how long new nodes may take.
+	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits
+	// how long new nodes may take.
 	DrainTimeout Duration  `json:"drainTimeout"`
 	Settle       Duration  `json:"settle"`
 	BootTimeout  Duration  `json:"bootTimeout"`
@@ -57,24 +57,18 @@ type Request struct {
 	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
 	// RespectDoNotDisrupt has pods waited for whose owners ask autoscalers not to disrupt them.
 	RespectDoNotDisrupt bool `json:"respectDoNotDisrupt,omitempty"`
-	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never started.
+	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never
+	// started.
 	KeepMax   bool `json:"keepMax,omitempty"`
 	KeepFence bool `json:"keepFence,omitempty"`
-	// WaitReplacement makes the manual provider wait for somebody to bring a new node up before the next is drained.
+	// WaitReplacement makes the manual provider wait for somebody to bring a new node up before the
+	// next is drained.
 	WaitReplacement bool `json:"waitReplacement,omitempty"`
 }
 
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
 	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt}
-}
-
-// Taint is the NoSchedule taint that the fence of a provider's groups uses (EKS E30).
-func Taint(provider string) corev1.Taint {
-	if provider == "aws" {
-		return corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
-	}
-	return corev1.Taint{Key: Domain + "/outdated", Effect: corev1.TaintEffectNoSchedule}
 }
 
 // Duration is a time.Duration that reads and writes as "15m0s".
@@ -93,8 +87,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// With is the request with the settings of the other whose flags were given; what was left open stays as it is. Another model
-// brings its own numbers.
+// With is the request with the settings of the other whose flags were given; what was left open
+// stays as it is. Another model brings its own numbers.
 func (r Request) With(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
 	take(&r.Strategy, other.Strategy, given("strategy"))
@@ -122,8 +116,8 @@ func take[T any](to *T, value T, given bool) {
 	}
 }
 
-// Differences names the settings in which the other request departs from this one, as flags, "" when
-// there is none. What follows from the group's size at the time, and the run, is left out.
+// Differences names the settings in which the other request departs from this one, as flags, ""
+// when there is none. What follows from the group's size at the time, and the run, is left out.
 func (r *Request) Differences(other Request) string {
 	pairs := []struct {
 		flag     string

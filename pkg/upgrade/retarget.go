@@ -1,6 +1,10 @@
 package upgrade
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
 
 // retarget begins the books of the way to a target that moved. What was launched for the earlier
 // target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
@@ -43,7 +47,7 @@ func (t *turn) knownTotal() int {
 }
 
 // isEnding reports whether the member is on its way out, or was given up.
-func (r *Record) isEnding(m *Member) bool {
+func (r *Record) isEnding(m *nodegroup.Member) bool {
 	n, started := r.started(m)
-	return m.Instance.State == InstanceLeaving || (started && ending(n.State))
+	return m.Instance.State == nodegroup.InstanceLeaving || (started && ending(n.State))
 }

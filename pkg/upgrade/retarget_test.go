@@ -5,11 +5,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// retargeted is an upgrade of three nodes that has replaced one when its target moves, by a reading of the group that is too old
-// to show the replacement.
+// retargeted is an upgrade of three nodes that has replaced one when its target moves, by a reading
+// of the group that is too old to show the replacement.
 func retargeted(t *testing.T) *scene {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.remove("old-a-1")
@@ -19,14 +20,14 @@ func retargeted(t *testing.T) *scene {
 	s.Record.Phase, s.Record.Replaced, s.Record.Begun = upgrade.PhaseUpgrade, 1, 1
 	s.Record.Ledger.Zones = map[string]upgrade.ZoneLedger{"a": {Launched: 1, Shrunk: 1, Removed: 1}}
 	s.Record.Ledger.Changed = s.Now
-	moved := upgrade.Revision{ID: "3", Name: "workers:3"}
+	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
 	s.Group.Wanted, s.Group.Pointed = moved, moved
 	s.Record = s.Record.Retargeted(moved)
 	return s
 }
 
-// A node that was launched for the earlier target serves until its turn comes: it is counted to the new target's total, and the
-// next node waits neither for it nor for a later reading of the group.
+// A node that was launched for the earlier target serves until its turn comes: it is counted to the
+// new target's total, and the next node waits neither for it nor for a later reading of the group.
 func TestRetargetedCountsWhatServes(t *testing.T) {
 	s := retargeted(t)
 	step := s.next()
@@ -40,7 +41,8 @@ func TestRetargetedCountsWhatServes(t *testing.T) {
 	}
 }
 
-// A node of the earlier target that never became ready serves no pod: it goes first, and none that serves goes with it.
+// A node of the earlier target that never became ready serves no pod: it goes first, and none that
+// serves goes with it.
 func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	s := retargeted(t)
 	*s.at("new-a-1") = unready(*s.at("new-a-1"))
@@ -57,7 +59,7 @@ func TestRetargetedAfterScaleDown(t *testing.T) {
 	s.Record.Phase = upgrade.PhaseScaleDown
 	s.Record.Request.Surge = 1
 	step := s.next()
-	action[upgrade.AddCapacity](t, step)
+	action[nodegroup.AddCapacity](t, step)
 	if step.Record.Phase != upgrade.PhaseScaleUp {
 		t.Errorf("it is in phase %q", step.Record.Phase)
 	}

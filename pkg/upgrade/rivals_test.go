@@ -4,11 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// E61: an autoscaler that removes a new node of ours lowers what the group is meant to have. Scale up goes on with what is left.
+// E61: an autoscaler that removes a new node of ours lowers what the group is meant to have. Scale
+// up goes on with what is left.
 func TestAutoscalerTakesASurgeNode(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...) // two launches
@@ -39,13 +41,14 @@ func TestAutoscalerTakesTheSpareNode(t *testing.T) {
 	}
 }
 
-// An autoscaler that uses up the room which was made for our node has more of it made, but not in a tight loop.
+// An autoscaler that uses up the room which was made for our node has more of it made, but not in a
+// tight loop.
 func TestAutoscalerTakesTheRoom(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Group.Max = 1, 1
 	s.do(s.next().Actions...) // the maximum
-	launch := action[upgrade.AddCapacity](t, s.next())
-	s.answer(launch, upgrade.OutcomeMoved, "the desired size would be 3, above max value 2")
+	launch := action[nodegroup.AddCapacity](t, s.next())
+	s.answer(launch, nodegroup.OutcomeMoved, "the desired size would be 3, above max value 2")
 	wantActions(t, s.next())
 
 	s.Group.Desired++
@@ -56,28 +59,29 @@ func TestAutoscalerTakesTheRoom(t *testing.T) {
 	s.do(step.Actions...)
 	wantActions(t, s.next())
 	s.pass(5 * time.Second)
-	if again := action[upgrade.AddCapacity](t, s.next()); again.Token == launch.Token {
+	if again := action[nodegroup.AddCapacity](t, s.next()); again.Token == launch.Token {
 		t.Errorf("token %s is used again for a launch that was refused", again.Token)
 	}
 }
 
-// A termination that is known to have had no effect is not ours when the machine goes: the group was not shrunk.
+// A termination that is known to have had no effect is not ours when the machine goes: the group
+// was not shrunk.
 func TestSomebodyElseTerminates(t *testing.T) {
 	cases := map[string]struct {
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 		want    int // terminations that shrank the group
 	}{
-		"throttled":                  {upgrade.OutcomeLater, 0},
-		"an answer that was lost":    {upgrade.OutcomeUnclear, 1},
-		"accepted":                   {upgrade.OutcomeDone, 1},
-		"gone when it was asked for": {upgrade.OutcomeMoved, 0},
+		"throttled":                  {nodegroup.OutcomeLater, 0},
+		"an answer that was lost":    {nodegroup.OutcomeUnclear, 1},
+		"accepted":                   {nodegroup.OutcomeDone, 1},
+		"gone when it was asked for": {nodegroup.OutcomeMoved, 0},
 	}
 	for name, c := range cases {
 		for _, vanished := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				s, terminate := removing(t, true)
 				s.answer(terminate, c.outcome, "")
-				if s.at("old-a-1").Instance.State = upgrade.InstanceLeaving; vanished {
+				if s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving; vanished {
 					s.remove("old-a-1")
 				}
 				s.next()
@@ -97,7 +101,7 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	if step := s.next(); started(step.Record) != "old-a-1" || step.Finished {
 		t.Errorf("started %q, finished %t, with the answer under way", started(step.Record), step.Finished)
 	}
-	s.answer(terminate, upgrade.OutcomeMoved, "gone")
+	s.answer(terminate, nodegroup.OutcomeMoved, "gone")
 	s.next()
 	if got := s.Record.Ledger.Contribution(); got != 0 {
 		t.Errorf("contribution %d, want 0: it was somebody else", got)
@@ -126,14 +130,15 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 	}
 }
 
-// What a failed scale up was giving back is kept when the upgrade goes on, should the cloud have it still.
+// What a failed scale up was giving back is kept when the upgrade goes on, should the cloud have it
+// still.
 func TestReturnedNodeIsKept(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
 	s.add(current("new-a-1"))
 	s.pass(20 * time.Minute)
 	s.next()
-	terminate := action[upgrade.Terminate](t, s.next())
+	terminate := action[nodegroup.Terminate](t, s.next())
 	s.crash() // before it was asked for
 	s.Record = s.Record.Reopened()
 	s.pass(30 * time.Second)
@@ -148,7 +153,8 @@ func TestReturnedNodeIsKept(t *testing.T) {
 	}
 }
 
-// Nobody knows what the cloud did while a laptop slept: a limit is over only by a reading from after it.
+// Nobody knows what the cloud did while a laptop slept: a limit is over only by a reading from
+// after it.
 func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -163,7 +169,8 @@ func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	}
 }
 
-// E30: while a fence is missing no pod is evicted, since it could land behind it; no node's time runs meanwhile.
+// E30: while a fence is missing no pod is evicted, since it could land behind it; no node's time
+// runs meanwhile.
 func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -182,8 +189,9 @@ func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 	}
 }
 
-// A Node object may outlive its machine, and look ready for minutes: by a reading of the group that would show its instance it serves
-// nobody. An older reading may not show yet what has just come up.
+// A Node object may outlive its machine, and look ready for minutes: by a reading of the group that
+// would show its instance it serves nobody. An older reading may not show yet what has just come
+// up.
 func TestNodeWithoutMachineServesNobody(t *testing.T) {
 	cases := map[string]struct {
 		created time.Duration // before the reading
@@ -197,7 +205,7 @@ func TestNodeWithoutMachineServesNobody(t *testing.T) {
 			s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 			s.next()
 			m := current("new-a-1")
-			m.Instance = upgrade.Instance{}
+			m.Instance = nodegroup.Instance{}
 			m.Node.CreationTimestamp.Time = s.Group.Observed.Add(-c.created)
 			s.add(m)
 			if step := s.next(); step.Status.NewReady != c.want {

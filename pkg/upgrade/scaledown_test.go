@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -21,22 +23,22 @@ func TestMarkHeld(t *testing.T) {
 	}{
 		"nothing":               {nil, func(map[string]string) {}, nil},
 		"another annotation":    {map[string]string{"a": "b"}, func(map[string]string) {}, map[string]string{"a": "b"}},
-		"it is not to go":       {map[string]string{upgrade.AnnotationNoScaleDown: "true"}, func(map[string]string) {}, map[string]string{upgrade.AnnotationNoScaleDown: "true"}},
-		"it may go":             {map[string]string{upgrade.AnnotationNoScaleDown: "false"}, func(map[string]string) {}, map[string]string{upgrade.AnnotationNoScaleDown: "false"}},
-		"somebody overrules us": {nil, func(a map[string]string) { a[upgrade.AnnotationNoScaleDown] = "false" }, map[string]string{upgrade.AnnotationNoScaleDown: "false"}},
-		"somebody takes it":     {nil, func(a map[string]string) { delete(a, upgrade.AnnotationNoScaleDown) }, nil},
+		"it is not to go":       {map[string]string{nodemark.AnnotationNoScaleDown: "true"}, func(map[string]string) {}, map[string]string{nodemark.AnnotationNoScaleDown: "true"}},
+		"it may go":             {map[string]string{nodemark.AnnotationNoScaleDown: "false"}, func(map[string]string) {}, map[string]string{nodemark.AnnotationNoScaleDown: "false"}},
+		"somebody overrules us": {nil, func(a map[string]string) { a[nodemark.AnnotationNoScaleDown] = "false" }, map[string]string{nodemark.AnnotationNoScaleDown: "false"}},
+		"somebody takes it":     {nil, func(a map[string]string) { delete(a, nodemark.AnnotationNoScaleDown) }, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			node := build.Node("new-a-1", "a")
 			node.Annotations = c.before
-			_, theirs := c.before[upgrade.AnnotationNoScaleDown]
-			upgrade.MarkHeld(node, "r1")
-			if got := node.Annotations[upgrade.AnnotationHeld] == "r1"; got == theirs {
+			_, theirs := c.before[nodemark.AnnotationNoScaleDown]
+			nodemark.SetHold(node, "r1")
+			if got := node.Annotations[nodemark.AnnotationHeld] == "r1"; got == theirs {
 				t.Errorf("ours: %t, theirs: %t", got, theirs)
 			}
 			c.meanwhile(node.Annotations)
-			upgrade.MarkFreed(node)
+			nodemark.ClearHold(node)
 			if !equality.Semantic.DeepEqual(node.Annotations, c.want) {
 				t.Errorf("in the end %v, want %v", node.Annotations, c.want)
 			}
@@ -44,7 +46,8 @@ func TestMarkHeld(t *testing.T) {
 	}
 }
 
-// E61: autoscalers are kept from a new node once it is ready, and only where nobody has said anything.
+// E61: autoscalers are kept from a new node once it is ready, and only where nobody has said
+// anything.
 func TestHoldNew(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
@@ -53,15 +56,15 @@ func TestHoldNew(t *testing.T) {
 		"ready":     {func(*scene) {}, 1},
 		"not ready": {func(s *scene) { build.NotReady(start)(s.at("new-a-1").Node) }, 0},
 		"said by somebody": {func(s *scene) {
-			s.at("new-a-1").Node.Annotations = map[string]string{upgrade.AnnotationNoScaleDown: "false"}
+			s.at("new-a-1").Node.Annotations = map[string]string{nodemark.AnnotationNoScaleDown: "false"}
 		}, 0},
-		"taken away by somebody":  {func(s *scene) { s.at("new-a-1").Node.Annotations = map[string]string{upgrade.AnnotationHeld: "r1"} }, 0},
+		"taken away by somebody":  {func(s *scene) { s.at("new-a-1").Node.Annotations = map[string]string{nodemark.AnnotationHeld: "r1"} }, 0},
 		"nobody scales the group": {func(s *scene) { s.Group.Provider = "manual" }, 0},
 		"it was there before":     {func(s *scene) { s.Record.Ledger.Known = []string{"new-a-1"} }, 0},
 		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
 		"it may not": {func(s *scene) {
 			n := s.at("new-a-1").Node
-			s.answer(upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}, upgrade.OutcomeFatal, "no")
+			s.answer(upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}, nodegroup.OutcomeFatal, "no")
 			s.pass(time.Hour)
 		}, 0},
 	}
@@ -89,14 +92,14 @@ func TestHeldNodesAreFreed(t *testing.T) {
 		"timeout": stop(upgrade.PodEvictionFailure),
 		"by a run": func(s *scene) {
 			s.Record.Phase = upgrade.PhaseScaleDown
-			s.at("cur-a-1").Node.Annotations[upgrade.AnnotationHeld] = "r0"
+			s.at("cur-a-1").Node.Annotations[nodemark.AnnotationHeld] = "r0"
 		},
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"), current("cur-a-1"))
 			s.next()
-			s.mark("cur-a-1", func(n *corev1.Node) { upgrade.MarkHeld(n, "r1") })
+			s.mark("cur-a-1", func(n *corev1.Node) { nodemark.SetHold(n, "r1") })
 			s.remove("old-a-1")
 			s.Group.Desired--
 			s.pass(time.Minute)
@@ -141,7 +144,8 @@ func TestLateNodeIsNotHeld(t *testing.T) {
 	t.Error("it does not end")
 }
 
-// A node that has just become ready is the control plane's to write: it takes the taint off that it put there.
+// A node that has just become ready is the control plane's to write: it takes the taint off that it
+// put there.
 func TestHoldWaitsForTheControlPlane(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -172,15 +176,16 @@ func TestHoldUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// 0005: whether a resume whose answer was lost had its effect is waited for, before it is said that the process stays suspended.
+// 0005: whether a resume whose answer was lost had its effect is waited for, before it is said that
+// the process stays suspended.
 func TestResumeIsProved(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-b-1"), old("old-c-1"))
 	s.Group.Quiesce = []string{"AZRebalance"}
 	s.do(s.next().Actions...)
 	s.Stop = true
 	s.pass(time.Second)
-	resume := action[upgrade.Resume](t, s.next())
-	s.answer(resume, upgrade.OutcomeUnclear, "")
+	resume := action[nodegroup.Resume](t, s.next())
+	s.answer(resume, nodegroup.OutcomeUnclear, "")
 	for _, name := range []string{"x-a-2", "x-a-3"} {
 		s.add(current(name))
 	}

@@ -7,13 +7,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 func TestNothingToDo(t *testing.T) {
 	cases := map[string]struct {
-		member upgrade.Member
+		member nodegroup.Member
 		stop   bool
 		want   upgrade.Result
 	}{
@@ -36,7 +37,7 @@ func TestNothingToDo(t *testing.T) {
 
 func TestSetupPointsTheGroupFirst(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
-	s.Group.Pointed = upgrade.Revision{ID: "1", Name: "workers:1"}
+	s.Group.Pointed = nodegroup.Revision{ID: "1", Name: "workers:1"}
 	s.Group.Quiesce = []string{"AZRebalance"}
 
 	step := s.next()
@@ -47,16 +48,17 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 	s.begun(step.Actions[0])
 	wantActions(t, s.next())
 
-	s.answer(step.Actions[0], upgrade.OutcomeDone, "")
+	s.answer(step.Actions[0], nodegroup.OutcomeDone, "")
 	s.Group.Pointed = s.Group.Wanted
 	wantActions(t, s.next(), "suspend AZRebalance")
 }
 
-// Somebody who points the group elsewhere in the middle of it would have every new node replaced in its turn.
+// Somebody who points the group elsewhere in the middle of it would have every new node replaced in
+// its turn.
 func TestGroupIsPointedAgain(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
-	s.Group.Pointed = upgrade.Revision{ID: "1", Name: "workers:1"}
+	s.Group.Pointed = nodegroup.Revision{ID: "1", Name: "workers:1"}
 	wantActions(t, s.next(), "set the group's revision to workers:2")
 }
 
@@ -106,7 +108,7 @@ func TestSurgeMustBeUsable(t *testing.T) {
 		"not launched":              func(s *scene) { s.remove("new-a-1") },
 		"E25 a zone has none":       func(s *scene) { s.at("new-b-1").Instance.Zone = "a" },
 		"E26 its node is not there": func(s *scene) { *s.at("new-a-1") = booting(*s.at("new-a-1")) },
-		"E26 not in service":        func(s *scene) { s.at("new-a-1").Instance.State = upgrade.InstancePending },
+		"E26 not in service":        func(s *scene) { s.at("new-a-1").Instance.State = nodegroup.InstancePending },
 		"E26 not Ready":             func(s *scene) { s.mark("new-a-1", build.NotReady(start)) },
 		"E26 no condition yet":      func(s *scene) { s.mark("new-a-1", func(n *corev1.Node) { n.Status.Conditions = nil }) },
 		"E27 a label is missing":    func(s *scene) { s.mark("new-a-1", func(n *corev1.Node) { delete(n.Labels, "image") }) },
@@ -175,10 +177,10 @@ func TestNodeCreationFailure(t *testing.T) {
 		want  string
 	}{
 		"E33 capacity": {func(s *scene) {
-			s.Group.LaunchFailure = upgrade.LaunchFailure{At: start.Add(time.Minute), Message: "InsufficientInstanceCapacity in zone a"}
+			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(time.Minute), Message: "InsufficientInstanceCapacity in zone a"}
 		}, "InsufficientInstanceCapacity in zone a: allow more instance types or zones, or ask for a higher quota"},
 		"E33 a failure from before is none of ours": {func(s *scene) {
-			s.Group.LaunchFailure = upgrade.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
+			s.Group.LaunchFailure = nodegroup.LaunchFailure{At: start.Add(-time.Minute), Message: "InsufficientInstanceCapacity"}
 		}, "see the group's scaling activities"},
 		"E33 user data":           {func(s *scene) { s.add(booting(current("new-a-1"))) }, "instance i-new-a-1 has not joined the cluster: see its user data"},
 		"E33 labels missing":      {func(s *scene) { s.add(unlabelled(current("new-a-1"))) }, "node new-a-1 is Ready but lacks the labels of a current node"},
@@ -210,8 +212,8 @@ func TestNodeCreationFailure(t *testing.T) {
 	}
 }
 
-// A run that died with its launches unanswered is taken up long after: all new nodes are ready, and only the answers are missing, which
-// are asked for before anything is held to have failed.
+// A run that died with its launches unanswered is taken up long after: all new nodes are ready, and
+// only the answers are missing, which are asked for before anything is held to have failed.
 func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 	s := surged(t)
 	step := s.next()
@@ -230,15 +232,15 @@ func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 	}
 }
 
-func unready(m upgrade.Member) upgrade.Member { build.NotReady(start)(m.Node); return m }
+func unready(m nodegroup.Member) nodegroup.Member { build.NotReady(start)(m.Node); return m }
 
-func unlabelled(m upgrade.Member) upgrade.Member { delete(m.Node.Labels, "image"); return m }
+func unlabelled(m nodegroup.Member) nodegroup.Member { delete(m.Node.Labels, "image"); return m }
 
 // refuse has the cloud refuse the launches in a zone for want of capacity.
 func (s *scene) refuse(zone, detail string) {
 	s.Record = s.Record.Reopened()
 	for _, l := range s.Record.Ledger.Zones[zone].Open {
-		s.answer(upgrade.AddCapacity{Zone: zone, N: l.N, Token: token(zone, l.Serial)}, upgrade.OutcomeExhausted, detail)
+		s.answer(nodegroup.AddCapacity{Zone: zone, N: l.N, Token: token(zone, l.Serial)}, nodegroup.OutcomeExhausted, detail)
 	}
 }
 
@@ -252,7 +254,8 @@ func wantUntouched(t *testing.T, step upgrade.Step) {
 	}
 }
 
-// What a failed scale up has added is given back, but for a node that pods moved to, and the maximum follows.
+// What a failed scale up has added is given back, but for a node that pods moved to, and the
+// maximum follows.
 func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
 	s := surged(t)
 	s.Group.Max = s.Group.Desired

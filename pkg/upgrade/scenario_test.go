@@ -15,13 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript
-// of what became of the group. Renew them with -rewrite, and read the difference.
+// TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
+// what became of the group. Renew them with -rewrite, and read the difference.
 //
 //	group zones=(a:3,b:2) [current=(a:1)] [max=N] [provider=manual] [zonal=false] [boot=2m] [pointed=1]
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
@@ -32,8 +34,8 @@ import (
 //	run [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
 //	again [stop-at=90s] [crash-at=90s]        the same command after a stop
 //
-// run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m [again-at=6m], which is killed there and
-// asked for again.
+// run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m
+// [again-at=6m], which is killed there and asked for again.
 func TestScenarios(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -77,7 +79,7 @@ func (s *scenario) command(t *testing.T, c command) string {
 		s.node(c)
 	case "fault":
 		s.faults = append(s.faults, fault{
-			key: c.text("action", ""), outcome: upgrade.Outcome(c.text("outcome", "")), detail: c.text("detail", ""), times: c.number("times", 1),
+			key: c.text("action", ""), outcome: nodegroup.Outcome(c.text("outcome", "")), detail: c.text("detail", ""), times: c.number("times", 1),
 		})
 	case "run":
 		s.begin(t, c)
@@ -205,7 +207,8 @@ func (s *scenario) verb(c command) {
 	d.run(time.Time{})
 }
 
-// transcript writes down what changed: sizes, zones, the states of started nodes, blocked pods, faults.
+// transcript writes down what changed: sizes, zones, the states of started nodes, blocked pods,
+// faults.
 type transcript struct {
 	cluster *simulate.Cluster
 	text    strings.Builder
@@ -252,7 +255,7 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 			if tr.evictions {
 				tr.line(action.String())
 			}
-		case upgrade.SetRevision:
+		case nodegroup.SetRevision:
 			tr.line(action.String())
 		}
 	}
@@ -263,14 +266,15 @@ func (tr *transcript) answers(w upgrade.World) {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		attempt := w.Open[key]
 		text := fmt.Sprintf("%s: %s %s", attempt.Action, attempt.Outcome, attempt.Detail)
-		if attempt.Outcome != upgrade.OutcomeDone && !tr.told[text] {
+		if attempt.Outcome != nodegroup.OutcomeDone && !tr.told[text] {
 			tr.told[text] = true
 			tr.line(text)
 		}
 	}
 }
 
-// marks writes down, at the end, what is still fenced of the nodes that are left, and what is still suspended.
+// marks writes down, at the end, what is still fenced of the nodes that are left, and what is still
+// suspended.
 func (tr *transcript) marks(w upgrade.World) {
 	var fenced []string
 	for _, m := range w.Members {
@@ -287,7 +291,7 @@ func (tr *transcript) marks(w upgrade.World) {
 }
 
 func fenceOf(node *corev1.Node) string {
-	if _, ours := node.Annotations[upgrade.AnnotationRun]; ours {
+	if _, ours := node.Annotations[nodemark.AnnotationRun]; ours {
 		return node.Name + " fenced"
 	}
 	return node.Name + " cordoned by others"

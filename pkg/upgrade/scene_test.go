@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -25,40 +26,40 @@ type scene struct {
 	t *testing.T
 }
 
-// newScene is a group of an Auto Scaling group's kind before its upgrade, with room for ten more nodes.
-// One node may be unavailable, and no surge is asked for.
-func newScene(t *testing.T, members ...upgrade.Member) *scene {
-	slices.SortFunc(members, func(a, b upgrade.Member) int { return strings.Compare(a.Name(), b.Name()) })
-	revision := upgrade.Revision{ID: "2", Name: "workers:2"}
+// newScene is a group of an Auto Scaling group's kind before its upgrade, with room for ten more
+// nodes. One node may be unavailable, and no surge is asked for.
+func newScene(t *testing.T, members ...nodegroup.Member) *scene {
+	slices.SortFunc(members, func(a, b nodegroup.Member) int { return strings.Compare(a.Name(), b.Name()) })
+	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	return &scene{t: t, World: upgrade.World{
 		Now: start,
 		Request: upgrade.Request{
 			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
 			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		},
-		Group: upgrade.Group{
+		Group: nodegroup.Group{
 			Name: "workers", Provider: "aws", Wanted: revision, Pointed: revision, Sized: true, Zonal: true, Observed: start,
 			Desired: len(members), Max: len(members) + 10, Zones: []string{"a", "b", "c"}, WantedLabels: map[string]string{"image": "ami-2"},
 		},
 		Members: members,
-		Open:    map[string]upgrade.Attempt{},
+		Open:    map[string]nodegroup.Attempt{},
 	}}
 }
 
 // old is an outdated node in service; its zone is the middle of its name, old-a-1.
-func old(name string, pods ...*corev1.Pod) upgrade.Member { return member(name, true, pods) }
+func old(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, true, pods) }
 
 // current is a node in service of the revision wanted.
-func current(name string, pods ...*corev1.Pod) upgrade.Member { return member(name, false, pods) }
+func current(name string, pods ...*corev1.Pod) nodegroup.Member { return member(name, false, pods) }
 
-func member(name string, outdated bool, pods []*corev1.Pod) upgrade.Member {
+func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
 	zone := strings.Split(name, "-")[1]
 	for _, pod := range pods {
 		pod.Spec.NodeName = name
 	}
-	m := upgrade.Member{
+	m := nodegroup.Member{
 		Node: build.Node(name, zone), Outdated: outdated, Pods: pods,
-		Instance: upgrade.Instance{ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: outdated},
+		Instance: nodegroup.Instance{ID: "i-" + name, Zone: zone, State: nodegroup.InstanceInService, Outdated: outdated},
 	}
 	if !outdated {
 		m.Node.Labels["image"] = "ami-2"
@@ -67,8 +68,8 @@ func member(name string, outdated bool, pods []*corev1.Pod) upgrade.Member {
 }
 
 // booting is the instance of a member before its node is there.
-func booting(m upgrade.Member) upgrade.Member {
-	m.Node, m.Instance.State = nil, upgrade.InstancePending
+func booting(m nodegroup.Member) nodegroup.Member {
+	m.Node, m.Instance.State = nil, nodegroup.InstancePending
 	return m
 }
 
@@ -95,7 +96,7 @@ func stored(t tester, record upgrade.Record) upgrade.Record {
 }
 
 // crash forgets what only a process knows.
-func (s *scene) crash() { s.Notes, s.Open = upgrade.Notes{}, map[string]upgrade.Attempt{} }
+func (s *scene) crash() { s.Notes, s.Open = upgrade.Notes{}, map[string]nodegroup.Attempt{} }
 
 // pass lets time go by, and the group be read anew.
 func (s *scene) pass(d time.Duration) {
@@ -104,7 +105,7 @@ func (s *scene) pass(d time.Duration) {
 }
 
 // at finds a member by name.
-func (s *scene) at(name string) *upgrade.Member {
+func (s *scene) at(name string) *nodegroup.Member {
 	s.t.Helper()
 	for i := range s.Members {
 		if s.Members[i].Name() == name {
@@ -115,13 +116,13 @@ func (s *scene) at(name string) *upgrade.Member {
 	return nil
 }
 
-func (s *scene) add(m upgrade.Member) {
-	i, _ := slices.BinarySearchFunc(s.Members, m.Name(), func(m upgrade.Member, name string) int { return strings.Compare(m.Name(), name) })
+func (s *scene) add(m nodegroup.Member) {
+	i, _ := slices.BinarySearchFunc(s.Members, m.Name(), func(m nodegroup.Member, name string) int { return strings.Compare(m.Name(), name) })
 	s.Members = slices.Insert(s.Members, i, m)
 }
 
 func (s *scene) remove(name string) {
-	s.Members = slices.DeleteFunc(s.Members, func(m upgrade.Member) bool { return m.Name() == name })
+	s.Members = slices.DeleteFunc(s.Members, func(m nodegroup.Member) bool { return m.Name() == name })
 }
 
 // empty takes all pods from a node.
@@ -131,69 +132,56 @@ func (s *scene) empty(name string) { s.at(name).Pods = nil }
 func (s *scene) budgets(pdbs ...*policyv1.PodDisruptionBudget) { s.Budgets = drain.NewBudgets(pdbs) }
 
 // begun puts an action into flight.
-func (s *scene) begun(action upgrade.Action) {
+func (s *scene) begun(action nodegroup.Action) {
 	tries := s.Open[action.Key()].Tries
-	s.Open[action.Key()] = upgrade.Attempt{Action: action, Begun: s.Now, InFlight: true, Tries: tries + 1}
+	s.Open[action.Key()] = nodegroup.Attempt{Action: action, Begun: s.Now, InFlight: true, Tries: tries + 1}
 }
 
-// answer ends an action with what the server said. After anything but success it rests for half a minute.
-func (s *scene) answer(action upgrade.Action, outcome upgrade.Outcome, detail string) {
+// answer ends an action with what the server said. After anything but success it rests for half a
+// minute.
+func (s *scene) answer(action nodegroup.Action, outcome nodegroup.Outcome, detail string) {
 	s.begun(action)
 	attempt := s.Open[action.Key()]
 	attempt.InFlight, attempt.Ended, attempt.Outcome, attempt.Detail = false, s.Now, outcome, detail
-	if outcome != upgrade.OutcomeDone && outcome != upgrade.OutcomeMoved {
+	if outcome != nodegroup.OutcomeDone && outcome != nodegroup.OutcomeMoved {
 		attempt.NotBefore = s.Now.Add(30 * time.Second)
 	}
 	s.Open[action.Key()] = attempt
 }
 
 // do has actions succeed and be seen at once. New nodes are for the test to add.
-func (s *scene) do(actions ...upgrade.Action) {
+func (s *scene) do(actions ...nodegroup.Action) {
 	s.t.Helper()
 	for _, action := range actions {
 		s.effect(action)
-		s.answer(action, upgrade.OutcomeDone, "")
+		s.answer(action, nodegroup.OutcomeDone, "")
 	}
 }
 
-func (s *scene) effect(action upgrade.Action) {
+func (s *scene) effect(action nodegroup.Action) {
 	s.t.Helper()
 	switch a := action.(type) {
-	case upgrade.Fence:
-		s.mark(a.Node, func(n *corev1.Node) {
-			upgrade.MarkBefore(n, a.Before)
-			fence(s.t, n, s.Record.Run, s.Group.Provider)
-		})
-	case upgrade.Unfence:
-		s.mark(a.Node, func(n *corev1.Node) {
-			if err := upgrade.MarkUnfenced(n, s.Group.Provider); err != nil {
+	case upgrade.NodeAction:
+		s.mark(a.Target().Node, func(n *corev1.Node) {
+			if err := a.Apply(n, s.Record.Run, nodegroup.FenceTaint(s.Group.Provider)); err != nil {
 				s.t.Fatal(err)
 			}
 		})
-	case upgrade.HoldNode:
-		s.mark(a.Node, func(n *corev1.Node) {
-			upgrade.MarkHeld(n, s.Record.Run)
-			upgrade.MarkBefore(n, a.Before)
-		})
-	case upgrade.FreeNode:
-		s.mark(a.Node, upgrade.MarkFreed)
-	case upgrade.StartDrain:
-		s.mark(a.Node, func(n *corev1.Node) { upgrade.MarkDraining(n, a.Deadline) })
 	case upgrade.Evict:
 		s.end(a.Node, a.UID)
 	case upgrade.Delete:
 		s.end(a.Node, a.UID)
-	case upgrade.RaiseMax:
+	case nodegroup.RaiseMax:
 		s.Group.Max = a.Max
-	case upgrade.LowerMax:
+	case nodegroup.LowerMax:
 		s.Group.Max = a.Max
-	case upgrade.Quiesce:
+	case nodegroup.Quiesce:
 		s.Group.Suspended = append(slices.Clone(s.Group.Suspended), a.Processes...)
-	case upgrade.Resume:
+	case nodegroup.Resume:
 		s.Group.Suspended = slices.DeleteFunc(slices.Clone(s.Group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		s.Group.Desired += a.N
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		s.terminate(a)
 	}
 }
@@ -213,10 +201,10 @@ func (s *scene) end(node string, uid types.UID) {
 	}
 }
 
-func (s *scene) terminate(a upgrade.Terminate) {
+func (s *scene) terminate(a nodegroup.Terminate) {
 	for i := range s.Members {
 		if s.Members[i].Instance.ID == a.Instance {
-			s.Members[i].Instance.State = upgrade.InstanceLeaving
+			s.Members[i].Instance.State = nodegroup.InstanceLeaving
 		}
 	}
 	if a.Shrink {
@@ -224,8 +212,8 @@ func (s *scene) terminate(a upgrade.Terminate) {
 	}
 }
 
-// until takes steps, and has what they ask for succeed, up to the one that enters the phase; what that
-// one asks for is left to the test.
+// until takes steps, and has what they ask for succeed, up to the one that enters the phase; what
+// that one asks for is left to the test.
 func (s *scene) until(phase upgrade.Phase) upgrade.Step {
 	s.t.Helper()
 	for range 20 {
@@ -253,7 +241,8 @@ func (s *scene) rest() upgrade.Step {
 	return upgrade.Step{}
 }
 
-// wantActions holds a step to exactly these actions, in any order. What is said to autoscalers is left out: nothing waits for it.
+// wantActions holds a step to exactly these actions, in any order. What is said to autoscalers is
+// left out: nothing waits for it.
 func wantActions(t *testing.T, step upgrade.Step, want ...string) {
 	t.Helper()
 	got := make([]string, 0, len(step.Actions))
@@ -270,7 +259,7 @@ func wantActions(t *testing.T, step upgrade.Step, want ...string) {
 }
 
 // action finds the one action of a kind in a step.
-func action[A upgrade.Action](t *testing.T, step upgrade.Step) A {
+func action[A nodegroup.Action](t *testing.T, step upgrade.Step) A {
 	t.Helper()
 	var found []A
 	for _, a := range step.Actions {

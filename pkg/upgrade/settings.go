@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
@@ -18,8 +20,8 @@ type Settings struct {
 	Strategy       Strategy
 	To             string
 	Current        map[string]string
-	MaxUnavailable *Quantity
-	MaxSurge       *Quantity
+	MaxUnavailable *nodegroup.Quantity
+	MaxSurge       *nodegroup.Quantity
 	DrainTimeout   *time.Duration
 	Settle         *time.Duration
 	BootTimeout    time.Duration
@@ -30,7 +32,7 @@ type Settings struct {
 
 // defaults are the numbers of one model.
 type defaults struct {
-	maxUnavailable Quantity
+	maxUnavailable nodegroup.Quantity
 	drainTimeout   time.Duration
 	settle         time.Duration
 	onTimeout      OnTimeout
@@ -38,14 +40,14 @@ type defaults struct {
 
 func defaultsOf(like string) defaults {
 	if like == "gke" { // GKE G10, G15
-		return defaults{maxUnavailable: Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}
+		return defaults{maxUnavailable: nodegroup.Quantity{N: 0}, drainTimeout: time.Hour, onTimeout: Force}
 	}
 	// EKS E05, E41, E42, E44
-	return defaults{maxUnavailable: Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}
+	return defaults{maxUnavailable: nodegroup.Quantity{N: 1}, drainTimeout: 15 * time.Minute, settle: time.Minute, onTimeout: Fail}
 }
 
-// Check refuses values that no group could make sense of, so that nothing need be asked for them to be refused. What was left
-// open is no fault, but for BootTimeout, of which no model has a number.
+// Check refuses values that no group could make sense of, so that nothing need be asked for them to
+// be refused. What was left open is no fault, but for BootTimeout, of which no model has a number.
 func (s Settings) Check() error {
 	switch {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
@@ -65,14 +67,14 @@ func (s Settings) Check() error {
 }
 
 // Resolve fills in what was left open, from the model and the group as it is: size is its number of
-// nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on wishes that
-// contradict each other and on those that leave no node that could ever be drained.
-func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
+// nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on wishes
+// that contradict each other and on those that leave no node that could ever be drained.
+func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, error) {
 	err := s.Check()
 	if err != nil {
 		return Request{}, err
 	}
-	like := cmp.Or(s.Like, likeOf(group.Provider))
+	like := cmp.Or(s.Like, nodegroup.InfoOf(group.Provider).Model)
 	model := defaultsOf(like)
 	req := Request{
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
@@ -97,17 +99,10 @@ func (s Settings) Resolve(group *Group, size, outdated int) (Request, error) {
 	return req, nil
 }
 
-func likeOf(provider string) string {
-	if provider == "gke" {
-		return "gke"
-	}
-	return "eks"
-}
-
 // surge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 × zones,
 // maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are outdated,
 // and none without a cloud.
-func (s Settings) surge(group *Group, like string, unavailable, size, outdated int) (int, error) {
+func (s Settings) surge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
 	case s.MaxSurge != nil:

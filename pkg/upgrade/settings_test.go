@@ -3,9 +3,11 @@ package upgrade_test
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -18,12 +20,12 @@ func settings(change func(*upgrade.Settings)) upgrade.Settings {
 func zones(n int) []string { return []string{"a", "b", "c", "d", "e"}[:n] }
 
 func TestResolveSurge(t *testing.T) {
-	number := func(n int) *upgrade.Quantity { return &upgrade.Quantity{N: n} }
+	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	cases := map[string]struct {
 		like           string
 		zones          int
-		unavailable    *upgrade.Quantity
-		surge          *upgrade.Quantity
+		unavailable    *nodegroup.Quantity
+		surge          *nodegroup.Quantity
 		size, outdated int
 		want           [3]int // max-unavailable, surge, window
 	}{
@@ -33,7 +35,7 @@ func TestResolveSurge(t *testing.T) {
 		"E22 one zone":                            {"eks", 1, nil, nil, 50, 50, [3]int{1, 2, 1}},
 		"E22 three zones, seven unavailable":      {"eks", 3, number(7), nil, 50, 50, [3]int{7, 7, 7}},
 		"E23 never more than are outdated":        {"eks", 5, nil, nil, 50, 4, [3]int{1, 4, 1}},
-		"E08 a percentage of the whole group":     {"eks", 3, &upgrade.Quantity{N: 10, Percent: true}, nil, 50, 9, [3]int{5, 6, 5}},
+		"E08 a percentage of the whole group":     {"eks", 3, &nodegroup.Quantity{N: 10, Percent: true}, nil, 50, 9, [3]int{5, 6, 5}},
 		"a surge of one's own":                    {"eks", 3, nil, number(2), 50, 50, [3]int{1, 2, 1}},
 		"no surge":                                {"eks", 3, nil, number(0), 50, 50, [3]int{1, 0, 1}},
 		"none unavailable, with surge":            {"eks", 3, number(0), number(2), 50, 50, [3]int{0, 2, 2}},
@@ -41,11 +43,11 @@ func TestResolveSurge(t *testing.T) {
 		"G12 parallel is surge and unavailable":   {"gke", 1, number(1), number(2), 5, 5, [3]int{1, 2, 3}},
 		"G12 at most twenty":                      {"gke", 3, number(15), number(15), 50, 50, [3]int{15, 15, 20}},
 		"nothing outdated needs neither":          {"gke", 3, nil, nil, 50, 0, [3]int{0, 0, 0}},
-		"a percentage as surge, of a small group": {"gke", 1, nil, &upgrade.Quantity{N: 10, Percent: true}, 5, 5, [3]int{0, 1, 1}},
+		"a percentage as surge, of a small group": {"gke", 1, nil, &nodegroup.Quantity{N: 10, Percent: true}, 5, 5, [3]int{0, 1, 1}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &upgrade.Group{Provider: "aws", Sized: true, Zones: zones(c.zones), Desired: c.size, Max: c.size}
+			group := &nodegroup.Group{Provider: "aws", Sized: true, Zones: zones(c.zones), Desired: c.size, Max: c.size}
 			req, err := settings(func(s *upgrade.Settings) {
 				s.Like, s.MaxUnavailable, s.MaxSurge = c.like, c.unavailable, c.surge
 			}).Resolve(group, c.size, c.outdated)
@@ -70,7 +72,7 @@ func TestResolveDefaults(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &upgrade.Group{Provider: c.provider, Sized: true, Zones: zones(3), Max: 9, Desired: 9}
+			group := &nodegroup.Group{Provider: c.provider, Sized: true, Zones: zones(3), Max: 9, Desired: 9}
 			got, err := settings(func(*upgrade.Settings) {}).Resolve(group, 9, 9)
 			if err != nil {
 				t.Fatal(err)
@@ -83,7 +85,7 @@ func TestResolveDefaults(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	number := func(n int) *upgrade.Quantity { return &upgrade.Quantity{N: n} }
+	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	span := func(d time.Duration) *time.Duration { return &d }
 	cases := map[string]struct {
 		change func(*upgrade.Settings)
@@ -104,7 +106,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
+			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
 			_, err := settings(c.change).Resolve(group, 9, 9)
 			checkError(t, err, c.want)
 		})
@@ -112,7 +114,7 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 func TestKeepMaxLimitsTheSurge(t *testing.T) {
-	group := &upgrade.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 11}
+	group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 11}
 	keep := settings(func(s *upgrade.Settings) { s.KeepMax = true })
 	req, err := keep.Resolve(group, 9, 9)
 	if err != nil || req.Surge != 2 {
@@ -174,5 +176,15 @@ func TestWith(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 		})
+	}
+}
+
+func checkError(t *testing.T, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("unexpected error: %v", err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("got error %v, want one that contains %q", err, want)
 	}
 }

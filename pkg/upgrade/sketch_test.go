@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -33,13 +34,13 @@ type groupSketch struct {
 	pointed           string // the revision it points at, if not the one wanted
 }
 
-// spec is the cluster of the sketch. A node is Ready two minutes after its launch and gone half a minute
-// after its termination; a pod ends in 5 seconds and is ready in 10.
+// spec is the cluster of the sketch. A node is Ready two minutes after its launch and gone half a
+// minute after its termination; a pod ends in 5 seconds and is ready in 10.
 func (g groupSketch) spec() simulate.Spec {
 	revision := revisionOf("2")
 	spec := simulate.Spec{
 		Now: start,
-		Group: upgrade.Group{
+		Group: nodegroup.Group{
 			Name: "workers", Provider: g.provider, Sized: true, Zonal: g.zonal, Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"},
 		},
 		Outdated: func(n *corev1.Node) bool { return n.Labels["revision"] != "2" },
@@ -69,7 +70,9 @@ func (g groupSketch) spec() simulate.Spec {
 	return spec
 }
 
-func revisionOf(id string) upgrade.Revision { return upgrade.Revision{ID: id, Name: "workers:" + id} }
+func revisionOf(id string) nodegroup.Revision {
+	return nodegroup.Revision{ID: id, Name: "workers:" + id}
+}
 
 func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	zone := strings.Split(name, "-")[1]
@@ -77,15 +80,15 @@ func (g groupSketch) add(spec *simulate.Spec, name, revision string) {
 	node.Labels["revision"] = revision
 	if g.provider != "manual" {
 		node.Spec.ProviderID = "sim:///" + zone + "/i-" + name
-		spec.Group.Instances = append(spec.Group.Instances, upgrade.Instance{
-			ID: "i-" + name, Zone: zone, State: upgrade.InstanceInService, Outdated: revision == "1", Revision: revisionOf(revision),
+		spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{
+			ID: "i-" + name, Zone: zone, State: nodegroup.InstanceInService, Outdated: revision == "1", Revision: revisionOf(revision),
 		})
 	}
 	spec.Nodes = append(spec.Nodes, node)
 }
 
-// addWorkload deals the pods of a workload out to the nodes in turn, under a budget that allows so many of
-// them to be missing; none if allow is negative.
+// addWorkload deals the pods of a workload out to the nodes in turn, under a budget that allows so
+// many of them to be missing; none if allow is negative.
 func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 	for i := range replicas {
 		spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("%s-%d", name, i),
@@ -99,13 +102,13 @@ func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 // fault is what goes wrong with the next few actions of a kind.
 type fault struct {
 	key     string // how the action's key begins
-	outcome upgrade.Outcome
+	outcome nodegroup.Outcome
 	detail  string
 	times   int
 }
 
-// driver carries an upgrade out in a simulated cluster, as Cluster.Run does, and lets things go wrong:
-// requests fail, the user stops, the process dies.
+// driver carries an upgrade out in a simulated cluster, as Cluster.Run does, and lets things go
+// wrong: requests fail, the user stops, the process dies.
 type driver struct {
 	t       tester
 	cluster *simulate.Cluster
@@ -120,21 +123,22 @@ type driver struct {
 	// record and notes are the process's; saved is what the cluster stores.
 	record, saved upgrade.Record
 	notes         upgrade.Notes
-	// failed are the answers that faults gave; forgotten counts the tries of each action that a dead process made.
-	failed    map[string]upgrade.Attempt
+	// failed are the answers that faults gave; forgotten counts the tries of each action that a
+	// dead process made.
+	failed    map[string]nodegroup.Attempt
 	forgotten map[string]int
 }
 
 func newDriver(t tester, spec simulate.Spec, req upgrade.Request) *driver {
 	return &driver{
 		t: t, cluster: simulate.New(spec), req: req, watch: func(upgrade.World, upgrade.Step) {},
-		failed: map[string]upgrade.Attempt{}, forgotten: map[string]int{},
+		failed: map[string]nodegroup.Attempt{}, forgotten: map[string]int{},
 	}
 }
 
 func (d *driver) world() upgrade.World {
 	w := d.cluster.World(d.req)
-	open := make(map[string]upgrade.Attempt, len(w.Open))
+	open := make(map[string]nodegroup.Attempt, len(w.Open))
 	for key, attempt := range w.Open {
 		if attempt.Tries > d.forgotten[key] {
 			open[key] = attempt
@@ -202,28 +206,30 @@ func (d *driver) turn(limit int) upgrade.Step {
 	return step
 }
 
-// fails reports whether a fault keeps the action from the cluster. One whose answer is merely lost is done.
-func (d *driver) fails(a upgrade.Action) bool {
+// fails reports whether a fault keeps the action from the cluster. One whose answer is merely lost
+// is done.
+func (d *driver) fails(a nodegroup.Action) bool {
 	delete(d.failed, a.Key())
 	for i := range d.faults {
 		f := &d.faults[i]
 		if f.times == 0 || !strings.HasPrefix(a.Key(), f.key) {
 			continue
 		}
-		if _, done := d.cluster.World(d.req).Open[a.Key()]; done && f.outcome == upgrade.OutcomeExhausted {
+		if _, done := d.cluster.World(d.req).Open[a.Key()]; done && f.outcome == nodegroup.OutcomeExhausted {
 			continue // a token that was accepted once is never refused
 		}
 		f.times--
 		now := d.cluster.Now()
-		d.failed[a.Key()] = upgrade.Attempt{
+		d.failed[a.Key()] = nodegroup.Attempt{
 			Action: a, Begun: now, Ended: now, Outcome: f.outcome, Detail: f.detail, Tries: 1, NotBefore: now.Add(30 * time.Second),
 		}
-		return f.outcome != upgrade.OutcomeUnclear
+		return f.outcome != nodegroup.OutcomeUnclear
 	}
 	return false
 }
 
-// run takes steps until the upgrade is finished or the clock reaches the time, which may be zero for no limit.
+// run takes steps until the upgrade is finished or the clock reaches the time, which may be zero
+// for no limit.
 func (d *driver) run(until time.Time) (finished bool) {
 	d.t.Helper()
 	still := 0
@@ -257,7 +263,7 @@ func (d *driver) crash() {
 	for key, attempt := range d.cluster.World(d.req).Open {
 		d.forgotten[key] = attempt.Tries
 	}
-	d.record, d.notes, d.failed, d.stop = d.saved, upgrade.Notes{}, map[string]upgrade.Attempt{}, false
+	d.record, d.notes, d.failed, d.stop = d.saved, upgrade.Notes{}, map[string]nodegroup.Attempt{}, false
 }
 
 // reopen is the same command again.

@@ -6,19 +6,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 const (
 	// evictionsPerBudget is how many evictions of one budget are in flight at once.
 	evictionsPerBudget = 4
-	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as answers take at present. The API
-	// server writes each into the budget's status, and one that finds it changed under its hands tries again only half a second
-	// later (eviction.go, EvictionsRetry; Kubernetes K06).
+	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as
+	// answers take at present. The API server writes each into the budget's status, and one that
+	// finds it changed under its hands tries again only half a second later (eviction.go,
+	// EvictionsRetry; Kubernetes K06).
 	leastSpacing = 100 * time.Millisecond
 	mostSpacing  = 400 * time.Millisecond
 	// present is how long ago an answer may be for its time to be that of the next.
 	present = 5 * time.Second
-	// statusLag is how long a budget's status may take to show an accepted eviction, should the moment it did be missed.
+	// statusLag is how long a budget's status may take to show an accepted eviction, should the
+	// moment it did be missed.
 	statusLag = 2 * time.Second
 )
 
@@ -29,8 +32,9 @@ type flight struct {
 	last time.Time
 }
 
-// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and how far apart those of one
-// budget have to be. An eviction shows from the moment its pod was seen in status.disruptedPods.
+// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and
+// how far apart those of one budget have to be. An eviction shows from the moment its pod was seen
+// in status.disruptedPods.
 func (t *turn) spend() {
 	w := t.w
 	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]flight{}
@@ -73,8 +77,8 @@ func (f flight) next(now time.Time, spacing time.Duration) time.Time {
 }
 
 // hidden reports whether an eviction may have spent budget that the status does not show.
-func hidden(w *World, evict Evict, a Attempt) bool {
-	accepted := a.Outcome == OutcomeDone || a.Outcome == OutcomeUnclear
+func hidden(w *World, evict Evict, a nodegroup.Attempt) bool {
+	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	young := a.InFlight || (accepted && w.Now.Before(a.Ended.Add(statusLag)))
 	if !young {
 		return false // most are long over, and are not looked up

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // status sums the turn up for people.
@@ -24,7 +26,8 @@ func (t *turn) status() Status {
 		return s
 	}
 	s.Nodes = make([]NodeStatus, 0, len(t.count.pending)+len(t.rec.Nodes))
-	// Both are in order of name already; a large group would take longer to sort than all else does.
+	// Both are in order of name already; a large group would take longer to sort than all else
+	// does.
 	started := slices.Sorted(maps.Keys(t.rec.Nodes))
 	for _, m := range t.count.pending {
 		for len(started) > 0 && started[0] < m.Name() {
@@ -38,9 +41,9 @@ func (t *turn) status() Status {
 	return s
 }
 
-func (t *turn) pendingStatus(m *Member) NodeStatus {
+func (t *turn) pendingStatus(m *nodegroup.Member) NodeStatus {
 	state := NodePending
-	if t.rec.Run != "" && t.fenced(m) {
+	if t.rec.Run != "" && t.isFenced(m) {
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}

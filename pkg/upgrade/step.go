@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Step is what to do about a World.
@@ -19,15 +20,17 @@ type Step struct {
 	Record  Record
 	Persist bool
 	// Actions to be in flight now; those that are already are not repeated here.
-	Actions []Action
+	Actions []nodegroup.Action
 	// Blocked says what keeps nodes from going on. It is data, never an error.
 	Blocked []Blocked
-	// Wake is the latest moment to look again, should nothing be seen to change before. It is never zero while the upgrade runs.
+	// Wake is the latest moment to look again, should nothing be seen to change before. It is never
+	// zero while the upgrade runs.
 	Wake time.Time
-	// Due is the next moment that is known to matter, as the end of a wait or of a limit: until then nothing but a change
-	// would make another step. Zero when none is known.
+	// Due is the next moment that is known to matter, as the end of a wait or of a limit: until
+	// then nothing but a change would make another step. Zero when none is known.
 	Due time.Time
-	// Cloud is true while something of ours is under way at the provider, which has no watch and must be polled.
+	// Cloud is true while something of ours is under way at the provider, which has no watch and
+	// must be polled.
 	Cloud bool
 	// Status is the upgrade as a person wants to see it.
 	Status Status
@@ -62,7 +65,8 @@ type Status struct {
 	Outdated int       `json:"outdated"`
 	Ready    int       `json:"ready"`
 	Since    time.Time `json:"since"`
-	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit for pods.
+	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit
+	// for pods.
 	New      int `json:"new"`
 	NewReady int `json:"newReady"`
 	// Owed is how many nodes of ours the group still has.
@@ -83,7 +87,8 @@ type NodeStatus struct {
 	Zone  string    `json:"zone,omitempty"`
 	State NodeState `json:"state"`
 	Batch int       `json:"batch,omitempty"`
-	// Pods counts those that must still leave, Staying those that go down with the node; both only once the node was started.
+	// Pods counts those that must still leave, Staying those that go down with the node; both only
+	// once the node was started.
 	Pods    int `json:"pods"`
 	Staying int `json:"staying"`
 }

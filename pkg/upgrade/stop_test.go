@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -21,7 +23,7 @@ func interrupted(t *testing.T, step upgrade.Step) {
 
 func TestStopInSetup(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
-	s.Group.Pointed = upgrade.Revision{ID: "1"}
+	s.Group.Pointed = nodegroup.Revision{ID: "1"}
 	s.begun(s.next().Actions[0])
 	s.Stop = true
 	interrupted(t, s.next())
@@ -41,11 +43,11 @@ func TestStopResumesWhatWasSuspended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
 			s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance"}, []string{"Launch"}
-			quiesce := action[upgrade.Quiesce](t, s.next())
+			quiesce := action[nodegroup.Quiesce](t, s.next())
 			s.begun(quiesce)
 			if c.answered {
 				s.pass(time.Second)
-				s.answer(quiesce, upgrade.OutcomeDone, "")
+				s.answer(quiesce, nodegroup.OutcomeDone, "")
 				s.Group.Observed = s.Now.Add(-time.Millisecond)
 			}
 			if c.seen {
@@ -84,7 +86,7 @@ func TestStopInScaleUp(t *testing.T) {
 	}
 	s.crash()
 	s.Stop, s.Record = false, s.Record.Reopened()
-	if again := action[upgrade.AddCapacity](t, s.next()); again != launches[1] {
+	if again := action[nodegroup.AddCapacity](t, s.next()); again != launches[1] {
 		t.Errorf("got %+v, want %+v", again, launches[1])
 	}
 }
@@ -94,9 +96,9 @@ func TestStopUnfencesTheUnstarted(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"))
 	fences := s.next().Actions
 	s.do(fences[0])
-	s.begun(fences[1])                               // in flight
-	s.answer(fences[2], upgrade.OutcomeDone, "")     // accepted, not to be seen
-	s.answer(fences[3], upgrade.OutcomeLater, "503") // without effect
+	s.begun(fences[1])                                 // in flight
+	s.answer(fences[2], nodegroup.OutcomeDone, "")     // accepted, not to be seen
+	s.answer(fences[3], nodegroup.OutcomeLater, "503") // without effect
 	s.Stop = true
 	step := s.next()
 	wantActions(t, step, "unfence node old-a-1")
@@ -120,7 +122,7 @@ func TestStopUnfencesTheUnstarted(t *testing.T) {
 // A fence whose answer was lost is given half a minute to show.
 func TestStopWaitsForALostFence(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
-	s.answer(s.next().Actions[0], upgrade.OutcomeUnclear, "timeout")
+	s.answer(s.next().Actions[0], nodegroup.OutcomeUnclear, "timeout")
 	s.Stop = true
 	if step := s.next(); step.Finished {
 		t.Error("finished while the fence may still come")
@@ -138,7 +140,7 @@ func TestStopInUpgrade(t *testing.T) {
 	wantState(t, step, "old-a-1", upgrade.NodeDraining)
 	s.do(step.Actions...)
 	interrupted(t, s.next())
-	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable || node.Annotations[upgrade.AnnotationRun] != "r1" {
+	if node := s.at("old-a-1").Node; !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != "r1" {
 		t.Error("the started node is not fenced any more")
 	}
 
@@ -180,8 +182,9 @@ func TestStopAfterAFailure(t *testing.T) {
 	}
 }
 
-// S3: another actor who makes a fenced node schedulable wants it so. The upgrade stops, and does not begin
-// anything in the turn that sees it; the same command fences the node again, were it started or not.
+// S3: another actor who makes a fenced node schedulable wants it so. The upgrade stops, and does
+// not begin anything in the turn that sees it; the same command fences the node again, were it
+// started or not.
 func TestUncordonedNodeStops(t *testing.T) {
 	uncordon := func(n *corev1.Node) { n.Spec.Unschedulable = false }
 	cases := map[string]struct {
@@ -236,7 +239,7 @@ func TestMissingTaintIsPutBack(t *testing.T) {
 func TestMovedTargetStops(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
-	s.Group.Wanted = upgrade.Revision{ID: "3", Name: "workers:3"}
+	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
 	step := s.rest()
 	want := "the group's target moved from workers:2 to workers:3 during the upgrade: pass --replan to continue to workers:3"
 	if !step.Finished || step.Record.Result != upgrade.TargetMoved || step.Record.Message != want {
@@ -244,13 +247,14 @@ func TestMovedTargetStops(t *testing.T) {
 	}
 }
 
-// A node whose marks cannot be read is left alone and named, and does not keep the upgrade from stopping.
+// A node whose marks cannot be read is left alone and named, and does not keep the upgrade from
+// stopping.
 func TestUnreadableMarksAreGivenUp(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
 	s.Stop = true
 	unfence := action[upgrade.Unfence](t, s.next())
-	s.answer(unfence, upgrade.OutcomeFatal, "the annotation cannot be read")
+	s.answer(unfence, nodegroup.OutcomeFatal, "the annotation cannot be read")
 	step := s.next()
 	wantActions(t, step)
 	if !step.Finished {

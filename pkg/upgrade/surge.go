@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // surge is the strategy of EKS managed node groups and of GKE's surge upgrades: add
@@ -13,7 +15,8 @@ import (
 // Each phase says whether it is complete, so that one turn may pass through several.
 func (t *turn) surge() {
 	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
-		// Which instances are outdated is judged against the group's revision, so a moved target would retarget this run.
+		// Which instances are outdated is judged against the group's revision, so a moved target
+		// would retarget this run.
 		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
 		return
 	}
@@ -57,19 +60,21 @@ func (t *turn) setup() bool {
 	return !t.rec.Back || t.carry()
 }
 
-// point has the group launch the revision wanted. Until it does, every node that comes up would be outdated in its
-// turn and be replaced without end: after --replan to another target, or when somebody pointed the group elsewhere.
+// point has the group launch the revision wanted. Until it does, every node that comes up would be
+// outdated in its turn and be replaced without end: after --replan to another target, or when
+// somebody pointed the group elsewhere.
 func (t *turn) point() bool {
 	wanted := t.w.Group.Wanted
 	if wanted.ID == t.w.Group.Pointed.ID {
 		return true
 	}
 	t.cloud, t.waiting = true, "the group to take revision "+wanted.Name
-	t.want(SetRevision{To: wanted, Token: token(t.rec.Run, "revision-"+wanted.ID, 1)})
+	t.want(nodegroup.SetRevision{To: wanted, Token: token(t.rec.Run, "revision-"+wanted.ID, 1)})
 	return false
 }
 
-// quiesce suspends the provider's processes that would fight the upgrade, and remembers which were ours to suspend.
+// quiesce suspends the provider's processes that would fight the upgrade, and remembers which were
+// ours to suspend.
 func (t *turn) quiesce() bool {
 	var missing []string
 	for _, process := range t.w.Group.Quiesce {
@@ -84,11 +89,12 @@ func (t *turn) quiesce() bool {
 		return true
 	}
 	t.cloud = true
-	t.want(Quiesce{Processes: missing})
+	t.want(nodegroup.Quiesce{Processes: missing})
 	return false
 }
 
-// scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes (EKS E20–E31).
+// scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes
+// (EKS E20–E31).
 func (t *turn) scaleUp() bool {
 	if !t.point() || !t.quiesce() || !t.keepSurge() || !t.raiseMax() {
 		return false
@@ -123,9 +129,9 @@ func (t *turn) surgeWanted() int {
 	return wanted
 }
 
-// surgeUsable is the check at the end of scale up: every new node is usable, all that are
-// wanted are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took meanwhile does
-// not come back: then those that are left must do.
+// surgeUsable is the check at the end of scale up: every new node is usable, all that are wanted
+// are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took
+// meanwhile does not come back: then those that are left must do.
 func (t *turn) surgeUsable(wanted int) bool {
 	taken := t.nothingComes()
 	if (t.count.usable < wanted && !taken) || t.count.usable < t.count.fresh || t.openLaunches() > 0 {
@@ -139,11 +145,11 @@ func (t *turn) surgeUsable(wanted int) bool {
 	return true
 }
 
-// nothingComes reports whether the group has as many instances as it is meant to have, by a reading that is younger
-// than what we did last: no further node will come up by itself.
+// nothingComes reports whether the group has as many instances as it is meant to have, by a reading
+// that is younger than what we did last: no further node will come up by itself.
 func (t *turn) nothingComes() bool {
 	g := &t.w.Group
-	return g.Sized && g.shows(t.rec.Ledger.Changed) && t.count.instances >= g.Desired
+	return g.Sized && g.IsFreshAfter(t.rec.Ledger.Changed) && t.count.instances >= g.Desired
 }
 
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
@@ -168,7 +174,7 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 		case m.Usable(t.w.Group.WantedLabels):
 		case m.Node == nil:
 			return head + fmt.Sprintf(": instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
-		case nodeReady(m.Node):
+		case nodegroup.IsNodeReady(m.Node):
 			return head + fmt.Sprintf(": node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
 		default:
 			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
@@ -177,7 +183,8 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 	return head + ": see the group's scaling activities"
 }
 
-// replace drives the nodes that were started and starts more, until no outdated node is left but the quarantined.
+// replace drives the nodes that were started and starts more, until no outdated node is left but
+// the quarantined.
 func (t *turn) replace() bool {
 	if !t.point() {
 		return false
@@ -202,10 +209,10 @@ func (t *turn) replace() bool {
 	return false
 }
 
-// replaced reports whether no outdated node is left but the quarantined, whether what the terminations
-// took from the group was launched again, and whether that is usable: an upgrade ends with as many nodes
-// that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). What a group without a cloud
-// gets back is launched by another actor, who may take days.
+// replaced reports whether no outdated node is left but the quarantined, whether what the
+// terminations took from the group was launched again, and whether that is usable: an upgrade ends
+// with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16).
+// What a group without a cloud gets back is launched by another actor, who may take days.
 func (t *turn) replaced() bool {
 	if len(t.count.pending) > 0 || !t.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
@@ -232,8 +239,8 @@ func (t *turn) rest(states ...NodeState) bool {
 	return true
 }
 
-// scaleDown takes back the raise of the maximum, last of all, lets suspended processes run again, and leaves the nodes to
-// autoscalers (EKS E60, E61).
+// scaleDown takes back the raise of the maximum, last of all, lets suspended processes run again,
+// and leaves the nodes to autoscalers (EKS E60, E61).
 func (t *turn) scaleDown() bool {
 	freed := t.freeHeld()
 	return t.lowerMax() && t.resume() && freed
@@ -249,7 +256,8 @@ func (t *turn) conclude() {
 	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
 }
 
-// orphanNote names the nodes that were drained and have no machine that could be terminated: nothing but a person takes them away.
+// orphanNote names the nodes that were drained and have no machine that could be terminated:
+// nothing but a person takes them away.
 func (t *turn) orphanNote() string {
 	if !t.w.Group.Sized {
 		return "" // all of its nodes are such nodes, and somebody brings the machines

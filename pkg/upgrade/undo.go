@@ -5,11 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// undo takes away what is ours of an upgrade that is aborted, and moves no pod for it: all fences, the new nodes that carry
-// nothing, the raise of the maximum, the group's revision and suspended processes. Nodes that were replaced stay replaced. What
-// is refused for good is left and named, and the same verb tries it again.
+// undo takes away what is ours of an upgrade that is aborted, and moves no pod for it: all fences,
+// the new nodes that carry nothing, the raise of the maximum, the group's revision and suspended
+// processes. Nodes that were replaced stay replaced. What is refused for good is left and named,
+// and the same verb tries it again.
 func (t *turn) undo() {
 	if t.rec.Message == "" {
 		t.rec.Message, t.persist = "being aborted", true // it is on record before the first thing is undone
@@ -29,15 +32,15 @@ func (t *turn) undo() {
 }
 
 // stays reports whether the member was not terminated by us.
-func (t *turn) stays(m *Member) bool {
+func (t *turn) stays(m *nodegroup.Member) bool {
 	_, ending := t.rec.started(m)
 	return !ending
 }
 
-// concludeUndo ends an abort that is done, by a reading of the group that shows all that was done before it, or one of which only
-// what was refused for good is left.
+// concludeUndo ends an abort that is done, by a reading of the group that shows all that was done
+// before it, or one of which only what was refused for good is left.
 func (t *turn) concludeUndo(done bool) {
-	if g := &t.w.Group; g.Sized && (!g.shows(t.rec.PhaseBegan) || !g.shows(t.rec.Ledger.Changed)) {
+	if g := &t.w.Group; g.Sized && (!g.IsFreshAfter(t.rec.PhaseBegan) || !g.IsFreshAfter(t.rec.Ledger.Changed)) {
 		t.cloud = true
 		return
 	}
@@ -71,15 +74,15 @@ func (t *turn) idle() bool {
 func (t *turn) refused() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(t.w.Open)) {
-		if attempt := t.w.Open[key]; attempt.Outcome == OutcomeFatal && !attempt.InFlight {
+		if attempt := t.w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
 			all = append(all, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// evenOut has the zones be no smaller because of us: a node that was taken and not replaced yet is launched. It is not tried
-// again where that is refused.
+// evenOut has the zones be no smaller because of us: a node that was taken and not replaced yet is
+// launched. It is not tried again where that is refused.
 func (t *turn) evenOut() bool {
 	if counted := t.recount(); !counted || !t.w.Group.Sized {
 		return counted
@@ -107,7 +110,7 @@ func (t *turn) pointBack() bool {
 		return true
 	}
 	t.cloud = true
-	t.want(SetRevision{To: to, Token: token(t.rec.Run, "revision-"+to.ID, 1)})
+	t.want(nodegroup.SetRevision{To: to, Token: token(t.rec.Run, "revision-"+to.ID, 1)})
 	return false
 }
 

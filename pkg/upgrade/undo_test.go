@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// ending is an upgrade whose first node is empty and to be terminated: it is on record, and not asked for yet.
+// ending is an upgrade whose first node is empty and to be terminated: it is on record, and not
+// asked for yet.
 func ending(t *testing.T, shrink bool) *scene {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
 	s.Group.Zonal = shrink
@@ -29,8 +31,9 @@ func ending(t *testing.T, shrink bool) *scene {
 	return nil
 }
 
-// A node whose termination did not happen is kept by what undoes the upgrade, and takes pods again; nothing is known of that
-// before a reading of the group is young enough. One that is on its way out is seen through.
+// A node whose termination did not happen is kept by what undoes the upgrade, and takes pods again;
+// nothing is known of that before a reading of the group is young enough. One that is on its way
+// out is seen through.
 func TestUndoingSeesTerminationsThrough(t *testing.T) {
 	abort := func(s *scene) { s.Record = s.Record.Aborting() }
 	rollBack := func(s *scene) {
@@ -62,7 +65,7 @@ func TestUndoingSeesTerminationsThrough(t *testing.T) {
 				t.Fatalf("it is not known what became of the node, and there are %v", step.Actions)
 			}
 			if c.landed {
-				s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+				s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
 			}
 			s.pass(31 * time.Second)
 			step := s.next()
@@ -86,8 +89,8 @@ func TestUndoingSeesTerminationsThrough(t *testing.T) {
 	}
 }
 
-// What became of a launch whose answer was lost is found out before it is decided what there is to give back: by the token, or
-// by the maximum that would have come with it.
+// What became of a launch whose answer was lost is found out before it is decided what there is to
+// give back: by the token, or by the maximum that would have come with it.
 func TestAbortFindsOutLaunches(t *testing.T) {
 	t.Run("with a token", func(t *testing.T) {
 		s := surged(t)
@@ -102,7 +105,7 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 			t.Fatalf("got %v, want %v", again, launches[1])
 		}
 		for _, a := range again {
-			s.answer(a, upgrade.OutcomeExhausted, "no capacity")
+			s.answer(a, nodegroup.OutcomeExhausted, "no capacity")
 		}
 		s.pass(time.Minute)
 		if step := s.next(); step.Record.Ledger.Contribution() > 1 {
@@ -134,7 +137,7 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s.Record = s.Record.Aborting()
 	s.pass(time.Minute)
 	unfences := s.next().Actions
-	s.answer(unfences[0], upgrade.OutcomeFatal, "the annotation cannot be read")
+	s.answer(unfences[0], nodegroup.OutcomeFatal, "the annotation cannot be read")
 	s.do(unfences[1])
 	s.pass(time.Minute)
 	step := s.rest()
@@ -158,14 +161,14 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 func TestAbortPointsBack(t *testing.T) {
 	cases := map[string]struct {
 		pointed string
-		answer  upgrade.Outcome
+		answer  nodegroup.Outcome
 		result  upgrade.Result
 		acts    bool
 	}{
-		"it points where we pointed it":  {"2", upgrade.OutcomeDone, upgrade.Aborted, true},
+		"it points where we pointed it":  {"2", nodegroup.OutcomeDone, upgrade.Aborted, true},
 		"somebody pointed it elsewhere":  {"3", "", upgrade.Aborted, false},
 		"it was never pointed elsewhere": {"1", "", upgrade.Aborted, false},
-		"the cloud refuses":              {"2", upgrade.OutcomeFatal, upgrade.Failed, true},
+		"the cloud refuses":              {"2", nodegroup.OutcomeFatal, upgrade.Failed, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -177,11 +180,11 @@ func TestAbortPointsBack(t *testing.T) {
 			s.next()
 			s.pass(31 * time.Second)
 			if c.acts {
-				if to := action[upgrade.SetRevision](t, s.next()); to.To.ID != "1" {
+				if to := action[nodegroup.SetRevision](t, s.next()); to.To.ID != "1" {
 					t.Fatalf("it is pointed at %q", to.To.ID)
 				}
-				s.answer(upgrade.SetRevision{To: revisionOf("1")}, c.answer, "no")
-				if c.answer == upgrade.OutcomeDone {
+				s.answer(nodegroup.SetRevision{To: revisionOf("1")}, c.answer, "no")
+				if c.answer == nodegroup.OutcomeDone {
 					s.Group.Pointed = revisionOf("1")
 				}
 			}
@@ -212,8 +215,8 @@ func TestAbortTakesNoNodeItCannotTell(t *testing.T) {
 	}
 }
 
-// Nor does a way back that has not taken stock yet: the nodes that were there before the upgrade are current on it, and none of
-// those that it added.
+// Nor does a way back that has not taken stock yet: the nodes that were there before the upgrade
+// are current on it, and none of those that it added.
 func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -234,8 +237,9 @@ func TestAbortTakesNoNodeOfAWayBackHardlyBegun(t *testing.T) {
 	}
 }
 
-// The way back counts what was added before as surge that is up, but for instances that are yet to come: those are launched from
-// the revision that is wanted again, and count when they are there. No reading that may be too old to show them is taken.
+// The way back counts what was added before as surge that is up, but for instances that are yet to
+// come: those are launched from the revision that is wanted again, and count when they are there.
+// No reading that may be too old to show them is taken.
 func TestBackCarriesWhatIsThere(t *testing.T) {
 	cases := map[string]struct {
 		desired, removed int
@@ -284,8 +288,8 @@ func TestUndoneAnywhere(t *testing.T) {
 	}
 }
 
-// undone is what a group is left as by an undoing that is killed after so many steps, never if that is negative, and how many
-// steps it takes.
+// undone is what a group is left as by an undoing that is killed after so many steps, never if that
+// is negative, and how many steps it takes.
 func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill int) (left string, steps int) {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal, pointed: "1"}.spec()

@@ -9,14 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends; it is taken to end with them.
+// foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends;
+// it is taken to end with them.
 const foreseen = 256
 
-// fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are pressing: one for each node that may be in drain.
-// More would keep those from being carried out that other nodes wait for. Where none are, or there is no other node, the sooner all have
-// begun the sooner the node is empty.
+// fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are
+// pressing: one for each node that may be in drain. More would keep those from being carried out
+// that other nodes wait for. Where none are, or there is no other node, the sooner all have begun
+// the sooner the node is empty.
 const (
 	fewAtOnce  = 4
 	manyAtOnce = 8
@@ -44,14 +47,15 @@ const (
 	idle
 )
 
-// mostUrgent leaves those of the actions that are to be begun now: of the evictions no more than may be in flight. Those of budgets that
-// decide when the upgrade ends go first, since time in which such a one is not used is lost. Then nodes are emptied in order of start:
-// emptied together, all would be late. The others are decided anew with the next answer.
-func (t *turn) mostUrgent(actions []Action) []Action {
+// mostUrgent leaves those of the actions that are to be begun now: of the evictions no more than
+// may be in flight. Those of budgets that decide when the upgrade ends go first, since time in
+// which such a one is not used is lost. Then nodes are emptied in order of start: emptied together,
+// all would be late. The others are decided anew with the next answer.
+func (t *turn) mostUrgent(actions []nodegroup.Action) []nodegroup.Action {
 	if len(t.chosen) == 0 {
 		return actions
 	}
-	begun := make([]Action, 0, len(actions))
+	begun := make([]nodegroup.Action, 0, len(actions))
 	evictions := make([]leaver, 0, len(t.chosen))
 	waiting, ranks := t.nodesWaiting(), map[string]int{}
 	for _, action := range actions {
@@ -114,15 +118,17 @@ func (t *turn) nodesWaiting() map[string]bool {
 	return waiting
 }
 
-// passage is a budget with the pods that are to leave through it, and how long after an eviction one is made up for.
+// passage is a budget with the pods that are to leave through it, and how long after an eviction
+// one is made up for.
 type passage struct {
 	budget *drain.Budget
 	pods   int
 	turn   time.Duration
 }
 
-// pressing are the budgets that decide when the upgrade ends: what is left to leave through them takes as long as the nodes that wait, when
-// places have become free for them, or a turn less. It is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
+// pressing are the budgets that decide when the upgrade ends: what is left to leave through them
+// takes as long as the nodes that wait, when places have become free for them, or a turn less. It
+// is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
 func (t *turn) pressing(p *pace) map[types.NamespacedName]bool {
 	if p.usualGone == 0 {
 		return nil
@@ -151,7 +157,7 @@ func (t *turn) pressing(p *pace) map[types.NamespacedName]bool {
 }
 
 // left are the members in drain, and the first of those that wait.
-func (t *turn) left() []*Member {
+func (t *turn) left() []*nodegroup.Member {
 	return append(t.inDrain(), t.count.pending[:min(len(t.count.pending), foreseen)]...)
 }
 

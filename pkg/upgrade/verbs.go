@@ -6,10 +6,12 @@ import (
 	"maps"
 	"strings"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Undoing is the verb that goes on where the record stopped: VerbAbort or VerbRollback where one is under way or was
-// stopped, "" where the upgrade itself is.
+// Undoing is the verb that goes on where the record stopped: VerbAbort or VerbRollback where one is
+// under way or was stopped, "" where the upgrade itself is.
 func (r *Record) Undoing() Verb {
 	switch {
 	case !r.Resumable():
@@ -22,9 +24,9 @@ func (r *Record) Undoing() Verb {
 	return ""
 }
 
-// WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be observed, so that
-// Outdated means having the newer revision. It returns an error when there is nothing to go back from, or nowhere to go to
-// (GKE G28: a completed upgrade is not rolled back).
+// WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be
+// observed, so that Outdated means having the newer revision. It returns an error when there is
+// nothing to go back from, or nowhere to go to (GKE G28: a completed upgrade is not rolled back).
 func (r *Record) WayBack() (to string, err error) {
 	switch {
 	case r.Run == "":
@@ -43,14 +45,14 @@ func (r *Record) WayBack() (to string, err error) {
 	return r.Previous.Name[at+1:], nil
 }
 
-// RollingBack is the record of the way back to the revision, which is the one that WayBack named, as the group shows it
-// (Group.Wanted): the same run, begun anew, with what was added to the group still on the books (GKE G28). Of a way back that
-// stopped it is the record that goes on.
-func (r *Record) RollingBack(to Revision, now time.Time) Record {
+// RollingBack is the record of the way back to the revision, which is the one that WayBack named,
+// as the group shows it (Group.Wanted): the same run, begun anew, with what was added to the group
+// still on the books (GKE G28). Of a way back that stopped it is the record that goes on.
+func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
 		original := c.original()
-		c.Previous, c.Pointed, c.Ledger.Moved = c.Target, Revision{}, false
+		c.Previous, c.Pointed, c.Ledger.Moved = c.Target, nodegroup.Revision{}, false
 		if original.ID != c.Previous.ID {
 			c.Pointed = original
 		}
@@ -65,15 +67,17 @@ func (r *Record) RollingBack(to Revision, now time.Time) Record {
 	return c
 }
 
-// Retargeted is the record of an upgrade whose target moved, which continues to the target as it is by now.
-func (r *Record) Retargeted(to Revision) Record {
+// Retargeted is the record of an upgrade whose target moved, which continues to the target as it is
+// by now.
+func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	c := r.Clone()
 	c.Ledger.Moved = c.Ledger.Moved || to.ID != c.Target.ID
 	c.Target = to
 	return c
 }
 
-// Aborting is the record of an upgrade that is being undone: what is ours is taken away, and nothing of it is gone on with.
+// Aborting is the record of an upgrade that is being undone: what is ours is taken away, and
+// nothing of it is gone on with.
 func (r *Record) Aborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan = Aborted, r.Ended
@@ -83,15 +87,15 @@ func (r *Record) Aborting() Record {
 }
 
 // original is the revision the group pointed at before us.
-func (r *Record) original() Revision {
+func (r *Record) original() nodegroup.Revision {
 	if r.Pointed.ID != "" {
 		return r.Pointed
 	}
 	return r.Previous
 }
 
-// dropStarted forgets the nodes that were started. Those that are being terminated are seen through, unless they turn out to
-// be there still.
+// dropStarted forgets the nodes that were started. Those that are being terminated are seen
+// through, unless they turn out to be there still.
 func (r *Record) dropStarted() {
 	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return n.State != NodeRemoving })
 	for name, n := range r.Nodes {

@@ -7,15 +7,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// halfway is the record of an upgrade from one revision to another that came to rest with the result.
+// halfway is the record of an upgrade from one revision to another that came to rest with the
+// result.
 func halfway(result upgrade.Result, from, to string) upgrade.Record {
 	return upgrade.Record{
 		Run: "r1", Request: upgrade.Request{Run: "r1", Group: "workers", To: "latest"}, Phase: upgrade.PhaseUpgrade, Result: result,
-		Previous: upgrade.Revision{ID: from, Name: from}, Target: upgrade.Revision{ID: to, Name: to}, Total: 4, Replaced: 1, Begun: 2,
+		Previous: nodegroup.Revision{ID: from, Name: from}, Target: nodegroup.Revision{ID: to, Name: to}, Total: 4, Replaced: 1, Begun: 2,
 	}
 }
 
@@ -23,7 +25,7 @@ func halfway(result upgrade.Result, from, to string) upgrade.Record {
 func TestWayBack(t *testing.T) {
 	const from, to = "workers:7", "workers:8"
 	back := halfway(upgrade.Interrupted, from, to)
-	back = back.RollingBack(upgrade.Revision{ID: from, Name: from}, start)
+	back = back.RollingBack(nodegroup.Revision{ID: from, Name: from}, start)
 	aborting := halfway(upgrade.Paused, from, to)
 	aborting = aborting.Aborting()
 	cases := map[string]struct {
@@ -124,22 +126,23 @@ func TestUndoingGoes(t *testing.T) {
 	}
 }
 
-// The revision to go back to is the one the group points at or, if it has followed its template already, the one most nodes have.
+// The revision to go back to is the one the group points at or, if it has followed its template
+// already, the one most nodes have.
 func TestPrevious(t *testing.T) {
-	at := func(name, revision string) upgrade.Member {
+	at := func(name, revision string) nodegroup.Member {
 		m := old(name)
 		m.Instance.Revision = revisionOf(revision)
 		return m
 	}
 	cases := map[string]struct {
 		pointed        string
-		members        []upgrade.Member
+		members        []nodegroup.Member
 		previous, then string
 	}{
-		"it points at the old one":       {"1", []upgrade.Member{at("old-a-1", "0"), at("old-a-2", "0"), at("old-a-3", "1")}, "1", ""},
-		"it points at the new one":       {"2", []upgrade.Member{at("old-a-1", "0"), at("old-a-2", "1"), at("old-a-3", "1")}, "1", "2"},
-		"as many of the one as the next": {"2", []upgrade.Member{at("old-a-1", "1"), at("old-a-2", "0")}, "1", "2"},
-		"nobody tells":                   {"2", []upgrade.Member{old("old-a-1")}, "2", ""},
+		"it points at the old one":       {"1", []nodegroup.Member{at("old-a-1", "0"), at("old-a-2", "0"), at("old-a-3", "1")}, "1", ""},
+		"it points at the new one":       {"2", []nodegroup.Member{at("old-a-1", "0"), at("old-a-2", "1"), at("old-a-3", "1")}, "1", "2"},
+		"as many of the one as the next": {"2", []nodegroup.Member{at("old-a-1", "1"), at("old-a-2", "0")}, "1", "2"},
+		"nobody tells":                   {"2", []nodegroup.Member{old("old-a-1")}, "2", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +209,8 @@ func TestPauseIsNotHeeded(t *testing.T) {
 	}
 }
 
-// No node was started in scale up: there is nothing to wait for, and what was launched is on the books.
+// No node was started in scale up: there is nothing to wait for, and what was launched is on the
+// books.
 func TestPauseInScaleUp(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -218,7 +222,8 @@ func TestPauseInScaleUp(t *testing.T) {
 	}
 }
 
-// A pause is withdrawn before the upgrade has come to rest: what was unfenced for it is fenced again.
+// A pause is withdrawn before the upgrade has come to rest: what was unfenced for it is fenced
+// again.
 func TestPauseWithdrawn(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)
@@ -249,7 +254,8 @@ func TestInterruptedPause(t *testing.T) {
 	interrupted(t, s.next())
 }
 
-// To be rolled back or aborted an upgrade only gives way, and what undoes it does not give way to itself.
+// To be rolled back or aborted an upgrade only gives way, and what undoes it does not give way to
+// itself.
 func TestGivesWay(t *testing.T) {
 	cases := map[string]struct {
 		verb upgrade.Verb

@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be changed.
+// View is the part of a cluster that upgrades look at, at one moment. What it points to must not be
+// changed.
 type View struct {
 	// Nodes by name. Views share the slice as long as no node changes.
 	Nodes []*corev1.Node
@@ -28,8 +29,6 @@ type View struct {
 	Facts drain.Facts
 }
 
-// ErrMoved is the error of an action whose object is gone, or is no longer the one that was decided on.
-var ErrMoved = errors.New("the object has changed since it was decided on")
-
-// ErrRecordChanged is the error of storing a record that somebody else has written since it was read.
+// ErrRecordChanged is the error of storing a record that somebody else has written since it was
+// read.
 var ErrRecordChanged = errors.New("the upgrade's record was changed by another actor")

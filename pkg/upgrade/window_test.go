@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -24,8 +25,9 @@ func started(record upgrade.Record) string {
 	return strings.Join(names, " ")
 }
 
-// windowed is a group in its upgrade phase, all its outdated nodes fenced, with so many unavailable allowed.
-func windowed(t *testing.T, unavailable int, members ...upgrade.Member) *scene {
+// windowed is a group in its upgrade phase, all its outdated nodes fenced, with so many unavailable
+// allowed.
+func windowed(t *testing.T, unavailable int, members ...nodegroup.Member) *scene {
 	s := newScene(t, members...)
 	s.Request.MaxUnavailable, s.Request.Window = unavailable, unavailable
 	s.do(s.next().Actions...)
@@ -36,19 +38,19 @@ func TestWindow(t *testing.T) {
 	silent := unready
 	cases := map[string]struct {
 		unavailable int
-		others      []upgrade.Member
+		others      []nodegroup.Member
 		want        string
 	}{
 		"E40 one at a time":                           {1, nil, "old-a-1"},
 		"E40 as many as may be unavailable":           {3, nil, "old-a-1 old-a-2 old-a-3"},
-		"CAP003 unready nodes that are not ours":      {3, []upgrade.Member{silent(current("cur-a-1"))}, "old-a-1 old-a-2"},
-		"CAP003 but never to a halt":                  {2, []upgrade.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
-		"CAP003 more than may be unavailable":         {1, []upgrade.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
-		"a current node that is going is not unready": {2, []upgrade.Member{leaving(silent(current("cur-a-1")))}, "old-a-1 old-a-2"},
+		"CAP003 unready nodes that are not ours":      {3, []nodegroup.Member{silent(current("cur-a-1"))}, "old-a-1 old-a-2"},
+		"CAP003 but never to a halt":                  {2, []nodegroup.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
+		"CAP003 more than may be unavailable":         {1, []nodegroup.Member{silent(current("cur-a-1")), silent(current("cur-a-2"))}, "old-a-1"},
+		"a current node that is going is not unready": {2, []nodegroup.Member{leaving(silent(current("cur-a-1")))}, "old-a-1 old-a-2"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			members := append([]upgrade.Member{old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4")}, c.others...)
+			members := append([]nodegroup.Member{old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4")}, c.others...)
 			s := windowed(t, c.unavailable, members...)
 			if got := started(s.next().Record); got != c.want {
 				t.Errorf("started %q, want %q", got, c.want)
@@ -57,22 +59,22 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-func leaving(m upgrade.Member) upgrade.Member {
-	m.Instance.State = upgrade.InstanceLeaving
+func leaving(m nodegroup.Member) nodegroup.Member {
+	m.Instance.State = nodegroup.InstanceLeaving
 	return m
 }
 
 func TestOrderOfStart(t *testing.T) {
 	cases := map[string]struct {
-		members []upgrade.Member
+		members []nodegroup.Member
 		want    string
 	}{
-		"an instance without a node goes first":      {[]upgrade.Member{old("old-a-1"), old("old-a-2"), booting(old("old-b-1"))}, "i-old-b-1"},
-		"then a node that is not Ready":              {[]upgrade.Member{old("old-a-1"), old("old-a-2"), unready(old("old-b-1"))}, "old-b-1"},
-		"then the zone with the most":                {[]upgrade.Member{old("old-a-1"), old("old-b-1"), old("old-b-2")}, "old-b-1"},
-		"then by name":                               {[]upgrade.Member{old("old-a-2"), old("old-a-1")}, "old-a-1"},
-		"an instance that is going is not started":   {[]upgrade.Member{leaving(booting(old("old-a-1"))), old("old-b-1")}, "old-b-1"},
-		"a node without instance has a zone as well": {[]upgrade.Member{{Node: build.Node("old-b-1", "b"), Outdated: true}, old("old-a-1"), old("old-b-2")}, "old-b-1"},
+		"an instance without a node goes first":      {[]nodegroup.Member{old("old-a-1"), old("old-a-2"), booting(old("old-b-1"))}, "i-old-b-1"},
+		"then a node that is not Ready":              {[]nodegroup.Member{old("old-a-1"), old("old-a-2"), unready(old("old-b-1"))}, "old-b-1"},
+		"then the zone with the most":                {[]nodegroup.Member{old("old-a-1"), old("old-b-1"), old("old-b-2")}, "old-b-1"},
+		"then by name":                               {[]nodegroup.Member{old("old-a-2"), old("old-a-1")}, "old-a-1"},
+		"an instance that is going is not started":   {[]nodegroup.Member{leaving(booting(old("old-a-1"))), old("old-b-1")}, "old-b-1"},
+		"a node without instance has a zone as well": {[]nodegroup.Member{{Node: build.Node("old-b-1", "b"), Outdated: true}, old("old-a-1"), old("old-b-2")}, "old-b-1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +86,8 @@ func TestOrderOfStart(t *testing.T) {
 	}
 }
 
-// An instance that never became a node has no pods to move: it is terminated at once, without a drain.
+// An instance that never became a node has no pods to move: it is terminated at once, without a
+// drain.
 func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 	step := newScene(t, booting(old("old-a-1"))).next()
 	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
@@ -96,7 +99,7 @@ func TestInstanceWithoutNodeIsTerminated(t *testing.T) {
 // Its node may join while it is being terminated; it stays the same machine.
 func TestNodeJoinsWhileItsInstanceGoes(t *testing.T) {
 	s := newScene(t, booting(old("old-a-1")))
-	s.answer(action[upgrade.Terminate](t, s.next()), upgrade.OutcomeUnclear, "timeout")
+	s.answer(action[nodegroup.Terminate](t, s.next()), nodegroup.OutcomeUnclear, "timeout")
 	*s.at("i-old-a-1") = old("old-a-1")
 	step := s.next()
 	wantActions(t, step)
@@ -113,60 +116,60 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 	cart := func(name string) *corev1.Pod { return build.Pod(name, build.App("cart")) }
 	db := func(name string) *corev1.Pod { return build.Pod(name, build.App("db")) }
 	cases := map[string]struct {
-		members []upgrade.Member
+		members []nodegroup.Member
 		web     *policyv1.PodDisruptionBudget
 		want    string
 	}{
 		"15 the one that contends least": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", cart("cart-0"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", cart("cart-0"))},
 			build.Budget("web"), "old-a-1 old-a-3",
 		},
 		"15 none whose pods would all wait": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
 			build.Budget("web"), "old-a-1",
 		},
 		"one some of whose pods can move": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"), cart("cart-0"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"), cart("cart-0"))},
 			build.Budget("web"), "old-a-1 old-a-2",
 		},
 		"one with nothing to move": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3")},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3")},
 			build.Budget("web"), "old-a-1 old-a-3",
 		},
 		"the budget has room for both": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
 			build.Budget("web", build.Counts(4, 4, 2)), "old-a-1 old-a-2",
 		},
 		"nodes that can never be empty, side by side": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1"))},
 			build.Budget("web", build.Counts(2, 2, 2)), "old-a-1 old-a-2",
 		},
 		"one that can never be empty comes last": {
-			[]upgrade.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
 			build.Budget("web", build.Counts(2, 2, 2)), "old-a-2 old-a-3",
 		},
 		"one whose workload is broken comes last": {
-			[]upgrade.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0"), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
 			build.Budget("web", build.Counts(4, 2, 3)), "old-a-2 old-a-3",
 		},
 		"one with a pod that nobody brings back comes last": {
-			[]upgrade.Member{old("old-a-1", build.Pod("bare", build.Bare), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			[]nodegroup.Member{old("old-a-1", build.Pod("bare", build.Bare), cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
 			build.Budget("web"), "old-a-2 old-a-3",
 		},
 		"unready pods of a broken workload that may always go": {
-			[]upgrade.Member{old("old-a-1", build.Pod("web-0", build.App("web"), build.Unready)), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
+			[]nodegroup.Member{old("old-a-1", build.Pod("web-0", build.App("web"), build.Unready)), old("old-a-2", cart("cart-1")), old("old-a-3", cart("cart-2"))},
 			build.Budget("web", build.Counts(4, 2, 3), build.AlwaysAllow), "old-a-1 old-a-2",
 		},
 		"a budget that would lie idle is used": {
-			[]upgrade.Member{old("old-a-1", cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", web("web-0"))},
+			[]nodegroup.Member{old("old-a-1", cart("cart-0")), old("old-a-2", cart("cart-1")), old("old-a-3", web("web-0"))},
 			build.Budget("web"), "old-a-1 old-a-3",
 		},
 		"the tighter a budget the sooner": {
-			[]upgrade.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", db("db-0"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", db("db-0"))},
 			build.Budget("web", build.Counts(8, 8, 4)), "old-a-1 old-a-3",
 		},
 		"a node that waits long does so beside others": {
-			[]upgrade.Member{old("old-a-1", web("web-0"), db("db-0")), old("old-a-2", web("web-1"), web("web-2"), cart("cart-1")), old("old-a-3", web("web-3"), db("db-1"), cart("cart-2"))},
+			[]nodegroup.Member{old("old-a-1", web("web-0"), db("db-0")), old("old-a-2", web("web-1"), web("web-2"), cart("cart-1")), old("old-a-3", web("web-3"), db("db-1"), cart("cart-2"))},
 			build.Budget("web"), "old-a-2 old-a-3",
 		},
 	}
@@ -181,7 +184,8 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 	}
 }
 
-// Where no other node is drained beside it nothing is gained by the use of budgets, and zones keep their turns.
+// Where no other node is drained beside it nothing is gained by the use of budgets, and zones keep
+// their turns.
 func TestOneAtATimeGoesByZone(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"), old("old-b-1", build.Pod("web-0")))
 	s.budgets(build.Budget("web"))
@@ -190,8 +194,8 @@ func TestOneAtATimeGoesByZone(t *testing.T) {
 	}
 }
 
-// A pod that is only leaving keeps no budget: as soon as another is ready for it the next node may start, though the
-// first still waits for its end.
+// A pod that is only leaving keeps no budget: as soon as another is ready for it the next node may
+// start, though the first still waits for its end.
 func TestLeavingPodsUseNoBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		allowed int32
@@ -214,7 +218,8 @@ func TestLeavingPodsUseNoBudget(t *testing.T) {
 	}
 }
 
-// A node that was terminated is missing until its replacement takes pods, and counts as unavailable that long.
+// A node that was terminated is missing until its replacement takes pods, and counts as unavailable
+// that long.
 func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1"), old("old-a-2"))
 	s.Record.Request.Settle = duration(0)
@@ -222,18 +227,18 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 	step := s.next()
 	wantActions(t, step, "terminate instance i-old-a-1 and shrink the group by one")
 
-	s.answer(step.Actions[0], upgrade.OutcomeDone, "") // accepted, but not to be seen yet
+	s.answer(step.Actions[0], nodegroup.OutcomeDone, "") // accepted, but not to be seen yet
 	step = s.next()
-	launch := action[upgrade.AddCapacity](t, step)
+	launch := action[nodegroup.AddCapacity](t, step)
 	if len(step.Actions) != 1 || launch.Zone != "a" || launch.N != 1 || !step.Persist {
 		t.Errorf("actions %v, persist %t, want one launch in zone a, written ahead", step.Actions, step.Persist)
 	}
-	s.answer(launch, upgrade.OutcomeDone, "")
+	s.answer(launch, nodegroup.OutcomeDone, "")
 	wantWaiting(t, s.next(), "the reading is older than both")
 
 	s.pass(10 * time.Second)
 	s.effect(step.Actions[0])
-	s.at("old-a-1").Instance.State = upgrade.InstanceLeaving
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
 	s.Group.Desired = 1 // the launch is not to be seen yet
 	wantWaiting(t, s.next(), "the reading shows the termination alone")
 
@@ -260,7 +265,8 @@ func wantWaiting(t *testing.T, step upgrade.Step, when string) {
 	}
 }
 
-// What is missing is charged to the surge first: with one node added, one may be missing at no cost.
+// What is missing is charged to the surge first: with one node added, one may be missing at no
+// cost.
 func TestMissingNodesAreChargedToTheSurgeFirst(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
 	s.Request.Surge, s.Request.Settle = 1, duration(0)
@@ -324,7 +330,8 @@ func TestReplacementNeverComes(t *testing.T) {
 	}
 }
 
-// Without a cloud a drained node stays for whoever replaces it; the next waits for that, if asked to.
+// Without a cloud a drained node stays for whoever replaces it; the next waits for that, if asked
+// to.
 func TestManualProviderWaitsForReplacement(t *testing.T) {
 	for name, wait := range map[string]bool{"waits": true, "goes on": false} {
 		t.Run(name, func(t *testing.T) {
@@ -350,9 +357,9 @@ func TestManualProviderWaitsForReplacement(t *testing.T) {
 	}
 }
 
-func manual(name string, outdated bool) upgrade.Member {
+func manual(name string, outdated bool) nodegroup.Member {
 	m := member(name, outdated, nil)
-	m.Instance = upgrade.Instance{}
+	m.Instance = nodegroup.Instance{}
 	return m
 }
 

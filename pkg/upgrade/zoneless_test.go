@@ -5,12 +5,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const noLaunches = "The action LaunchInstances is not valid (InvalidAction)"
 
-// Where launches in a zone are refused for good the group is made larger as a whole, with what is on the books already.
+// Where launches in a zone are refused for good the group is made larger as a whole, with what is
+// on the books already.
 func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 	for name, detail := range map[string]string{"an older endpoint": noLaunches, "no permission": "denied"} {
 		t.Run(name, func(t *testing.T) {
@@ -18,17 +20,17 @@ func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 			s.Request.Surge = 2
 			step := s.next()
 			for _, launch := range actionsOf(step, "add") {
-				s.answer(launch, upgrade.OutcomeUnsupported, detail)
+				s.answer(launch, nodegroup.OutcomeUnsupported, detail)
 			}
 			step = s.next()
 			if step.Record.Stopping != "" || step.Record.Ledger.Zonal || !step.Persist {
 				t.Fatalf("stopping %q, zonal %t, persist %t", step.Record.Stopping, step.Record.Ledger.Zonal, step.Persist)
 			}
-			if whole := action[upgrade.AddCapacity](t, step); whole.Zone != "" || whole.N != 2 {
+			if whole := action[nodegroup.AddCapacity](t, step); whole.Zone != "" || whole.N != 2 {
 				t.Errorf("it asks for %+v, want two nodes in whatever zone", whole)
 			}
 			s.crash()
-			if whole := action[upgrade.AddCapacity](t, s.next()); whole.Zone != "" {
+			if whole := action[nodegroup.AddCapacity](t, s.next()); whole.Zone != "" {
 				t.Errorf("after a crash it asks for %+v", whole)
 			}
 		})
@@ -39,30 +41,30 @@ func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 func TestZonelessLaunchesAndKeepMax(t *testing.T) {
 	s := newScene(t, old("old-a-1"))
 	s.Request.Surge, s.Request.KeepMax = 1, true
-	s.answer(action[upgrade.AddCapacity](t, s.next()), upgrade.OutcomeUnsupported, noLaunches)
+	s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeUnsupported, noLaunches)
 	step := s.next()
 	if step.Record.Stopping != upgrade.Failed || !strings.Contains(step.Record.Message, noLaunches) || !strings.Contains(step.Record.Message, "leave --keep-max out") {
 		t.Errorf("stopping %q: %s", step.Record.Stopping, step.Record.Message)
 	}
 }
 
-// A run that fails before any node was touched returns the maximum that it raised; one whose request to lower it is refused
-// as well comes to rest all the same.
+// A run that fails before any node was touched returns the maximum that it raised; one whose
+// request to lower it is refused as well comes to rest all the same.
 func TestFailureReturnsTheMaximum(t *testing.T) {
 	for name, refused := range map[string]bool{"lowered": false, "refused, too": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, old("old-a-1"))
 			s.Request.Surge, s.Group.Max = 1, 1
-			s.do(action[upgrade.RaiseMax](t, s.next()))
-			s.answer(action[upgrade.AddCapacity](t, s.next()), upgrade.OutcomeFatal, "no such template")
+			s.do(action[nodegroup.RaiseMax](t, s.next()))
+			s.answer(action[nodegroup.AddCapacity](t, s.next()), nodegroup.OutcomeFatal, "no such template")
 			s.next()
 			s.pass(31 * time.Second)
-			lower := action[upgrade.LowerMax](t, s.next())
+			lower := action[nodegroup.LowerMax](t, s.next())
 			if lower.Max != 1 {
 				t.Errorf("lowers to %d, want the 1 of before", lower.Max)
 			}
 			if refused {
-				s.answer(lower, upgrade.OutcomeFatal, "denied")
+				s.answer(lower, nodegroup.OutcomeFatal, "denied")
 			} else {
 				s.do(lower)
 			}

@@ -8,7 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
@@ -66,20 +67,20 @@ func (s *scene) checkClean(node *corev1.Node) {
 func ours(node *corev1.Node) []string {
 	var found []string
 	for _, provider := range []string{"aws", "manual"} {
-		if upgrade.HasFenceTaint(node, provider) {
-			found = append(found, "taint "+upgrade.Taint(provider).Key)
+		if nodemark.HasTaint(node, nodegroup.FenceTaint(provider)) {
+			found = append(found, "taint "+nodegroup.FenceTaint(provider).Key)
 		}
 	}
 	if node.Spec.Unschedulable {
 		found = append(found, "a cordon")
 	}
 	for key := range node.Annotations {
-		if strings.HasPrefix(key, upgrade.Domain) {
+		if strings.HasPrefix(key, nodemark.Domain) {
 			found = append(found, "annotation "+key)
 		}
 	}
 	for key := range node.Labels {
-		if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
+		if strings.HasPrefix(key, nodemark.Domain) || key == corev1.LabelNodeExcludeBalancers {
 			found = append(found, "label "+key)
 		}
 	}

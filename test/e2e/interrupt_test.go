@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
@@ -151,7 +153,7 @@ func (s *scene) waitForFence() {
 	for {
 		select {
 		case e := <-watcher.ResultChan():
-			if node, ok := e.Object.(*corev1.Node); ok && upgrade.HasFenceTaint(node, "aws") {
+			if node, ok := e.Object.(*corev1.Node); ok && nodemark.HasTaint(node, nodegroup.FenceTaint("aws")) {
 				return
 			}
 		case <-limit.C:

@@ -7,7 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -87,7 +88,7 @@ func (s *scene) checkManual(old int) {
 			continue
 		}
 		old--
-		if !upgrade.HasFenceTaint(&node, "manual") || !node.Spec.Unschedulable {
+		if !nodemark.HasTaint(&node, nodegroup.FenceTaint("manual")) || !node.Spec.Unschedulable {
 			s.t.Errorf("drained node %s is not fenced", node.Name)
 		}
 	}

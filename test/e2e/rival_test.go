@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -51,7 +51,7 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 		t.Errorf("the error does not say that the lease was lost: %s", complaint)
 	}
 	blockedBy("stubborn")(s, third)
-	if !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[upgrade.AnnotationEpoch] != "" }) {
+	if !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return n.Annotations[nodemark.AnnotationEpoch] != "" }) {
 		t.Error("the node in flight was not taken over")
 	}
 	s.unblock("stubborn")

@@ -20,14 +20,17 @@ func rooms() map[string]room {
 	// klog for the type that k8s.io/api's functions ask for; see onlyNames.
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
-	decisions := []string{"pkg/drain/...", "pkg/upgrade/...", "pkg/preflight/..."}
-	cloud := []string{"pkg/cloud", "pkg/upgrade/...", "pkg/deadline"}
+	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/..."}
+	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...")
+	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline"}
 
 	return map[string]room{
 		"cmd/kubectl-nodeupgrade": {own: []string{"pkg/plugin"}},
 
+		"pkg/nodemark":  {libs: values},
+		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark"}},
 		"pkg/drain":     {libs: scheduling},
-		"pkg/upgrade":   {libs: values, own: []string{"pkg/drain/..."}},
+		"pkg/upgrade":   {libs: values, own: ground},
 		"pkg/preflight": {libs: values, own: decisions},
 		"pkg/simulate":  {libs: scheduling, own: decisions},
 		"pkg/report": {

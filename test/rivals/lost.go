@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command go on. It
@@ -64,7 +64,7 @@ func (t *trial) awaitMark(ctx context.Context, over <-chan struct{}) error {
 		}
 		for i := range nodes.Items {
 			for key := range nodes.Items[i].Annotations {
-				if strings.HasPrefix(key, upgrade.Domain+"/") {
+				if strings.HasPrefix(key, nodemark.Domain+"/") {
 					return true, nil
 				}
 			}

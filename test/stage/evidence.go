@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
@@ -81,7 +82,7 @@ func (s *Stage) Mutations(ctx context.Context) ([]string, error) {
 // Marks lists what the plugin puts on nodes and is on this one, and a cordon by whomever.
 func Marks(node *corev1.Node) []string {
 	var marks []string
-	if upgrade.HasFenceTaint(node, "aws") {
+	if nodemark.HasTaint(node, nodegroup.FenceTaint("aws")) {
 		marks = append(marks, "a taint")
 	}
 	if node.Spec.Unschedulable {
@@ -89,7 +90,7 @@ func Marks(node *corev1.Node) []string {
 	}
 	for _, keys := range []map[string]string{node.Annotations, node.Labels} {
 		for key := range keys {
-			if strings.HasPrefix(key, upgrade.Domain) || key == corev1.LabelNodeExcludeBalancers {
+			if strings.HasPrefix(key, nodemark.Domain) || key == corev1.LabelNodeExcludeBalancers {
 				marks = append(marks, key)
 			}
 		}

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -23,8 +24,8 @@ func TestMarks(t *testing.T) {
 		want   []string
 	}{
 		"nothing": {func(*corev1.Node) {}, nil},
-		"a fence": {func(n *corev1.Node) { _ = upgrade.MarkFenced(n, "r", "aws") }, []string{"a cordon", "a taint", upgrade.AnnotationPrev, upgrade.AnnotationRun}},
-		"a drain": {func(n *corev1.Node) { upgrade.MarkDraining(n, time.Now()) }, []string{upgrade.AnnotationDeadline, corev1.LabelNodeExcludeBalancers}},
+		"a fence": {func(n *corev1.Node) { _ = nodemark.SetFence(n, "r", nodegroup.FenceTaint("aws")) }, []string{"a cordon", "a taint", nodemark.AnnotationNodeBaseline, nodemark.AnnotationRun}},
+		"a drain": {func(n *corev1.Node) { nodemark.SetDraining(n, time.Now()) }, []string{nodemark.AnnotationDeadline, corev1.LabelNodeExcludeBalancers}},
 		"other taint": {func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
 		}, nil},

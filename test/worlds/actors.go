@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -186,7 +187,7 @@ func (u *user) cordon(pick int) bool {
 	u.rules.lost()
 	return u.change(pick, func(n *corev1.Node) bool {
 		// A cordon that somebody puts back on a node of ours cannot be told from ours.
-		return !n.Spec.Unschedulable && n.Annotations[upgrade.AnnotationRun] == ""
+		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 }
 
@@ -206,15 +207,15 @@ func (u *user) label(pick int) bool {
 
 // strip takes an annotation of ours away: with it goes what the node was like before.
 func (u *user) strip(pick int) bool {
-	name := u.one(pick, func(n *corev1.Node) bool { return n.Annotations[upgrade.AnnotationRun] != "" })
+	name := u.one(pick, func(n *corev1.Node) bool { return n.Annotations[nodemark.AnnotationRun] != "" })
 	if name == "" {
 		return false
 	}
 	u.rules.stripped[name] = true
 	u.c.changeNode(name, func(n *corev1.Node) {
-		delete(n.Annotations, upgrade.AnnotationPrev)
+		delete(n.Annotations, nodemark.AnnotationNodeBaseline)
 		if pick%2 == 0 {
-			delete(n.Annotations, upgrade.AnnotationRun)
+			delete(n.Annotations, nodemark.AnnotationRun)
 		}
 	})
 	return true

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -38,16 +39,16 @@ type flight struct {
 }
 
 // flightOf draws what becomes of a request.
-func (c *cluster) flightOf(action upgrade.Action) flight {
+func (c *cluster) flightOf(action nodegroup.Action) flight {
 	f := flight{effect: true, there: c.draw(200 * time.Millisecond), back: c.draw(200 * time.Millisecond)}
 	slow := ClusterSlow
-	if upgrade.OfCloud(action) {
+	if nodegroup.OfCloud(action) {
 		slow = CloudSlow
 	}
 	if c.befalls(slow) {
 		f.there, f.back = c.draw(20*time.Second), c.draw(20*time.Second)
 	}
-	if upgrade.OfCloud(action) {
+	if nodegroup.OfCloud(action) {
 		c.cloudFaults(&f)
 	} else {
 		c.clusterFaults(&f, action)
@@ -58,7 +59,7 @@ func (c *cluster) flightOf(action upgrade.Action) flight {
 func (c *cluster) cloudFaults(f *flight) {
 	switch {
 	case c.befalls(CloudThrottled):
-		f.effect, f.refusal = false, answered(upgrade.OutcomeLater, "Rate exceeded (Throttling)")
+		f.effect, f.refusal = false, answered(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
 	case c.befalls(CloudLost):
 		f.lost = true
 	case c.befalls(CloudUnsent):
@@ -66,7 +67,7 @@ func (c *cluster) cloudFaults(f *flight) {
 	}
 }
 
-func (c *cluster) clusterFaults(f *flight, action upgrade.Action) {
+func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	_, evict := action.(upgrade.Evict)
 	_, unfence := action.(upgrade.Unfence)
 	_, free := action.(upgrade.FreeNode)
@@ -95,18 +96,13 @@ func (c *cluster) clusterFaults(f *flight, action upgrade.Action) {
 }
 
 // do has a request's effect, and returns its answer. run is the run of the process that sent it.
-func (c *cluster) do(action upgrade.Action, run string) error {
+func (c *cluster) do(action nodegroup.Action, run string) error {
 	switch a := action.(type) {
-	case upgrade.Fence:
-		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkFenced(n, run, c.plan.Provider) })
-	case upgrade.Unfence:
-		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, c.plan.Provider) })
-	case upgrade.HoldNode:
-		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkHeld(n, run); return nil })
-	case upgrade.FreeNode:
-		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkFreed(n); return nil })
-	case upgrade.StartDrain:
-		return c.patch(a.Node, a.UID, a.Version, func(n *corev1.Node) error { upgrade.MarkDraining(n, a.Deadline); return nil })
+	case upgrade.NodeAction:
+		target := a.Target()
+		return c.patch(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
+			return a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider))
+		})
 	case upgrade.Evict:
 		return c.evict(a)
 	case upgrade.Delete:

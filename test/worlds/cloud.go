@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // instance is one machine.
@@ -41,7 +41,7 @@ type cloud struct {
 	shrunk   map[string]int
 	scaledIn []string
 	// readings are what the group was at earlier moments, oldest first.
-	readings []upgrade.Group
+	readings []nodegroup.Group
 }
 
 const rebalance = "AZRebalance"
@@ -83,66 +83,66 @@ func (k *cloud) zones() map[string]int {
 	return zones
 }
 
-func answered(outcome upgrade.Outcome, format string, args ...any) error {
+func answered(outcome nodegroup.Outcome, format string, args ...any) error {
 	return &provider.Error{Outcome: outcome, Err: fmt.Errorf(format, args...)}
 }
 
 // doCloud carries one request out as the provider for Auto Scaling groups and AWS do together.
-func (c *cluster) doCloud(action upgrade.Action) error {
+func (c *cluster) doCloud(action nodegroup.Action) error {
 	k := &c.cloud
 	if c.plan.CloudLag > 0 {
 		k.readings = append(k.readings, c.group())
 	}
 	switch a := action.(type) {
-	case upgrade.SetRevision:
+	case nodegroup.SetRevision:
 		k.pointed = a.To.ID
-	case upgrade.Quiesce:
+	case nodegroup.Quiesce:
 		for _, process := range a.Processes {
 			if !slices.Contains(k.suspended, process) {
 				k.suspended = append(slices.Clone(k.suspended), process)
 			}
 		}
-	case upgrade.Resume:
+	case nodegroup.Resume:
 		k.suspended = slices.DeleteFunc(slices.Clone(k.suspended), func(s string) bool { return slices.Contains(a.Processes, s) })
-	case upgrade.RaiseMax:
+	case nodegroup.RaiseMax:
 		if k.max < a.Max && k.max != a.From {
-			return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+			return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
 		}
 		k.max = max(k.max, a.Max)
-	case upgrade.LowerMax:
+	case nodegroup.LowerMax:
 		return c.lowerMax(a)
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		return c.addCapacity(a)
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		return c.terminate(a)
 	default:
-		return answered(upgrade.OutcomeFatal, "the cloud cannot %s", action)
+		return answered(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
 	}
 	return nil
 }
 
-func (c *cluster) lowerMax(a upgrade.LowerMax) error {
+func (c *cluster) lowerMax(a nodegroup.LowerMax) error {
 	k := &c.cloud
 	switch {
 	case k.max <= a.Max:
 		return nil
 	case k.max != a.From:
-		return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
+		return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.From)
 	case k.desired > a.Max:
-		return answered(upgrade.OutcomeMoved, "the desired size is %d", k.desired)
+		return answered(nodegroup.OutcomeMoved, "the desired size is %d", k.desired)
 	}
 	k.max = a.Max
 	return nil
 }
 
-func (c *cluster) addCapacity(a upgrade.AddCapacity) error {
+func (c *cluster) addCapacity(a nodegroup.AddCapacity) error {
 	k := &c.cloud
 	if a.Zone == "" {
 		switch {
 		case k.desired != a.Desired:
-			return answered(upgrade.OutcomeMoved, "the desired size is %d now and was %d", k.desired, a.Desired)
+			return answered(nodegroup.OutcomeMoved, "the desired size is %d now and was %d", k.desired, a.Desired)
 		case k.max != a.Max:
-			return answered(upgrade.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.Max)
+			return answered(nodegroup.OutcomeMoved, "the maximum is %d now and was %d", k.max, a.Max)
 		}
 		k.max, k.desired = k.max+a.N, k.desired+a.N
 		c.fill()
@@ -150,13 +150,13 @@ func (c *cluster) addCapacity(a upgrade.AddCapacity) error {
 	}
 	switch {
 	case c.plan.Zoneless:
-		return answered(upgrade.OutcomeUnsupported, "LaunchInstances is not known here (InvalidAction)")
+		return answered(nodegroup.OutcomeUnsupported, "LaunchInstances is not known here (InvalidAction)")
 	case k.tokens[a.Token]:
 		return nil
 	case k.desired+a.N > k.max:
-		return answered(upgrade.OutcomeMoved, "the desired size would be %d, above max value %d", k.desired+a.N, k.max)
+		return answered(nodegroup.OutcomeMoved, "the desired size would be %d, above max value %d", k.desired+a.N, k.max)
 	case c.befalls(ZoneFull):
-		return answered(upgrade.OutcomeExhausted, "no capacity in zone %s (InsufficientInstanceCapacity)", a.Zone)
+		return answered(nodegroup.OutcomeExhausted, "no capacity in zone %s (InsufficientInstanceCapacity)", a.Zone)
 	}
 	k.tokens[a.Token] = true
 	k.desired += a.N
@@ -246,17 +246,17 @@ func (c *cluster) smallestZone() string {
 	return best
 }
 
-func (c *cluster) terminate(a upgrade.Terminate) error {
+func (c *cluster) terminate(a nodegroup.Terminate) error {
 	k := &c.cloud
 	i, ok := k.instances[a.Instance]
 	if !ok {
-		return answered(upgrade.OutcomeMoved, "instance %s is not in the group", a.Instance)
+		return answered(nodegroup.OutcomeMoved, "instance %s is not in the group", a.Instance)
 	}
 	if i.leaving && k.shrunk[a.Instance] == 0 {
-		return answered(upgrade.OutcomeMoved, "instance %s is being terminated", a.Instance)
+		return answered(nodegroup.OutcomeMoved, "instance %s is being terminated", a.Instance)
 	}
 	if a.Shrink && k.desired <= k.min {
-		return answered(upgrade.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
+		return answered(nodegroup.OutcomeExhausted, "the desired size equals the minimum of %d", k.min)
 	}
 	if a.Shrink { // whether a second one counts is not documented: here it does
 		k.desired--
@@ -302,12 +302,12 @@ func (c *cluster) instanceOf(node *corev1.Node) *instance {
 	return c.cloud.instances[node.Spec.ProviderID[strings.LastIndex(node.Spec.ProviderID, "/")+1:]]
 }
 
-func revision(id string) upgrade.Revision { return upgrade.Revision{ID: id, Name: "workers:" + id} }
+func revision(id string) nodegroup.Revision { return nodegroup.Revision{ID: id, Name: "workers:" + id} }
 
 // group is the group as its provider would describe it now.
-func (c *cluster) group() upgrade.Group {
+func (c *cluster) group() nodegroup.Group {
 	k := &c.cloud
-	g := upgrade.Group{
+	g := nodegroup.Group{
 		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
 		Zonal: c.plan.Zonal, Sized: c.plan.sized(), Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
 	}
@@ -323,27 +323,27 @@ func (c *cluster) group() upgrade.Group {
 	for _, i := range k.instances {
 		g.Instances = append(g.Instances, i.described(k.wanted))
 	}
-	slices.SortFunc(g.Instances, func(a, b upgrade.Instance) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(g.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
 	return g
 }
 
-func (i *instance) described(wanted string) upgrade.Instance {
-	state := upgrade.InstancePending
+func (i *instance) described(wanted string) nodegroup.Instance {
+	state := nodegroup.InstancePending
 	switch {
 	case i.leaving:
-		state = upgrade.InstanceLeaving
+		state = nodegroup.InstanceLeaving
 	case i.inService:
-		state = upgrade.InstanceInService
+		state = nodegroup.InstanceInService
 	}
-	return upgrade.Instance{
+	return nodegroup.Instance{
 		ID: i.id, Zone: i.zone, State: state, Revision: revision(i.revision), Outdated: i.revision != wanted, Protected: i.protected,
 	}
 }
 
 // describe is the answer to a question asked now: the group as it was up to the cloud's lag ago.
-func (c *cluster) describe() (upgrade.Group, error) {
+func (c *cluster) describe() (nodegroup.Group, error) {
 	if c.befalls(CloudBlind) {
-		return upgrade.Group{}, errors.New("the cloud cannot be reached")
+		return nodegroup.Group{}, errors.New("the cloud cannot be reached")
 	}
 	lag := c.plan.CloudLag
 	if c.befalls(CloudStale) {
@@ -368,10 +368,10 @@ func (c *cluster) describe() (upgrade.Group, error) {
 }
 
 // obscure has instances in service described as in a state that the state machine has no word for, as while their root volume is replaced.
-func (c *cluster) obscure(g *upgrade.Group) {
+func (c *cluster) obscure(g *nodegroup.Group) {
 	for i := range g.Instances {
-		if g.Instances[i].State == upgrade.InstanceInService && c.chance(50) {
-			g.Instances[i].State = upgrade.InstanceUnknown
+		if g.Instances[i].State == nodegroup.InstanceInService && c.chance(50) {
+			g.Instances[i].State = nodegroup.InstanceUnknown
 		}
 	}
 }

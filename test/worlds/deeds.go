@@ -11,20 +11,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	provider "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // act holds one action to the rules, by what the process saw.
-func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upgrade.Action) {
+func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nodegroup.Action) {
 	stored := &p.stored.record
 	resumed := w.Record.PausedBy != "" && step.Record.Stopping == "" && w.Asked.Verb != upgrade.VerbPause
 	if (w.Record.Stopping != "" && !resumed) || w.Stop {
 		switch action.(type) {
-		case upgrade.AddCapacity, upgrade.SetRevision:
+		case nodegroup.AddCapacity, nodegroup.SetRevision:
 			if step.Record.Stopping != upgrade.Aborted { // which finds out what was launched, and points the group back
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
-		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, upgrade.Quiesce, upgrade.RaiseMax:
+		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, nodegroup.Quiesce, nodegroup.RaiseMax:
 			r.fail("stop", "%s is begun after the upgrade began to stop", action)
 		}
 	}
@@ -45,14 +47,14 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upg
 				r.fail("E43", "pod %s is deleted on node %s, which is %q until %s", a.Pod, a.Node, n.State, n.Deadline)
 			}
 		}
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		r.terminate(w, step, stored, a)
 		r.floor(&step.Record)
 	case upgrade.DeleteNode:
 		if node := r.c.nodes[a.Node]; node != nil && r.c.plan.sized() && r.c.instanceOf(node) != nil {
 			r.fail("K08", "the Node object %s is deleted before its machine is gone", a.Node)
 		}
-	case upgrade.Resume:
+	case nodegroup.Resume:
 		r.evenly(p, w, a)
 	default:
 		r.capacity(w, stored, action)
@@ -60,27 +62,27 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action upg
 }
 
 // capacity is I7 for what is done to the group: the record says so before.
-func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action upgrade.Action) {
+func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegroup.Action) {
 	switch a := action.(type) {
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		if !slices.ContainsFunc(stored.Ledger.Zones[a.Zone].Open, func(l upgrade.Launch) bool { return l.N == a.N && l.Desired == a.Desired }) {
 			r.fail("I7", "%s, which is not on the books", a)
 		}
-	case upgrade.RaiseMax:
+	case nodegroup.RaiseMax:
 		if stored.Ledger.MaxTo != a.Max || stored.Ledger.MaxFrom > a.From {
 			r.fail("I7", "%s, and the books say %d to %d", a, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
 		}
-	case upgrade.LowerMax:
+	case nodegroup.LowerMax:
 		if a.Max < w.Group.Desired || a.Max < stored.Ledger.MaxFrom || a.From != stored.Ledger.MaxTo {
 			r.fail("E61", "%s, with a desired size of %d and a raise from %d to %d", a, w.Group.Desired, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
 		}
-	case upgrade.Quiesce:
+	case nodegroup.Quiesce:
 		for _, process := range a.Processes {
 			if !slices.Contains(stored.Suspended, process) || slices.Contains(w.Group.Suspended, process) {
 				r.fail("I7", "%s is suspended, and the record has %v", process, stored.Suspended)
 			}
 		}
-	case upgrade.SetRevision:
+	case nodegroup.SetRevision:
 		to := stored.Target.ID
 		if stored.Stopping == upgrade.Aborted {
 			to = r.pointed
@@ -101,7 +103,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	if strings.HasPrefix(a.Node, "new-") && m.Instance.Revision.ID == step.Record.Target.ID && r.run == "r1" {
 		r.fail("E33", "node %s, which came up without the labels wanted, is fenced", a.Node)
 	}
-	if m.Node.Annotations[upgrade.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
+	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
 		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}
 	if step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseUpgrade {
@@ -121,7 +123,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	fit := 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node != nil && !m.Outdated && m.Instance.State == upgrade.InstanceInService && isReady(m.Node) && !slices.Contains(step.Record.Ledger.Known, m.Name()) {
+		if m.Node != nil && !m.Outdated && m.Instance.State == nodegroup.InstanceInService && isReady(m.Node) && !slices.Contains(step.Record.Ledger.Known, m.Name()) {
 			fit++
 		}
 	}
@@ -132,7 +134,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 
 func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a upgrade.Unfence) {
 	m := find(w, a.Node)
-	if m == nil || m.Node == nil || m.Node.Annotations[upgrade.AnnotationRun] == "" {
+	if m == nil || m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] == "" {
 		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
 		return
 	}
@@ -142,7 +144,7 @@ func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a upgrade.Unfence)
 }
 
 // begunOn is I6 and I7 for what is done to a node: it is outdated, and the record has it as started.
-func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, action upgrade.Action) *upgrade.Member {
+func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, action nodegroup.Action) *nodegroup.Member {
 	m := find(w, name)
 	if m == nil || m.Node == nil || !m.Outdated {
 		r.fail("I6", "%s: node %s is not outdated", action, name)
@@ -162,7 +164,7 @@ func (r *rules) begunOn(w *upgrade.World, stored *upgrade.Record, name string, a
 }
 
 // pod is I3: a pod is sent away only by its UID, from the node it is on, which is being drained and fenced (E47).
-func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, action upgrade.Action) *corev1.Pod {
+func (r *rules) pod(w *upgrade.World, stored *upgrade.Record, node, uid string, action nodegroup.Action) *corev1.Pod {
 	m := r.begunOn(w, stored, node, action)
 	if m == nil {
 		return nil
@@ -202,9 +204,9 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 
 // terminate is I2: a machine is ended when no pod is on it that has to leave – but a forced node, with its
 // pods listed – when it has settled (E44), and when its drain is written on it.
-func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.Record, a upgrade.Terminate) {
-	var m *upgrade.Member
-	if i := slices.IndexFunc(w.Members, func(m upgrade.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
+func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.Record, a nodegroup.Terminate) {
+	var m *nodegroup.Member
+	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
 		m = &w.Members[i]
 	}
 	n, ok := stored.Nodes[a.Node]
@@ -239,7 +241,7 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 }
 
 // settled is E44 and E45: the wait after a node is empty, by when it truly was, and for its volumes.
-func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *upgrade.Member, n upgrade.NodeRecord) {
+func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *nodegroup.Member, n upgrade.NodeRecord) {
 	since := n.Began
 	if at := r.c.emptied[m.Node.Name]; at.After(since) && isReady(m.Node) {
 		since = at
@@ -248,7 +250,7 @@ func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *upgrade.Mem
 	if rested := w.Now.Sub(since); kept && rested < stored.Request.Settle.Duration {
 		r.fail("E44", "node %s is removed %s after it was empty, want %s", m.Name(), rested, stored.Request.Settle)
 	}
-	if m.Node.Annotations[upgrade.AnnotationDeadline] == "" || m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+	if m.Node.Annotations[nodemark.AnnotationDeadline] == "" || m.Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
 		r.fail("E46", "node %s is removed and was not taken out of the load balancers", m.Name())
 	}
 	staying := slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool { return len(p.Spec.Volumes) > 0 })
@@ -268,7 +270,7 @@ func (r *rules) floor(record *upgrade.Record) {
 }
 
 // effect holds what an action did to the rules.
-func (r *rules) effect(p *process, action upgrade.Action, err error) {
+func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	switch a := action.(type) {
 	case upgrade.Evict:
 		steady := r.quiet && p.request.OnTimeout != upgrade.Force // what is deleted past its budget shows in it later
@@ -278,9 +280,9 @@ func (r *rules) effect(p *process, action upgrade.Action, err error) {
 		if err == nil {
 			r.twice(a)
 		}
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		var refused *provider.Error
-		if r.quiet && errors.As(err, &refused) && refused.Outcome == upgrade.OutcomeExhausted {
+		if r.quiet && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
 			r.fail("minimum", "%s is refused: %v", a, err)
 		}
 		r.rearranged = r.rearranged || !a.Shrink // the group replaces it where it likes
@@ -305,7 +307,7 @@ func (r *rules) twice(a upgrade.Evict) {
 	}
 }
 
-func find(w *upgrade.World, name string) *upgrade.Member {
+func find(w *upgrade.World, name string) *nodegroup.Member {
 	for i := range w.Members {
 		if w.Members[i].Name() == name {
 			return &w.Members[i]

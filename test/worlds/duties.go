@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -63,25 +64,25 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 		if _, optional := a.Action.(upgrade.HoldNode); optional {
 			continue // whoever may not say it does without
 		}
-		if a.Outcome == upgrade.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
+		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {
 			r.fail("fatal", "to %s was refused for good, and the upgrade goes on", a.Action)
 		}
 	}
 }
 
 // again holds an action to the answer that its last try had: none yet, accepted, or to come back later.
-func (r *rules) again(p *process, w *upgrade.World, action upgrade.Action) {
+func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 	before, begun := p.open[action.Key()]
-	add, launch := action.(upgrade.AddCapacity)
+	add, launch := action.(nodegroup.AddCapacity)
 	switch {
 	case !begun && launch:
 		r.relaunch(p, w, add)
 	case !begun:
 	case before.InFlight:
 		r.fail("I10", "%s is begun while it is in flight", action)
-	case before.Outcome == upgrade.OutcomeDone && w.Now.Sub(before.Ended) < visible:
+	case before.Outcome == nodegroup.OutcomeDone && w.Now.Sub(before.Ended) < visible:
 		r.fail("I10", "%s is begun again %s after it was accepted", action, w.Now.Sub(before.Ended))
-	case before.Outcome == upgrade.OutcomeLater || before.Outcome == upgrade.OutcomeUnclear || before.Outcome == upgrade.OutcomeExhausted:
+	case before.Outcome == nodegroup.OutcomeLater || before.Outcome == nodegroup.OutcomeUnclear || before.Outcome == nodegroup.OutcomeExhausted:
 		if w.Now.Before(before.NotBefore) {
 			r.fail("backoff", "%s is begun again %s too soon", action, before.NotBefore.Sub(w.Now))
 		}
@@ -91,28 +92,28 @@ func (r *rules) again(p *process, w *upgrade.World, action upgrade.Action) {
 // relaunch holds a new launch to the last answer in its zone: what was refused is launched anew, under a key of its own. A
 // zone without capacity is left alone for a while; and where the group as a whole was changed by somebody – by a launch of ours
 // whose answer was lost, perhaps – what it became is read first.
-func (r *rules) relaunch(p *process, w *upgrade.World, add upgrade.AddCapacity) {
-	var last upgrade.Attempt
+func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
+	var last nodegroup.Attempt
 	for _, before := range p.open {
-		if other, ok := before.Action.(upgrade.AddCapacity); ok && other.Zone == add.Zone && before.Ended.After(last.Ended) {
+		if other, ok := before.Action.(nodegroup.AddCapacity); ok && other.Zone == add.Zone && before.Ended.After(last.Ended) {
 			last = before
 		}
 	}
 	switch since := w.Now.Sub(last.Ended); {
-	case last.Outcome == upgrade.OutcomeExhausted && since < probe:
+	case last.Outcome == nodegroup.OutcomeExhausted && since < probe:
 		r.fail("backoff", "%s is begun %s after the zone was full", add, since)
-	case last.Outcome == upgrade.OutcomeMoved && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
+	case last.Outcome == nodegroup.OutcomeMoved && add.Zone == "" && !w.Group.Observed.After(last.Ended.Add(visible)):
 		r.fail("I9", "%s is begun by a reading of the group from %s after it was moved", add, w.Group.Observed.Sub(last.Ended))
 	}
 }
 
 // quiesced is S4: before the group is changed the cloud is kept from changing it. What a stop resumed is suspended again in passing.
-func (r *rules) quiesced(action upgrade.Action) {
+func (r *rules) quiesced(action nodegroup.Action) {
 	if !r.quiet || !r.c.plan.sized() || r.duties.stopped {
 		return
 	}
 	switch action.(type) {
-	case upgrade.AddCapacity, upgrade.Fence, upgrade.StartDrain, upgrade.Terminate:
+	case nodegroup.AddCapacity, upgrade.Fence, upgrade.StartDrain, nodegroup.Terminate:
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
 			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
@@ -126,7 +127,7 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 	}
 	outdated := map[string]int{}
 	for i := range w.Members {
-		if m := &w.Members[i]; m.Outdated && m.Instance.State != upgrade.InstanceLeaving {
+		if m := &w.Members[i]; m.Outdated && m.Instance.State != nodegroup.InstanceLeaving {
 			outdated[m.Instance.Zone]++
 		}
 	}
@@ -239,7 +240,7 @@ func unfit(w *upgrade.World) int {
 	for i := range w.Members {
 		m := &w.Members[i]
 		current := !m.Outdated && strings.HasPrefix(m.Name(), "cur-")
-		if current && m.Instance.State != upgrade.InstanceLeaving && !isReady(m.Node) {
+		if current && m.Instance.State != nodegroup.InstanceLeaving && !isReady(m.Node) {
 			n++
 		}
 	}
@@ -247,7 +248,7 @@ func unfit(w *upgrade.World) int {
 }
 
 // begun reports whether the record has a member, by its node's name or by its instance, whose Node object may be gone.
-func begun(record *upgrade.Record, m *upgrade.Member) bool {
+func begun(record *upgrade.Record, m *nodegroup.Member) bool {
 	for name, n := range record.Nodes {
 		if name == m.Name() || n.Instance == m.Instance.ID && m.Instance.ID != "" {
 			return true
@@ -256,14 +257,14 @@ func begun(record *upgrade.Record, m *upgrade.Member) bool {
 	return false
 }
 
-func serves(m *upgrade.Member) bool { return m.Node != nil && isReady(m.Node) }
+func serves(m *nodegroup.Member) bool { return m.Node != nil && isReady(m.Node) }
 
 // first is the rule that outdated nodes which serve nobody go before others. While nodes are in flight one may have to wait for them.
 func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {
 		m := &w.Members[i]
-		if !m.Outdated || serves(m) || m.Instance.State == upgrade.InstanceLeaving {
+		if !m.Outdated || serves(m) || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
 		if slices.Contains(started, m.Name()) {
@@ -279,13 +280,13 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 }
 
 // evenly is the rule that rebalancing is resumed only where it would not terminate nodes at once: the zones are as even as before, or differ by one.
-func (r *rules) evenly(p *process, w *upgrade.World, a upgrade.Resume) {
+func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
 	if _, again := p.open[a.Key()]; again {
 		return // what it was decided on may be over
 	}
 	zones := map[string]int{}
 	for i := range w.Group.Instances {
-		if instance := &w.Group.Instances[i]; instance.State != upgrade.InstanceLeaving {
+		if instance := &w.Group.Instances[i]; instance.State != nodegroup.InstanceLeaving {
 			zones[instance.Zone]++
 		}
 	}

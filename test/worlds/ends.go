@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -23,8 +24,8 @@ func (r *rules) rest(record upgrade.Record) {
 			continue // it goes with its machine
 		}
 		_, started := record.Nodes[name]
-		ours := node.Annotations[upgrade.AnnotationRun] != ""
-		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, upgrade.Domain+"/") }) {
+		ours := node.Annotations[nodemark.AnnotationRun] != ""
+		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") }) {
 			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
 		}
 		if started || shadow == nil || r.stripped[name] || (ours && record.Request.KeepFence && record.Result != upgrade.Succeeded && record.Result != upgrade.Aborted) {
@@ -160,7 +161,7 @@ func (r *rules) end(record upgrade.Record) {
 		if r.outdated(node, i, record) {
 			r.fail("end", "node %s is outdated still, and %q", name, state)
 		}
-		if node.Annotations[upgrade.AnnotationRun] != "" {
+		if node.Annotations[nodemark.AnnotationRun] != "" {
 			r.fail("end", "node %s keeps annotations of ours", name)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -32,7 +33,7 @@ func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-func (r *rules) givenUp(w *upgrade.World, m *upgrade.Member, n upgrade.NodeRecord) {
+func (r *rules) givenUp(w *upgrade.World, m *nodegroup.Member, n upgrade.NodeRecord) {
 	if over := n.Deadline.Add(r.duties.waited[n.UID]); w.Now.Before(over) {
 		r.fail("E41", "node %s is given up %s before its time is over", m.Name(), over.Sub(w.Now))
 	}
@@ -42,7 +43,7 @@ func (r *rules) givenUp(w *upgrade.World, m *upgrade.Member, n upgrade.NodeRecor
 }
 
 // yield adds up how long a node has waited for nothing but other nodes of the run.
-func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *upgrade.Member) {
+func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) {
 	uid, now := m.Node.UID, w.Now.Sub(start())
 	if !r.waitsForOthers(p, w, step, m) {
 		delete(r.duties.waiting, uid)
@@ -56,7 +57,7 @@ func (r *rules) yield(p *process, w *upgrade.World, step *upgrade.Step, m *upgra
 
 // waitsForOthers reports whether each pod that has to leave the node is refused by a budget that is closed because of
 // a pod of another node that is being drained.
-func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step, m *upgrade.Member) bool {
+func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step, m *nodegroup.Member) bool {
 	if w.EndingNamespaces[space] {
 		return false
 	}
@@ -99,7 +100,7 @@ func closed(pod *corev1.Pod, budgets map[string]*policyv1.PodDisruptionBudget) *
 }
 
 // leaves reports whether a pod of the budget has to leave another node, that was begun before this one and is being drained on.
-func leaves(w *upgrade.World, step *upgrade.Step, m *upgrade.Member, pdb *policyv1.PodDisruptionBudget) bool {
+func leaves(w *upgrade.World, step *upgrade.Step, m *nodegroup.Member, pdb *policyv1.PodDisruptionBudget) bool {
 	mine := step.Record.Nodes[m.Name()]
 	for name, n := range step.Record.Nodes {
 		earlier := cmp.Or(n.Began.Compare(mine.Began), strings.Compare(name, m.Name())) < 0
@@ -107,7 +108,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *upgrade.Member, pdb *policy
 			continue
 		}
 		other := find(w, name)
-		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == upgrade.InstanceLeaving {
+		if other == nil || other.Node == nil || other.Node.UID != n.UID || other.Instance.State == nodegroup.InstanceLeaving {
 			continue // one that goes down without us is not drained any more
 		}
 		lost := silent(other.Node, w.Now)
@@ -121,7 +122,7 @@ func leaves(w *upgrade.World, step *upgrade.Step, m *upgrade.Member, pdb *policy
 }
 
 // graceful is E43: the pods a forced node goes down with were deleted when its time was over, and have had their grace.
-func (r *rules) graceful(w *upgrade.World, m *upgrade.Member, n upgrade.NodeRecord, left []*corev1.Pod) {
+func (r *rules) graceful(w *upgrade.World, m *nodegroup.Member, n upgrade.NodeRecord, left []*corev1.Pod) {
 	for _, pod := range left {
 		switch {
 		case pod.DeletionTimestamp == nil && !pod.CreationTimestamp.After(n.Deadline):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -29,10 +30,10 @@ type process struct {
 	stored  *stored
 	seen    *view
 	request upgrade.Request
-	group   upgrade.Group
+	group   nodegroup.Group
 	record  upgrade.Record
 	notes   upgrade.Notes
-	open    map[string]upgrade.Attempt
+	open    map[string]nodegroup.Attempt
 	flying  int
 	stop    bool
 	// heard is what the process knows to be asked of it.
@@ -64,13 +65,13 @@ type stored struct {
 type found struct {
 	request upgrade.Request
 	record  upgrade.Record
-	group   upgrade.Group
+	group   nodegroup.Group
 }
 
 func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	p := &process{
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
-		heard: s.asked, open: map[string]upgrade.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
+		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
 	c.watch = p.hear
@@ -226,13 +227,13 @@ func (p *process) die() {
 }
 
 // begin sends an action's request on its way.
-func (p *process) begin(action upgrade.Action) {
+func (p *process) begin(action nodegroup.Action) {
 	key := action.Key()
-	p.open[key] = upgrade.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
+	p.open[key] = nodegroup.Attempt{Action: action, Begun: p.c.now, InFlight: true, Tries: p.open[key].Tries + 1}
 	p.flying++
 	p.rules.tally.met("action", kindOf(action))
 	if p.stray(action) {
-		p.c.after(0, func() { p.settle(action, upgrade.ErrMoved) })
+		p.c.after(0, func() { p.settle(action, nodegroup.ErrMoved) })
 		return
 	}
 	f := p.c.flightOf(action)
@@ -248,7 +249,7 @@ func (p *process) begin(action upgrade.Action) {
 		case f.refusal != nil:
 			err = f.refusal
 		}
-		if a, ok := action.(upgrade.Terminate); ok && a.Shrink && (f.lost || p.dead) {
+		if a, ok := action.(nodegroup.Terminate); ok && a.Shrink && (f.lost || p.dead) {
 			p.rules.doubt(a.Instance)
 		}
 		p.c.after(f.back, func() { p.awake(0, func() { p.settle(action, err) }) })
@@ -256,7 +257,7 @@ func (p *process) begin(action upgrade.Action) {
 }
 
 // stray is the writer's last look: what it knows to have changed it does not ask for.
-func (p *process) stray(action upgrade.Action) bool {
+func (p *process) stray(action nodegroup.Action) bool {
 	switch a := action.(type) {
 	case upgrade.Evict:
 		pod, ok := p.seen.pods[a.UID]
@@ -282,7 +283,7 @@ func (p *process) stray(action upgrade.Action) bool {
 }
 
 // settle books the answer to an action.
-func (p *process) settle(action upgrade.Action, err error) {
+func (p *process) settle(action nodegroup.Action, err error) {
 	if p.dead {
 		return
 	}
@@ -294,10 +295,10 @@ func (p *process) settle(action upgrade.Action, err error) {
 	attempt.NotBefore = p.c.now.Add(p.backoff(answer, attempt.Tries))
 	p.open[action.Key()] = attempt
 	p.rules.tally.met("outcome", string(answer.Outcome))
-	if answer.Outcome != upgrade.OutcomeDone {
+	if answer.Outcome != nodegroup.OutcomeDone {
 		p.rules.say("%s: %s %s", action, answer.Outcome, answer.Detail)
 	}
-	if upgrade.OfCloud(action) {
+	if nodegroup.OfCloud(action) {
 		p.soon = p.c.now.Add(cloudSoon)
 	}
 	p.look()
@@ -305,9 +306,9 @@ func (p *process) settle(action upgrade.Action, err error) {
 
 func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
 	switch answer.Outcome {
-	case upgrade.OutcomeDone, upgrade.OutcomeMoved:
+	case nodegroup.OutcomeDone, nodegroup.OutcomeMoved:
 		return 0
-	case upgrade.OutcomeRefused, upgrade.OutcomeExhausted:
+	case nodegroup.OutcomeRefused, nodegroup.OutcomeExhausted:
 		return max(answer.After, probe+p.c.draw(probe))
 	default:
 		base := min(500*time.Millisecond<<min(tries-1, 6), probe)

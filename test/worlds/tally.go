@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -70,7 +71,7 @@ func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
 }
 
 // pods counts why pods of a node that is being drained are not sent away.
-func (t Tally) pods(m *upgrade.Member, w *upgrade.World) {
+func (t Tally) pods(m *nodegroup.Member, w *upgrade.World) {
 	lost := silent(m.Node, w.Now)
 	for _, pod := range m.Pods {
 		if reason := drain.Judge(pod, w.Request.Policy(), lost).Reason; reason != "" {
@@ -123,9 +124,9 @@ func declared() [][2]string {
 		keys("phase", phases()...),
 		keys("state", upgrade.NodePending, upgrade.NodeFenced, upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty,
 			upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
-		keys("instance", upgrade.InstancePending, upgrade.InstanceInService, upgrade.InstanceLeaving, upgrade.InstanceUnknown),
-		keys("outcome", upgrade.OutcomeDone, upgrade.OutcomeMoved, upgrade.OutcomeRefused, upgrade.OutcomeLater, upgrade.OutcomeUnclear,
-			upgrade.OutcomeExhausted, upgrade.OutcomeUnsupported, upgrade.OutcomeFatal),
+		keys("instance", nodegroup.InstancePending, nodegroup.InstanceInService, nodegroup.InstanceLeaving, nodegroup.InstanceUnknown),
+		keys("outcome", nodegroup.OutcomeDone, nodegroup.OutcomeMoved, nodegroup.OutcomeRefused, nodegroup.OutcomeLater, nodegroup.OutcomeUnclear,
+			nodegroup.OutcomeExhausted, nodegroup.OutcomeUnsupported, nodegroup.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
@@ -140,13 +141,13 @@ func declared() [][2]string {
 // allActions are the kinds of actions, as kindOf has them.
 func allActions() []string {
 	var kinds []string
-	for _, action := range []upgrade.Action{
-		upgrade.SetRevision{},
-		upgrade.Quiesce{},
-		upgrade.Resume{},
-		upgrade.RaiseMax{},
-		upgrade.LowerMax{},
-		upgrade.AddCapacity{},
+	for _, action := range []nodegroup.Action{
+		nodegroup.SetRevision{},
+		nodegroup.Quiesce{},
+		nodegroup.Resume{},
+		nodegroup.RaiseMax{},
+		nodegroup.LowerMax{},
+		nodegroup.AddCapacity{},
 		upgrade.Fence{},
 		upgrade.Unfence{},
 		upgrade.HoldNode{},
@@ -154,7 +155,7 @@ func allActions() []string {
 		upgrade.StartDrain{},
 		upgrade.Evict{},
 		upgrade.Delete{},
-		upgrade.Terminate{},
+		nodegroup.Terminate{},
 		upgrade.DeleteNode{},
 	} {
 		kinds = append(kinds, kindOf(action))
@@ -175,7 +176,7 @@ func phases() []upgrade.Phase {
 }
 
 // kindOf is an action's kind, without what it is done to.
-func kindOf(action upgrade.Action) string {
+func kindOf(action nodegroup.Action) string {
 	kind, _, _ := strings.Cut(action.Key(), "/")
 	return kind
 }

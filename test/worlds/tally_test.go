@@ -25,7 +25,7 @@ func TestEveryWordIsDeclared(t *testing.T) {
 		"Outcome": "outcome", "Result": "result", "ObstacleKind": "blocked", "Reason": "pod", "action": "action", "Verb": "verb",
 	}
 	all, found := declared(), map[string]bool{}
-	for _, folder := range []string{".", "../../pkg/upgrade", "../../pkg/drain"} {
+	for _, folder := range []string{".", "../../pkg/nodegroup", "../../pkg/upgrade", "../../pkg/drain"} {
 		for _, word := range constants(t, folder) {
 			found[word.of] = true
 			if apart[word.of+" "+word.name] || words[word.of] == "" {

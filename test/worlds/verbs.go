@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -108,7 +110,7 @@ func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 
 // found is the group as whoever undoes the upgrade finds it. That is soon after the process before has given way, so that the
 // reading may be older than what that did.
-func (u *user) found() upgrade.Group {
+func (u *user) found() nodegroup.Group {
 	if u.way != "" {
 		if group, err := u.c.describe(); err == nil {
 			return group
@@ -118,7 +120,7 @@ func (u *user) found() upgrade.Group {
 }
 
 // retarget is the group as it is observed with another revision as the one wanted.
-func retarget(g upgrade.Group, wanted string) upgrade.Group {
+func retarget(g nodegroup.Group, wanted string) nodegroup.Group {
 	if !g.Sized || g.Wanted.ID == wanted {
 		return g
 	}
@@ -165,7 +167,7 @@ func (r *rules) aborted(record upgrade.Record) {
 		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
 			continue
 		}
-		if node.Annotations[upgrade.AnnotationRun] != "" {
+		if node.Annotations[nodemark.AnnotationRun] != "" {
 			r.fail("abort", "node %s keeps annotations of ours", name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -71,7 +72,7 @@ func (v *view) indexedBudgets() drain.Budgets {
 }
 
 // members joins the nodes that belong to the group, or were started by the record, with their instances and pods.
-func (v *view) members(group *upgrade.Group, record *upgrade.Record) []upgrade.Member {
+func (v *view) members(group *nodegroup.Group, record *upgrade.Record) []nodegroup.Member {
 	machines := make(map[string]bool, len(group.Instances))
 	for i := range group.Instances {
 		machines[group.Instances[i].ID] = true
@@ -87,8 +88,8 @@ func (v *view) members(group *upgrade.Group, record *upgrade.Record) []upgrade.M
 			nodes = append(nodes, node)
 		}
 	}
-	members := upgrade.Join(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
-	group.JudgeLabels(members, record)
+	members := nodegroup.Join(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
+	upgrade.JudgeLabels(group, members, record)
 	at := make(map[string]int, len(members))
 	for i := range members {
 		if members[i].Node != nil {

@@ -9,6 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
@@ -26,8 +27,8 @@ func TestSetRevisionToANumber(t *testing.T) {
 		t.Fatalf("wanted %s, pointed %s, instance outdated %v", g.Wanted.ID, g.Pointed.ID, g.Instances[0].Outdated)
 	}
 	s.requests()
-	s.mustDo(upgrade.SetRevision{To: g.Wanted, Token: "t"})
-	s.mustDo(upgrade.SetRevision{To: g.Wanted, Token: "t"})
+	s.mustDo(nodegroup.SetRevision{To: g.Wanted, Token: "t"})
+	s.mustDo(nodegroup.SetRevision{To: g.Wanted, Token: "t"})
 	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup"}) {
 		t.Errorf("sent %v, want one update", got)
 	}
@@ -35,7 +36,7 @@ func TestSetRevisionToANumber(t *testing.T) {
 	if now.Pointed != g.Wanted || now.Wanted != g.Wanted {
 		t.Errorf("pointed %+v, want %+v", now.Pointed, g.Wanted)
 	}
-	s.mustDo(upgrade.SetRevision{To: g.Pointed, Token: "back"})
+	s.mustDo(nodegroup.SetRevision{To: g.Pointed, Token: "back"})
 	if back := s.observe("workers", ""); back.Pointed != g.Pointed {
 		t.Errorf("pointed %+v, want %+v as before", back.Pointed, g.Pointed)
 	}
@@ -46,7 +47,7 @@ func TestSetRevisionLeavesAnAliasThatIsThere(t *testing.T) {
 	s.workers(func(g *awscloud.GroupSpec) { g.Template.Version = "$Latest" })
 	g := s.observe("workers", "2")
 	s.requests()
-	s.mustDo(upgrade.SetRevision{To: g.Wanted})
+	s.mustDo(nodegroup.SetRevision{To: g.Wanted})
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v to a group that launches from version 2 already", got)
 	}
@@ -85,7 +86,7 @@ func TestSetRevisionToAnImage(t *testing.T) {
 			if c.lost != "" {
 				s.lose(c.lost)
 			}
-			action := upgrade.SetRevision{To: before.Wanted, Token: "run/revision/1"}
+			action := nodegroup.SetRevision{To: before.Wanted, Token: "run/revision/1"}
 			s.mustDo(action)
 			s.mustDo(action)
 			if got := s.changes(); !slices.Equal(got, c.changes) {
@@ -102,13 +103,14 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 }
 
-// TestImageTargetCrashed is a crash between the new version and the group: another process goes on with the same token.
+// TestImageTargetCrashed is a crash between the new version and the group: another process goes on
+// with the same token.
 func TestImageTargetCrashed(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	action := upgrade.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
+	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
 	s.Fault(awscloud.Fault{Operation: "UpdateAutoScalingGroup", Code: "AccessDenied", Message: "not authorized to perform: ec2:RunInstances on resource: x"})
-	s.wantOutcome(s.do(action), upgrade.OutcomeFatal, "IAM action ec2:RunInstances")
+	s.wantOutcome(s.do(action), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances")
 	s.mustDo(action)
 	if g := s.observe("workers", "latest"); g.Wanted.Name != "workers:3" || g.Pointed.Name != "workers:3" {
 		t.Errorf("newest %s, pointed %s, want workers:3 for both", g.Wanted.Name, g.Pointed.Name)
@@ -118,10 +120,10 @@ func TestImageTargetCrashed(t *testing.T) {
 func TestImageTargetOfASharedTemplate(t *testing.T) {
 	s := start(t, quick())
 	id := s.workers()
-	action := upgrade.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
+	action := nodegroup.SetRevision{To: s.observe("workers", "ami-3").Wanted, Token: "t"}
 	s.add(awscloud.GroupSpec{Name: "rival", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "$Latest"}})
 	s.requests()
-	s.wantOutcome(s.do(action), upgrade.OutcomeFatal, "Auto Scaling group rival")
+	s.wantOutcome(s.do(action), nodegroup.OutcomeFatal, "Auto Scaling group rival")
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v", got)
 	}
@@ -149,7 +151,7 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 		t.Errorf("zonal %v, wanted %s", g.Zonal, g.Wanted.ID)
 	}
 	s.requests()
-	s.mustDo(upgrade.SetRevision{To: g.Wanted})
+	s.mustDo(nodegroup.SetRevision{To: g.Wanted})
 	sent := s.requests()
 	for key, want := range map[string]string{
 		"MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.Version":                             "1",
@@ -169,11 +171,11 @@ func TestSetRevisionOfAMixedPolicy(t *testing.T) {
 func TestQuiesceAndResume(t *testing.T) {
 	s := start(t, quick())
 	s.workers(func(g *awscloud.GroupSpec) { g.Suspended = []string{"ScheduledActions"} })
-	s.mustDo(upgrade.Quiesce{Processes: s.observe("workers", "").Quiesce})
+	s.mustDo(nodegroup.Quiesce{Processes: s.observe("workers", "").Quiesce})
 	if got := s.observe("workers", "").Suspended; !slices.Equal(got, []string{"AZRebalance", "ScheduledActions"}) {
 		t.Errorf("suspended %v", got)
 	}
-	s.mustDo(upgrade.Resume{Processes: []string{"AZRebalance"}})
+	s.mustDo(nodegroup.Resume{Processes: []string{"AZRebalance"}})
 	if got := s.observe("workers", "").Suspended; !slices.Equal(got, []string{"ScheduledActions"}) {
 		t.Errorf("suspended %v after resuming ours", got)
 	}
@@ -182,18 +184,18 @@ func TestQuiesceAndResume(t *testing.T) {
 func TestMaximum(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	s.mustDo(upgrade.RaiseMax{From: 6, Max: 9})
-	s.mustDo(upgrade.RaiseMax{From: 6, Max: 9})
-	s.wantOutcome(s.do(upgrade.LowerMax{From: 8, Max: 6}), upgrade.OutcomeMoved, "maximum is 9")
+	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
+	s.mustDo(nodegroup.RaiseMax{From: 6, Max: 9})
+	s.wantOutcome(s.do(nodegroup.LowerMax{From: 8, Max: 6}), nodegroup.OutcomeMoved, "maximum is 9")
 	if err := s.SetDesired("workers", 7); err != nil {
 		t.Fatal(err)
 	}
-	s.wantOutcome(s.do(upgrade.LowerMax{From: 9, Max: 6}), upgrade.OutcomeMoved, "desired size is 7")
+	s.wantOutcome(s.do(nodegroup.LowerMax{From: 9, Max: 6}), nodegroup.OutcomeMoved, "desired size is 7")
 	if err := s.SetDesired("workers", 5); err != nil {
 		t.Fatal(err)
 	}
-	s.mustDo(upgrade.LowerMax{From: 9, Max: 6})
-	s.mustDo(upgrade.LowerMax{From: 9, Max: 6})
+	s.mustDo(nodegroup.LowerMax{From: 9, Max: 6})
+	s.mustDo(nodegroup.LowerMax{From: 9, Max: 6})
 	if got := s.status(); got.Max != 6 || got.Desired != 5 || got.Min != 1 {
 		t.Errorf("sizes are %d/%d/%d", got.Min, got.Desired, got.Max)
 	}
@@ -205,7 +207,7 @@ func TestMaximum(t *testing.T) {
 func TestAddCapacityInAZone(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	add := upgrade.AddCapacity{Zone: "us-east-1b", N: 1, Token: "run-us-east-1b-1"}
+	add := nodegroup.AddCapacity{Zone: "us-east-1b", N: 1, Token: "run-us-east-1b-1"}
 	s.lose("LaunchInstances")
 	s.mustDo(add)
 	s.mustDo(add)
@@ -213,27 +215,27 @@ func TestAddCapacityInAZone(t *testing.T) {
 		t.Errorf("desired %d, zones %v, want one more in us-east-1b", got.Desired, got.Zones)
 	}
 	s.LimitCapacity("us-east-1a", 0)
-	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1a", N: 1, Token: "run-us-east-1a-1"}), upgrade.OutcomeExhausted,
+	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1a", N: 1, Token: "run-us-east-1a-1"}), nodegroup.OutcomeExhausted,
 		`launching 1 in zone us-east-1a for Auto Scaling group "workers"`, "InsufficientInstanceCapacity")
-	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1b", N: 2, Token: add.Token}), upgrade.OutcomeFatal, "token")
-	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1b", N: 3, Token: "run-us-east-1b-2"}), upgrade.OutcomeMoved, "above max value")
+	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1b", N: 2, Token: add.Token}), nodegroup.OutcomeFatal, "token")
+	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1b", N: 3, Token: "run-us-east-1b-2"}), nodegroup.OutcomeMoved, "above max value")
 	s.Fault(awscloud.Fault{Operation: "LaunchInstances", Code: "IdempotentCallInProgress"})
-	s.wantOutcome(s.do(add), upgrade.OutcomeLater)
+	s.wantOutcome(s.do(add), nodegroup.OutcomeLater)
 }
 
 func TestAddCapacityAnywhere(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	add := upgrade.AddCapacity{N: 2, Desired: 3, Max: 6, Token: "t"}
+	add := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6, Token: "t"}
 	s.lose("UpdateAutoScalingGroup")
-	s.wantOutcome(s.do(add), upgrade.OutcomeUnclear)
+	s.wantOutcome(s.do(add), nodegroup.OutcomeUnclear)
 	if got := s.status(); got.Desired != 5 || got.Max != 8 {
 		t.Errorf("desired %d, max %d, want both raised by 2", got.Desired, got.Max)
 	}
 	if got := s.changes(); !slices.Equal(got, []string{"UpdateAutoScalingGroup"}) {
 		t.Errorf("sent %v, want it sent once", got)
 	}
-	s.wantOutcome(s.do(add), upgrade.OutcomeMoved, "desired size is 5 now and was 3")
+	s.wantOutcome(s.do(add), nodegroup.OutcomeMoved, "desired size is 5 now and was 3")
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v though the group has moved", got)
 	}
@@ -244,22 +246,22 @@ func TestTerminate(t *testing.T) {
 		shrink  bool
 		fault   awscloud.Fault
 		min     int
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 		sent    int
 		desired int
 		says    string
 	}{
-		"replaced":                            {min: 3, outcome: upgrade.OutcomeDone, sent: 1, desired: 3},
-		"shrunk":                              {shrink: true, outcome: upgrade.OutcomeDone, sent: 1, desired: 2},
-		"shrunk below the minimum":            {shrink: true, min: 3, outcome: upgrade.OutcomeExhausted, sent: 1, desired: 3, says: "equals minSize"},
-		"shrunk, answer lost":                 {shrink: true, fault: awscloud.Fault{AfterEffect: true}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
-		"shrunk, server at fault":             {shrink: true, fault: awscloud.Fault{AfterEffect: true, Code: "InternalFailure"}, outcome: upgrade.OutcomeUnclear, sent: 1, desired: 2},
-		"shrunk, throttled":                   {shrink: true, fault: awscloud.Fault{Code: "Throttling"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
-		"shrunk, other activity in the way":   {shrink: true, fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
-		"shrunk, contention":                  {shrink: true, fault: awscloud.Fault{Code: "ResourceContention"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
-		"replaced, throttled: sent again":     {fault: awscloud.Fault{Code: "Throttling"}, outcome: upgrade.OutcomeDone, sent: 2, desired: 3},
-		"replaced, answer lost: sent again":   {fault: awscloud.Fault{AfterEffect: true}, outcome: upgrade.OutcomeDone, sent: 2, desired: 3},
-		"replaced, other activity in the way": {fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: upgrade.OutcomeLater, sent: 1, desired: 3},
+		"replaced":                            {min: 3, outcome: nodegroup.OutcomeDone, sent: 1, desired: 3},
+		"shrunk":                              {shrink: true, outcome: nodegroup.OutcomeDone, sent: 1, desired: 2},
+		"shrunk below the minimum":            {shrink: true, min: 3, outcome: nodegroup.OutcomeExhausted, sent: 1, desired: 3, says: "equals minSize"},
+		"shrunk, answer lost":                 {shrink: true, fault: awscloud.Fault{AfterEffect: true}, outcome: nodegroup.OutcomeUnclear, sent: 1, desired: 2},
+		"shrunk, server at fault":             {shrink: true, fault: awscloud.Fault{AfterEffect: true, Code: "InternalFailure"}, outcome: nodegroup.OutcomeUnclear, sent: 1, desired: 2},
+		"shrunk, throttled":                   {shrink: true, fault: awscloud.Fault{Code: "Throttling"}, outcome: nodegroup.OutcomeLater, sent: 1, desired: 3},
+		"shrunk, other activity in the way":   {shrink: true, fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: nodegroup.OutcomeLater, sent: 1, desired: 3},
+		"shrunk, contention":                  {shrink: true, fault: awscloud.Fault{Code: "ResourceContention"}, outcome: nodegroup.OutcomeLater, sent: 1, desired: 3},
+		"replaced, throttled: sent again":     {fault: awscloud.Fault{Code: "Throttling"}, outcome: nodegroup.OutcomeDone, sent: 2, desired: 3},
+		"replaced, answer lost: sent again":   {fault: awscloud.Fault{AfterEffect: true}, outcome: nodegroup.OutcomeDone, sent: 2, desired: 3},
+		"replaced, other activity in the way": {fault: awscloud.Fault{Code: "ScalingActivityInProgress"}, outcome: nodegroup.OutcomeLater, sent: 1, desired: 3},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -269,8 +271,8 @@ func TestTerminate(t *testing.T) {
 				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"
 				s.Fault(c.fault)
 			}
-			err := s.do(upgrade.Terminate{Instance: s.status().Instances[0].ID, Shrink: c.shrink})
-			if c.outcome == upgrade.OutcomeDone {
+			err := s.do(nodegroup.Terminate{Instance: s.status().Instances[0].ID, Shrink: c.shrink})
+			if c.outcome == nodegroup.OutcomeDone {
 				if err != nil {
 					t.Error(err)
 				}
@@ -289,25 +291,25 @@ func TestTerminate(t *testing.T) {
 
 func TestActionsOnWhatIsGone(t *testing.T) {
 	s := start(t, quick())
-	s.wantOutcome(s.do(upgrade.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), upgrade.OutcomeMoved, "i-0123456789abcdef0")
-	for _, action := range []upgrade.Action{
-		upgrade.Quiesce{Processes: []string{"AZRebalance"}},
-		upgrade.RaiseMax{From: 1, Max: 2},
-		upgrade.LowerMax{From: 2, Max: 1},
-		upgrade.AddCapacity{N: 1},
-		upgrade.AddCapacity{N: 1, Zone: "us-east-1a", Token: "t"},
-		upgrade.SetRevision{To: upgrade.Revision{Spec: "{}"}},
+	s.wantOutcome(s.do(nodegroup.Terminate{Instance: "i-0123456789abcdef0", Shrink: true}), nodegroup.OutcomeMoved, "i-0123456789abcdef0")
+	for _, action := range []nodegroup.Action{
+		nodegroup.Quiesce{Processes: []string{"AZRebalance"}},
+		nodegroup.RaiseMax{From: 1, Max: 2},
+		nodegroup.LowerMax{From: 2, Max: 1},
+		nodegroup.AddCapacity{N: 1},
+		nodegroup.AddCapacity{N: 1, Zone: "us-east-1a", Token: "t"},
+		nodegroup.SetRevision{To: nodegroup.Revision{Spec: "{}"}},
 	} {
-		s.wantOutcome(s.do(action), upgrade.OutcomeMoved, `"workers"`)
+		s.wantOutcome(s.do(action), nodegroup.OutcomeMoved, `"workers"`)
 	}
 }
 
 func TestActionsThatAreNotTheClouds(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	s.wantOutcome(s.do(upgrade.Fence{Node: "n"}), upgrade.OutcomeFatal, "provider aws cannot fence node n")
-	s.wantOutcome(s.do(upgrade.SetRevision{To: upgrade.Revision{Spec: "nonsense"}}), upgrade.OutcomeFatal)
-	s.wantOutcome(s.do(upgrade.SetRevision{To: upgrade.Revision{Spec: `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`}}), upgrade.OutcomeMoved, "another template")
+	s.wantOutcome(s.do(upgrade.Fence{Node: "n"}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
+	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: "nonsense"}}), nodegroup.OutcomeFatal)
+	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`}}), nodegroup.OutcomeMoved, "another template")
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v", got)
 	}

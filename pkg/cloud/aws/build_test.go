@@ -7,7 +7,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // newGroup builds a group that may be driven: template workers (lt-0a) version 7, no instances.
@@ -24,7 +24,8 @@ func newGroup(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
 	return g
 }
 
-// template specifies a launch template as AWS describes it, with ID and name; lt-0a is called workers.
+// template specifies a launch template as AWS describes it, with ID and name; lt-0a is called
+// workers.
 func template(id, version string) *at.LaunchTemplateSpecification {
 	names := map[string]string{"lt-0a": "workers", "lt-0b": "arm"}
 	return &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(id), LaunchTemplateName: sdk.String(names[id]), Version: sdk.String(version)}
@@ -91,13 +92,15 @@ func numbers(id string, defaultVersion, latestVersion int64) et.LaunchTemplate {
 // outside is what AWS says beside a group.
 type outside struct {
 	templates []et.LaunchTemplate
-	// written are the images of versions as the template has them; resolved what the aliases among them stand for.
+	// written are the images of versions as the template has them; resolved what the aliases among
+	// them stand for.
 	written, resolved map[versionKey]string
 	machines          map[string]string
 }
 
-// judged goes the way from a description of a group to package upgrade's, as a Provider does, without asking anybody.
-func judged(t *testing.T, g *at.AutoScalingGroup, o outside, to string) upgrade.Group {
+// judged goes the way from a description of a group to package upgrade's, as a Provider does,
+// without asking anybody.
+func judged(t *testing.T, g *at.AutoScalingGroup, o outside, to string) nodegroup.Group {
 	t.Helper()
 	out, err := tryJudged(g, o, to)
 	if err != nil {
@@ -106,25 +109,25 @@ func judged(t *testing.T, g *at.AutoScalingGroup, o outside, to string) upgrade.
 	return out
 }
 
-func tryJudged(g *at.AutoScalingGroup, o outside, to string) (upgrade.Group, error) {
+func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, error) {
 	templates := map[string]et.LaunchTemplate{}
 	for _, lt := range o.templates {
 		templates[sdk.ToString(lt.LaunchTemplateId)] = lt
 	}
 	wish, err := parseTarget(to)
 	if err != nil {
-		return upgrade.Group{}, err
+		return nodegroup.Group{}, err
 	}
 	written, err := specOf(g)
 	if err != nil {
-		return upgrade.Group{}, err
+		return nodegroup.Group{}, err
 	}
 	f := facts{machines: o.machines}
 	if f.pointed, err = written.resolve(templates); err != nil {
-		return upgrade.Group{}, err
+		return nodegroup.Group{}, err
 	}
 	if f.wanted, err = f.pointed.retarget(wish, templates); err != nil {
-		return upgrade.Group{}, err
+		return nodegroup.Group{}, err
 	}
 	f.pointed.imageOnly = f.wanted.imageOnly
 	raw, resolved := map[versionKey]templateVersion{}, map[versionKey]templateVersion{}

@@ -13,11 +13,12 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// site is a stand-in of AWS and a Provider that talks to it through the environment, as the program does.
+// site is a stand-in of AWS and a Provider that talks to it through the environment, as the program
+// does.
 type site struct {
 	*awscloud.Cloud
 	*aws.Provider
@@ -54,8 +55,8 @@ func start(t *testing.T, o awscloud.Options) *site {
 	return &site{Cloud: c, Provider: p, t: t}
 }
 
-// workers adds a group of one node in each of three zones: template workers, versions 1 and 2 with ami-1 and ami-2,
-// the group on version 2 and its instances of version 1.
+// workers adds a group of one node in each of three zones: template workers, versions 1 and 2 with
+// ami-1 and ami-2, the group on version 2 and its instances of version 1.
 func (s *site) workers(change ...func(*awscloud.GroupSpec)) string {
 	s.t.Helper()
 	id := s.AddTemplate("workers", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}, awscloud.TemplateVersion{Image: "ami-2", InstanceType: "m6i.large"})
@@ -77,7 +78,7 @@ func (s *site) add(spec awscloud.GroupSpec) {
 	}
 }
 
-func (s *site) observe(name, to string) upgrade.Group {
+func (s *site) observe(name, to string) nodegroup.Group {
 	s.t.Helper()
 	g, err := s.Observe(s.t.Context(), cloud.Ref{Name: name, To: to})
 	if err != nil {
@@ -86,11 +87,11 @@ func (s *site) observe(name, to string) upgrade.Group {
 	return g
 }
 
-func (s *site) do(action upgrade.Action) error {
+func (s *site) do(action nodegroup.Action) error {
 	return s.Do(s.t.Context(), "workers", action)
 }
 
-func (s *site) mustDo(action upgrade.Action) {
+func (s *site) mustDo(action nodegroup.Action) {
 	s.t.Helper()
 	if err := s.do(action); err != nil {
 		s.t.Fatalf("%s: %v", action, err)
@@ -159,7 +160,7 @@ func node(zone, instance string) *corev1.Node {
 }
 
 // wantOutcome checks how an answer was sorted, and that it says the words.
-func (s *site) wantOutcome(err error, want upgrade.Outcome, words ...string) {
+func (s *site) wantOutcome(err error, want nodegroup.Outcome, words ...string) {
 	s.t.Helper()
 	var sorted *cloud.Error
 	if !errors.As(err, &sorted) || sorted.Outcome != want {

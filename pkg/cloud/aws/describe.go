@@ -8,21 +8,22 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 const (
 	// providerName is what this provider is called.
 	providerName = "aws"
-	// processRebalance moves instances between zones and terminates them without a drain (EC2 Auto Scaling user guide, Availability Zone rebalancing).
+	// processRebalance moves instances between zones and terminates them without a drain (EC2 Auto
+	// Scaling user guide, Availability Zone rebalancing).
 	processRebalance = "AZRebalance"
 	// tagLabel starts the tags that tell cluster-autoscaler which labels a new node will have.
 	tagLabel = "k8s.io/cluster-autoscaler/node-template/label/"
 )
 
 // outline describes the group as far as the group alone tells.
-func outline(g *at.AutoScalingGroup) upgrade.Group {
-	out := upgrade.Group{
+func outline(g *at.AutoScalingGroup) nodegroup.Group {
+	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
 		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
 		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: zonal(g),
@@ -38,7 +39,8 @@ func outline(g *at.AutoScalingGroup) upgrade.Group {
 }
 
 // zonal reports whether LaunchInstances works on the group: launch templates only, no warm pool,
-// and a mixed policy only if it is all On-Demand or all Spot (EC2 Auto Scaling user guide, "Launch instances synchronously").
+// and a mixed policy only if it is all On-Demand or all Spot (EC2 Auto Scaling user guide, "Launch
+// instances synchronously").
 func zonal(g *at.AutoScalingGroup) bool {
 	if g.WarmPoolConfiguration != nil {
 		return false
@@ -100,7 +102,7 @@ type facts struct {
 	images   map[string]image
 	machines map[string]string
 	refresh  at.InstanceRefreshStatus
-	failure  upgrade.LaunchFailure
+	failure  nodegroup.LaunchFailure
 	// problem says why the group cannot move to the wanted source, "" when it can.
 	problem string
 }
@@ -118,7 +120,8 @@ func (f *facts) versions() []versionKey {
 
 func (f *facts) launches() []*launch { return append(f.pointed.launches(), f.wanted.launches()...) }
 
-// fill adds what the template versions say to the sources: as they are written, and with SSM aliases resolved.
+// fill adds what the template versions say to the sources: as they are written, and with SSM
+// aliases resolved.
 func (f *facts) fill(written, resolved map[versionKey]templateVersion) {
 	f.plain = map[versionKey]string{}
 	for key, v := range written {
@@ -134,13 +137,13 @@ func (f *facts) fill(written, resolved map[versionKey]templateVersion) {
 }
 
 // complete adds to the outline what the facts tell.
-func complete(out *upgrade.Group, g *at.AutoScalingGroup, f *facts) {
+func complete(out *nodegroup.Group, g *at.AutoScalingGroup, f *facts) {
 	out.Wanted, out.Pointed = f.wanted.revision(f.images), f.pointed.revision(f.images)
 	out.LaunchFailure = f.failure
 	for _, i := range g.Instances {
 		out.Instances = append(out.Instances, f.instance(i))
 	}
-	slices.SortFunc(out.Instances, func(a, b upgrade.Instance) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
 	out.Refusal = refusal(g, out.Instances, f.refresh)
 	if out.Refusal == "" {
 		out.Refusal = f.problem
@@ -148,11 +151,11 @@ func complete(out *upgrade.Group, g *at.AutoScalingGroup, f *facts) {
 }
 
 // instance describes one instance, judged against the wanted source.
-func (f *facts) instance(i at.Instance) upgrade.Instance {
+func (f *facts) instance(i at.Instance) nodegroup.Instance {
 	l := f.launchOf(i)
 	own := source{base: l, imageOnly: f.wanted.imageOnly}
 	outdated, why := f.wanted.judge(l, sdk.ToString(i.InstanceType))
-	return upgrade.Instance{
+	return nodegroup.Instance{
 		ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
 		Revision: own.revision(f.images), Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
 	}
@@ -170,7 +173,7 @@ func (f *facts) unknown(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
 		l := f.launchOf(i)
-		if l.template == "" || l.image != "" || stateOf(i.LifecycleState) == upgrade.InstanceLeaving {
+		if l.template == "" || l.image != "" || stateOf(i.LifecycleState) == nodegroup.InstanceLeaving {
 			continue
 		}
 		if outdated, _ := f.wanted.judge(l, sdk.ToString(i.InstanceType)); !outdated {
@@ -184,7 +187,7 @@ func (f *facts) unknown(g *at.AutoScalingGroup) []string {
 func missing(g *at.AutoScalingGroup) bool {
 	n := 0
 	for _, i := range g.Instances {
-		if i.LifecycleState == at.LifecycleStateInService || stateOf(i.LifecycleState) == upgrade.InstancePending {
+		if i.LifecycleState == at.LifecycleStateInService || stateOf(i.LifecycleState) == nodegroup.InstancePending {
 			n++
 		}
 	}
@@ -192,11 +195,11 @@ func missing(g *at.AutoScalingGroup) bool {
 }
 
 // launchFailure is the newest failed launch among activities, which are sorted newest first.
-func launchFailure(activities []at.Activity) upgrade.LaunchFailure {
+func launchFailure(activities []at.Activity) nodegroup.LaunchFailure {
 	for _, a := range activities {
 		if a.StatusCode == at.ScalingActivityStatusCodeFailed && strings.HasPrefix(sdk.ToString(a.Description), "Launching") {
-			return upgrade.LaunchFailure{At: sdk.ToTime(a.StartTime), Message: strings.TrimRight(sdk.ToString(a.StatusMessage), " .")}
+			return nodegroup.LaunchFailure{At: sdk.ToTime(a.StartTime), Message: strings.TrimRight(sdk.ToString(a.StatusMessage), " .")}
 		}
 	}
-	return upgrade.LaunchFailure{}
+	return nodegroup.LaunchFailure{}
 }

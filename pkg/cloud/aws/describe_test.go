@@ -9,7 +9,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 func TestZonal(t *testing.T) {
@@ -82,14 +82,14 @@ func TestManagedOutline(t *testing.T) {
 
 func TestInstances(t *testing.T) {
 	g := judged(t, newGroup(with(newInstance("i-2", protected), newInstance("i-1", from("lt-0a", "6"), inState("Pending:Wait")))), outside{}, "")
-	want := []upgrade.Instance{
+	want := []nodegroup.Instance{
 		{
-			ID: "i-1", Zone: "us-east-1a", State: upgrade.InstancePending, Outdated: true, Why: "template version 6, wanted 7",
-			Revision: upgrade.Revision{ID: "lt-0a:6:", Name: "workers:6", Spec: `{"launchTemplate":"lt-0a","version":6}`},
+			ID: "i-1", Zone: "us-east-1a", State: nodegroup.InstancePending, Outdated: true, Why: "template version 6, wanted 7",
+			Revision: nodegroup.Revision{ID: "lt-0a:6:", Name: "workers:6", Spec: `{"launchTemplate":"lt-0a","version":6}`},
 		},
 		{
-			ID: "i-2", Zone: "us-east-1a", State: upgrade.InstanceInService, Protected: true,
-			Revision: upgrade.Revision{ID: "lt-0a:7:", Name: "workers:7", Spec: `{"launchTemplate":"lt-0a","version":7}`},
+			ID: "i-2", Zone: "us-east-1a", State: nodegroup.InstanceInService, Protected: true,
+			Revision: nodegroup.Revision{ID: "lt-0a:7:", Name: "workers:7", Spec: `{"launchTemplate":"lt-0a","version":7}`},
 		},
 	}
 	if !slices.Equal(g.Instances, want) {
@@ -153,10 +153,10 @@ func TestLaunchFailure(t *testing.T) {
 		activity("Failed", "Launching a new EC2 instance.  Status Reason: no room", "no room. Launching EC2 instance failed."),
 		activity("Failed", "Launching a new EC2 instance", "an older one"),
 	})
-	if want := (upgrade.LaunchFailure{At: at0, Message: "no room. Launching EC2 instance failed"}); got != want {
+	if want := (nodegroup.LaunchFailure{At: at0, Message: "no room. Launching EC2 instance failed"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := launchFailure(nil); got != (upgrade.LaunchFailure{}) {
+	if got := launchFailure(nil); got != (nodegroup.LaunchFailure{}) {
 		t.Errorf("no activities: got %+v", got)
 	}
 }
@@ -164,7 +164,7 @@ func TestLaunchFailure(t *testing.T) {
 func TestDetachedInstancesAreForgotten(t *testing.T) {
 	p := &Provider{memory: newMemory()}
 	node := newNode("aws:///us-east-1a/i-00000001", "")
-	look := func(state at.LifecycleState) upgrade.Group {
+	look := func(state at.LifecycleState) nodegroup.Group {
 		asg := newGroup(with(newInstance("i-00000001", inState(state))))
 		g := judged(t, asg, outside{}, "")
 		p.remember(asg, &g)

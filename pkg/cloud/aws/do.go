@@ -15,28 +15,28 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Do implements cloud.Provider. All its errors are *cloud.Error.
-func (p *Provider) Do(ctx context.Context, group string, action upgrade.Action) error {
+func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action) error {
 	switch a := action.(type) {
-	case upgrade.SetRevision:
+	case nodegroup.SetRevision:
 		return p.setRevision(ctx, group, a)
-	case upgrade.Quiesce:
+	case nodegroup.Quiesce:
 		return p.quiesce(ctx, group, a)
-	case upgrade.Resume:
+	case nodegroup.Resume:
 		return p.resume(ctx, group, a)
-	case upgrade.RaiseMax:
+	case nodegroup.RaiseMax:
 		return p.raiseMax(ctx, group, a)
-	case upgrade.LowerMax:
+	case nodegroup.LowerMax:
 		return p.lowerMax(ctx, group, a)
-	case upgrade.AddCapacity:
+	case nodegroup.AddCapacity:
 		if a.Zone == "" {
 			return p.grow(ctx, group, a)
 		}
 		return p.launch(ctx, group, a)
-	case upgrade.Terminate:
+	case nodegroup.Terminate:
 		return p.terminate(ctx, group, a)
 	default:
 		return cloud.Unsupported(providerName, action)
@@ -46,14 +46,14 @@ func (p *Provider) Do(ctx context.Context, group string, action upgrade.Action) 
 // once sends a request a single time: one that has no token and must not have its effect twice.
 func once(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
 
-func (p *Provider) quiesce(ctx context.Context, group string, a upgrade.Quiesce) error {
+func (p *Provider) quiesce(ctx context.Context, group string, a nodegroup.Quiesce) error {
 	_, err := p.autoscaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
 		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
 	})
 	return explain(fmt.Sprintf("suspending %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
 }
 
-func (p *Provider) resume(ctx context.Context, group string, a upgrade.Resume) error {
+func (p *Provider) resume(ctx context.Context, group string, a nodegroup.Resume) error {
 	_, err := p.autoscaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{
 		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
 	})
@@ -67,8 +67,9 @@ func sizesOf(g *at.AutoScalingGroup) sizes {
 	return sizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// raised tells whether the maximum must still be raised. It returns moved when somebody else changed it to another value meanwhile.
-func (s sizes) raised(a upgrade.RaiseMax) (bool, error) {
+// raised tells whether the maximum must still be raised. It returns moved when somebody else
+// changed it to another value meanwhile.
+func (s sizes) raised(a nodegroup.RaiseMax) (bool, error) {
 	if s.max >= a.Max {
 		return false, nil
 	}
@@ -81,7 +82,7 @@ func (s sizes) raised(a upgrade.RaiseMax) (bool, error) {
 // lowered tells whether the maximum must still be lowered. It returns moved when somebody else
 // changed it meanwhile, or the desired size is above the new maximum: AWS would then terminate
 // instances of its own choice, undrained.
-func (s sizes) lowered(a upgrade.LowerMax) (bool, error) {
+func (s sizes) lowered(a nodegroup.LowerMax) (bool, error) {
 	switch {
 	case s.max <= a.Max:
 		return false, nil
@@ -94,8 +95,9 @@ func (s sizes) lowered(a upgrade.LowerMax) (bool, error) {
 	}
 }
 
-// grown are the sizes after the action. It returns moved when they are not those the action was decided on.
-func (s sizes) grown(a upgrade.AddCapacity) (sizes, error) {
+// grown are the sizes after the action. It returns moved when they are not those the action was
+// decided on.
+func (s sizes) grown(a nodegroup.AddCapacity) (sizes, error) {
 	switch {
 	case s.desired != a.Desired:
 		return sizes{}, moved("the desired size is %d now and was %d", s.desired, a.Desired)
@@ -105,7 +107,7 @@ func (s sizes) grown(a upgrade.AddCapacity) (sizes, error) {
 	return sizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
-func (p *Provider) raiseMax(ctx context.Context, group string, a upgrade.RaiseMax) error {
+func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.RaiseMax) error {
 	g, err := p.own(ctx, group)
 	if err != nil {
 		return err
@@ -118,8 +120,9 @@ func (p *Provider) raiseMax(ctx context.Context, group string, a upgrade.RaiseMa
 }
 
 // lowerMax reads the group first, because AWS lowers the desired size with the maximum. Should an
-// autoscaler raise the desired size between that reading and the update, that still happens: the API has no precondition.
-func (p *Provider) lowerMax(ctx context.Context, group string, a upgrade.LowerMax) error {
+// autoscaler raise the desired size between that reading and the update, that still happens: the
+// API has no precondition.
+func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.LowerMax) error {
 	g, err := p.own(ctx, group)
 	if err != nil {
 		return err
@@ -138,8 +141,9 @@ func (p *Provider) setMax(ctx context.Context, group string, maximum int) error 
 	return explain(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
 }
 
-// grow raises maximum and desired size in one request. It is sent once: repeated late, it would undo what an autoscaler did meanwhile.
-func (p *Provider) grow(ctx context.Context, group string, a upgrade.AddCapacity) error {
+// grow raises maximum and desired size in one request. It is sent once: repeated late, it would
+// undo what an autoscaler did meanwhile.
+func (p *Provider) grow(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	g, err := p.own(ctx, group)
 	if err != nil {
 		return err
@@ -164,7 +168,7 @@ func (p *Provider) own(ctx context.Context, group string) (*at.AutoScalingGroup,
 }
 
 // launch adds instances in one zone. The token makes a repetition harmless.
-func (p *Provider) launch(ctx context.Context, group string, a upgrade.AddCapacity) error {
+func (p *Provider) launch(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	doing := fmt.Sprintf("launching %d in zone %s for Auto Scaling group %q", a.N, a.Zone, group)
 	out, err := p.autoscaling.LaunchInstances(ctx, &autoscaling.LaunchInstancesInput{
 		AutoScalingGroupName: sdk.String(group), AvailabilityZones: []string{a.Zone}, RequestedCapacity: sdk.Int32(int32(a.N)),
@@ -176,8 +180,9 @@ func (p *Provider) launch(ctx context.Context, group string, a upgrade.AddCapaci
 	return launchProblem(doing, out)
 }
 
-// zoneless marks the refusal of a launch that says nothing of capacity, but that launches in a zone are not to be had: an older
-// endpoint or a region without the operation, or credentials without the permission for it.
+// zoneless marks the refusal of a launch that says nothing of capacity, but that launches in a zone
+// are not to be had: an older endpoint or a region without the operation, or credentials without
+// the permission for it.
 func zoneless(explained, cause error) error {
 	var api smithy.APIError
 	var answered *cloud.Error
@@ -185,7 +190,7 @@ func zoneless(explained, cause error) error {
 		return explained
 	}
 	if code := api.ErrorCode(); denied(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
-		answered.Outcome = upgrade.OutcomeUnsupported
+		answered.Outcome = nodegroup.OutcomeUnsupported
 	}
 	return explained
 }
@@ -200,13 +205,14 @@ func launchProblem(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	api := &smithy.GenericAPIError{Code: sdk.ToString(first.ErrorCode), Message: sdk.ToString(first.ErrorMessage)}
 	err := explain(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
 	var answered *cloud.Error
-	if errors.As(err, &answered) && answered.Outcome == upgrade.OutcomeFatal && !denied(api.Code) {
-		answered.Outcome = upgrade.OutcomeExhausted
+	if errors.As(err, &answered) && answered.Outcome == nodegroup.OutcomeFatal && !denied(api.Code) {
+		answered.Outcome = nodegroup.OutcomeExhausted
 	}
 	return zoneless(err, api)
 }
 
-// tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference, LaunchInstances). EC2 takes more.
+// tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference,
+// LaunchInstances). EC2 takes more.
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9/_-]{1,64}$`)
 
 // clientToken is the token itself where AWS takes it, and its SHA-256 otherwise.
@@ -220,7 +226,7 @@ func clientToken(token string) string {
 
 // terminate ends an instance. With Shrink the request is sent once: the API has no token, and
 // whether a repetition shrinks the group twice is not documented.
-func (p *Provider) terminate(ctx context.Context, group string, a upgrade.Terminate) error {
+func (p *Provider) terminate(ctx context.Context, group string, a nodegroup.Terminate) error {
 	var options []func(*autoscaling.Options)
 	if a.Shrink {
 		options = append(options, once)

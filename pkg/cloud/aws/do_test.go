@@ -12,14 +12,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // outcome is how an error is sorted; OutcomeDone for none.
-func outcome(t *testing.T, err error) upgrade.Outcome {
+func outcome(t *testing.T, err error) nodegroup.Outcome {
 	t.Helper()
 	if err == nil {
-		return upgrade.OutcomeDone
+		return nodegroup.OutcomeDone
 	}
 	var sorted *cloud.Error
 	if !errors.As(err, &sorted) {
@@ -32,17 +32,17 @@ func TestRaiseMax(t *testing.T) {
 	cases := map[string]struct {
 		max     int
 		due     bool
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 	}{
-		"as decided on":      {6, true, upgrade.OutcomeDone},
-		"raised already":     {9, false, upgrade.OutcomeDone},
-		"raised further":     {12, false, upgrade.OutcomeDone},
-		"changed by another": {7, false, upgrade.OutcomeMoved},
-		"lowered by another": {5, false, upgrade.OutcomeMoved},
+		"as decided on":      {6, true, nodegroup.OutcomeDone},
+		"raised already":     {9, false, nodegroup.OutcomeDone},
+		"raised further":     {12, false, nodegroup.OutcomeDone},
+		"changed by another": {7, false, nodegroup.OutcomeMoved},
+		"lowered by another": {5, false, nodegroup.OutcomeMoved},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := sizes{desired: 3, max: c.max}.raised(upgrade.RaiseMax{From: 6, Max: 9})
+			due, err := sizes{desired: 3, max: c.max}.raised(nodegroup.RaiseMax{From: 6, Max: 9})
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -54,18 +54,18 @@ func TestLowerMax(t *testing.T) {
 	cases := map[string]struct {
 		now     sizes
 		due     bool
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 	}{
-		"as decided on":           {sizes{desired: 6, max: 9}, true, upgrade.OutcomeDone},
-		"lowered already":         {sizes{desired: 6, max: 6}, false, upgrade.OutcomeDone},
-		"lowered further":         {sizes{desired: 3, max: 4}, false, upgrade.OutcomeDone},
-		"changed by another":      {sizes{desired: 6, max: 10}, false, upgrade.OutcomeMoved},
-		"grown by an autoscaler":  {sizes{desired: 7, max: 9}, false, upgrade.OutcomeMoved},
-		"shrunk by an autoscaler": {sizes{desired: 2, max: 9}, true, upgrade.OutcomeDone},
+		"as decided on":           {sizes{desired: 6, max: 9}, true, nodegroup.OutcomeDone},
+		"lowered already":         {sizes{desired: 6, max: 6}, false, nodegroup.OutcomeDone},
+		"lowered further":         {sizes{desired: 3, max: 4}, false, nodegroup.OutcomeDone},
+		"changed by another":      {sizes{desired: 6, max: 10}, false, nodegroup.OutcomeMoved},
+		"grown by an autoscaler":  {sizes{desired: 7, max: 9}, false, nodegroup.OutcomeMoved},
+		"shrunk by an autoscaler": {sizes{desired: 2, max: 9}, true, nodegroup.OutcomeDone},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := c.now.lowered(upgrade.LowerMax{From: 9, Max: 6})
+			due, err := c.now.lowered(nodegroup.LowerMax{From: 9, Max: 6})
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -74,19 +74,20 @@ func TestLowerMax(t *testing.T) {
 }
 
 func TestGrow(t *testing.T) {
-	action := upgrade.AddCapacity{N: 2, Desired: 3, Max: 6}
+	action := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6}
 	if got, err := (sizes{desired: 3, max: 6}).grown(action); err != nil || got != (sizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, now := range []sizes{{desired: 4, max: 6}, {desired: 3, max: 7}} {
 		_, err := now.grown(action)
-		if got := outcome(t, err); got != upgrade.OutcomeMoved {
+		if got := outcome(t, err); got != nodegroup.OutcomeMoved {
 			t.Errorf("sizes of %+v are %s", now, got)
 		}
 	}
 }
 
-// TestClientTokens holds tokens to the form that AWS takes: different ones stay different, and those that fit stay readable.
+// TestClientTokens holds tokens to the form that AWS takes: different ones stay different, and
+// those that fit stay readable.
 func TestClientTokens(t *testing.T) {
 	if got := clientToken("run-us-east-1a-1"); got != "run-us-east-1a-1" {
 		t.Errorf("a token that fits became %s", got)
@@ -114,15 +115,15 @@ func TestLaunchProblems(t *testing.T) {
 	}
 	cases := map[string]struct {
 		answer  *autoscaling.LaunchInstancesOutput
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 		says    string
 	}{
-		"launched":        {answer(), upgrade.OutcomeDone, ""},
-		"no capacity":     {answer("InsufficientInstanceCapacity"), upgrade.OutcomeExhausted, "sorry (InsufficientInstanceCapacity)"},
-		"unknown":         {answer("Unsupported"), upgrade.OutcomeExhausted, "sorry (Unsupported)"},
-		"first one tells": {answer("VcpuLimitExceeded", "Invented"), upgrade.OutcomeExhausted, "VcpuLimitExceeded"},
-		"denied":          {answer("UnauthorizedOperation"), upgrade.OutcomeUnsupported, "IAM action autoscaling:LaunchInstances"},
-		"throttled":       {answer("RequestLimitExceeded"), upgrade.OutcomeLater, ""},
+		"launched":        {answer(), nodegroup.OutcomeDone, ""},
+		"no capacity":     {answer("InsufficientInstanceCapacity"), nodegroup.OutcomeExhausted, "sorry (InsufficientInstanceCapacity)"},
+		"unknown":         {answer("Unsupported"), nodegroup.OutcomeExhausted, "sorry (Unsupported)"},
+		"first one tells": {answer("VcpuLimitExceeded", "Invented"), nodegroup.OutcomeExhausted, "VcpuLimitExceeded"},
+		"denied":          {answer("UnauthorizedOperation"), nodegroup.OutcomeUnsupported, "IAM action autoscaling:LaunchInstances"},
+		"throttled":       {answer("RequestLimitExceeded"), nodegroup.OutcomeLater, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // answer is an error of AWS in words for people; the error itself stays within.
@@ -25,8 +25,9 @@ type answer struct {
 func (a *answer) Error() string { return a.text }
 func (a *answer) Unwrap() error { return a.err }
 
-// explain sorts an error of the SDK into a *cloud.Error that says in one line what was being
-// done, what AWS answered and what to do about it. It returns nil for nil, and an error that is sorted as it is.
+// explain sorts an error of the SDK into a *cloud.Error that says in one line what was being done,
+// what AWS answered and what to do about it. It returns nil for nil, and an error that is sorted as
+// it is.
 func explain(doing string, err error) error {
 	var already *cloud.Error
 	if err == nil || errors.As(err, &already) {
@@ -42,41 +43,42 @@ func explain(doing string, err error) error {
 
 // moved is the answer to an action that was decided on what is no longer so.
 func moved(format string, args ...any) error {
-	return &cloud.Error{Outcome: upgrade.OutcomeMoved, Err: fmt.Errorf(format, args...)}
+	return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf(format, args...)}
 }
 
 // fatal is the answer to an action that can never succeed.
 func fatal(format string, args ...any) error {
-	return &cloud.Error{Outcome: upgrade.OutcomeFatal, Err: fmt.Errorf(format, args...)}
+	return &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: fmt.Errorf(format, args...)}
 }
 
-// sorted tells the outcome of an error, its cause in words, and the remedy, "" when waiting is all there is to do.
-func sorted(err error) (outcome upgrade.Outcome, cause, remedy string) {
+// sorted tells the outcome of an error, its cause in words, and the remedy, "" when waiting is all
+// there is to do.
+func sorted(err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	var api smithy.APIError
 	var no refused
 	switch {
 	case errors.As(err, &no):
-		return upgrade.OutcomeFatal, no.Error(), ""
+		return nodegroup.OutcomeFatal, no.Error(), ""
 	case noCredentials(err):
-		return upgrade.OutcomeFatal, "no AWS credentials found (" + innermost(err) + ")", remedySignIn
+		return nodegroup.OutcomeFatal, "no AWS credentials found (" + innermost(err) + ")", remedySignIn
 	case errors.As(err, &api):
 		return sortedAnswer(api, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return upgrade.OutcomeUnclear, "no answer from AWS in time", ""
+		return nodegroup.OutcomeUnclear, "no answer from AWS in time", ""
 	case neverSent(err):
-		return upgrade.OutcomeLater, innermost(err), ""
+		return nodegroup.OutcomeLater, innermost(err), ""
 	case invalidInput(err):
-		return upgrade.OutcomeFatal, innermost(err), "report this as a bug"
+		return nodegroup.OutcomeFatal, innermost(err), "report this as a bug"
 	default:
-		return upgrade.OutcomeUnclear, innermost(err), ""
+		return nodegroup.OutcomeUnclear, innermost(err), ""
 	}
 }
 
 const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
 
-// noCredentials recognises a request that could not be signed. The SDK has no type for it
-// (service auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that is down and a server in
-// trouble are not a lack of them.
+// noCredentials recognises a request that could not be signed. The SDK has no type for it (service
+// auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that is down
+// and a server in trouble are not a lack of them.
 func noCredentials(err error) bool {
 	var token *ssocreds.InvalidTokenError
 	if errors.As(err, &token) {
@@ -95,10 +97,11 @@ func noCredentials(err error) bool {
 		return true
 	}
 	outcome, _, _ := sortedAnswer(api, err)
-	return outcome == upgrade.OutcomeFatal
+	return outcome == nodegroup.OutcomeFatal
 }
 
-// neverSent recognises a request that did not leave this machine: the name was not found or nobody listens.
+// neverSent recognises a request that did not leave this machine: the name was not found or nobody
+// listens.
 func neverSent(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
@@ -129,7 +132,7 @@ func innermost(err error) string {
 type rule struct {
 	codes   []string
 	says    string
-	outcome upgrade.Outcome
+	outcome nodegroup.Outcome
 	remedy  string
 }
 
@@ -141,47 +144,51 @@ func (r rule) fits(code, message string) bool {
 // references of EC2 Auto Scaling, EC2 and STS, and the common errors of the query protocol.
 func rules() []rule {
 	return []rule{
-		{codes: throttleCodes(), outcome: upgrade.OutcomeLater},
-		// Refused without effect while something else is under way; HTTP 400 and 500, so that the SDK repeats only some.
-		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: upgrade.OutcomeLater},
+		{codes: throttleCodes(), outcome: nodegroup.OutcomeLater},
+		// Refused without effect while something else is under way; HTTP 400 and 500, so that the
+		// SDK repeats only some.
+		{codes: []string{"ScalingActivityInProgress", "ResourceContention", "IdempotentCallInProgress", "ConcurrentTagAccess"}, outcome: nodegroup.OutcomeLater},
 		{
 			codes:   expiredCodes(),
-			outcome: upgrade.OutcomeFatal, remedy: "the credentials have expired: " + remedySignIn,
+			outcome: nodegroup.OutcomeFatal, remedy: "the credentials have expired: " + remedySignIn,
 		},
 		{
 			codes: []string{
 				"InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure", "SignatureDoesNotMatch", "IncompleteSignature",
 				"InvalidAccessKeyId", "MissingAuthenticationToken", "OptInRequired",
 			},
-			outcome: upgrade.OutcomeFatal, remedy: "check the credentials, the region and this machine's clock: " + remedySignIn,
+			outcome: nodegroup.OutcomeFatal, remedy: "check the credentials, the region and this machine's clock: " + remedySignIn,
 		},
-		// Real messages: "Instance Id not found - No managed instance found for instance ID i-…" (keikoproj/upgrade-manager#25),
-		// "The instance i-… is not part of Auto Scaling group …" (reproio/ecs_deploy#56), "AutoScalingGroup name not found - …".
-		{codes: []string{"InvalidInstanceID.NotFound"}, outcome: upgrade.OutcomeMoved},
-		{codes: []string{"ValidationError"}, says: "no managed instance found", outcome: upgrade.OutcomeMoved},
-		{codes: []string{"ValidationError"}, says: "instance id not found", outcome: upgrade.OutcomeMoved},
-		{codes: []string{"ValidationError"}, says: "is not part of auto scaling group", outcome: upgrade.OutcomeMoved},
-		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: upgrade.OutcomeMoved},
+		// Real messages: "Instance Id not found - No managed instance found for instance ID i-…"
+		// (keikoproj/upgrade-manager#25), "The instance i-… is not part of Auto Scaling group …"
+		// (reproio/ecs_deploy#56), "AutoScalingGroup name not found - …".
+		{codes: []string{"InvalidInstanceID.NotFound"}, outcome: nodegroup.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "no managed instance found", outcome: nodegroup.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "instance id not found", outcome: nodegroup.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "is not part of auto scaling group", outcome: nodegroup.OutcomeMoved},
+		{codes: []string{"ValidationError"}, says: "autoscalinggroup name not found", outcome: nodegroup.OutcomeMoved},
 		// The maximum was lowered since the launch was decided on.
-		{codes: []string{"ValidationError"}, says: "above max value", outcome: upgrade.OutcomeMoved},
-		// A termination that shrinks the group, which is at its minimum: it is asked for again without shrinking.
-		{codes: []string{"ValidationError"}, says: "group's min size", outcome: upgrade.OutcomeExhausted},
+		{codes: []string{"ValidationError"}, says: "above max value", outcome: nodegroup.OutcomeMoved},
+		// A termination that shrinks the group, which is at its minimum: it is asked for again
+		// without shrinking.
+		{codes: []string{"ValidationError"}, says: "group's min size", outcome: nodegroup.OutcomeExhausted},
 		// EC2 may take a moment to know a version that was just made.
-		{says: "could not find the specified version", outcome: upgrade.OutcomeLater},
-		{codes: exhaustedCodes(), outcome: upgrade.OutcomeExhausted},
+		{says: "could not find the specified version", outcome: nodegroup.OutcomeLater},
+		{codes: exhaustedCodes(), outcome: nodegroup.OutcomeExhausted},
 		{
-			codes: []string{"InstanceRefreshInProgress"}, outcome: upgrade.OutcomeFatal,
+			codes: []string{"InstanceRefreshInProgress"}, outcome: nodegroup.OutcomeFatal,
 			remedy: "wait for the instance refresh, or end it with aws autoscaling cancel-instance-refresh",
 		},
 		{
-			codes: []string{"IdempotentParameterMismatch", "IdempotentParameterMismatchException"}, outcome: upgrade.OutcomeFatal,
+			codes: []string{"IdempotentParameterMismatch", "IdempotentParameterMismatchException"}, outcome: nodegroup.OutcomeFatal,
 			remedy: "another request was sent under the same token: start the upgrade again",
 		},
-		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: upgrade.OutcomeUnclear},
+		{codes: []string{"InternalFailure", "InternalError", "ServiceUnavailable", "Unavailable", "RequestTimeout"}, outcome: nodegroup.OutcomeUnclear},
 	}
 }
 
-// expiredCodes are answers that say that the session of the credentials is over; RequestExpired is EC2's.
+// expiredCodes are answers that say that the session of the credentials is over; RequestExpired is
+// EC2's.
 func expiredCodes() []string {
 	return []string{"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 }
@@ -197,7 +204,8 @@ func throttleCodes() []string {
 
 const rateExceeded = "RateExceeded"
 
-// exhaustedCodes are answers that say there is no machine or no quota for the request (EC2 API, error codes).
+// exhaustedCodes are answers that say there is no machine or no quota for the request (EC2 API,
+// error codes).
 func exhaustedCodes() []string {
 	return []string{
 		"InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity", "InsufficientCapacity",
@@ -207,16 +215,16 @@ func exhaustedCodes() []string {
 	}
 }
 
-// sortedAnswer sorts an answer that came from AWS. What no rule fits is fatal when the request is to blame, and
-// unclear when the server is.
-func sortedAnswer(api smithy.APIError, err error) (outcome upgrade.Outcome, cause, remedy string) {
+// sortedAnswer sorts an answer that came from AWS. What no rule fits is fatal when the request is
+// to blame, and unclear when the server is.
+func sortedAnswer(api smithy.APIError, err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	code, message := api.ErrorCode(), strings.Join(strings.Fields(api.ErrorMessage()), " ")
 	cause = strings.TrimRight(message, ". ") + " (" + code + ")"
 	if message == "" {
 		cause = code
 	}
 	if denied(code) {
-		return upgrade.OutcomeFatal, cause, "allow these credentials the IAM action " + iamAction(message, err)
+		return nodegroup.OutcomeFatal, cause, "allow these credentials the IAM action " + iamAction(message, err)
 	}
 	for _, r := range rules() {
 		if r.fits(code, message) {
@@ -224,9 +232,9 @@ func sortedAnswer(api smithy.APIError, err error) (outcome upgrade.Outcome, caus
 		}
 	}
 	if serverFault(api, err) {
-		return upgrade.OutcomeUnclear, cause, ""
+		return nodegroup.OutcomeUnclear, cause, ""
 	}
-	return upgrade.OutcomeFatal, cause, ""
+	return nodegroup.OutcomeFatal, cause, ""
 }
 
 func denied(code string) bool {
@@ -238,8 +246,9 @@ func serverFault(api smithy.APIError, err error) bool {
 	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
 }
 
-// deniedAction finds the action in "User: arn:… is not authorized to perform: ec2:RunInstances on resource: …".
-// It may be another than the one that was called: pointing a group at a template needs ec2:RunInstances.
+// deniedAction finds the action in "User: arn:… is not authorized to perform: ec2:RunInstances on
+// resource: …". It may be another than the one that was called: pointing a group at a template
+// needs ec2:RunInstances.
 var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
 
 // iamAction names the IAM action that was denied.

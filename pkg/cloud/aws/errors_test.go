@@ -18,7 +18,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // answered is an error answer as the clients return it.
@@ -55,64 +55,64 @@ func TestSortedErrors(t *testing.T) {
 	)
 	cases := map[string]struct {
 		err     error
-		outcome upgrade.Outcome
+		outcome nodegroup.Outcome
 		says    string
 	}{
-		"throttled":                      {coded(400, "Throttling", "Rate exceeded"), upgrade.OutcomeLater, "Rate exceeded (Throttling)"},
-		"throttled, documented code":     {coded(400, "RateExceeded", "Rate exceeded"), upgrade.OutcomeLater, ""},
-		"throttled by EC2":               {coded(503, "RequestLimitExceeded", "Request limit exceeded."), upgrade.OutcomeLater, "Request limit exceeded ("},
-		"scaling activity in progress":   {answered(400, &at.ScalingActivityInProgressFault{Message: sdk.String("busy")}), upgrade.OutcomeLater, "busy"},
-		"resource contention":            {answered(500, &at.ResourceContentionFault{Message: sdk.String("pending update")}), upgrade.OutcomeLater, ""},
-		"same token in flight":           {answered(400, &at.IdempotentCallInProgressFault{}), upgrade.OutcomeLater, ""},
-		"version not visible yet":        {coded(400, "ValidationError", "You must use a valid fully-formed launch template. Could not find the specified version 8 for the launch template with ID lt-0a."), upgrade.OutcomeLater, ""},
-		"instance gone":                  {coded(400, "ValidationError", noInstance), upgrade.OutcomeMoved, "No managed instance"},
-		"instance of no group":           {coded(400, "ValidationError", "The instance i-1 is not part of Auto Scaling group workers."), upgrade.OutcomeMoved, ""},
-		"instance unknown to EC2":        {coded(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), upgrade.OutcomeMoved, ""},
-		"group gone":                     {coded(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), upgrade.OutcomeMoved, ""},
-		"maximum lowered meanwhile":      {coded(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), upgrade.OutcomeMoved, ""},
-		"minimum size":                   {coded(400, "ValidationError", minSize), upgrade.OutcomeExhausted, "equals minSize"},
-		"no capacity":                    {coded(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), upgrade.OutcomeExhausted, ""},
-		"vCPU quota":                     {coded(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), upgrade.OutcomeExhausted, ""},
-		"addresses":                      {coded(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), upgrade.OutcomeExhausted, ""},
-		"denied, action in the message":  {coded(403, "AccessDenied", denial), upgrade.OutcomeFatal, "IAM action ec2:RunInstances"},
-		"denied, action of the request":  {coded(403, "AccessDenied", "no"), upgrade.OutcomeFatal, "IAM action autoscaling:TerminateInstanceInAutoScalingGroup"},
-		"denied by EC2":                  {coded(403, "UnauthorizedOperation", "You are not authorized to perform this operation."), upgrade.OutcomeFatal, "IAM action"},
-		"expired":                        {coded(403, "ExpiredToken", "The security token included in the request is expired"), upgrade.OutcomeFatal, "aws sso login"},
-		"expired, EC2":                   {coded(400, "RequestExpired", "Request has expired."), upgrade.OutcomeFatal, "expired"},
-		"invalid key":                    {coded(403, "InvalidClientTokenId", "The security token included in the request is invalid."), upgrade.OutcomeFatal, "check the credentials"},
-		"wrong signature":                {coded(403, "SignatureDoesNotMatch", "Signature expired"), upgrade.OutcomeFatal, "clock"},
-		"instance refresh":               {answered(400, &at.InstanceRefreshInProgressFault{}), upgrade.OutcomeFatal, "cancel-instance-refresh"},
-		"token used otherwise":           {answered(400, &at.IdempotentParameterMismatchError{}), upgrade.OutcomeFatal, "token"},
-		"other validation error":         {coded(400, "ValidationError", "Max bound, 1, must be greater than or equal to min bound, 3"), upgrade.OutcomeFatal, "Max bound"},
-		"unknown code, request at fault": {coded(400, "Invented", "no"), upgrade.OutcomeFatal, "no (Invented)"},
-		"unknown code, server at fault":  {coded(502, "Invented", "no"), upgrade.OutcomeUnclear, ""},
-		"internal failure":               {coded(500, "InternalFailure", "An internal error has occurred."), upgrade.OutcomeUnclear, ""},
-		"service unavailable":            {coded(503, "ServiceUnavailable", ""), upgrade.OutcomeUnclear, ": ServiceUnavailable"},
-		"answer that is no answer":       {answered(502, &smithy.DeserializationError{Err: errors.New("<html>")}), upgrade.OutcomeUnclear, ""},
-		"deadline":                       {unsent(context.DeadlineExceeded), upgrade.OutcomeUnclear, "no answer from AWS in time"},
-		"cancelled":                      {&smithy.OperationError{Err: &smithy.CanceledError{Err: context.Canceled}}, upgrade.OutcomeUnclear, ""},
-		"connection lost":                {unsent(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), upgrade.OutcomeUnclear, "connection reset"},
-		"nobody listens":                 {unsent(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), upgrade.OutcomeLater, "dial tcp: connection refused"},
-		"no such host":                   {unsent(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), upgrade.OutcomeLater, ""},
+		"throttled":                      {coded(400, "Throttling", "Rate exceeded"), nodegroup.OutcomeLater, "Rate exceeded (Throttling)"},
+		"throttled, documented code":     {coded(400, "RateExceeded", "Rate exceeded"), nodegroup.OutcomeLater, ""},
+		"throttled by EC2":               {coded(503, "RequestLimitExceeded", "Request limit exceeded."), nodegroup.OutcomeLater, "Request limit exceeded ("},
+		"scaling activity in progress":   {answered(400, &at.ScalingActivityInProgressFault{Message: sdk.String("busy")}), nodegroup.OutcomeLater, "busy"},
+		"resource contention":            {answered(500, &at.ResourceContentionFault{Message: sdk.String("pending update")}), nodegroup.OutcomeLater, ""},
+		"same token in flight":           {answered(400, &at.IdempotentCallInProgressFault{}), nodegroup.OutcomeLater, ""},
+		"version not visible yet":        {coded(400, "ValidationError", "You must use a valid fully-formed launch template. Could not find the specified version 8 for the launch template with ID lt-0a."), nodegroup.OutcomeLater, ""},
+		"instance gone":                  {coded(400, "ValidationError", noInstance), nodegroup.OutcomeMoved, "No managed instance"},
+		"instance of no group":           {coded(400, "ValidationError", "The instance i-1 is not part of Auto Scaling group workers."), nodegroup.OutcomeMoved, ""},
+		"instance unknown to EC2":        {coded(400, "InvalidInstanceID.NotFound", "The instance ID 'i-1' does not exist"), nodegroup.OutcomeMoved, ""},
+		"group gone":                     {coded(400, "ValidationError", "AutoScalingGroup name not found - AutoScalingGroup workers not found"), nodegroup.OutcomeMoved, ""},
+		"maximum lowered meanwhile":      {coded(400, "ValidationError", "New SetDesiredCapacity value 9 is above max value 8 for the AutoScalingGroup."), nodegroup.OutcomeMoved, ""},
+		"minimum size":                   {coded(400, "ValidationError", minSize), nodegroup.OutcomeExhausted, "equals minSize"},
+		"no capacity":                    {coded(400, "InsufficientInstanceCapacity", "We currently do not have sufficient capacity"), nodegroup.OutcomeExhausted, ""},
+		"vCPU quota":                     {coded(400, "VcpuLimitExceeded", "You have requested more vCPU capacity"), nodegroup.OutcomeExhausted, ""},
+		"addresses":                      {coded(400, "InsufficientFreeAddressesInSubnet", "Not enough free addresses"), nodegroup.OutcomeExhausted, ""},
+		"denied, action in the message":  {coded(403, "AccessDenied", denial), nodegroup.OutcomeFatal, "IAM action ec2:RunInstances"},
+		"denied, action of the request":  {coded(403, "AccessDenied", "no"), nodegroup.OutcomeFatal, "IAM action autoscaling:TerminateInstanceInAutoScalingGroup"},
+		"denied by EC2":                  {coded(403, "UnauthorizedOperation", "You are not authorized to perform this operation."), nodegroup.OutcomeFatal, "IAM action"},
+		"expired":                        {coded(403, "ExpiredToken", "The security token included in the request is expired"), nodegroup.OutcomeFatal, "aws sso login"},
+		"expired, EC2":                   {coded(400, "RequestExpired", "Request has expired."), nodegroup.OutcomeFatal, "expired"},
+		"invalid key":                    {coded(403, "InvalidClientTokenId", "The security token included in the request is invalid."), nodegroup.OutcomeFatal, "check the credentials"},
+		"wrong signature":                {coded(403, "SignatureDoesNotMatch", "Signature expired"), nodegroup.OutcomeFatal, "clock"},
+		"instance refresh":               {answered(400, &at.InstanceRefreshInProgressFault{}), nodegroup.OutcomeFatal, "cancel-instance-refresh"},
+		"token used otherwise":           {answered(400, &at.IdempotentParameterMismatchError{}), nodegroup.OutcomeFatal, "token"},
+		"other validation error":         {coded(400, "ValidationError", "Max bound, 1, must be greater than or equal to min bound, 3"), nodegroup.OutcomeFatal, "Max bound"},
+		"unknown code, request at fault": {coded(400, "Invented", "no"), nodegroup.OutcomeFatal, "no (Invented)"},
+		"unknown code, server at fault":  {coded(502, "Invented", "no"), nodegroup.OutcomeUnclear, ""},
+		"internal failure":               {coded(500, "InternalFailure", "An internal error has occurred."), nodegroup.OutcomeUnclear, ""},
+		"service unavailable":            {coded(503, "ServiceUnavailable", ""), nodegroup.OutcomeUnclear, ": ServiceUnavailable"},
+		"answer that is no answer":       {answered(502, &smithy.DeserializationError{Err: errors.New("<html>")}), nodegroup.OutcomeUnclear, ""},
+		"deadline":                       {unsent(context.DeadlineExceeded), nodegroup.OutcomeUnclear, "no answer from AWS in time"},
+		"cancelled":                      {&smithy.OperationError{Err: &smithy.CanceledError{Err: context.Canceled}}, nodegroup.OutcomeUnclear, ""},
+		"connection lost":                {unsent(&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "connection reset"},
+		"nobody listens":                 {unsent(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}), nodegroup.OutcomeLater, "dial tcp: connection refused"},
+		"no such host":                   {unsent(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}), nodegroup.OutcomeLater, ""},
 		"no credentials": {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", errors.New("get credentials: no EC2 IMDS role found"))},
-			upgrade.OutcomeFatal, "aws sso login",
+			nodegroup.OutcomeFatal, "aws sso login",
 		},
 		"no role without the network": {
-			unidentified(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}), upgrade.OutcomeLater, "no route to host",
+			unidentified(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no route to host")}), nodegroup.OutcomeLater, "no route to host",
 		},
 		"no role, the connection was lost": {
-			unidentified(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), upgrade.OutcomeUnclear, "reset",
+			unidentified(&net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}), nodegroup.OutcomeUnclear, "reset",
 		},
-		"no role, throttled":      {unidentified(coded(400, "Throttling", "Rate exceeded")), upgrade.OutcomeLater, "Rate exceeded"},
-		"no role, server's fault": {unidentified(coded(503, "ServiceUnavailable", "")), upgrade.OutcomeUnclear, "ServiceUnavailable"},
-		"no role, refused":        {unidentified(coded(401, "UnauthorizedException", "Session token not found or invalid")), upgrade.OutcomeFatal, "aws sso login"},
-		"single sign-on ended":    {unsent(&ssocreds.InvalidTokenError{}), upgrade.OutcomeFatal, "aws sso login"},
+		"no role, throttled":      {unidentified(coded(400, "Throttling", "Rate exceeded")), nodegroup.OutcomeLater, "Rate exceeded"},
+		"no role, server's fault": {unidentified(coded(503, "ServiceUnavailable", "")), nodegroup.OutcomeUnclear, "ServiceUnavailable"},
+		"no role, refused":        {unidentified(coded(401, "UnauthorizedException", "Session token not found or invalid")), nodegroup.OutcomeFatal, "aws sso login"},
+		"single sign-on ended":    {unsent(&ssocreds.InvalidTokenError{}), nodegroup.OutcomeFatal, "aws sso login"},
 		"signing in takes too long": {
-			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, upgrade.OutcomeUnclear, "",
+			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, nodegroup.OutcomeUnclear, "",
 		},
-		"a member is missing": {&smithy.OperationError{Err: &smithy.InvalidParamsError{}}, upgrade.OutcomeFatal, "bug"},
-		"a refusal":           {refused("it has no template"), upgrade.OutcomeFatal, "it has no template"},
+		"a member is missing": {&smithy.OperationError{Err: &smithy.InvalidParamsError{}}, nodegroup.OutcomeFatal, "bug"},
+		"a refusal":           {refused("it has no template"), nodegroup.OutcomeFatal, "it has no template"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

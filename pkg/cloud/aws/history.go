@@ -13,18 +13,20 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 var _ cloud.Historian = (*Provider)(nil)
 
-// remembered is how many instances and how many activities a group's past is read off: one request for each.
+// remembered is how many instances and how many activities a group's past is read off: one request
+// for each.
 const remembered = 100
 
-// History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities. Auto Scaling keeps
-// activities for six weeks. What could be read is returned with an error, too. Managed node groups, which nobody plans
-// for here, go by another name than their Auto Scaling group and tell of launches alone.
-func (p *Provider) History(ctx context.Context, group *upgrade.Group) (cloud.History, error) {
+// History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities.
+// Auto Scaling keeps activities for six weeks. What could be read is returned with an error, too.
+// Managed node groups, which nobody plans for here, go by another name than their Auto Scaling
+// group and tell of launches alone.
+func (p *Provider) History(ctx context.Context, group *nodegroup.Group) (cloud.History, error) {
 	var h cloud.History
 	if len(group.Instances) == 0 {
 		return h, nil

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
@@ -15,7 +15,7 @@ func TestHistory(t *testing.T) {
 	s := start(t, o)
 	s.workers()
 	before := s.observe("workers", "")
-	s.mustDo(upgrade.Terminate{Instance: before.Instances[0].ID, Shrink: true})
+	s.mustDo(nodegroup.Terminate{Instance: before.Instances[0].ID, Shrink: true})
 	err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == len(before.Instances)-1 })
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestHistoryThatMayNotBeRead(t *testing.T) {
 			group := s.observe("workers", "")
 			s.Fault(awscloud.Fault{Service: c.service, Operation: c.operation, Code: "UnauthorizedOperation"})
 			h, err := s.History(t.Context(), &group)
-			s.wantOutcome(err, upgrade.OutcomeFatal, c.operation)
+			s.wantOutcome(err, nodegroup.OutcomeFatal, c.operation)
 			if (len(h.Launched) > 0) != c.launched || len(h.Terminations) > 0 {
 				t.Errorf("read %+v", h)
 			}
@@ -68,7 +68,7 @@ func TestHistoryThatMayNotBeRead(t *testing.T) {
 
 func TestHistoryOfAnEmptyGroup(t *testing.T) {
 	s := start(t, quick())
-	if h, err := s.History(t.Context(), &upgrade.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
+	if h, err := s.History(t.Context(), &nodegroup.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
 		t.Errorf("read %+v, error %v", h, err)
 	}
 }

@@ -8,22 +8,22 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // stateOf maps a lifecycle state. The states of a warm pool, of root volume replacement and
 // those that do not exist yet are unknown. (EC2 Auto Scaling API, Instance.LifecycleState.)
-func stateOf(s at.LifecycleState) upgrade.InstanceState {
+func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	name, _, _ := strings.Cut(string(s), ":")
 	switch at.LifecycleState(name) {
 	case at.LifecycleStatePending:
-		return upgrade.InstancePending
+		return nodegroup.InstancePending
 	case at.LifecycleStateInService, at.LifecycleStateStandby, at.LifecycleStateEnteringStandby:
-		return upgrade.InstanceInService
+		return nodegroup.InstanceInService
 	case at.LifecycleStateTerminating, at.LifecycleStateTerminated, at.LifecycleStateDetaching, at.LifecycleStateDetached:
-		return upgrade.InstanceLeaving
+		return nodegroup.InstanceLeaving
 	default:
-		return upgrade.InstanceUnknown
+		return nodegroup.InstanceUnknown
 	}
 }
 
@@ -58,9 +58,9 @@ func (s *source) candidates(instanceType string) []launch {
 	return out
 }
 
-// judge tells whether an instance of the type that was launched by l is outdated, and what
-// differs from the source. An instance whose image is not known yet is judged by the rest:
-// EC2 may take a moment to know a new one, and a current node must not be taken for an outdated one.
+// judge tells whether an instance of the type that was launched by l is outdated, and what differs
+// from the source. An instance whose image is not known yet is judged by the rest: EC2 may take a
+// moment to know a new one, and a current node must not be taken for an outdated one.
 func (s *source) judge(l launch, instanceType string) (outdated bool, why string) {
 	candidates := s.candidates(instanceType)
 	for _, want := range candidates {

@@ -7,7 +7,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 func TestOutdated(t *testing.T) {
@@ -121,18 +121,18 @@ func TestOutdated(t *testing.T) {
 
 // TestStates is point 6 of the list: only known states are mapped.
 func TestStates(t *testing.T) {
-	want := map[at.LifecycleState]upgrade.InstanceState{
-		"Pending": upgrade.InstancePending, "Pending:Wait": upgrade.InstancePending, "Pending:Proceed": upgrade.InstancePending,
-		"InService": upgrade.InstanceInService, "Standby": upgrade.InstanceInService, "EnteringStandby": upgrade.InstanceInService,
-		"Terminating": upgrade.InstanceLeaving, "Terminating:Wait": upgrade.InstanceLeaving, "Terminating:Proceed": upgrade.InstanceLeaving,
-		"Terminating:Retained": upgrade.InstanceLeaving, "Terminated": upgrade.InstanceLeaving,
-		"Detaching": upgrade.InstanceLeaving, "Detached": upgrade.InstanceLeaving,
+	want := map[at.LifecycleState]nodegroup.InstanceState{
+		"Pending": nodegroup.InstancePending, "Pending:Wait": nodegroup.InstancePending, "Pending:Proceed": nodegroup.InstancePending,
+		"InService": nodegroup.InstanceInService, "Standby": nodegroup.InstanceInService, "EnteringStandby": nodegroup.InstanceInService,
+		"Terminating": nodegroup.InstanceLeaving, "Terminating:Wait": nodegroup.InstanceLeaving, "Terminating:Proceed": nodegroup.InstanceLeaving,
+		"Terminating:Retained": nodegroup.InstanceLeaving, "Terminated": nodegroup.InstanceLeaving,
+		"Detaching": nodegroup.InstanceLeaving, "Detached": nodegroup.InstanceLeaving,
 	}
 	states := append(at.LifecycleState("").Values(), "", "Invented", "PendingElsewhere")
 	for _, s := range states {
 		expected, known := want[s]
 		if !known {
-			expected = upgrade.InstanceUnknown
+			expected = nodegroup.InstanceUnknown
 		}
 		if got := stateOf(s); got != expected {
 			t.Errorf("%q is %s, want %s", s, got, expected)

@@ -14,12 +14,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // setRevision points the group at a revision. For an image it first adds a version to the
 // template, made from the version that the group launches from now.
-func (p *Provider) setRevision(ctx context.Context, group string, a upgrade.SetRevision) error {
+func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.SetRevision) error {
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
 	var to pointer
 	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
@@ -114,9 +114,10 @@ func repoint(g *at.AutoScalingGroup, to pointer) (*autoscaling.UpdateAutoScaling
 	return in, nil
 }
 
-// withBase is the policy with another base template and all else as it is, in the form that
-// AWS takes: of a template's ID and name, which are both told, only one may be sent, and sizes
-// of On-Demand capacity would remove distribution segments (EC2 Auto Scaling API, LaunchTemplateSpecification, UpdateAutoScalingGroup).
+// withBase is the policy with another base template and all else as it is, in the form that AWS
+// takes: of a template's ID and name, which are both told, only one may be sent, and sizes of
+// On-Demand capacity would remove distribution segments (EC2 Auto Scaling API,
+// LaunchTemplateSpecification, UpdateAutoScalingGroup).
 func withBase(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
 	template := *policy.LaunchTemplate
 	template.LaunchTemplateSpecification = base

@@ -24,7 +24,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Provider is cloud.Provider for the Auto Scaling groups of one account and region.
@@ -46,7 +46,8 @@ type Options struct {
 	Version string
 }
 
-// attempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all tools of an account share.
+// attempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all
+// tools of an account share.
 const attempts = 8
 
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
@@ -115,7 +116,7 @@ const parallelReads = 4
 // Groups implements cloud.Provider. Nodes that no Auto Scaling group lists belong to no
 // group here. A group that cannot be judged carries the reason as its Refusal; errors are
 // for what keeps all groups from being read.
-func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	instances, err := instancesIn(p.region, nodes)
 	if err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.
 	if err != nil {
 		return nil, err
 	}
-	groups := make([]upgrade.Group, len(found))
+	groups := make([]nodegroup.Group, len(found))
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
 	for i := range found {
@@ -144,11 +145,11 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]upgrade.
 
 // Observe implements cloud.Provider. The package comment says how many requests it sends.
 // A managed node group goes by its own name or by that of its Auto Scaling group.
-func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (upgrade.Group, error) {
+func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	began := time.Now()
 	asg, err := p.group(ctx, ref.Name, true)
 	if err != nil {
-		return upgrade.Group{}, err
+		return nodegroup.Group{}, err
 	}
 	group, err := p.look(ctx, asg, ref.To)
 	group.Observed = began
@@ -156,7 +157,7 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (upgrade.Group, e
 }
 
 // look judges a group that was read. With an error the group is an outline.
-func (p *Provider) look(ctx context.Context, asg *at.AutoScalingGroup, to string) (upgrade.Group, error) {
+func (p *Provider) look(ctx context.Context, asg *at.AutoScalingGroup, to string) (nodegroup.Group, error) {
 	group := outline(asg)
 	f, err := p.facts(ctx, asg, to)
 	var no refused
@@ -252,7 +253,8 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 	return err
 }
 
-// shared says why no version may be added to a group's template: another group would launch from it at once.
+// shared says why no version may be added to a group's template: another group would launch from it
+// at once.
 func (p *Provider) shared(ctx context.Context, asg string, base launch) (string, error) {
 	other, err := p.follower(ctx, asg, base.template)
 	if err != nil || other == "" {
@@ -262,8 +264,9 @@ func (p *Provider) shared(ctx context.Context, asg string, base launch) (string,
 		other, cmp.Or(base.name, base.template)), nil
 }
 
-// remember keeps where instances were seen, for nodes that outlive their machine. Detached instances are forgotten: their node goes on without the group.
-func (p *Provider) remember(asg *at.AutoScalingGroup, group *upgrade.Group) {
+// remember keeps where instances were seen, for nodes that outlive their machine. Detached
+// instances are forgotten: their node goes on without the group.
+func (p *Provider) remember(asg *at.AutoScalingGroup, group *nodegroup.Group) {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
 	for _, i := range group.Instances {
@@ -287,14 +290,16 @@ func (p *Provider) lastSeen(node *corev1.Node) (member, bool) {
 	return m, ok
 }
 
-// Belongs implements cloud.Provider: the node's instance is in the group, or was when Groups or Observe saw it last.
-func (p *Provider) Belongs(group *upgrade.Group, node *corev1.Node) bool {
+// Belongs implements cloud.Provider: the node's instance is in the group, or was when Groups or
+// Observe saw it last.
+func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	m, seen := p.lastSeen(node)
 	return seen && m.group == group.Name
 }
 
-// Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen last. One that was never seen is outdated.
-func (p *Provider) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
+// Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen
+// last. One that was never seen is outdated.
+func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	m, seen := p.lastSeen(node)
 	return !seen || m.outdated
 }

@@ -24,7 +24,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -162,7 +162,7 @@ func TestTroubleOfOneGroupIsItsOwn(t *testing.T) {
 	if err != nil || len(groups) != 2 {
 		t.Fatalf("got %v, %v", groups, err)
 	}
-	refused := slices.DeleteFunc(groups, func(g upgrade.Group) bool { return g.Refusal == "" })
+	refused := slices.DeleteFunc(groups, func(g nodegroup.Group) bool { return g.Refusal == "" })
 	if len(refused) != 1 || !strings.Contains(refused[0].Refusal, "autoscaling:DescribeInstanceRefreshes") {
 		t.Errorf("got %+v, want one refusal that names the IAM action", refused)
 	}
@@ -230,13 +230,13 @@ func TestObserveErrors(t *testing.T) {
 	}
 	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeLaunchTemplateVersions", Code: "UnauthorizedOperation"})
 	_, err = s.Observe(t.Context(), cloud.Ref{Name: "workers"})
-	s.wantOutcome(err, upgrade.OutcomeFatal, "IAM action ec2:DescribeLaunchTemplateVersions")
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "IAM action ec2:DescribeLaunchTemplateVersions")
 	s.RejectCredentials(awscloud.CredentialsExpired)
 	_, err = s.Observe(t.Context(), cloud.Ref{Name: "workers"})
-	s.wantOutcome(err, upgrade.OutcomeFatal, "have expired", "aws sso login")
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "have expired", "aws sso login")
 	s.RejectCredentials(awscloud.CredentialsInvalid)
 	_, err = s.Account(t.Context())
-	s.wantOutcome(err, upgrade.OutcomeFatal, "check the credentials")
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "check the credentials")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err = s.Observe(ctx, cloud.Ref{Name: "workers"}); !errors.Is(err, context.Canceled) {
@@ -323,7 +323,7 @@ func TestManagedGroupsOfOneName(t *testing.T) {
 		})
 	}
 	_, err := s.Observe(t.Context(), cloud.Ref{Name: "pool"})
-	s.wantOutcome(err, upgrade.OutcomeFatal, "2 managed node groups have that name", "name of the Auto Scaling group")
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "2 managed node groups have that name", "name of the Auto Scaling group")
 }
 
 func TestManagedGroupGoesByEitherName(t *testing.T) {
@@ -374,7 +374,7 @@ func TestLaunchFailureIsTold(t *testing.T) {
 	for _, zone := range []string{"us-east-1a", "us-east-1b", "us-east-1c"} {
 		s.LimitCapacity(zone, 0)
 	}
-	s.wantOutcome(s.do(upgrade.AddCapacity{Zone: "us-east-1a", N: 1, Token: "t"}), upgrade.OutcomeExhausted)
+	s.wantOutcome(s.do(nodegroup.AddCapacity{Zone: "us-east-1a", N: 1, Token: "t"}), nodegroup.OutcomeExhausted)
 	if f := s.observe("workers", "").LaunchFailure; f.Message != "" {
 		t.Errorf("told %+v though no capacity is missing", f)
 	}
@@ -421,7 +421,7 @@ func TestRootVolumeReplaced(t *testing.T) {
 	if err := s.ReplaceRootVolume(s.status().Instances[0].ID, "ami-3"); err != nil {
 		t.Fatal(err)
 	}
-	outdated := slices.DeleteFunc(s.observe("workers", "").Instances, func(i upgrade.Instance) bool { return !i.Outdated })
+	outdated := slices.DeleteFunc(s.observe("workers", "").Instances, func(i nodegroup.Instance) bool { return !i.Outdated })
 	if len(outdated) != 1 || outdated[0].Why != "image ami-3, wanted ami-2" {
 		t.Errorf("got %+v", outdated)
 	}
@@ -432,7 +432,7 @@ func TestNodeOutlivesItsMachine(t *testing.T) {
 	s.workers()
 	nodes := s.nodes("workers")
 	g := s.observe("workers", "")
-	s.mustDo(upgrade.Terminate{Instance: g.Instances[0].ID, Shrink: true})
+	s.mustDo(nodegroup.Terminate{Instance: g.Instances[0].ID, Shrink: true})
 	if err := s.Wait(t.Context(), "workers", func(g awscloud.GroupStatus) bool { return len(g.Instances) == 2 }); err != nil {
 		t.Fatal(err)
 	}

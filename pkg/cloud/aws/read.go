@@ -18,7 +18,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // versionKey names a launch template version. Versions never change once they are made.
@@ -27,7 +27,8 @@ type versionKey struct {
 	number   int64
 }
 
-// templateVersion is what matters of a launch template version. Its image is an AMI or an SSM alias.
+// templateVersion is what matters of a launch template version. Its image is an AMI or an SSM
+// alias.
 type templateVersion struct{ name, image string }
 
 func (v templateVersion) alias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
@@ -192,7 +193,8 @@ func (p *Provider) versions(ctx context.Context, keys []versionKey) (map[version
 	return known, nil
 }
 
-// resolved reads which AMIs the aliases among the versions stand for now: one call per template that has any.
+// resolved reads which AMIs the aliases among the versions stand for now: one call per template
+// that has any.
 func (p *Provider) resolved(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
 	var aliases []versionKey
 	for key, v := range versions {
@@ -247,7 +249,8 @@ func refusedTemplate(err error) error {
 	return err
 }
 
-// describeImages reads what the AMIs are, each once. One that does not exist, or that this account may not use, has no id.
+// describeImages reads what the AMIs are, each once. One that does not exist, or that this account
+// may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
 	known, others := recall(&p.memory.mu, p.memory.images, ids)
 	others = slices.DeleteFunc(others, func(id string) bool { return id == "" })
@@ -272,7 +275,8 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 	return known, nil
 }
 
-// machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know (yet) are left out.
+// machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know
+// (yet) are left out.
 func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
 	known, others := recall(&p.memory.mu, p.memory.machines, instances)
 	for batch := range slices.Chunk(others, 200) { // the most values a filter takes
@@ -296,7 +300,8 @@ func (p *Provider) machineImages(ctx context.Context, instances []string) (map[s
 	return known, nil
 }
 
-// refreshStatus is the status of the group's newest instance refresh, "" without one. At most one is active, and it is the newest.
+// refreshStatus is the status of the group's newest instance refresh, "" without one. At most one
+// is active, and it is the newest.
 func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRefreshStatus, error) {
 	out, err := p.autoscaling.DescribeInstanceRefreshes(ctx, &autoscaling.DescribeInstanceRefreshesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(1),
@@ -311,17 +316,18 @@ func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRe
 }
 
 // newestFailure is the group's newest failed launch.
-func (p *Provider) newestFailure(ctx context.Context, asg string) (upgrade.LaunchFailure, error) {
+func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.LaunchFailure, error) {
 	out, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(50),
 	})
 	if err != nil {
-		return upgrade.LaunchFailure{}, explain(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", asg), err)
+		return nodegroup.LaunchFailure{}, explain(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", asg), err)
 	}
 	return launchFailure(out.Activities), nil
 }
 
-// follower names another group that launches from the template's newest version, "" when there is none.
+// follower names another group that launches from the template's newest version, "" when there is
+// none.
 func (p *Provider) follower(ctx context.Context, asg, template string) (string, error) {
 	groups, err := p.describe(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Tags that EKS puts on the Auto Scaling groups of its managed node groups.
@@ -19,7 +19,7 @@ const (
 
 // refusal says why the group must not be driven, with the remedy; "" when it may. instances
 // are the group's, judged; refresh is the status of an active instance refresh.
-func refusal(g *at.AutoScalingGroup, instances []upgrade.Instance, refresh at.InstanceRefreshStatus) string {
+func refusal(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
 	for _, reason := range []string{
 		refuseManaged(g), refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
 		refuseProtected(g, instances),
@@ -101,7 +101,8 @@ func refuseSuspended(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-// refuseWarmPool refuses groups with a warm pool: the instances in it are not listed, and may be of an old template.
+// refuseWarmPool refuses groups with a warm pool: the instances in it are not listed, and may be of
+// an old template.
 func refuseWarmPool(g *at.AutoScalingGroup) string {
 	if g.WarmPoolConfiguration == nil {
 		return ""
@@ -112,10 +113,10 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 
 // refuseProtected refuses groups that protect outdated instances. AWS itself would not:
 // protection guards against scale-in and not against TerminateInstanceInAutoScalingGroup.
-func refuseProtected(g *at.AutoScalingGroup, instances []upgrade.Instance) string {
+func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) string {
 	var protected []string
 	for _, i := range instances {
-		if i.Outdated && i.Protected && i.State != upgrade.InstanceLeaving {
+		if i.Outdated && i.Protected && i.State != nodegroup.InstanceLeaving {
 			protected = append(protected, i.ID)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Aliases of a launch template's version number.
@@ -23,14 +23,16 @@ const (
 	defaultVer = "$Default"
 )
 
-// refused is a reason not to drive a group, with the remedy. It is an error on its way to upgrade.Group.Refusal.
+// refused is a reason not to drive a group, with the remedy. It is an error on its way to
+// upgrade.Group.Refusal.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
 func refusef(format string, args ...any) refused { return refused(fmt.Sprintf(format, args...)) }
 
-// reference names a launch template version as a group does. version is a number, $Latest or $Default.
+// reference names a launch template version as a group does. version is a number, $Latest or
+// $Default.
 type reference struct{ id, name, version string }
 
 func (r reference) moves() bool { return r.version == latest || r.version == defaultVer }
@@ -90,7 +92,8 @@ func (s *spec) addOverride(o at.LaunchTemplateOverrides) {
 	s.overrides = append(s.overrides, own)
 }
 
-// referenceOf reads a specification; a version left out is $Default (EC2 Auto Scaling API, LaunchTemplateSpecification).
+// referenceOf reads a specification; a version left out is $Default (EC2 Auto Scaling API,
+// LaunchTemplateSpecification).
 func referenceOf(s *at.LaunchTemplateSpecification) reference {
 	r := reference{id: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName), version: sdk.ToString(s.Version)}
 	if r.version == "" {
@@ -125,7 +128,8 @@ func (s *spec) moving(wish target) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// follows reports whether the group launches from the newest version of the template, whatever that is.
+// follows reports whether the group launches from the newest version of the template, whatever that
+// is.
 func follows(g *at.AutoScalingGroup, template string) bool {
 	s, err := specOf(g)
 	if err != nil {
@@ -174,8 +178,8 @@ type override struct {
 	launch
 }
 
-// resolve puts numbers in place of $Latest and $Default. templates holds at least those
-// templates of which the spec names a moving version. It returns a refused for a version that is no number.
+// resolve puts numbers in place of $Latest and $Default. templates holds at least those templates
+// of which the spec names a moving version. It returns a refused for a version that is no number.
 func (s *spec) resolve(templates map[string]et.LaunchTemplate) (source, error) {
 	if s.configuration != "" {
 		return source{base: launch{configuration: s.configuration}}, nil
@@ -270,8 +274,8 @@ func (s source) retarget(t target, templates map[string]et.LaunchTemplate) (sour
 	return s, err
 }
 
-// id is equal for two sources exactly when instances of one are current for the other.
-// Template version and image: "lt-0abc:7:ami-0123"; when the image alone counts: "lt-0abc@ami-0123".
+// id is equal for two sources exactly when instances of one are current for the other. Template
+// version and image: "lt-0abc:7:ami-0123"; when the image alone counts: "lt-0abc@ami-0123".
 func (s *source) id() string {
 	switch {
 	case s.base.configuration != "":
@@ -306,13 +310,13 @@ type pointer struct {
 }
 
 // revision describes the source to package upgrade.
-func (s *source) revision(images map[string]image) upgrade.Revision {
+func (s *source) revision(images map[string]image) nodegroup.Revision {
 	p := pointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
 	if p.Version == 0 && s.base.configuration == "" {
 		p.Image = s.base.image // a version with it may not exist yet
 	}
 	text, _ := json.Marshal(p) // strings and a number always marshal
-	return upgrade.Revision{
+	return nodegroup.Revision{
 		ID: s.id(), Name: s.name(), Image: s.base.image, Kubernetes: images[s.base.image].kubernetes, Spec: string(text),
 	}
 }

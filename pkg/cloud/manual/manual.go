@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 const providerName = "manual"
@@ -54,7 +54,8 @@ func New(o Options) *Provider {
 // groupLabel is a label whose value names the group of a node.
 type groupLabel struct {
 	key string
-	// owner replaces the nodes of its groups by itself, so that nobody else should (NG001); empty for most.
+	// owner replaces the nodes of its groups by itself, so that nobody else should (NG001); empty
+	// for most.
 	owner string
 }
 
@@ -106,14 +107,14 @@ func (p *Provider) Name() string { return providerName }
 func (p *Provider) Account(context.Context) (string, error) { return "", nil }
 
 // Groups implements cloud.Provider. It never errs.
-func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]upgrade.Group, error) {
+func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	names := map[string]bool{}
 	for _, node := range nodes {
 		if name := p.nameOf(node); name != "" {
 			names[name] = true
 		}
 	}
-	var groups []upgrade.Group
+	var groups []nodegroup.Group
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		groups = append(groups, p.group(cloud.Ref{Name: name}))
 	}
@@ -123,17 +124,17 @@ func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]upgrade.Gr
 // Observe implements cloud.Provider. Only the nodes could tell whether a group has any, and
 // they are not here: it returns cloud.ErrNotFound for the empty name and, with a selector,
 // for any name but the selector's text.
-func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (upgrade.Group, error) {
+func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
-		return upgrade.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
+		return nodegroup.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
 	}
 	return p.group(ref), nil
 }
 
-func (p *Provider) group(ref cloud.Ref) upgrade.Group {
+func (p *Provider) group(ref cloud.Ref) nodegroup.Group {
 	current := labels.Set(p.options.Current).String() // sorted
-	revision := upgrade.Revision{ID: current, Name: current}
-	return upgrade.Group{
+	revision := nodegroup.Revision{ID: current, Name: current}
+	return nodegroup.Group{
 		Name: ref.Name, Provider: providerName, Kind: "labelled nodes", Observed: time.Now(),
 		Wanted: revision, Pointed: revision, Refusal: p.refusal(ref),
 	}
@@ -164,7 +165,8 @@ func (p *Provider) nameOf(node *corev1.Node) string {
 	}
 }
 
-// controlPlane recognises control-plane nodes by their role, under its name of today and the one before Kubernetes 1.24.
+// controlPlane recognises control-plane nodes by their role, under its name of today and the one
+// before Kubernetes 1.24.
 func controlPlane(node *corev1.Node) bool {
 	_, today := node.Labels["node-role.kubernetes.io/control-plane"]
 	_, before := node.Labels["node-role.kubernetes.io/master"]
@@ -172,14 +174,14 @@ func controlPlane(node *corev1.Node) bool {
 }
 
 // Belongs implements cloud.Provider by the node's labels as they are now.
-func (p *Provider) Belongs(group *upgrade.Group, node *corev1.Node) bool {
+func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	name := p.nameOf(node)
 	return name != "" && name == group.Name
 }
 
 // Outdated implements cloud.Provider: the node lacks a label of a current one. While nobody
 // says what those are, no node is called outdated; the group's Refusal says why.
-func (p *Provider) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
+func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	for key, value := range p.options.Current {
 		if have, ok := node.Labels[key]; !ok || have != value {
 			return true
@@ -189,6 +191,6 @@ func (p *Provider) Outdated(_ *upgrade.Group, node *corev1.Node) bool {
 }
 
 // Do implements cloud.Provider: there is no cloud to do anything.
-func (p *Provider) Do(_ context.Context, _ string, action upgrade.Action) error {
+func (p *Provider) Do(_ context.Context, _ string, action nodegroup.Action) error {
 	return cloud.Unsupported(providerName, action)
 }

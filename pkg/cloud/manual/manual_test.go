@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // node builds a node with labels written KEY=VALUE.
@@ -34,7 +34,7 @@ func selector(t *testing.T, text string) labels.Selector {
 	return s
 }
 
-func observe(t *testing.T, p *manual.Provider, ref cloud.Ref) upgrade.Group {
+func observe(t *testing.T, p *manual.Provider, ref cloud.Ref) nodegroup.Group {
 	t.Helper()
 	g, err := p.Observe(t.Context(), ref)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestOutdated(t *testing.T) {
 func TestObserve(t *testing.T) {
 	p := manual.New(manual.Options{Current: map[string]string{"b": "2", "a": "1"}})
 	g := observe(t, p, cloud.Ref{Name: "workers"})
-	revision := upgrade.Revision{ID: "a=1,b=2", Name: "a=1,b=2"}
+	revision := nodegroup.Revision{ID: "a=1,b=2", Name: "a=1,b=2"}
 	if g.Name != "workers" || g.Provider != "manual" || g.Kind != "labelled nodes" || g.Wanted != revision || g.Pointed != revision {
 		t.Errorf("got %+v", g)
 	}
@@ -183,11 +183,11 @@ func TestNotFound(t *testing.T) {
 
 func TestNothingIsDone(t *testing.T) {
 	p := manual.New(manual.Options{})
-	for _, action := range []upgrade.Action{
-		upgrade.SetRevision{}, upgrade.Quiesce{}, upgrade.Resume{}, upgrade.RaiseMax{}, upgrade.LowerMax{}, upgrade.AddCapacity{}, upgrade.Terminate{Instance: "i-1"},
+	for _, action := range []nodegroup.Action{
+		nodegroup.SetRevision{}, nodegroup.Quiesce{}, nodegroup.Resume{}, nodegroup.RaiseMax{}, nodegroup.LowerMax{}, nodegroup.AddCapacity{}, nodegroup.Terminate{Instance: "i-1"},
 	} {
 		var sorted *cloud.Error
-		if err := p.Do(t.Context(), "workers", action); !errors.As(err, &sorted) || sorted.Outcome != upgrade.OutcomeFatal {
+		if err := p.Do(t.Context(), "workers", action); !errors.As(err, &sorted) || sorted.Outcome != nodegroup.OutcomeFatal {
 			t.Errorf("%s: got %v, want it fatal", action, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -32,10 +33,10 @@ func Now() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // New is a group of so many outdated nodes in three zones, full to two thirds. Equal sizes give equal fleets.
 func New(nodes int) simulate.Spec {
-	revision := upgrade.Revision{ID: "2", Name: "fleet:2"}
+	revision := nodegroup.Revision{ID: "2", Name: "fleet:2"}
 	f := &fleet{spec: simulate.Spec{
 		Now: Now(), Outdated: func(*corev1.Node) bool { return true }, Workloads: map[types.UID]simulate.Workload{},
-		Group: upgrade.Group{
+		Group: nodegroup.Group{
 			Name: "fleet", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision,
 			Desired: nodes, Max: nodes, Zones: []string{"a", "b", "c"},
 		},
@@ -78,7 +79,7 @@ func (f *fleet) addNode(i int) {
 		corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("32Gi"), corev1.ResourcePods: resource.MustParse("58"),
 	}
 	f.spec.Nodes = append(f.spec.Nodes, node)
-	f.spec.Group.Instances = append(f.spec.Group.Instances, upgrade.Instance{ID: "i-" + node.Name, Zone: zone, State: upgrade.InstanceInService, Outdated: true})
+	f.spec.Group.Instances = append(f.spec.Group.Instances, nodegroup.Instance{ID: "i-" + node.Name, Zone: zone, State: nodegroup.InstanceInService, Outdated: true})
 	for d := range daemons {
 		name := fmt.Sprintf("daemon-%d", d)
 		pod := build.Pod(name+"-"+node.Name, build.In("kube-system"), build.App(name), build.OwnedBy("DaemonSet", name), build.On(node.Name),

@@ -1,4 +1,4 @@
-package upgrade
+package nodegroup
 
 import (
 	"errors"
@@ -17,7 +17,8 @@ type Quantity struct {
 	PerZone bool
 }
 
-// ParseQuantity reads "2", "10%" or "2/zone". It refuses signs, fractions and a percentage of 0 or over 100.
+// ParseQuantity reads "2", "10%" or "2/zone". It refuses signs, fractions and a percentage of 0 or
+// over 100.
 func ParseQuantity(text string) (Quantity, error) {
 	var q Quantity
 	digits, isPercent := strings.CutSuffix(text, "%")

@@ -1,4 +1,4 @@
-package upgrade
+package nodemark
 
 import (
 	"encoding/json"
@@ -10,27 +10,28 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Prev is what a node carried before it was fenced; none of it is taken away when the fence is.
-type Prev struct {
+// NodeBaseline is what a node carried before it was fenced; none of it is taken away when the fence
+// is.
+type NodeBaseline struct {
 	Taint         bool `json:"taint,omitempty"`
 	Unschedulable bool `json:"unschedulable,omitempty"`
 	// Excluded is the value of the load-balancer label, nil without one.
 	Excluded *string `json:"excluded,omitempty"`
 }
 
-// MarkFenced changes the node as Fence means it: taint and spec.unschedulable together, because DaemonSets
-// tolerate only the second by themselves and cluster-autoscaler takes a group's template from a Ready node that
-// is not cordoned. The taint of the cordon comes with it, so that the control plane, which would add it, has nothing
-// to write in the moment in which all nodes are fenced (docs/decisions/0014). What was there before is kept in an
-// annotation; that of an earlier run stays.
-// It returns an error when an earlier run's annotation cannot be read.
-func MarkFenced(node *corev1.Node, run, provider string) error {
-	prev, err := readPrev(node)
+// SetFence changes the node as Fence means it: taint and spec.unschedulable together, because
+// DaemonSets tolerate only the second by themselves and cluster-autoscaler takes a group's template
+// from a Ready node that is not cordoned. The taint of the cordon comes with it, so that the
+// control plane, which would add it, has nothing to write in the moment in which all nodes are
+// fenced (docs/decisions/0014). What was there before is kept in an annotation; that of an earlier
+// run stays. It returns an error when an earlier run's annotation cannot be read.
+func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
+	prev, err := readNodeBaseline(node)
 	if err != nil {
 		return err
 	}
 	if prev == nil {
-		prev = &Prev{Taint: HasFenceTaint(node, provider), Unschedulable: node.Spec.Unschedulable}
+		prev = &NodeBaseline{Taint: HasTaint(node, taint), Unschedulable: node.Spec.Unschedulable}
 		if value, ok := node.Labels[corev1.LabelNodeExcludeBalancers]; ok {
 			prev.Excluded = &value
 		}
@@ -40,9 +41,9 @@ func MarkFenced(node *corev1.Node, run, provider string) error {
 		return fmt.Errorf("writing what node %q carried before: %w", node.Name, err)
 	}
 	annotate(node, AnnotationRun, run)
-	annotate(node, AnnotationPrev, string(text))
+	annotate(node, AnnotationNodeBaseline, string(text))
 	delete(node.Annotations, AnnotationDeadline)
-	addTaint(node, Taint(provider))
+	addTaint(node, taint)
 	if !node.Spec.Unschedulable {
 		addTaint(node, cordonTaint())
 	}
@@ -50,28 +51,29 @@ func MarkFenced(node *corev1.Node, run, provider string) error {
 	return nil
 }
 
-// MarkDraining changes the node as StartDrain means it: the deadline becomes visible, and load balancers
-// outside the cluster stop sending to the node. A cordon alone has not done that since Kubernetes 1.19 (EKS E46).
-func MarkDraining(node *corev1.Node, deadline time.Time) {
+// SetDraining changes the node as StartDrain means it: the deadline becomes visible, and load
+// balancers outside the cluster stop sending to the node. A cordon alone has not done that since
+// Kubernetes 1.19 (EKS E46).
+func SetDraining(node *corev1.Node, deadline time.Time) {
 	annotate(node, AnnotationDeadline, FormatTime(deadline))
 	label(node, corev1.LabelNodeExcludeBalancers, "true")
 }
 
-// MarkTakenOver changes a node in flight when its upgrade gets another holder, so that late requests of the one before fail on the
-// node's resourceVersion.
-func MarkTakenOver(node *corev1.Node, epoch int64) {
+// SetEpoch changes a node in flight when its upgrade gets another holder, so that late requests of
+// the one before fail on the node's resourceVersion.
+func SetEpoch(node *corev1.Node, epoch int64) {
 	annotate(node, AnnotationEpoch, strconv.FormatInt(epoch, 10))
 }
 
-// MarkUnfenced takes away of all that what was not there before, and all annotations of ours.
+// ClearFence takes away of all that what was not there before, and all annotations of ours.
 // It returns an error, and changes nothing, when the annotation that tells cannot be read.
-func MarkUnfenced(node *corev1.Node, provider string) error {
-	prev, err := readPrev(node)
+func ClearFence(node *corev1.Node, taint corev1.Taint) error {
+	prev, err := readNodeBaseline(node)
 	if err != nil || prev == nil {
 		return err
 	}
 	if !prev.Taint {
-		dropTaint(node, Taint(provider))
+		dropTaint(node, taint)
 	}
 	if !prev.Unschedulable {
 		node.Spec.Unschedulable = false
@@ -82,7 +84,7 @@ func MarkUnfenced(node *corev1.Node, provider string) error {
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, key := range []string{AnnotationRun, AnnotationPrev, AnnotationDeadline, AnnotationEpoch, AnnotationBefore} {
+	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch, AnnotationGroupBaseline} {
 		delete(node.Annotations, key)
 	}
 	return nil
@@ -93,12 +95,13 @@ func cordonTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 }
 
-func hasTaint(node *corev1.Node, taint corev1.Taint) bool {
+// HasTaint reports whether the node has a taint of the key and effect.
+func HasTaint(node *corev1.Node, taint corev1.Taint) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
 func addTaint(node *corev1.Node, taint corev1.Taint) {
-	if !hasTaint(node, taint) {
+	if !HasTaint(node, taint) {
 		node.Spec.Taints = append(slices.Clone(node.Spec.Taints), taint)
 	}
 }
@@ -121,19 +124,20 @@ func label(node *corev1.Node, key, value string) {
 	node.Labels[key] = value
 }
 
-// readPrev is what the node says it carried before us, nil when it was never fenced. A fenced node
-// whose annotation somebody took away carried nothing: that is what taking it away says.
-func readPrev(node *corev1.Node) (*Prev, error) {
-	text, ok := node.Annotations[AnnotationPrev]
+// readNodeBaseline is what the node says it carried before us, nil when it was never fenced. A
+// fenced node whose annotation somebody took away carried nothing: that is what taking it away
+// says.
+func readNodeBaseline(node *corev1.Node) (*NodeBaseline, error) {
+	text, ok := node.Annotations[AnnotationNodeBaseline]
 	if !ok {
 		if _, fenced := node.Annotations[AnnotationRun]; fenced {
-			return &Prev{}, nil
+			return &NodeBaseline{}, nil
 		}
 		return nil, nil
 	}
-	var prev Prev
+	var prev NodeBaseline
 	if err := json.Unmarshal([]byte(text), &prev); err != nil {
-		return nil, fmt.Errorf("reading annotation %s of node %q: %w: remove the annotation if the node's taints and cordon may be undone", AnnotationPrev, node.Name, err)
+		return nil, fmt.Errorf("reading annotation %s of node %q: %w: remove the annotation if the node's taints and cordon may be undone", AnnotationNodeBaseline, node.Name, err)
 	}
 	return &prev, nil
 }

@@ -1,42 +1,42 @@
-package upgrade_test
+package nodegroup_test
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 func TestParseQuantity(t *testing.T) {
 	cases := map[string]struct {
 		text string
-		want upgrade.Quantity
+		want nodegroup.Quantity
 		err  string
 	}{
-		"a number":               {"2", upgrade.Quantity{N: 2}, ""},
-		"none (GKE G10)":         {"0", upgrade.Quantity{}, ""},
-		"over what EKS allows":   {"101", upgrade.Quantity{N: 101}, ""}, // as a surge it may be
-		"a percentage":           {"10%", upgrade.Quantity{N: 10, Percent: true}, ""},
-		"E07 the least":          {"1%", upgrade.Quantity{N: 1, Percent: true}, ""},
-		"E07 the most":           {"100%", upgrade.Quantity{N: 100, Percent: true}, ""},
-		"per zone (GKE G10)":     {"2/zone", upgrade.Quantity{N: 2, PerZone: true}, ""},
-		"E07 no percent":         {"0%", upgrade.Quantity{}, "from 1% to 100%"},
-		"E07 more than all":      {"101%", upgrade.Quantity{}, "from 1% to 100%"},
-		"a fraction":             {"1.5", upgrade.Quantity{}, "write 2, 10% or 2/zone"},
-		"a sign":                 {"-1", upgrade.Quantity{}, "not a number of nodes"},
-		"a plus":                 {"+1", upgrade.Quantity{}, "not a number of nodes"},
-		"nothing":                {"", upgrade.Quantity{}, "not a number of nodes"},
-		"only a percent sign":    {"%", upgrade.Quantity{}, "not a number of nodes"},
-		"only a zone":            {"/zone", upgrade.Quantity{}, "not a number of nodes"},
-		"space":                  {" 2", upgrade.Quantity{}, "not a number of nodes"},
-		"percent per zone":       {"10%/zone", upgrade.Quantity{}, "not a number of nodes"},
-		"per zone in percent":    {"2/zone%", upgrade.Quantity{}, "not a number of nodes"},
-		"more than a count":      {"4294967296", upgrade.Quantity{}, "not a number of nodes"},
-		"a number in other text": {"2 nodes", upgrade.Quantity{}, "not a number of nodes"},
+		"a number":               {"2", nodegroup.Quantity{N: 2}, ""},
+		"none (GKE G10)":         {"0", nodegroup.Quantity{}, ""},
+		"over what EKS allows":   {"101", nodegroup.Quantity{N: 101}, ""}, // as a surge it may be
+		"a percentage":           {"10%", nodegroup.Quantity{N: 10, Percent: true}, ""},
+		"E07 the least":          {"1%", nodegroup.Quantity{N: 1, Percent: true}, ""},
+		"E07 the most":           {"100%", nodegroup.Quantity{N: 100, Percent: true}, ""},
+		"per zone (GKE G10)":     {"2/zone", nodegroup.Quantity{N: 2, PerZone: true}, ""},
+		"E07 no percent":         {"0%", nodegroup.Quantity{}, "from 1% to 100%"},
+		"E07 more than all":      {"101%", nodegroup.Quantity{}, "from 1% to 100%"},
+		"a fraction":             {"1.5", nodegroup.Quantity{}, "write 2, 10% or 2/zone"},
+		"a sign":                 {"-1", nodegroup.Quantity{}, "not a number of nodes"},
+		"a plus":                 {"+1", nodegroup.Quantity{}, "not a number of nodes"},
+		"nothing":                {"", nodegroup.Quantity{}, "not a number of nodes"},
+		"only a percent sign":    {"%", nodegroup.Quantity{}, "not a number of nodes"},
+		"only a zone":            {"/zone", nodegroup.Quantity{}, "not a number of nodes"},
+		"space":                  {" 2", nodegroup.Quantity{}, "not a number of nodes"},
+		"percent per zone":       {"10%/zone", nodegroup.Quantity{}, "not a number of nodes"},
+		"per zone in percent":    {"2/zone%", nodegroup.Quantity{}, "not a number of nodes"},
+		"more than a count":      {"4294967296", nodegroup.Quantity{}, "not a number of nodes"},
+		"a number in other text": {"2 nodes", nodegroup.Quantity{}, "not a number of nodes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := upgrade.ParseQuantity(c.text)
+			got, err := nodegroup.ParseQuantity(c.text)
 			checkError(t, err, c.err)
 			if got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
@@ -105,28 +105,28 @@ func FuzzParseQuantity(f *testing.F) {
 		f.Add(text, 7)
 	}
 	f.Fuzz(func(t *testing.T, text string, nodes int) {
-		q, err := upgrade.ParseQuantity(text)
+		q, err := nodegroup.ParseQuantity(text)
 		if err != nil {
 			return
 		}
-		again, err := upgrade.ParseQuantity(q.String())
+		again, err := nodegroup.ParseQuantity(q.String())
 		if err != nil || again != q {
 			t.Errorf("%q reads as %+v, which writes itself as %q and reads again as %+v, %v", text, q, q, again, err)
 		}
 		nodes = max(0, nodes%10_000)
 		n, err := q.Unavailable(nodes)
-		if q.Percent && (err != nil || n < 1 || n > upgrade.MaxParallel) {
+		if q.Percent && (err != nil || n < 1 || n > nodegroup.MaxParallel) {
 			t.Errorf("%q of %d nodes is %d unavailable, %v", text, nodes, n, err)
 		}
-		if err == nil && (n < 0 || n > upgrade.MaxParallel) {
+		if err == nil && (n < 0 || n > nodegroup.MaxParallel) {
 			t.Errorf("%q of %d nodes is %d unavailable", text, nodes, n)
 		}
 	})
 }
 
-func quantity(t *testing.T, text string) upgrade.Quantity {
+func quantity(t *testing.T, text string) nodegroup.Quantity {
 	t.Helper()
-	q, err := upgrade.ParseQuantity(text)
+	q, err := nodegroup.ParseQuantity(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,8 @@
-package upgrade_test
+package nodemark_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,24 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func TestMarkFenced(t *testing.T) {
 	for _, provider := range []string{"aws", "gke", "manual"} {
 		t.Run(provider, func(t *testing.T) {
 			node := build.Node("old-a-1", "a", build.Tainted("dedicated"))
 			fence(t, node, "r1", provider)
-			if !node.Spec.Unschedulable || !upgrade.HasFenceTaint(node, provider) {
+			if !node.Spec.Unschedulable || !nodemark.HasTaint(node, nodegroup.FenceTaint(provider)) {
 				t.Error("E30: the node is not both cordoned and tainted")
 			}
-			want := []corev1.Taint{node.Spec.Taints[0], upgrade.Taint(provider), {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+			want := []corev1.Taint{node.Spec.Taints[0], nodegroup.FenceTaint(provider), {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
 			if !slices.Equal(node.Spec.Taints, want) || node.Spec.Taints[0].Key != "dedicated" {
 				t.Errorf("S1: the taints are %v, want what was there and %v", node.Spec.Taints, want[1:])
 			}
-			if node.Annotations[upgrade.AnnotationRun] != "r1" {
-				t.Errorf("the run is %q", node.Annotations[upgrade.AnnotationRun])
+			if node.Annotations[nodemark.AnnotationRun] != "r1" {
+				t.Errorf("the run is %q", node.Annotations[nodemark.AnnotationRun])
 			}
 		})
 	}
@@ -37,14 +41,14 @@ func TestFencingLeavesAnothersCordonAlone(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	node.Spec.Unschedulable = true
 	fence(t, node, "r1", "aws")
-	if want := []corev1.Taint{upgrade.Taint("aws")}; !slices.Equal(node.Spec.Taints, want) {
+	if want := []corev1.Taint{nodegroup.FenceTaint("aws")}; !slices.Equal(node.Spec.Taints, want) {
 		t.Errorf("I4: the taints are %v, want %v", node.Spec.Taints, want)
 	}
 }
 
 func TestTaintOfEKS(t *testing.T) {
 	want := corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule}
-	if got := upgrade.Taint("aws"); got != want {
+	if got := nodegroup.FenceTaint("aws"); got != want {
 		t.Errorf("E30: got %v, want %v", got, want)
 	}
 }
@@ -52,8 +56,8 @@ func TestTaintOfEKS(t *testing.T) {
 func TestMarkDraining(t *testing.T) {
 	node := build.Node("old-a-1", "a")
 	node.Labels = nil
-	upgrade.MarkDraining(node, start.Add(time.Second/2).In(time.FixedZone("elsewhere", 3600)))
-	if got, want := node.Annotations[upgrade.AnnotationDeadline], "2026-01-01T00:00:00Z"; got != want {
+	nodemark.SetDraining(node, start.Add(time.Second/2).In(time.FixedZone("elsewhere", 3600)))
+	if got, want := node.Annotations[nodemark.AnnotationDeadline], "2026-01-01T00:00:00Z"; got != want {
 		t.Errorf("the deadline reads %q, want %q", got, want)
 	}
 	if node.Labels[corev1.LabelNodeExcludeBalancers] != "true" {
@@ -69,14 +73,14 @@ func TestMarksAreUndoneExactly(t *testing.T) {
 		node := drawNode(t, provider)
 		before := node.DeepCopy()
 		for _, run := range []string{"r1", "r1", "r2"}[:rapid.IntRange(1, 3).Draw(t, "fences")] {
-			if err := upgrade.MarkFenced(node, run, provider); err != nil {
+			if err := nodemark.SetFence(node, run, nodegroup.FenceTaint(provider)); err != nil {
 				t.Fatal(err)
 			}
 			if rapid.Bool().Draw(t, "drained") {
-				upgrade.MarkDraining(node, start)
+				nodemark.SetDraining(node, start)
 			}
 		}
-		if err := upgrade.MarkUnfenced(node, provider); err != nil {
+		if err := nodemark.ClearFence(node, nodegroup.FenceTaint(provider)); err != nil {
 			t.Fatal(err)
 		}
 		if !equality.Semantic.DeepEqual(node, before) {
@@ -87,7 +91,7 @@ func TestMarksAreUndoneExactly(t *testing.T) {
 
 // drawNode makes a node with all that a fence and a drain change already there, or not.
 func drawNode(t *rapid.T, provider string) *corev1.Node {
-	fence := upgrade.Taint(provider)
+	fence := nodegroup.FenceTaint(provider)
 	taints := []corev1.Taint{
 		{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule},
 		{Key: fence.Key, Effect: corev1.TaintEffectNoExecute},
@@ -128,13 +132,13 @@ func TestMarkUnfenced(t *testing.T) {
 			return ""
 		}},
 		"somebody made it schedulable": {func(n *corev1.Node) { n.Spec.Unschedulable = false }, func(n *corev1.Node) string {
-			if upgrade.HasFenceTaint(n, "aws") || len(n.Annotations) > 0 {
+			if nodemark.HasTaint(n, nodegroup.FenceTaint("aws")) || len(n.Annotations) > 0 {
 				return "the rest of the fence is still there"
 			}
 			return ""
 		}},
-		"somebody took the annotation away, as told": {func(n *corev1.Node) { delete(n.Annotations, upgrade.AnnotationPrev) }, func(n *corev1.Node) string {
-			if upgrade.HasFenceTaint(n, "aws") || n.Spec.Unschedulable || len(n.Annotations) > 0 {
+		"somebody took the annotation away, as told": {func(n *corev1.Node) { delete(n.Annotations, nodemark.AnnotationNodeBaseline) }, func(n *corev1.Node) string {
+			if nodemark.HasTaint(n, nodegroup.FenceTaint("aws")) || n.Spec.Unschedulable || len(n.Annotations) > 0 {
 				return "the fence is still there"
 			}
 			return ""
@@ -146,7 +150,7 @@ func TestMarkUnfenced(t *testing.T) {
 			node.Labels[corev1.LabelNodeExcludeBalancers] = "mine"
 			fence(t, node, "r1", "aws")
 			c.after(node)
-			if err := upgrade.MarkUnfenced(node, "aws"); err != nil {
+			if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
 				t.Fatal(err)
 			}
 			if fault := c.check(node); fault != "" {
@@ -161,7 +165,7 @@ func TestMarkUnfencedLeavesOthersAlone(t *testing.T) {
 	node := build.Node("old-a-1", "a", build.Tainted("eks.amazonaws.com/nodegroup"))
 	node.Spec.Unschedulable = true
 	before := node.DeepCopy()
-	if err := upgrade.MarkUnfenced(node, "aws"); err != nil {
+	if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
 		t.Fatal(err)
 	}
 	if !equality.Semantic.DeepEqual(node, before) {
@@ -171,16 +175,19 @@ func TestMarkUnfencedLeavesOthersAlone(t *testing.T) {
 
 func TestUnreadableMarksChangeNothing(t *testing.T) {
 	cases := map[string]func(*corev1.Node) error{
-		"fence":   func(n *corev1.Node) error { return upgrade.MarkFenced(n, "r2", "aws") },
-		"unfence": func(n *corev1.Node) error { return upgrade.MarkUnfenced(n, "aws") },
+		"fence":   func(n *corev1.Node) error { return nodemark.SetFence(n, "r2", nodegroup.FenceTaint("aws")) },
+		"unfence": func(n *corev1.Node) error { return nodemark.ClearFence(n, nodegroup.FenceTaint("aws")) },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
 			node := build.Node("old-a-1", "a")
 			fence(t, node, "r1", "aws")
-			node.Annotations[upgrade.AnnotationPrev] = "{"
+			node.Annotations[nodemark.AnnotationNodeBaseline] = "{"
 			before := node.DeepCopy()
-			checkError(t, change(node), `annotation kubectl-nodeupgrade/prev of node "old-a-1"`)
+			want := `annotation kubectl-nodeupgrade/prev of node "old-a-1"`
+			if err := change(node); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one that contains %q", err, want)
+			}
 			if !equality.Semantic.DeepEqual(node, before) {
 				t.Errorf("the node was %+v\nand is %+v", before, node)
 			}
@@ -190,7 +197,7 @@ func TestUnreadableMarksChangeNothing(t *testing.T) {
 
 func fence(t *testing.T, node *corev1.Node, run, provider string) {
 	t.Helper()
-	if err := upgrade.MarkFenced(node, run, provider); err != nil {
+	if err := nodemark.SetFence(node, run, nodegroup.FenceTaint(provider)); err != nil {
 		t.Fatal(err)
 	}
 }

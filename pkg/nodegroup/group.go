@@ -1,0 +1,114 @@
+// Package nodegroup describes a node group as its provider sees it, its nodes joined with their
+// machines, and what can be asked of the provider. It decides nothing: a provider needs this
+// package and no other to be written, and package upgrade decides over its values.
+package nodegroup
+
+import (
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Group is a node group as its provider sees it.
+type Group struct {
+	// Name is the group's true name, e.g. that of the Auto Scaling group.
+	Name string `json:"name"`
+	// Provider is "aws", "gke" or "manual".
+	Provider string `json:"provider"`
+	// Kind says what sort of group it is to its provider, e.g. "Auto Scaling group".
+	Kind string `json:"kind"`
+	// Wanted is the revision that current instances have; Pointed is the one the group launches
+	// now. They differ until SetRevision has landed.
+	Wanted  Revision `json:"wanted"`
+	Pointed Revision `json:"pointed"`
+	// Follows is what the group launches from where that is no revision but moves with the newest
+	// one: "workers:$Latest".
+	Follows string `json:"follows,omitempty"`
+	// Sized is true when the provider has a size to change; Desired, Min and Max are counts of
+	// nodes then.
+	Sized   bool `json:"sized"`
+	Desired int  `json:"desired"`
+	Min     int  `json:"min"`
+	Max     int  `json:"max"`
+	// Zones are the zones the group may launch in, sorted.
+	Zones []string `json:"zones"`
+	// Zonal is true when the provider can add an instance in a named zone.
+	Zonal bool `json:"zonal"`
+	// Observed is when this was read from the provider.
+	Observed time.Time `json:"-"`
+	// Instances are the group's machines; empty for the manual provider.
+	Instances []Instance `json:"-"`
+	// Suspended are the provider's processes that are suspended now, by whomever.
+	Suspended []string `json:"suspended,omitempty"`
+	// Quiesce are the processes that must be suspended while the group is upgraded.
+	Quiesce []string `json:"quiesce,omitempty"`
+	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
+	Refusal string `json:"refusal,omitempty"`
+	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
+	LaunchFailure LaunchFailure `json:"-"`
+	// WantedLabels are labels that a verified current node carries, beside being current.
+	WantedLabels map[string]string `json:"wantedLabels,omitempty"`
+	// CurrentLabels are labels without which a node is outdated though its machine is current. See
+	// RequireLabels.
+	CurrentLabels map[string]string `json:"currentLabels,omitempty"`
+}
+
+// Refill says who brings up nodes for those that the group loses.
+func (g *Group) Refill() Refill { return InfoOf(g.Provider).Refill }
+
+// LaunchFailure is a failed attempt of the provider to bring up an instance.
+type LaunchFailure struct {
+	At      time.Time
+	Message string
+}
+
+// Revision names a configuration that nodes are launched from.
+type Revision struct {
+	// ID is equal for two revisions exactly when they are the same to the provider.
+	ID string `json:"id"`
+	// Name is short and for people: "workers:7". What follows its last ":" or "@" is what --to
+	// takes for it.
+	Name string `json:"name"`
+	// Image is the machine image, Kubernetes the kubelet's version ("v1.33.4"); either may be
+	// unknown.
+	Image      string `json:"image,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	// Spec is the provider's own description of the whole revision, enough to go back to it.
+	Spec string `json:"spec,omitempty"`
+}
+
+// describeLag is how long a provider's answer may be older than what was done to it.
+const describeLag = 30 * time.Second
+
+// IsFreshAfter reports whether the group was read late enough to show what was done to it at the
+// time.
+func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
+
+// RequireLabels has the group's current nodes carry labels beside what its cloud says of their
+// machines. New nodes count as usable only with them (EKS E27). A group without machines is not
+// changed: its labels are all that judges its nodes.
+func (g *Group) RequireLabels(labels map[string]string) {
+	if !g.Sized || len(labels) == 0 {
+		return
+	}
+	g.CurrentLabels = labels
+	g.WantedLabels = maps.Clone(g.WantedLabels)
+	if g.WantedLabels == nil {
+		g.WantedLabels = map[string]string{}
+	}
+	maps.Copy(g.WantedLabels, labels)
+}
+
+// LacksLabels reports whether the node lacks a label of current ones; false where there is no node.
+func (g *Group) LacksLabels(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	for key, value := range g.CurrentLabels {
+		if have, ok := node.Labels[key]; !ok || have != value {
+			return true
+		}
+	}
+	return false
+}

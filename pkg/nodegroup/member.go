@@ -1,0 +1,104 @@
+package nodegroup
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Member is a node of the group with its instance. Either may be missing: an
+// instance that never became a node, or a node of the manual provider.
+type Member struct {
+	Node     *corev1.Node
+	Instance Instance
+	// Outdated tells that the member is to be replaced.
+	Outdated bool
+	// Pods are all pods bound to the node. Nil where the observer does not keep them (current
+	// nodes).
+	Pods []*corev1.Pod
+
+	traits traits
+}
+
+// Name is the node's name or, for an instance without a node, the instance's ID.
+func (m *Member) Name() string {
+	if m.Node != nil {
+		return m.Node.Name
+	}
+	return m.Instance.ID
+}
+
+// Zone is the member's zone, "" when nobody says.
+func (m *Member) Zone() string {
+	switch {
+	case m.Instance.Zone != "" || m.Node == nil:
+		return m.Instance.Zone
+	case m.read():
+		return m.traits.zone
+	}
+	return m.Node.Labels[corev1.LabelTopologyZone]
+}
+
+// Join pairs nodes with instances by the key that the provider gives (see Info.InstanceID) and
+// sorts the members by name. outdated judges a node that has no instance. Nodes whose instance the
+// group does not list are members still: their machine may be gone a moment before them.
+func Join(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) bool) []Member {
+	byID := make(map[string]Instance, len(group.Instances))
+	for _, instance := range group.Instances {
+		byID[instance.ID] = instance
+	}
+	provider, members := InfoOf(group.Provider), make([]Member, 0, len(nodes))
+	for _, node := range nodes {
+		instance, known := byID[provider.InstanceID(node)]
+		delete(byID, instance.ID)
+		member := Member{Node: node, Instance: instance, Outdated: instance.Outdated}
+		if !known {
+			member.Outdated = outdated(node)
+		}
+		members = append(members, member)
+	}
+	for _, instance := range byID {
+		members = append(members, Member{Instance: instance, Outdated: instance.Outdated})
+	}
+	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name(), b.Name()) })
+	return members
+}
+
+// Usable reports whether the member takes ordinary pods: its instance is in service, its node is
+// Ready, carries the labels wanted, and no start-up taint keeps pods away (EKS E25–E27).
+func (m *Member) Usable(labels map[string]string) bool {
+	if m.Node == nil || m.Instance.State == InstancePending || m.Instance.State == InstanceLeaving {
+		return false
+	}
+	for key, value := range labels {
+		if m.Node.Labels[key] != value {
+			return false
+		}
+	}
+	return IsNodeReady(m.Node) && !slices.ContainsFunc(m.Node.Spec.Taints, startupTaint)
+}
+
+// startupTaint recognises taints that say a node is not ready for pods yet though its kubelet is.
+func startupTaint(taint corev1.Taint) bool {
+	return taint.Key == "node.cloudprovider.kubernetes.io/uninitialized" ||
+		strings.HasPrefix(taint.Key, "readiness.k8s.io/") ||
+		strings.HasPrefix(taint.Key, "node.cilium.io/") ||
+		strings.HasSuffix(taint.Key, "/agent-not-ready")
+}
+
+// ReadyCondition is the node's condition of type Ready, nil when it has none.
+func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// IsNodeReady is the Ready condition being True; Unknown and absent are not.
+func IsNodeReady(node *corev1.Node) bool {
+	c := ReadyCondition(node)
+	return c != nil && c.Status == corev1.ConditionTrue
+}

@@ -1,0 +1,90 @@
+package nodegroup
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+)
+
+// Refill says who brings up nodes for those that a group loses.
+type Refill string
+
+const (
+	// RefillByUser is a group that only its owner adds nodes to and removes nodes from.
+	RefillByUser Refill = "by its user"
+	// RefillBySize is a group that launches what it lacks of its desired size.
+	RefillBySize Refill = "by its size"
+)
+
+// Info is what is particular about a provider and needs no request to be known. Everything else
+// that a provider does is behind cloud.Provider.
+type Info struct {
+	// Name is the provider's name, as --provider, Group.Provider and records have it.
+	Name string
+	// Scheme is what the provider IDs of its nodes begin with: "aws://"; empty for nodes of any
+	// origin.
+	Scheme string
+	// Model names the managed service whose defaults fit its groups: "eks" or "gke".
+	Model string
+	// Refill says who brings up nodes for those that its groups lose.
+	Refill Refill
+	// FenceTaint is the NoSchedule taint that fences nodes of its groups (EKS E30).
+	FenceTaint corev1.Taint
+	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
+	// is no more than its nodes.
+	KindByNodes string
+	// ResumeCommand is the command line by which a user resumes processes that an upgrade
+	// suspended: the words before the group's name, and those before the names of the processes.
+	ResumeCommand [2]string
+}
+
+// Providers are the providers that decisions know, by name.
+func Providers() []Info {
+	ours := corev1.Taint{Key: nodemark.Domain + "/outdated", Effect: corev1.TaintEffectNoSchedule}
+	return []Info{
+		{
+			Name: "aws", Scheme: "aws://", Model: "eks", Refill: RefillBySize,
+			FenceTaint:    corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
+			KindByNodes:   "Auto Scaling group, as its nodes tell",
+			ResumeCommand: [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
+		},
+		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours},
+		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
+	}
+}
+
+// InfoOf is what is particular about the provider of the name. One that is not known is like a
+// self-managed group of a cloud: it has a size, and the fence is this tool's own taint.
+func InfoOf(name string) Info {
+	all := Providers()
+	if i := slices.IndexFunc(all, func(p Info) bool { return p.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return Info{Name: name, Model: "eks", Refill: RefillBySize, FenceTaint: all[len(all)-1].FenceTaint}
+}
+
+// Owns reports whether the node is a machine of the provider, as its provider ID says.
+func (p Info) Owns(node *corev1.Node) bool {
+	return p.Scheme != "" && strings.HasPrefix(node.Spec.ProviderID, p.Scheme)
+}
+
+// InstanceID is the ID of the node's machine as the provider's groups list it, the last element of
+// the provider ID: i-0123 of aws:///us-east-1a/i-0123.
+func (p Info) InstanceID(node *corev1.Node) string { return path.Base(node.Spec.ProviderID) }
+
+// Zone is the zone that the provider ID of the node names, the element before the last; "" when it
+// names none.
+func (p Info) Zone(node *corev1.Node) string {
+	parts := strings.Split(strings.TrimPrefix(node.Spec.ProviderID, p.Scheme), "/")
+	if !p.Owns(node) || len(parts) < 2 {
+		return ""
+	}
+	return parts[len(parts)-2]
+}
+
+// FenceTaint is the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
+func FenceTaint(provider string) corev1.Taint { return InfoOf(provider).FenceTaint }

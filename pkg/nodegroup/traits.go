@@ -1,0 +1,88 @@
+package nodegroup
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+)
+
+// traits are what every step asks of every node.
+type traits struct {
+	// of is the node that they were read off.
+	of    *corev1.Node
+	zone  string
+	run   string
+	ready bool
+	// fence is taint and cordon, fit that nothing of the node itself keeps ordinary pods away.
+	fence bool
+	fit   bool
+	// held is that we keep autoscalers from the node, open that nobody does.
+	held bool
+	open bool
+}
+
+// Read notes what every step asks of the member's node, so that no step has to look at it again. An
+// observer of a large group that takes many steps calls it for each new version of a node, which
+// must not be changed afterwards; nobody has to.
+func (m *Member) Read(g *Group) {
+	m.traits = traits{}
+	if m.Node == nil {
+		return
+	}
+	m.traits = traits{
+		of: m.Node, zone: m.Node.Labels[corev1.LabelTopologyZone], run: m.Node.Annotations[nodemark.AnnotationRun],
+		ready: IsNodeReady(m.Node), fit: (&Member{Node: m.Node}).Usable(g.WantedLabels),
+		fence: m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, FenceTaint(g.Provider)),
+		held:  nodemark.IsHeld(m.Node), open: nodemark.AllowsScaleDown(m.Node),
+	}
+}
+
+// read reports whether the traits are those of the member's node.
+func (m *Member) read() bool { return m.Node != nil && m.traits.of == m.Node }
+
+// IsReady reports whether the member is a node that is Ready.
+func (m *Member) IsReady() bool {
+	if m.read() {
+		return m.traits.ready
+	}
+	return m.Node != nil && IsNodeReady(m.Node)
+}
+
+// IsUsable is Member.Usable for the group's labels. A Node object that outlives its machine is not,
+// however ready it looks: the group lists no instance of it, by a reading that would show one.
+func (g *Group) IsUsable(m *Member) bool {
+	if g.Sized && m.Instance.ID == "" && m.Node != nil && g.IsFreshAfter(m.Node.CreationTimestamp.Time) {
+		return false
+	}
+	if m.read() {
+		return m.traits.fit && m.Instance.State != InstancePending && m.Instance.State != InstanceLeaving
+	}
+	return m.Usable(g.WantedLabels)
+}
+
+// IsFenced reports whether the member is a node that carries the whole fence of the run.
+func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
+	switch {
+	case m.Node == nil:
+		return false
+	case m.read():
+		return m.traits.fence && m.traits.run == run
+	}
+	return m.Node.Annotations[nodemark.AnnotationRun] == run && m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, fence)
+}
+
+// IsHeld reports whether the member is a node that we keep autoscalers from.
+func (m *Member) IsHeld() bool {
+	if m.read() {
+		return m.traits.held
+	}
+	return m.Node != nil && nodemark.IsHeld(m.Node)
+}
+
+// AllowsScaleDown reports whether nothing keeps autoscalers from the member's node.
+func (m *Member) AllowsScaleDown() bool {
+	if m.read() {
+		return m.traits.open
+	}
+	return m.Node != nil && nodemark.AllowsScaleDown(m.Node)
+}
