@@ -1,4 +1,5 @@
-// Command kubectl-nodeupgrade is a kubectl plugin that replaces the nodes of a node group with current ones.
+// Command kubectl-nodeupgrade is a kubectl plugin that replaces the nodes of a node group with
+// current ones.
 package main
 
 import (

@@ -8,9 +8,10 @@ import (
 	"syscall"
 )
 
-// attend runs the body with a context that the first signal to end cancels. It returns the body's exit code or, after a second
-// signal, that of a process which the signal ended. A terminal that closes often sends SIGHUP more than once, or together with
-// another signal, so that it does not count.
+// attend runs the body with a context that the first signal to end cancels. It returns the body's
+// exit code or, after a second signal, that of a process which the signal ended. A terminal that
+// closes often sends SIGHUP more than once, or together with another signal, so that it does not
+// count.
 func attend(body func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// asked is what the command says to the first Ctrl-C, and stopping what its body says to the end of its context.
+// asked is what the command says to the first Ctrl-C, and stopping what its body says to the end of
+// its context.
 const (
 	asked    = "interrupted: finishing what was begun (press Ctrl-C again to quit at once)"
 	stopping = "stopping"
@@ -24,7 +25,8 @@ const (
 // patience is after how long a command is killed that should have ended.
 const patience = 20 * time.Second
 
-// TestMain is the command as well: its body echoes its input, up to the end of that, and says when it is to stop.
+// TestMain is the command as well: its body echoes its input, up to the end of that, and says when
+// it is to stop.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_COMMAND") == "" {
 		os.Exit(m.Run())
@@ -39,8 +41,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// TestSignals sends signals to a command that a shell has started, waits for what it says to each, and sees whether it is still
-// there.
+// TestSignals sends signals to a command that a shell has started, waits for what it says to each,
+// and sees whether it is still there.
 func TestSignals(t *testing.T) {
 	const (
 		hup  = syscall.SIGHUP

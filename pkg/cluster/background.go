@@ -14,8 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Background is what stands around the pods: the controllers that bring them back, the volumes that bind them to places and
-// the services by which others need them. A plan is closer with it, and an upgrade does without. Of each object there is what plans look at.
+// Background is what stands around the pods: the controllers that bring them back, the volumes that
+// bind them to places and the services by which others need them. A plan is closer with it, and an
+// upgrade does without. Of each object there is what plans look at.
 type Background struct {
 	Deployments  []*appsv1.Deployment
 	ReplicaSets  []*appsv1.ReplicaSet
@@ -28,8 +29,8 @@ type Background struct {
 	Unread []string
 }
 
-// ReadBackground takes one list per kind. Kinds that may not be listed are left out, and named; any other
-// error is returned.
+// ReadBackground takes one list per kind. Kinds that may not be listed are left out, and named; any
+// other error is returned.
 func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Background, error) {
 	b, apps, core := &Background{}, client.AppsV1().RESTClient(), client.CoreV1().RESTClient()
 	kinds := map[string]func(ctx context.Context, kind string) error{
@@ -55,8 +56,9 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	return b, nil
 }
 
-// readFacts asks which services admission webhooks name, and keeps of all services what selects the pods of those. Only then is
-// it known which these are, and one list is read sooner than each of them.
+// readFacts asks which services admission webhooks name, and keeps of all services what selects the
+// pods of those. Only then is it known which these are, and one list is read sooner than each of
+// them.
 func readFacts(ctx context.Context, client kubernetes.Interface, u *unread) (drain.Facts, error) {
 	admission, core, webhooks := client.AdmissionregistrationV1().RESTClient(), client.CoreV1().RESTClient(), drain.Webhooks{}
 	const mutating, validating, services = "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "services"

@@ -12,7 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// webhooks makes a webhook of each kind that is asked about nothing there is, each with a service, and a service of no webhook.
+// webhooks makes a webhook of each kind that is asked about nothing there is, each with a service,
+// and a service of no webhook.
 func (s *space) webhooks(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"mutates", "validates", "serves"} {

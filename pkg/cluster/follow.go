@@ -16,7 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Follower keeps one group's ConfigMap up to date through one watch: what its record says, and what is asked of its holder.
+// Follower keeps one group's ConfigMap up to date through one watch: what its record says, and what
+// is asked of its holder.
 type Follower struct {
 	mu      sync.Mutex
 	latest  *corev1.ConfigMap
@@ -24,9 +25,10 @@ type Follower struct {
 	asked   chan struct{}
 }
 
-// Follow watches the group's ConfigMap until the context ends, and returns when it is known. What is older than what the store
-// has read or written is not shown: a watch may begin in the past. From then on Save knows of requests that were written
-// beside the record. It returns an error when ConfigMaps may not be watched, and when the server is not reached.
+// Follow watches the group's ConfigMap until the context ends, and returns when it is known. What
+// is older than what the store has read or written is not shown: a watch may begin in the past.
+// From then on Save knows of requests that were written beside the record. It returns an error when
+// ConfigMaps may not be watched, and when the server is not reached.
 func (s *Store) Follow(ctx context.Context) (*Follower, error) {
 	f := &Follower{latest: s.last, changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(s.group)).String()
@@ -76,7 +78,8 @@ func (f *Follower) object() *corev1.ConfigMap {
 	return f.latest
 }
 
-// Record is the record as it was seen last, zero when there is none. It returns an error as Store.Load does.
+// Record is the record as it was seen last, zero when there is none. It returns an error as
+// Store.Load does.
 func (f *Follower) Record() (upgrade.Record, error) {
 	stored := f.object()
 	if stored == nil {
@@ -85,16 +88,19 @@ func (f *Follower) Record() (upgrade.Record, error) {
 	return DecodeRecord(stored)
 }
 
-// Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be read.
+// Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be
+// read.
 func (f *Follower) Asked() upgrade.Asked { return decodeAsked(f.object()) }
 
-// Changed receives when the record or the request is not the one that was seen last. Several changes may be one receipt.
+// Changed receives when the record or the request is not the one that was seen last. Several
+// changes may be one receipt.
 func (f *Follower) Changed() <-chan struct{} { return f.changed }
 
 // AskedChanged receives when the request is another.
 func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
 
-// decodeAsked reads the request beside a record. Anybody may have written it: what cannot be read asks nothing.
+// decodeAsked reads the request beside a record. Anybody may have written it: what cannot be read
+// asks nothing.
 func decodeAsked(stored *corev1.ConfigMap) upgrade.Asked {
 	var asked upgrade.Asked
 	if stored == nil || json.Unmarshal([]byte(stored.Data[keyRequest]), &asked) != nil {

@@ -131,7 +131,8 @@ func TestFollowerKeepsTheLatest(t *testing.T) {
 	}
 }
 
-// testLeasePatient waits for a holder that is alive, and has the lease as soon as that gives it back.
+// testLeasePatient waits for a holder that is alive, and has the lease as soon as that gives it
+// back.
 func testLeasePatient(t *testing.T, s *space) {
 	first := s.hold(t, s.client, s.claim("ann"))
 	second := s.claim("bob")

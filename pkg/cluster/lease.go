@@ -21,9 +21,11 @@ import (
 )
 
 const (
-	// LeaseDuration is how long a lease must be seen unchanged before it counts as expired; no clocks are compared.
+	// LeaseDuration is how long a lease must be seen unchanged before it counts as expired; no
+	// clocks are compared.
 	LeaseDuration = 60 * time.Second
-	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before it is only read, to see whose it is.
+	// leaseRenew is how often it is renewed, leaseGiveUp how long renewal may fail before it is
+	// only read, to see whose it is.
 	leaseRenew  = 10 * time.Second
 	leaseGiveUp = 45 * time.Second
 )
@@ -50,22 +52,25 @@ type Hold struct {
 	times   leaseTimes
 	// overtook is true when the lease was somebody else's who had not given it back.
 	overtook bool
-	// before is when the holder before us was at work last, by the API server's clock; zero when there was none.
+	// before is when the holder before us was at work last, by the API server's clock; zero when
+	// there was none.
 	before time.Time
 }
 
 // Epoch is the number of the lease's holders so far, of which this is the last.
 func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 
-// Overtook reports whether the lease was taken from a holder that had not given it back: it may still send something.
+// Overtook reports whether the lease was taken from a holder that had not given it back: it may
+// still send something.
 func (h *Hold) Overtook() bool { return h.overtook }
 
-// LastHeld is when the holder before this one renewed the lease last or gave it back, by the API server's
-// clock and to the second; zero when there was none.
+// LastHeld is when the holder before this one renewed the lease last or gave it back, by the API
+// server's clock and to the second; zero when there was none.
 func (h *Hold) LastHeld() time.Time { return h.before }
 
-// Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the clock that says so first: of a laptop
-// that sleeps only the wall clock goes on, and of a wall clock that is set back only the monotonic one.
+// Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the
+// clock that says so first: of a laptop that sleeps only the wall clock goes on, and of a wall
+// clock that is set back only the monotonic one.
 func (h *Hold) Expires() time.Time {
 	return sooner(*h.renewed.last.Load(), time.Now()).Add(h.times.duration)
 }
@@ -75,12 +80,14 @@ func sooner(since, now time.Time) time.Time {
 	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
 }
 
-// renewals is the lease as the election writes it, and remembers when it last did. The election would take a lease anew that
-// somebody took over meanwhile and gave back, and has to be kept from it: the upgrade may be over by now.
+// renewals is the lease as the election writes it, and remembers when it last did. The election
+// would take a lease anew that somebody took over meanwhile and gave back, and has to be kept from
+// it: the upgrade may be over by now.
 type renewals struct {
 	resourcelock.Interface
 	last atomic.Pointer[time.Time]
-	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is called when it is another.
+	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is
+	// called when it is another.
 	epoch     atomic.Int64
 	overtaken func()
 }
@@ -88,7 +95,8 @@ type renewals struct {
 // errOvertaken is the answer to the renewal of a lease that was somebody else's meanwhile.
 var errOvertaken = errors.New("another holder had the lease meanwhile")
 
-// Create makes the lease ours. The time counts from before the request: what others see is no earlier.
+// Create makes the lease ours. The time counts from before the request: what others see is no
+// earlier.
 func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
 	return r.note(r.Interface.Create(ctx, record), began, record)
@@ -130,15 +138,16 @@ type Claim struct {
 	Namespace, Group string
 	// Identity names the holder to people.
 	Identity string
-	// Takeover takes the lease from a holder that renews it; Patient waits until such a holder gives it back.
+	// Takeover takes the lease from a holder that renews it; Patient waits until such a holder
+	// gives it back.
 	Takeover, Patient bool
 	// Waiting, if not nil, is told of a holder that is being watched for signs of life.
 	Waiting func(holder string)
 }
 
 // Acquire takes a group's lease. A lease that somebody holds is watched: it is a HeldError as soon
-// as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be written is
-// an error at once.
+// as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be
+// written is an error at once.
 func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
 	return acquire(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
 }
@@ -152,8 +161,8 @@ func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, time
 	}
 }
 
-// errGivenBack is a lease that its holder has let go of: a new election takes it at once, where the one under way would
-// notice with its next try.
+// errGivenBack is a lease that its holder has let go of: a new election takes it at once, where the
+// one under way would notice with its next try.
 var errGivenBack = errors.New("the lease was given back")
 
 // stand is one election.
@@ -181,15 +190,16 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	return nil, err
 }
 
-// found is a lease before we hold it: who else holds it, "" for nobody, and when that was last at work.
+// found is a lease before we hold it: who else holds it, "" for nobody, and when that was last at
+// work.
 type found struct {
 	lease  *coordinationv1.Lease
 	holder string
 	held   time.Time
 }
 
-// prepare reads the lease, or creates one without a holder, and puts our name in it for a takeover. The election that
-// follows would try for ever where it may not write, so that is asked here.
+// prepare reads the lease, or creates one without a holder, and puts our name in it for a takeover.
+// The election that follows would try for ever where it may not write, so that is asked here.
 func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (found, error) {
 	var before found
 	leases := client.CoordinationV1().Leases(claim.Namespace)
@@ -212,8 +222,9 @@ func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (fou
 	return before, nil
 }
 
-// LastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and to the second: what a
-// holder writes into it is by a clock that may be wrong. It is zero for a lease that never had a holder.
+// LastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and
+// to the second: what a holder writes into it is by a clock that may be wrong. It is zero for a
+// lease that never had a holder.
 func LastHeld(lease *coordinationv1.Lease) (last time.Time) {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -245,7 +256,8 @@ func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, 
 	return created, err
 }
 
-// takenOver is the lease with its new holder: in one step, since the old holder could renew one that is free.
+// takenOver is the lease with its new holder: in one step, since the old holder could renew one
+// that is free.
 func takenOver(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
 	taken := lease.DeepCopy()
 	now := metav1.NowMicro()
@@ -297,7 +309,8 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	if err != nil {
 		return nil, nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	// The lease outlives the user's wish to stop: it is needed for the clean-up, and released after it.
+	// The lease outlives the user's wish to stop: it is needed for the clean-up, and released after
+	// it.
 	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	hold.cancel, lock.overtaken = cancel, cancel
 	stop := context.AfterFunc(ctx, func() {
@@ -325,8 +338,9 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// regained waits, after the lease could not be renewed for too long, until the server answers again, and reports whether the
-// lease has been nobody else's meanwhile: whoever took it would have left a name or none. Nothing is written in that time, see Expires.
+// regained waits, after the lease could not be renewed for too long, until the server answers
+// again, and reports whether the lease has been nobody else's meanwhile: whoever took it would have
+// left a name or none. Nothing is written in that time, see Expires.
 func regained(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
@@ -342,8 +356,8 @@ func regained(ctx context.Context, client kubernetes.Interface, claim Claim, tim
 	return err == nil && ours
 }
 
-// guard ends the hold as soon as somebody else is seen to have taken the lease over, which renewing would
-// notice only after leaseGiveUp.
+// guard ends the hold as soon as somebody else is seen to have taken the lease over, which renewing
+// would notice only after leaseGiveUp.
 func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
@@ -362,9 +376,9 @@ func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Cla
 	}, leaseRenew)
 }
 
-// release gives the lease back if it is still ours; when that fails it expires. The elector's own release reads
-// the lease anew and then trusts what it saw before, so that it would free the lease of whoever took it over
-// (client-go leaderelection.go, tryRelease).
+// release gives the lease back if it is still ours; when that fails it expires. The elector's own
+// release reads the lease anew and then trusts what it saw before, so that it would free the lease
+// of whoever took it over (client-go leaderelection.go, tryRelease).
 func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
@@ -380,8 +394,8 @@ func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	})
 }
 
-// watchRenewal receives a HeldError when the lease's holder gives a sign of life, unless the claim is patient, and errGivenBack
-// when it lets go of the lease.
+// watchRenewal receives a HeldError when the lease's holder gives a sign of life, unless the claim
+// is patient, and errGivenBack when it lets go of the lease.
 func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{

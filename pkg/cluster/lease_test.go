@@ -173,7 +173,8 @@ func (s *space) dead(t *testing.T) {
 	}
 }
 
-// testLeaseExpires watches a dead holder for the lease's whole duration, however old its last renewal claims to be.
+// testLeaseExpires watches a dead holder for the lease's whole duration, however old its last
+// renewal claims to be.
 func testLeaseExpires(t *testing.T, s *space) {
 	s.dead(t)
 	start := time.Now()
@@ -222,8 +223,9 @@ func awaitExpired(t *testing.T, hold *Hold, want bool) {
 	}
 }
 
-// testLeaseUnreachable has the API server fall silent for longer than the lease lasts. Nothing may be written from then on, and
-// once it answers again the lease is renewed, or lost if somebody has taken it.
+// testLeaseUnreachable has the API server fall silent for longer than the lease lasts. Nothing may
+// be written from then on, and once it answers again the lease is renewed, or lost if somebody has
+// taken it.
 func testLeaseUnreachable(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))
@@ -250,8 +252,8 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 	wantLost(t, bob, 0)
 }
 
-// testLeaseOvertaken has somebody take the lease and give it back while its holder hears nothing: it is lost all the same, however
-// free it is.
+// testLeaseOvertaken has somebody take the lease and give it back while its holder hears nothing:
+// it is lost all the same, however free it is.
 func testLeaseOvertaken(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))

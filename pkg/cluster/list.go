@@ -28,9 +28,10 @@ type message[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// list hands every object of a kind to keep, as the API server's watch cache has them: pages would be read from etcd, each
-// object decoded anew. Each is decoded here when the one before is kept: neither the answer nor its objects are held as a whole,
-// which of 150,000 pods are 600 MB. A server that answers in pages nevertheless is asked for all of them.
+// list hands every object of a kind to keep, as the API server's watch cache has them: pages would
+// be read from etcd, each object decoded anew. Each is decoded here when the one before is kept:
+// neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
+// server that answers in pages nevertheless is asked for all of them.
 func list[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
 	return listSelected(ctx, client, kind, "", keep)
 }
@@ -72,7 +73,8 @@ func page[T any, P message[T]](ctx context.Context, request *rest.Request, keep 
 	})
 }
 
-// pageOfJSON reads the answer of a server that does not know protobuf, as proxies before an API server may.
+// pageOfJSON reads the answer of a server that does not know protobuf, as proxies before an API
+// server may.
 func pageOfJSON[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMeta, error) {
 	var list struct {
 		Kind            string `json:"kind"`
@@ -95,12 +97,13 @@ func pageOfJSON[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMet
 	return list.ListMeta, nil
 }
 
-// protobufPrefix begins what the API server encodes as protobuf (apimachinery's runtime/serializer/protobuf).
+// protobufPrefix begins what the API server encodes as protobuf (apimachinery's
+// runtime/serializer/protobuf).
 const protobufPrefix = "k8s\x00"
 
-// readList hands over the bytes of each item of a list, which are good until the next. What follows the prefix is a
-// runtime.Unknown, whose field raw is the list (apimachinery's runtime/generated.proto); metadata is every list's field
-// 1, and items are its field 2.
+// readList hands over the bytes of each item of a list, which are good until the next. What follows
+// the prefix is a runtime.Unknown, whose field raw is the list (apimachinery's
+// runtime/generated.proto); metadata is every list's field 1, and items are its field 2.
 func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListMeta, err error) {
 	const raw, metadata, items = 2, 1, 2
 	if _, err := in.Discard(len(protobufPrefix)); err != nil {
@@ -140,8 +143,8 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 	return meta, err
 }
 
-// eachField visits the fields of a message that goes on to the end of in. All fields are bytes or messages: of such a
-// size, to be read by visit.
+// eachField visits the fields of a message that goes on to the end of in. All fields are bytes or
+// messages: of such a size, to be read by visit.
 func eachField(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
 	const typeBits, bytesType = 3, 2
 	for {

@@ -9,8 +9,8 @@ import (
 
 var notSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// ObjectName is the name of a group's Lease and ConfigMap: nodeupgrade-<slug>-<8 hex>. The slug is for
-// people and may be cut; the hash of the group's true name makes the name its own.
+// ObjectName is the name of a group's Lease and ConfigMap: nodeupgrade-<slug>-<8 hex>. The slug is
+// for people and may be cut; the hash of the group's true name makes the name its own.
 func ObjectName(group string) string {
 	const longest = 40
 	slug := strings.Trim(notSlug.ReplaceAllString(strings.ToLower(group), "-"), "-")

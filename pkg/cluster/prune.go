@@ -5,14 +5,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pruning names fields of an encoded object that package trim would drop, by number: a field without pruning of its own is
-// dropped, one with it is a message of which the same is done. Most of a pod is such fields, and what is not decoded is
-// no garbage either.
+// pruning names fields of an encoded object that package trim would drop, by number: a field
+// without pruning of its own is dropped, one with it is a message of which the same is done. Most
+// of a pod is such fields, and what is not decoded is no garbage either.
 type pruning map[protowire.Number]pruning
 
-// pruned is what is dropped of any object, and podPruned what is dropped of a pod (k8s.io/api/core/v1/generated.proto): of its
-// metadata the managed fields; of each container image, command, ports, environment, mounts, probes and messages; all
-// that its status says of containers.
+// pruned is what is dropped of any object, and podPruned what is dropped of a pod
+// (k8s.io/api/core/v1/generated.proto): of its metadata the managed fields; of each container
+// image, command, ports, environment, mounts, probes and messages; all that its status says of
+// containers.
 func pruned() pruning { return pruning{1: {17: nil}} }
 
 func podPruned() pruning {
@@ -31,11 +32,12 @@ func pruningOf(object any) pruning {
 	return pruned()
 }
 
-// lengthBytes is the room for the length of a message, which is written when it is known: a varint may be longer than it has to be.
+// lengthBytes is the room for the length of a message, which is written when it is known: a varint
+// may be longer than it has to be.
 const lengthBytes = 5
 
-// prune appends the message to another without the fields. What is no message is appended as it is: who decodes it has
-// something to say about it.
+// prune appends the message to another without the fields. What is no message is appended as it is:
+// who decodes it has something to say about it.
 func (p pruning) prune(to, message []byte) []byte {
 	for len(message) > 0 {
 		number, _, n := protowire.ConsumeField(message)

@@ -15,8 +15,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Read takes a View but for its pods in one list per kind, without a watch; it may be some milliseconds old. It returns an error
-// when a kind cannot be read.
+// Read takes a View but for its pods in one list per kind, without a watch; it may be some
+// milliseconds old. It returns an error when a kind cannot be read.
 func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
 	x, core := newIndex(), client.CoreV1().RESTClient()
 	var nodes []*corev1.Node
@@ -44,14 +44,16 @@ func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error
 }
 
 const (
-	// fewNodes are so many that their pods are asked for node by node, which the API server finds by an index
-	// (registry/core/pod/strategy.go, Indexers); the pods of more are picked from those of the whole cluster.
+	// fewNodes are so many that their pods are asked for node by node, which the API server finds
+	// by an index (registry/core/pod/strategy.go, Indexers); the pods of more are picked from those
+	// of the whole cluster.
 	fewNodes = 64
 	// questions is how many of these are asked at once.
 	questions = 8
 )
 
-// Pods lists the cluster's pods by the name of their node, "" for those without; they may be some milliseconds old.
+// Pods lists the cluster's pods by the name of their node, "" for those without; they may be some
+// milliseconds old.
 func Pods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
 	return pods(ctx, client, func(*corev1.Pod) bool { return true })
 }

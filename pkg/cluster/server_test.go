@@ -27,7 +27,8 @@ import (
 // waitLimit is far beyond what anything here takes on a busy machine.
 const waitLimit = time.Minute
 
-// TestOnAServer shows what no fake does: preconditions, conflicts, budgets and watches of a real API server.
+// TestOnAServer shows what no fake does: preconditions, conflicts, budgets and watches of a real
+// API server.
 func TestOnAServer(t *testing.T) {
 	c := controlplane.ForTest(t, controlplane.Options{})
 	tests := map[string]func(*testing.T, *space){
@@ -131,7 +132,8 @@ func (s *space) node(t *testing.T, suffix string, change ...func(*controlplane.N
 	return node
 }
 
-// pods creates pods without a controller on a node, labelled app=web, and waits until they are ready.
+// pods creates pods without a controller on a node, labelled app=web, and waits until they are
+// ready.
 func (s *space) pods(t *testing.T, node string, names ...string) []*corev1.Pod {
 	t.Helper()
 	client := s.Client().CoreV1().Pods(s.name)
@@ -170,7 +172,8 @@ func podReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// budget makes a PodDisruptionBudget of the pods labelled app=web and waits until it allows so many disruptions.
+// budget makes a PodDisruptionBudget of the pods labelled app=web and waits until it allows so many
+// disruptions.
 func (s *space) budget(t *testing.T, minAvailable int, allowed int32) {
 	t.Helper()
 	least := intstr.FromInt(minAvailable)
@@ -229,7 +232,8 @@ func (w *Watcher) until(t *testing.T, what string, holds func(upgrade.View) bool
 	}
 }
 
-// requests are the space's own requests for changes that the server has answered, as "verb resource code".
+// requests are the space's own requests for changes that the server has answered, as "verb resource
+// code".
 func (s *space) requests(t *testing.T) []string {
 	t.Helper()
 	events, err := s.AuditEvents(t.Context())

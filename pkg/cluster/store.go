@@ -18,7 +18,8 @@ import (
 const (
 	// LabelManagedBy marks the ConfigMaps and Leases that are ours; its value is FieldManager.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
-	// keyRecord and keyGroup are keys of the ConfigMap that the holder of the lease writes; keyRequest may be written by anybody.
+	// keyRecord and keyGroup are keys of the ConfigMap that the holder of the lease writes;
+	// keyRequest may be written by anybody.
 	keyRecord  = "record"
 	keyGroup   = "group"
 	keyRequest = "request"
@@ -32,7 +33,8 @@ type Store struct {
 	follower         *Follower
 }
 
-// ErrNotRecorded is the error of asking something of an upgrade that there is no record of, or no longer.
+// ErrNotRecorded is the error of asking something of an upgrade that there is no record of, or no
+// longer.
 var ErrNotRecorded = errors.New("no such upgrade is recorded")
 
 // NewStore makes the store of one group in a namespace.
@@ -43,7 +45,8 @@ func NewStore(client kubernetes.Interface, namespace, group string) *Store {
 // Name is the ConfigMap's namespace and name, for people.
 func (s *Store) Name() string { return s.namespace + "/" + ObjectName(s.group) }
 
-// Load reads the record; the zero Record when there is none. It refuses one that a newer program wrote.
+// Load reads the record; the zero Record when there is none. It refuses one that a newer program
+// wrote.
 func (s *Store) Load(ctx context.Context) (upgrade.Record, error) {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -73,8 +76,8 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 	return record, nil
 }
 
-// Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read or written
-// here last: then somebody else holds the upgrade.
+// Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read
+// or written here last: then somebody else holds the upgrade.
 func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	if s.follower != nil {
 		s.catchUp(s.follower.object())
@@ -114,8 +117,9 @@ func (s *Store) write(ctx context.Context, next *corev1.ConfigMap) (*corev1.Conf
 	return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
 }
 
-// conflict tells what else was written: the same record by us, and the answer was lost; something beside the
-// record, a label or a request, and the record is written again; or the record itself, by somebody else.
+// conflict tells what else was written: the same record by us, and the answer was lost; something
+// beside the record, a label or a request, and the record is written again; or the record itself,
+// by somebody else.
 func (s *Store) conflict(ctx context.Context, record upgrade.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
@@ -133,18 +137,20 @@ func (s *Store) conflict(ctx context.Context, record upgrade.Record, text string
 	}
 }
 
-// catchUp takes a later state of the ConfigMap in which the record is the one that was read or written here last.
+// catchUp takes a later state of the ConfigMap in which the record is the one that was read or
+// written here last.
 func (s *Store) catchUp(stored *corev1.ConfigMap) {
 	if s.last != nil && stored != nil && stored.UID == s.last.UID && newer(stored, s.last) && stored.Data[keyRecord] == s.last.Data[keyRecord] {
 		s.last = stored
 	}
 }
 
-// Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing was.
+// Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing
+// was.
 func (s *Store) Asked() upgrade.Asked { return decodeAsked(s.last) }
 
-// Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error that is ErrNotRecorded when
-// the record is of another run.
+// Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error
+// that is ErrNotRecorded when the record is of another run.
 func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -169,7 +175,8 @@ func (s *Store) Withdraw(ctx context.Context, asked upgrade.Asked) error {
 	})
 }
 
-// request changes what is asked and nothing else: it is tried again where something was written meanwhile.
+// request changes what is asked and nothing else: it is tried again where something was written
+// meanwhile.
 func (s *Store) request(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -122,7 +122,8 @@ func testStoreContended(t *testing.T, s *space) {
 	}
 }
 
-// testStoreLostAnswer has a write carried out and its answer lost, both when the object is made and when it is changed.
+// testStoreLostAnswer has a write carried out and its answer lost, both when the object is made and
+// when it is changed.
 func testStoreLostAnswer(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	store := NewStore(client, s.name, testGroup)

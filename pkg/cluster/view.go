@@ -60,8 +60,9 @@ func (x *index) putPod(pod *corev1.Pod) {
 	delete(x.lists, node)
 }
 
-// noteworthy reports whether a newer state of a pod may change what is to be done: that it is on a node now, or anything about one that
-// is on a cordoned node. How pods elsewhere fare is in the budgets, which say it more shortly.
+// noteworthy reports whether a newer state of a pod may change what is to be done: that it is on a
+// node now, or anything about one that is on a cordoned node. How pods elsewhere fare is in the
+// budgets, which say it more shortly.
 func (x *index) noteworthy(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return false
@@ -80,7 +81,8 @@ func (x *index) dropPod(pod *corev1.Pod) {
 	}
 }
 
-// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than any eviction is waited for.
+// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than any
+// eviction is waited for.
 const forgotten = time.Minute
 
 func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
@@ -104,7 +106,8 @@ func (x *index) putNamespace(ns *corev1.Namespace) {
 	}
 }
 
-// view copies the index's outline; lists that did not change since the last view are shared with it.
+// view copies the index's outline; lists that did not change since the last view are shared with
+// it.
 func (x *index) view() upgrade.View {
 	if x.byName == nil {
 		x.byName = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })

@@ -19,7 +19,8 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// offline is a Watcher that knows the objects and hears of no others: the state of things a moment ago.
+// offline is a Watcher that knows the objects and hears of no others: the state of things a moment
+// ago.
 func offline(objects ...any) *Watcher {
 	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	for _, object := range objects {
@@ -184,7 +185,8 @@ func TestWatcherBudgets(t *testing.T) {
 	}
 }
 
-// TestDisruptedPodsAreRemembered for as long as a budget's status could have shown an eviction and shows it no more.
+// TestDisruptedPodsAreRemembered for as long as a budget's status could have shown an eviction and
+// shows it no more.
 func TestDisruptedPodsAreRemembered(t *testing.T) {
 	x, at := newIndex(), epoch
 	web := types.NamespacedName{Namespace: build.Namespace, Name: "web-0"}
@@ -254,8 +256,8 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 	}
 }
 
-// What pods do elsewhere than on cordoned nodes changes nothing that is to be done, unless they come or go: a step for each would be
-// most of what an upgrade costs.
+// What pods do elsewhere than on cordoned nodes changes nothing that is to be done, unless they
+// come or go: a step for each would be most of what an upgrade costs.
 func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
 	fenced := build.Node("fenced", "a")
 	fenced.Spec.Unschedulable = true

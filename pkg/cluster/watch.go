@@ -33,8 +33,9 @@ type Watcher struct {
 const syncLimit = 2 * time.Minute
 
 // Watch starts the watches and returns when the first View is complete. The watches end with the
-// context. It returns an error at once when a kind may not be read, and after two minutes when the server was not reached; of
-// what tells the pods' order (drain.Facts), which is listed once, it goes without what may not be listed.
+// context. It returns an error at once when a kind may not be read, and after two minutes when the
+// server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
+// goes without what may not be listed.
 func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
 	return watch(ctx, client, syncLimit)
 }
@@ -83,8 +84,8 @@ func (w *Watcher) know(facts drain.Facts) {
 	w.index.facts = facts
 }
 
-// trimmer is the informers' transform: it trims what is read, and lets pods share what they have alike. Every informer
-// calls it from a goroutine of its own.
+// trimmer is the informers' transform: it trims what is read, and lets pods share what they have
+// alike. Every informer calls it from a goroutine of its own.
 func trimmer() cache.TransformFunc {
 	sharer := trim.NewSharer()
 	return func(object any) (any, error) {
@@ -116,8 +117,8 @@ func listen(
 	return registration, nil
 }
 
-// waitForSync waits for the first View. It ends early when a kind may not be read; other failures are tried again
-// by the informers, and the last of them is told when the context ends.
+// waitForSync waits for the first View. It ends early when a kind may not be read; other failures
+// are tried again by the informers, and the last of them is told when the context ends.
 func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan error) error {
 	done := make(chan bool, 1)
 	waiting, cancel := context.WithCancel(ctx)
@@ -143,8 +144,8 @@ func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan 
 	}
 }
 
-// update puts an object's newer state. After a gap in the watch it may be that of another object of the same
-// name, and the one before is gone.
+// update puts an object's newer state. After a gap in the watch it may be that of another object of
+// the same name, and the one before is gone.
 func (w *Watcher) update(before, object any) {
 	was, known := before.(metav1.Object)
 	is, ok := object.(metav1.Object)
@@ -221,14 +222,16 @@ func (w *Watcher) View() upgrade.View {
 	return w.index.view()
 }
 
-// Changed receives when the View is no longer the one that was taken last, but for how pods fare on nodes that are not cordoned.
-// Several changes may be one receipt.
+// Changed receives when the View is no longer the one that was taken last, but for how pods fare on
+// nodes that are not cordoned. Several changes may be one receipt.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the cloud anew.
+// NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the
+// cloud anew.
 func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
 
-// Failures receives why a watch could not be opened. It is tried again by itself, and the View is as old as its last change meanwhile.
+// Failures receives why a watch could not be opened. It is tried again by itself, and the View is
+// as old as its last change meanwhile.
 func (w *Watcher) Failures() <-chan error { return w.failed }
 
 // node returns the node as it is known now.

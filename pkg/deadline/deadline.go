@@ -1,7 +1,8 @@
-// Package deadline keeps requests from leaving after their time. A context that ends cancels a request that is under way, but its
-// timer is one of many that fire when a process goes on that was halted, or a machine that slept: what was about to be sent may be
-// sent first. So the clocks are asked once more where a request is handed to its connection, and again where its body is, for which
-// a connection may have had to be opened. Without its body a request changes nothing.
+// Package deadline keeps requests from leaving after their time. A context that ends cancels a
+// request that is under way, but its timer is one of many that fire when a process goes on that was
+// halted, or a machine that slept: what was about to be sent may be sent first. So the clocks are
+// asked once more where a request is handed to its connection, and again where its body is, for
+// which a connection may have had to be opened. Without its body a request changes nothing.
 package deadline
 
 import (
@@ -17,8 +18,8 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Client sends requests through next within the deadline of their context. Later ones fail with an error that is
-// context.DeadlineExceeded.
+// Client sends requests through next within the deadline of their context. Later ones fail with an
+// error that is context.DeadlineExceeded.
 func Client(next Doer) Doer { return client{next} }
 
 // Transport does the same for a transport.
@@ -36,7 +37,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return within(r, t.next.RoundTrip)
 }
 
-// WrappedRoundTripper is the transport beneath, which client-go looks for (apimachinery, net/http.go).
+// WrappedRoundTripper is the transport beneath, which client-go looks for (apimachinery,
+// net/http.go).
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func within(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
@@ -78,8 +80,8 @@ func (b body) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// over errs when a time has passed by either clock: while a machine sleeps only the wall clock goes on, and of a wall clock that is
-// set back only the monotonic one.
+// over errs when a time has passed by either clock: while a machine sleeps only the wall clock goes
+// on, and of a wall clock that is set back only the monotonic one.
 func over(until time.Time) error {
 	now := time.Now()
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {

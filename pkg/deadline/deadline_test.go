@@ -16,7 +16,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// TestLate sends requests whose time is over, or will be when the connection is there: none of them arrives whole.
+// TestLate sends requests whose time is over, or will be when the connection is there: none of them
+// arrives whole.
 func TestLate(t *testing.T) {
 	cases := map[string]struct {
 		left time.Duration // until the deadline

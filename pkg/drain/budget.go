@@ -24,9 +24,10 @@ func (b *Budget) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: b.Namespace, Name: b.Name}
 }
 
-// Room is how many pods the budget lets be missing while all are well; leaving is how many of its pods are being deleted. A
-// minAvailable that is a number has the controller expect every pod that is there, those among them (disruption.go,
-// getExpectedPodCount); all others, as many as their controllers are to have.
+// Room is how many pods the budget lets be missing while all are well; leaving is how many of its
+// pods are being deleted. A minAvailable that is a number has the controller expect every pod that
+// is there, those among them (disruption.go, getExpectedPodCount); all others, as many as their
+// controllers are to have.
 func (b *Budget) Room(leaving int32) int32 {
 	expected := b.Status.ExpectedPods
 	if least := b.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
@@ -40,8 +41,8 @@ type Budgets struct {
 	byNamespace map[string]*indexed
 }
 
-// indexed are the budgets of a namespace. Those whose selector asks for a label with one value are found by it; the
-// others are tried on every pod.
+// indexed are the budgets of a namespace. Those whose selector asks for a label with one value are
+// found by it; the others are tried on every pod.
 type indexed struct {
 	all    []*Budget
 	labels []byLabel
@@ -62,8 +63,9 @@ type label struct{ key, value string }
 // empty one covers its whole namespace (policy/v1).
 func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets { return Budgets{}.Renew(pdbs) }
 
-// Renew indexes PodDisruptionBudgets anew. Selectors are taken over from budgets here whose spec is the same by UID and
-// generation: of a cluster's budgets it is the status that changes all the time.
+// Renew indexes PodDisruptionBudgets anew. Selectors are taken over from budgets here whose spec is
+// the same by UID and generation: of a cluster's budgets it is the status that changes all the
+// time.
 func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	known := map[types.UID]*Budget{}
 	for _, x := range b.byNamespace {
@@ -85,7 +87,8 @@ func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	return Budgets{byNamespace: index}
 }
 
-// newBudget parses the selector, unless it is that of the budget before; nil where it cannot be parsed.
+// newBudget parses the selector, unless it is that of the budget before; nil where it cannot be
+// parsed.
 func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 	if before != nil && pdb.UID != "" && before.Generation == pdb.Generation {
 		return &Budget{PodDisruptionBudget: pdb, selector: before.selector}
@@ -128,7 +131,8 @@ func (x *indexed) file(budget *Budget, under label) {
 	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
 }
 
-// labels are those that every pod of the budget carries, as far as its selector names them one by one.
+// labels are those that every pod of the budget carries, as far as its selector names them one by
+// one.
 func (b *Budget) labels() (all []label) {
 	requirements, _ := b.selector.Requirements()
 	for i := range requirements {
@@ -142,8 +146,8 @@ func (b *Budget) labels() (all []label) {
 	return all
 }
 
-// Covering returns the budgets whose selector matches the pod, by name; the caller must not change the slice.
-// The API server refuses to evict a running pod that has more than one.
+// Covering returns the budgets whose selector matches the pod, by name; the caller must not change
+// the slice. The API server refuses to evict a running pod that has more than one.
 func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	x := b.byNamespace[pod.Namespace]
 	if x == nil {
@@ -161,7 +165,8 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// matching adds those of the budgets that match to the others. One alone is returned as a part of its list, without a copy.
+// matching adds those of the budgets that match to the others. One alone is returned as a part of
+// its list, without a copy.
 func matching(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {

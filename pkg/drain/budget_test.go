@@ -17,7 +17,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// A number of pods that must be available counts those that leave as expected (disruption.go, getExpectedPodCount).
+// A number of pods that must be available counts those that leave as expected (disruption.go,
+// getExpectedPodCount).
 func TestRoom(t *testing.T) {
 	number, share := intstr.FromInt32(7), intstr.FromString("50%")
 	cases := map[string]struct {
@@ -70,8 +71,8 @@ func drawSelector(r *rand.Rand) *metav1.LabelSelector {
 	return selector
 }
 
-// The index finds what trying every budget finds.
-// A budget that was changed covers what it says now, one of which only the status is new what it covered before.
+// The index finds what trying every budget finds. A budget that was changed covers what it says
+// now, one of which only the status is new what it covered before.
 func TestRenew(t *testing.T) {
 	budget := func(uid types.UID, generation int64, app string) *policyv1.PodDisruptionBudget {
 		pdb := build.Budget(app, build.Counts(4, 4, 2))

@@ -1,10 +1,10 @@
-// Package drain decides, without touching anything, how the pods of a node
-// leave it: which pods must go and which stay until the machine is gone, which
-// of them the eviction API would admit now, and what blocks the rest.
+// Package drain decides, without touching anything, how the pods of a node leave it: which pods
+// must go and which stay until the machine is gone, which of them the eviction API would admit now,
+// and what blocks the rest.
 //
-// Everything here is a pure function over values. Nothing calls a server or reads
-// a clock, and what is drawn at random is the same each time; the same code
-// serves the live drain, the plan and the tests.
+// Everything here is a pure function over values. Nothing calls a server or reads a clock, and what
+// is drawn at random is the same each time; the same code serves the live drain, the plan and the
+// tests.
 //
 //	pod ──▶ Judge ──▶ stays | leaving | held | must go ──▶ Due ──▶ Predict ──▶ admitted | blocked by …
 //	                                                        ▲         ▲
@@ -12,6 +12,6 @@
 //
 //	nodes in drain, nodes that wait, their budgets over time ──▶ Queue ──▶ the node to start next
 //
-// Sources: the eviction handler of kube-apiserver (pkg/registry/core/pod/storage/eviction.go)
-// and the disruption controller (pkg/controller/disruption/disruption.go).
+// Sources: the eviction handler of kube-apiserver (pkg/registry/core/pod/storage/eviction.go) and
+// the disruption controller (pkg/controller/disruption/disruption.go).
 package drain

@@ -19,7 +19,8 @@ const (
 	Stay
 	// Leaving is a pod that is deleted already: it is waited for, and never evicted again.
 	Leaving
-	// Held is a pod that must leave but is not evicted: the request does not allow it, or its owner asks to wait for its end.
+	// Held is a pod that must leave but is not evicted: the request does not allow it, or its owner
+	// asks to wait for its end.
 	Held
 )
 
@@ -27,7 +28,8 @@ const (
 type Reason string
 
 const (
-	// ReasonDaemonSet is a pod of a DaemonSet: its controller tolerates the cordon and would bring it back.
+	// ReasonDaemonSet is a pod of a DaemonSet: its controller tolerates the cordon and would bring
+	// it back.
 	ReasonDaemonSet Reason = "DaemonSet"
 	// ReasonMirror is the API server's mirror of a static pod; only the kubelet can stop it.
 	ReasonMirror Reason = "static"
@@ -37,7 +39,8 @@ const (
 	ReasonUnmanaged Reason = "unmanaged"
 	// ReasonTerminating is a pod whose deletion has begun.
 	ReasonTerminating Reason = "terminating"
-	// ReasonLost is a deleted pod on a node that has not been heard of for LostAfter: its kubelet cannot confirm the end.
+	// ReasonLost is a deleted pod on a node that has not been heard of for LostAfter: its kubelet
+	// cannot confirm the end.
 	ReasonLost Reason = "lost"
 	// ReasonSkipped is a pod whose owner asks that drains leave it alone.
 	ReasonSkipped Reason = "skipped"
@@ -47,8 +50,9 @@ const (
 	ReasonDoNotDisrupt Reason = "do not disrupt"
 )
 
-// Label is how a pod's owner asks for another drain than the usual one. It is Cluster API's, and so are its values
-// (cluster-api, PodDrainLabel and drainLabelFilter: upper and lower case are the same, and unknown values ask for nothing).
+// Label is how a pod's owner asks for another drain than the usual one. It is Cluster API's, and so
+// are its values (cluster-api, PodDrainLabel and drainLabelFilter: upper and lower case are the
+// same, and unknown values ask for nothing).
 const Label = "cluster.x-k8s.io/drain"
 
 // Wish is what Label asks for.
@@ -102,14 +106,16 @@ func Protection(pod *corev1.Pod) string {
 	}
 }
 
-// LostAfter is how long a node must have been NotReady before its deleted pods are no longer waited for.
+// LostAfter is how long a node must have been NotReady before its deleted pods are no longer waited
+// for.
 const LostAfter = 5 * time.Minute
 
 const mirrorAnnotation = corev1.MirrorPodAnnotationKey
 
 // Policy is what the request allows beyond the safe default.
 type Policy struct {
-	// EvictUnmanaged lets pods without a controller be evicted; they are not brought back by anybody.
+	// EvictUnmanaged lets pods without a controller be evicted; they are not brought back by
+	// anybody.
 	EvictUnmanaged bool
 	// RespectDoNotDisrupt has pods with a Protection waited for.
 	RespectDoNotDisrupt bool
@@ -135,10 +141,11 @@ func (v Verdict) Obstacle() Obstacle {
 	}
 }
 
-// Judge says what the drain owes the pod. nodeLost is true when the pod's node has been NotReady for LostAfter.
+// Judge says what the drain owes the pod. nodeLost is true when the pod's node has been NotReady
+// for LostAfter.
 //
-// The order follows kubectl drain's filters, except that a finished pod never
-// stops a drain and that an emptyDir never does (Kubernetes K12, cluster-api#12920).
+// The order follows kubectl drain's filters, except that a finished pod never stops a drain and
+// that an emptyDir never does (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 	if reason := staying(pod, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
@@ -183,7 +190,8 @@ func OwnerKind(pod *corev1.Pod) string {
 	return ""
 }
 
-// Ready is the pod's Ready condition, the only thing a budget counts (disruption.go, countHealthyPods).
+// Ready is the pod's Ready condition, the only thing a budget counts (disruption.go,
+// countHealthyPods).
 func Ready(pod *corev1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == corev1.PodReady {

@@ -8,10 +8,12 @@ import (
 )
 
 const (
-	// trials bounds a search, in orders tried, and steps in pods that are followed through them: some milliseconds.
+	// trials bounds a search, in orders tried, and steps in pods that are followed through them:
+	// some milliseconds.
 	trials = 20_000
 	steps  = 6_000_000
-	// warmth is what part of its cost an order may cost more, in the mean and at first, to be gone on from: a 240th.
+	// warmth is what part of its cost an order may cost more, in the mean and at first, to be gone
+	// on from: a 240th.
 	warmth = 240
 	// lateness is what a moment of the end costs, in moments that nodes lose at gates.
 	lateness = 50
@@ -33,7 +35,8 @@ type march struct {
 
 // state is a moment of a march.
 type state struct {
-	// opens are the openings of all gates, those of a gate a ring, next is which of them each gate spends next.
+	// opens are the openings of all gates, those of a gate a ring, next is which of them each gate
+	// spends next.
 	opens []time.Duration
 	next  []int
 	// places are when those in the window are free.
@@ -95,8 +98,9 @@ func newMarch(q *Queue) *march {
 // reset goes back to the moment at which all started nodes have their share.
 func (m *march) reset() { m.become(&m.started) }
 
-// drain spends what the node needs of the gates, from a start on, and returns when its last pod has gone, and how much
-// of that was lost at gates. Nodes are followed in order of start, so that what a gate has to give is taken in order, too.
+// drain spends what the node needs of the gates, from a start on, and returns when its last pod has
+// gone, and how much of that was lost at gates. Nodes are followed in order of start, so that what
+// a gate has to give is taken in order, too.
 func (m *march) drain(t *task, start time.Duration) (end, lost time.Duration) {
 	end = start + t.least
 	for _, exit := range t.gated {
@@ -123,8 +127,8 @@ func (m *march) place() int {
 	return first
 }
 
-// follow is how long it takes to go through an order, and how much is lost at gates. One that costs more than a limit is not
-// followed to its end.
+// follow is how long it takes to go through an order, and how much is lost at gates. One that costs
+// more than a limit is not followed to its end.
 func (m *march) follow(order []int, limit time.Duration) (last, losses time.Duration) {
 	m.reset()
 	for _, i := range order {
@@ -145,10 +149,11 @@ func cost(last, losses time.Duration) time.Duration { return lateness*last + los
 // cost is what the whole order costs.
 func (m *march) cost(order []int) time.Duration { return cost(m.follow(order, math.MaxInt64)) }
 
-// search betters an order by exchanging and moving nodes, and returns what cost least, the order itself unless another costs
-// less. It goes on from an order that costs more as well, the less so the longer it takes (simulated annealing): of orders that
-// no single exchange makes better there are many, and most are poor. Where one node is drained after the other there is little
-// to gain, and what is planned is better kept to.
+// search betters an order by exchanging and moving nodes, and returns what cost least, the order
+// itself unless another costs less. It goes on from an order that costs more as well, the less so
+// the longer it takes (simulated annealing): of orders that no single exchange makes better there
+// are many, and most are poor. Where one node is drained after the other there is little to gain,
+// and what is planned is better kept to.
 func (m *march) search(best []int) []int {
 	n := len(best)
 	last, losses := m.follow(best, math.MaxInt64)

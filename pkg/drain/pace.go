@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// firstStart is how long after its start a pod may become ready for that to be its start: later it recovered from something.
+// firstStart is how long after its start a pod may become ready for that to be its start: later it
+// recovered from something.
 const firstStart = 10 * time.Minute
 
-// ReadyTime is how long the pod took from its binding to a node until it was ready first, as far as its status still tells,
-// to the second that objects write times in.
+// ReadyTime is how long the pod took from its binding to a node until it was ready first, as far as
+// its status still tells, to the second that objects write times in.
 func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 	if pod.Status.StartTime == nil {
 		return 0, false
@@ -35,8 +36,8 @@ func ReadyTime(pod *corev1.Pod) (time.Duration, bool) {
 	return took, !ready.IsZero() && took >= 0 && took <= firstStart
 }
 
-// ReadyTimes is the typical ReadyTime of each controller's pods, by the UID that Owner gives; those of which no pod tells are
-// not there.
+// ReadyTimes is the typical ReadyTime of each controller's pods, by the UID that Owner gives; those
+// of which no pod tells are not there.
 func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	samples := map[types.UID][]time.Duration{}
 	for pod := range pods {
@@ -59,9 +60,10 @@ func Owner(pod *corev1.Pod) types.UID {
 	return ""
 }
 
-// Typical is the median, made finer than the whole seconds that objects write times in: of two such times the difference
-// is off by up to a second either way, so that all that is no further from the median may stand for the same time, and
-// their mean is nearer to it. It sorts all, and is otherwise where there are none.
+// Typical is the median, made finer than the whole seconds that objects write times in: of two such
+// times the difference is off by up to a second either way, so that all that is no further from the
+// median may stand for the same time, and their mean is nearer to it. It sorts all, and is
+// otherwise where there are none.
 func Typical(all []time.Duration, otherwise time.Duration) time.Duration {
 	if len(all) == 0 {
 		return otherwise
@@ -79,7 +81,8 @@ func Typical(all []time.Duration, otherwise time.Duration) time.Duration {
 // Soonest is how long a pod takes to end that ends as soon as it is told to.
 const Soonest = time.Second
 
-// SoonestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs first, within the grace period.
+// SoonestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs
+// first, within the grace period.
 func SoonestEnd(pod *corev1.Pod) time.Duration {
 	return min(preStopSleep(pod), gracePeriod(pod)) + Soonest
 }
@@ -94,7 +97,8 @@ func gracePeriod(pod *corev1.Pod) time.Duration {
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }
 
-// preStopSleep is the longest sleep among the containers' preStop hooks, whose hooks run side by side.
+// preStopSleep is the longest sleep among the containers' preStop hooks, whose hooks run side by
+// side.
 func preStopSleep(pod *corev1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for i := range pod.Spec.Containers {
@@ -110,7 +114,8 @@ func preStopSleep(pod *corev1.Pod) time.Duration {
 	return longest
 }
 
-// sleepIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh", "-c", "sleep 15; nginx -s quit"].
+// sleepIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh", "-c",
+// "sleep 15; nginx -s quit"].
 func sleepIn(command []string) time.Duration {
 	words := strings.FieldsFunc(strings.Join(command, " "), func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) })
 	for i := range len(words) - 1 {

@@ -47,7 +47,8 @@ const (
 	Completing ObstacleKind = "completion"
 	// DoNotDisrupt goes away with the pod's end or with its annotation; see Protection.
 	DoNotDisrupt ObstacleKind = "do-not-disrupt"
-	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that is being deleted.
+	// NamespaceEnding goes away with the pod: the API server forbids evictions in a namespace that
+	// is being deleted.
 	NamespaceEnding ObstacleKind = "namespace"
 	// Returns is a pod that came back to the fenced node after it was evicted (EKS E51).
 	Returns ObstacleKind = "returns"
@@ -96,7 +97,8 @@ func (o Obstacle) String() string {
 	}
 }
 
-// have is how many pods are healthy. Those beyond the need are granted to evictions that the disruption controller has not counted yet.
+// have is how many pods are healthy. Those beyond the need are granted to evictions that the
+// disruption controller has not counted yet.
 func (o Obstacle) have() string {
 	if granted := o.Have - o.Need; granted > 0 {
 		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
@@ -130,7 +132,8 @@ func (o Obstacle) Remedy() string {
 	return cmp.Or(remedies[o.Kind], "see what denies its eviction")
 }
 
-// Spending counts, per budget, disruptions that our own evictions have spent and that the budget's status does not show yet.
+// Spending counts, per budget, disruptions that our own evictions have spent and that the budget's
+// status does not show yet.
 type Spending map[types.NamespacedName]int32
 
 // Prediction is what the eviction API would answer now.
@@ -150,7 +153,8 @@ func (p Prediction) Admitted() bool { return p.Kind == NoObstacle }
 // taken from each budget; endingNamespace is true when the pod's namespace is being deleted.
 func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace bool) Prediction {
 	if endingNamespace {
-		// Admission refuses to create anything there, an eviction too, before the pod is looked at (lifecycle/admission.go).
+		// Admission refuses to create anything there, an eviction too, before the pod is looked at
+		// (lifecycle/admission.go).
 		return Prediction{Obstacle: Obstacle{Kind: NamespaceEnding}}
 	}
 	if pod.Status.Phase == corev1.PodPending {

@@ -139,8 +139,8 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// What a caller needs of a prediction beside yes or no: the numbers for the message, and the version by
-// which it learns that the budget has changed since.
+// What a caller needs of a prediction beside yes or no: the numbers for the message, and the
+// version by which it learns that the budget has changed since.
 func TestPredictionTellsItsBudget(t *testing.T) {
 	budgets := drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 3, 3))})
 	got := drain.Predict(build.Pod("web-0"), budgets, nil, false)
@@ -177,7 +177,8 @@ func TestStructural(t *testing.T) {
 	}
 }
 
-// Until the disruption controller has counted an eviction its pod is healthy beyond the need, which would read as if the budget were open.
+// Until the disruption controller has counted an eviction its pod is healthy beyond the need, which
+// would read as if the budget were open.
 func TestObstacleOfPodsThatLeave(t *testing.T) {
 	const want = "PDB shop/web allows no disruption (needs 3 healthy, has 5, 2 of them being evicted)"
 	obstacle := drain.Obstacle{Kind: drain.BudgetSpent, Budget: types.NamespacedName{Namespace: "shop", Name: "web"}, Need: 3, Have: 5}
@@ -240,8 +241,8 @@ func ofBudget(kind drain.ObstacleKind) bool {
 	}
 }
 
-// FuzzPredict holds the arithmetic: for a pod that is ready the answer depends on the budget's room alone,
-// and no eviction is admitted that the budget has no room for.
+// FuzzPredict holds the arithmetic: for a pod that is ready the answer depends on the budget's room
+// alone, and no eviction is admitted that the budget has no room for.
 func FuzzPredict(f *testing.F) {
 	f.Add(int32(1), int32(0), int32(3), int32(2), int32(3), int64(0), uint16(0))
 	f.Add(int32(1), int32(1), int32(3), int32(2), int32(3), int64(0), uint16(0))

@@ -8,8 +8,9 @@ import (
 // searched is how many waiting nodes an order is searched for.
 const searched = 24
 
-// Queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its budget is open, those of
-// nodes that were started first before others, and a node makes room for the next when its last pod has gone.
+// Queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its
+// budget is open, those of nodes that were started first before others, and a node makes room for
+// the next when its last pod has gone.
 //
 // It is a model: time only passes with budgets and with the ends of pods. All times are from now.
 type Queue struct {
@@ -19,14 +20,15 @@ type Queue struct {
 	Gates []Gate
 	// Started are the nodes in the window, in order of their start, Waiting those to come.
 	Started, Waiting []Load
-	// Quick leaves out the search: the order before was found a moment ago, or the answer will not be used.
+	// Quick leaves out the search: the order before was found a moment ago, or the answer will not
+	// be used.
 	Quick bool
 }
 
 // Gate is a budget over time: an exit through it closes one of its openings for a turn.
 type Gate struct {
-	// Opens are the times at which the disruptions it allows at once may be spent, sorted; 0 for those it allows now. There is
-	// one at least, and none after a turn.
+	// Opens are the times at which the disruptions it allows at once may be spent, sorted; 0 for
+	// those it allows now. There is one at least, and none after a turn.
 	Opens []time.Duration
 	// Turn is how long after an eviction its pod is made up for.
 	Turn time.Duration
@@ -47,10 +49,11 @@ type Exit struct {
 	Gone time.Duration
 }
 
-// Next returns the index of the waiting node to start next, as far as any pod of it could go now; -1 when there is none.
-// Of few nodes it begins an order that ends all drains as soon as a short search can find, which is returned as well; of many it is
-// the one that loses least time. The search begins with the order that was found before, indexes in Waiting, if that is a good one.
-// It is the same for the same queue and the same order before.
+// Next returns the index of the waiting node to start next, as far as any pod of it could go now;
+// -1 when there is none. Of few nodes it begins an order that ends all drains as soon as a short
+// search can find, which is returned as well; of many it is the one that loses least time. The
+// search begins with the order that was found before, indexes in Waiting, if that is a good one. It
+// is the same for the same queue and the same order before.
 func (q *Queue) Next(before []int) (next int, order []int) {
 	m := newMarch(q)
 	movable := m.movable()
@@ -81,8 +84,9 @@ func (m *march) movable() (all []int) {
 	return all
 }
 
-// byLoss orders the waiting nodes: whenever a place is free the node goes that would lose least time at gates. Among equals it is the
-// one whose budgets have most before them, for time in which a tight budget is not used is lost where nodes are drained side by side.
+// byLoss orders the waiting nodes: whenever a place is free the node goes that would lose least
+// time at gates. Among equals it is the one whose budgets have most before them, for time in which
+// a tight budget is not used is lost where nodes are drained side by side.
 func (m *march) byLoss() []int {
 	ahead, left := m.ahead(), make([]int, len(m.Waiting))
 	for i := range left {

@@ -84,8 +84,8 @@ func TestQuickQueueIsNotSearched(t *testing.T) {
 	}
 }
 
-// A search must get past orders that no single exchange betters: of these queues they end after 1.718 times the floor in the
-// mean, and annealing comes to 1.704.
+// A search must get past orders that no single exchange betters: of these queues they end after
+// 1.718 times the floor in the mean, and annealing comes to 1.704.
 func TestQueueGetsPastPoorOrders(t *testing.T) {
 	const games, nodes, window, budgets = 20, 10, 4, 12
 	sum := 0.0
@@ -103,7 +103,8 @@ func TestQueueGetsPastPoorOrders(t *testing.T) {
 	}
 }
 
-// An order that was found before is kept unless another is clearly better, so that a plan can be followed.
+// An order that was found before is kept unless another is clearly better, so that a plan can be
+// followed.
 func TestQueueKeepsItsOrder(t *testing.T) {
 	q := drain.Queue{Window: 2, Waiting: []drain.Load{pods(-1), pods(-1), pods(-1)}}
 	if got, order := q.Next([]int{2, 0, 1}); got != 2 || !slices.Equal(order, []int{2, 0, 1}) {
@@ -123,8 +124,8 @@ func TestQueueOfMany(t *testing.T) {
 	}
 }
 
-// Whatever the queue, the answer is the same each time, its order has every node once, and that takes no longer than the
-// order before it.
+// Whatever the queue, the answer is the same each time, its order has every node once, and that
+// takes no longer than the order before it.
 func TestQueueProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := anyQueue(t)
@@ -175,7 +176,8 @@ func anyQueue(t *rapid.T) drain.Queue {
 	return q
 }
 
-// price is what the search weighs, reckoned another way: gates are lists of when each opening is spent anew.
+// price is what the search weighs, reckoned another way: gates are lists of when each opening is
+// spent anew.
 func price(q *drain.Queue, order []int) time.Duration {
 	opens := make([][]time.Duration, len(q.Gates))
 	for i := range q.Gates {

@@ -16,20 +16,23 @@ type Tier int
 const (
 	// Ordinary is a pod that no other pod is known to need.
 	Ordinary Tier = iota
-	// Serving is a pod behind an admission webhook or the cluster's DNS: without it others may not be created, or not come up.
+	// Serving is a pod behind an admission webhook or the cluster's DNS: without it others may not
+	// be created, or not come up.
 	Serving
-	// Storage is a pod of a CSI driver: without it the volumes of others are neither detached nor attached.
+	// Storage is a pod of a CSI driver: without it the volumes of others are neither detached nor
+	// attached.
 	Storage
 )
 
-// Facts tell which pods others need, as far as the pods do not say it themselves. The zero value knows of none.
+// Facts tell which pods others need, as far as the pods do not say it themselves. The zero value
+// knows of none.
 type Facts struct {
 	// selectors are those of services, by namespace.
 	selectors map[string][]map[string]string
 }
 
-// Webhooks are the services that admission webhooks send their questions to, whatever their failurePolicy: one that is passed over leaves
-// undone what it is there for.
+// Webhooks are the services that admission webhooks send their questions to, whatever their
+// failurePolicy: one that is passed over leaves undone what it is there for.
 type Webhooks map[types.NamespacedName]bool
 
 // AddMutating adds the services of a configuration. Webhooks that are called by a URL name none.
@@ -52,8 +55,9 @@ func (w Webhooks) add(config *admissionv1.WebhookClientConfig) {
 	}
 }
 
-// Need reports whether the service is one whose pods other pods need: a webhook's, or that of the cluster's DNS, which is called
-// kube-dns whatever answers (kubernetes.io, "Customizing DNS Service").
+// Need reports whether the service is one whose pods other pods need: a webhook's, or that of the
+// cluster's DNS, which is called kube-dns whatever answers (kubernetes.io, "Customizing DNS
+// Service").
 func (w Webhooks) Need(service *corev1.Service) bool {
 	dns := service.Namespace == metav1.NamespaceSystem && service.Name == dnsName
 	return dns || w[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
@@ -73,7 +77,8 @@ func NewFacts(services []*corev1.Service) Facts {
 // dnsName is also the value of k8s-app on its pods, CoreDNS's among them.
 const dnsName = "kube-dns"
 
-// TierOf is the pod's tier. Pods of the cluster's DNS and of CSI drivers are told by their labels and their controller, too.
+// TierOf is the pod's tier. Pods of the cluster's DNS and of CSI drivers are told by their labels
+// and their controller, too.
 func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	app := pod.Labels["k8s-app"]
 	switch {
@@ -97,8 +102,9 @@ func (f Facts) serves(pod *corev1.Pod) bool {
 	})
 }
 
-// ofStorage reports whether the pod's controller, or the label with its application's name, has the word csi in it, as those of
-// all drivers have: ebs-csi-controller, csi-rbdplugin-provisioner, aws-efs-csi-driver.
+// ofStorage reports whether the pod's controller, or the label with its application's name, has the
+// word csi in it, as those of all drivers have: ebs-csi-controller, csi-rbdplugin-provisioner,
+// aws-efs-csi-driver.
 func ofStorage(pod *corev1.Pod) bool {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && hasCSI(owner.Name) {
 		return true
@@ -111,14 +117,16 @@ func hasCSI(name string) bool {
 	return strings.Contains(name, word) && slices.Contains(strings.Split(name, "-"), word)
 }
 
-// Leavers are the pods of one node that have to leave it, by what is done about them: evicted, held and leaving by themselves.
+// Leavers are the pods of one node that have to leave it, by what is done about them: evicted, held
+// and leaving by themselves.
 type Leavers struct {
 	Evict, Held, Leaving []*corev1.Pod
 }
 
-// Due returns the pods to evict whose turn it is, in their order: none as long as one of an earlier tier is neither gone nor deleted,
-// whatever is in its way, and none of Storage before all others are gone, for it unmounts and detaches their volumes. What keeps an
-// earlier pod for ever keeps the later ones as well: how long that is waited for is the caller's to say.
+// Due returns the pods to evict whose turn it is, in their order: none as long as one of an earlier
+// tier is neither gone nor deleted, whatever is in its way, and none of Storage before all others
+// are gone, for it unmounts and detaches their volumes. What keeps an earlier pod for ever keeps
+// the later ones as well: how long that is waited for is the caller's to say.
 func Due(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict

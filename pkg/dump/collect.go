@@ -88,7 +88,8 @@ func (c *collector) noObject() error {
 	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.next(), Command)
 }
 
-// item takes in an item of a list. Items of a typed list, such as a NodeList, take their kind from it.
+// item takes in an item of a list. Items of a typed list, such as a NodeList, take their kind from
+// it.
 func (c *collector) item(raw []byte, list listMeta) error {
 	h, err := c.head(raw)
 	if err != nil {

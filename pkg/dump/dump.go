@@ -24,8 +24,8 @@ type Dump struct {
 	StatefulSets []*appsv1.StatefulSet
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
-	// Services and the configurations of admission webhooks tell which pods others need; Command leaves them out, since not
-	// everybody may list them.
+	// Services and the configurations of admission webhooks tell which pods others need; Command
+	// leaves them out, since not everybody may list them.
 	Services   []*corev1.Service
 	Mutating   []*admissionv1.MutatingWebhookConfiguration
 	Validating []*admissionv1.ValidatingWebhookConfiguration
@@ -41,9 +41,11 @@ type Dump struct {
 type Limits struct {
 	// Bytes are those of the whole input once unpacked; 1 GiB by default.
 	Bytes int64
-	// Object is the size of the largest object in bytes; 4 MiB by default, more than twice what etcd accepts.
+	// Object is the size of the largest object in bytes; 4 MiB by default, more than twice what
+	// etcd accepts.
 	Object int64
-	// Objects is their number; 500,000 by default, three times the pods of the largest cluster that Kubernetes supports.
+	// Objects is their number; 500,000 by default, three times the pods of the largest cluster that
+	// Kubernetes supports.
 	Objects int
 }
 
@@ -51,10 +53,11 @@ func (l Limits) orDefaults() Limits {
 	return Limits{Bytes: cmp.Or(l.Bytes, 1<<30), Object: cmp.Or(l.Object, 4<<20), Objects: cmp.Or(l.Objects, 500_000)}
 }
 
-// Read reads a whole dump. Objects without a UID get one made of kind, namespace and name, and so do references
-// to their owners. It returns an error, in one line, for input that is no dump of a cluster: empty, cut short, too
-// large, not UTF-8, packed twice, of other kinds, without nodes, with a List inside a List, with the same object twice
-// or with one that has no name; and the reader's own error.
+// Read reads a whole dump. Objects without a UID get one made of kind, namespace and name, and so
+// do references to their owners. It returns an error, in one line, for input that is no dump of a
+// cluster: empty, cut short, too large, not UTF-8, packed twice, of other kinds, without nodes,
+// with a List inside a List, with the same object twice or with one that has no name; and the
+// reader's own error.
 func Read(r io.Reader, limits Limits) (*Dump, error) {
 	limits = limits.orDefaults()
 	m, err := open(r, limits)

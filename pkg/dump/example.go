@@ -22,7 +22,8 @@ const exampleNodes = 12
 type sample struct {
 	kind, namespace, name string
 	replicas              int32
-	// node is the first it has pods on, counted from 0, share how many are on one, and step how many nodes further on the next are.
+	// node is the first it has pods on, counted from 0, share how many are on one, and step how
+	// many nodes further on the next are.
 	node, share, step int
 	// ready is how long a pod takes to become ready, grace how long it may take to end.
 	ready, grace time.Duration
@@ -31,8 +32,8 @@ type sample struct {
 	spare int32
 }
 
-// samples are a dozen workloads as clusters have them: most move in a minute; search starts slowly, and two of its
-// pods share a node, so that its budget holds that node's drain up for a while.
+// samples are a dozen workloads as clusters have them: most move in a minute; search starts slowly,
+// and two of its pods share a node, so that its budget holds that node's drain up for a while.
 func samples() []sample {
 	const s, m = time.Second, time.Minute
 	return []sample{
@@ -51,8 +52,8 @@ func samples() []sample {
 	}
 }
 
-// Example is a cluster to meet the tool with: twelve nodes of one self-managed group in three zones, a dozen
-// workloads, and a DaemonSet. It is the same every time.
+// Example is a cluster to meet the tool with: twelve nodes of one self-managed group in three
+// zones, a dozen workloads, and a DaemonSet. It is the same every time.
 func Example() *Dump {
 	d := &Dump{Taken: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}}
 	for i := range exampleNodes {

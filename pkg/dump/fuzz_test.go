@@ -7,8 +7,8 @@ import (
 	"testing/iotest"
 )
 
-// FuzzRead holds Read to its word: whatever comes in, there is a whole dump or one line of an error, and the same
-// one however the input is cut into reads.
+// FuzzRead holds Read to its word: whatever comes in, there is a whole dump or one line of an
+// error, and the same one however the input is cut into reads.
 func FuzzRead(f *testing.F) {
 	seeds := []string{
 		"", listJSON, listYAML, nodeJSON + podJSON, nodeYAML + "---\n" + podJSON, pack(listJSON, 1), pack(listJSON, 2), pack(listYAML, 1),

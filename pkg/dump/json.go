@@ -7,7 +7,8 @@ import (
 	"io"
 )
 
-// readJSON reads documents of JSON, one after the other. mark is told how far it has come, in bytes; it may be nil.
+// readJSON reads documents of JSON, one after the other. mark is told how far it has come, in
+// bytes; it may be nil.
 func (c *collector) readJSON(r io.Reader, mark func(int64)) error {
 	dec := json.NewDecoder(r)
 	d := &document{c: c, dec: dec, mark: mark}
@@ -24,7 +25,8 @@ func (c *collector) readJSON(r io.Reader, mark func(int64)) error {
 // errEnd is the end of the input between two documents.
 var errEnd = errors.New("end of input")
 
-// document is one JSON value at the top level: a list, whose items are read one by one, or a single object.
+// document is one JSON value at the top level: a list, whose items are read one by one, or a single
+// object.
 type document struct {
 	c    *collector
 	dec  *json.Decoder

@@ -16,7 +16,8 @@ import (
 // kind is one that says something about an upgrade.
 type kind struct {
 	namespaced bool
-	// keep decodes an object and puts what is needed of it into the dump; nil where its pods say it all.
+	// keep decodes an object and puts what is needed of it into the dump; nil where its pods say it
+	// all.
 	keep func(*collector, []byte, identity) error
 }
 
@@ -183,7 +184,8 @@ func (c *collector) keepValidating(raw []byte, id identity) error {
 	return c.meta(&config.ObjectMeta, id)
 }
 
-// adopt gives references to owners that have no UID, as written by hand, the UID of the object they name, or the one it would get.
+// adopt gives references to owners that have no UID, as written by hand, the UID of the object they
+// name, or the one it would get.
 func (c *collector) adopt() {
 	uids := make(map[identity]types.UID, len(c.uids))
 	for uid, id := range c.uids {

@@ -7,14 +7,15 @@ import (
 )
 
 const (
-	// mostDigits is more than any number has that somebody means, an RSA modulus in an annotation included.
+	// mostDigits is more than any number has that somebody means, an RSA modulus in an annotation
+	// included.
 	mostDigits = 4096
 	// mostExponent is how many digits a negative exponent may have.
 	mostExponent = 3
 )
 
-// checkNumbers refuses values that look like quantities and would take hours to read: resource.ParseQuantity computes
-// 1e-999999999, and a number of a million digits, to the last one.
+// checkNumbers refuses values that look like quantities and would take hours to read:
+// resource.ParseQuantity computes 1e-999999999, and a number of a million digits, to the last one.
 func (c *collector) checkNumbers(raw []byte) error {
 	if bytes.Contains(raw, []byte(`\u`)) {
 		// Digits may hide behind escapes.

@@ -15,7 +15,8 @@ const (
 	utf8Mark  = "\xef\xbb\xbf"
 	// sniffed is how many bytes are looked at to tell the format.
 	sniffed = 512
-	// readAhead is how much a reader above the meter may have taken in beyond the object it is at, in bytes.
+	// readAhead is how much a reader above the meter may have taken in beyond the object it is at,
+	// in bytes.
 	readAhead = 64 << 10
 )
 
@@ -28,7 +29,8 @@ type meter struct {
 	marked int64
 }
 
-// open unpacks the input if it is packed. It returns an error for input that is empty, no gzip after all, or packed twice.
+// open unpacks the input if it is packed. It returns an error for input that is empty, no gzip
+// after all, or packed twice.
 func open(r io.Reader, limits Limits) (*meter, error) {
 	in := bufio.NewReaderSize(r, readAhead)
 	if magic(in) != gzipMagic {
@@ -103,8 +105,8 @@ const (
 	formatJSON
 )
 
-// format tells JSON from YAML by the first character that is no space, and drops a byte order mark. It returns an
-// error for input that is empty or no text.
+// format tells JSON from YAML by the first character that is no space, and drops a byte order mark.
+// It returns an error for input that is empty or no text.
 func (m *meter) format() (format, error) {
 	head, err := m.in.Peek(sniffed)
 	if len(head) == 0 && err != nil && !errors.Is(err, io.EOF) {

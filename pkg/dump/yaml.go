@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlReader splits YAML into documents, and a list into its items, by their lines alone: a parser for the whole of a
-// large list would need many times its size. An item of a block sequence begins with a dash at the sequence's
-// indentation, and everything that belongs to it is indented further (YAML 1.2, 8.2.1).
+// yamlReader splits YAML into documents, and a list into its items, by their lines alone: a parser
+// for the whole of a large list would need many times its size. An item of a block sequence begins
+// with a dash at the sequence's indentation, and everything that belongs to it is indented further
+// (YAML 1.2, 8.2.1).
 type yamlReader struct {
 	c *collector
 	// rest is the document without its items; item the one being read, from the line itemAt.
@@ -22,7 +23,8 @@ type yamlReader struct {
 	line       int
 	itemAt     int
 	restAt     int
-	// within is true below the line "items:", with the dashes at indent, which is negative until the first.
+	// within is true below the line "items:", with the dashes at indent, which is negative until
+	// the first.
 	within bool
 	indent int
 	listed bool
@@ -130,7 +132,8 @@ func (y *yamlReader) takeWithin(text []byte) error {
 
 func isDash(text []byte) bool { return string(text) == "-" || bytes.HasPrefix(text, []byte("- ")) }
 
-// beginItem takes the line that an item begins with; a space in the place of its dash leaves the item as it stands.
+// beginItem takes the line that an item begins with; a space in the place of its dash leaves the
+// item as it stands.
 func (y *yamlReader) beginItem(text []byte, indent int) error {
 	if err := y.endItem(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// again is the command that was typed, as it is typed again to continue: with its groups and its flags, but for secrets and for
-// what was agreed to for once.
+// again is the command that was typed, as it is typed again to continue: with its groups and its
+// flags, but for secrets and for what was agreed to for once.
 func again(cmd *cobra.Command, args []string) string {
 	words := append(strings.Fields(cmd.CommandPath()), args...)
 	left := []string{"token", "password", "replan", "takeover", "dry-run"}

@@ -49,8 +49,8 @@ func factsOf(d *dump.Dump) drain.Facts {
 	return drain.NewFacts(slices.DeleteFunc(slices.Clone(d.Services), func(s *corev1.Service) bool { return !webhooks.Need(s) }))
 }
 
-// workloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its ReplicaSets, as it does for
-// the disruption controller (disruption.go, getPodDeployment).
+// workloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its
+// ReplicaSets, as it does for the disruption controller (disruption.go, getPodDeployment).
 func workloadsOf(b *cluster.Background) map[types.UID]simulate.Workload {
 	deployments := make(map[types.UID]int32, len(b.Deployments))
 	for _, d := range b.Deployments {

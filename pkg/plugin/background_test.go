@@ -25,8 +25,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// zoneBound is a group of an outdated node in zone a and a current one in zone b, and a StatefulSet whose pod has its
-// volume in zone a.
+// zoneBound is a group of an outdated node in zone a and a current one in zone b, and a StatefulSet
+// whose pod has its volume in zone a.
 func zoneBound() *apiServer {
 	s := &apiServer{}
 	for name, place := range map[string][2]string{"old": {"a", "v1"}, "new": {"b", "v2"}} {
@@ -65,8 +65,8 @@ func forbidding(kinds ...string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// TestPlanKnowsVolumes plans for a pod that can go to no node but those of its volume's zone, and says what it assumes
-// where the user may not know.
+// TestPlanKnowsVolumes plans for a pod that can go to no node but those of its volume's zone, and
+// says what it assumes where the user may not know.
 func TestPlanKnowsVolumes(t *testing.T) {
 	const reach = "node(s) didn't match PersistentVolume's node affinity"
 	cases := map[string]struct {

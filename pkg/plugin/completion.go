@@ -18,8 +18,8 @@ const completionLimit = 2 * time.Second
 // groupPrefix may stand before a group's name, as -o name writes it.
 const groupPrefix = "nodegroup/"
 
-// Arguments are a process's, without its name. Under the name by which kubectl asks for completions they ask for these, so that a
-// link to the binary is enough.
+// Arguments are a process's, without its name. Under the name by which kubectl asks for completions
+// they ask for these, so that a link to the binary is enough.
 func Arguments(process []string) []string {
 	name := strings.TrimSuffix(filepath.Base(process[0]), ".exe")
 	if name == "kubectl_complete-nodeupgrade" {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// completions are what the shell would offer. The line that cobra writes on stderr is for people who look
-// for the cause of a silence; anything else there would be in their way.
+// completions are what the shell would offer. The line that cobra writes on stderr is for people
+// who look for the cause of a silence; anything else there would be in their way.
 func completions(t *testing.T, args ...string) []string {
 	t.Helper()
 	var out, errOut bytes.Buffer

@@ -20,7 +20,8 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError is an error with the exit code that goes with it. A nil err is a code without a message.
+// exitError is an error with the exit code that goes with it. A nil err is a code without a
+// message.
 type exitErr struct {
 	code int
 	err  error

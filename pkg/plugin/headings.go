@@ -43,7 +43,8 @@ func headings() []heading {
 	}
 }
 
-// printUsage writes how a command is used: its forms, its flags under headings, and what else there is to know.
+// printUsage writes how a command is used: its forms, its flags under headings, and what else there
+// is to know.
 func printUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")

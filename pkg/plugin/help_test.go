@@ -37,7 +37,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpFits holds the help of every command to the width of a terminal, with each of its flags under a heading.
+// TestHelpFits holds the help of every command to the width of a terminal, with each of its flags
+// under a heading.
 func TestHelpFits(t *testing.T) {
 	kubeconfig(t, nowhere)
 	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
@@ -77,7 +78,8 @@ func TestHelpTellsExitCodes(t *testing.T) {
 	}
 }
 
-// TestForeignFlags are those that people know from other commands: the error says why there are none.
+// TestForeignFlags are those that people know from other commands: the error says why there are
+// none.
 func TestForeignFlags(t *testing.T) {
 	for _, args := range [][]string{{"-n", "web"}, {"status", "--namespace=web"}, {"-A"}, {"status", "--all-namespaces"}} {
 		_, stderr, code := invoke(t, args...)
@@ -115,7 +117,8 @@ func TestHelpNamesThePlugin(t *testing.T) {
 	}
 }
 
-// TestConnectionFlagsAreApart holds kubectl's own flags to being understood everywhere and listed once.
+// TestConnectionFlagsAreApart holds kubectl's own flags to being understood everywhere and listed
+// once.
 func TestConnectionFlagsAreApart(t *testing.T) {
 	help, _, _ := invoke(t, "--help")
 	options, _, code := invoke(t, "options")

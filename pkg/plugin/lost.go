@@ -10,8 +10,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// rebuild takes up a run whose record is gone from the marks that it left on the group's nodes, and refuses where they do not tell
-// what it added to the group: a second surge could come on top of the first.
+// rebuild takes up a run whose record is gone from the marks that it left on the group's nodes, and
+// refuses where they do not tell what it added to the group: a second surge could come on top of
+// the first.
 func (o *options) rebuild(p *prospect) error {
 	world := p.world(p.now)
 	record, err := upgrade.Rebuild(world)

@@ -26,7 +26,8 @@ func sampleList() *report.NodeGroupList {
 	return list
 }
 
-// printed writes the list in a format; the table is replaced by the options that it was asked for with.
+// printed writes the list in a format; the table is replaced by the options that it was asked for
+// with.
 func printed(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer

@@ -60,8 +60,8 @@ type claim struct {
 	err  error
 }
 
-// awaitPause waits until the record says that the upgrade has come to rest or, where nobody carries it out or its holder is
-// gone, writes that itself. It returns the record.
+// awaitPause waits until the record says that the upgrade has come to rest or, where nobody carries
+// it out or its holder is gone, writes that itself. It returns the record.
 func (o *options) awaitPause(ctx context.Context, conn *connection, u *recordedUpgrade) (upgrade.Record, error) {
 	progress := newProgress(o, u.name)
 	defer progress.close()
@@ -109,7 +109,8 @@ func waitingText(holder string, record *upgrade.Record) string {
 	return text
 }
 
-// markPaused writes that an upgrade which nobody carries out is paused, unless it has come to its end meanwhile.
+// markPaused writes that an upgrade which nobody carries out is paused, unless it has come to its
+// end meanwhile.
 func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
 	record, err := u.store.Load(ctx)
 	if err != nil || !record.Resumable() || pausedBySomebody(&record) {

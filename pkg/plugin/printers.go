@@ -15,11 +15,13 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// printerFor is what writes an object in one of kubectl's formats: JSON, YAML, JSONPath or a Go template. It returns a
-// genericclioptions.NoCompatiblePrinterError for a format that is none of them, and an error for a template that cannot be read.
+// printerFor is what writes an object in one of kubectl's formats: JSON, YAML, JSONPath or a Go
+// template. It returns a genericclioptions.NoCompatiblePrinterError for a format that is none of
+// them, and an error for a template that cannot be read.
 //
-// cli-runtime's PrintFlags know these formats, too. They reach text/template, which calls methods by name, so that the linker
-// keeps every exported method of every library: the binary was two and a half times as large. See docs/decisions/0021.
+// cli-runtime's PrintFlags know these formats, too. They reach text/template, which calls methods
+// by name, so that the linker keeps every exported method of every library: the binary was two and
+// a half times as large. See docs/decisions/0021.
 func printerFor(format string) (printers.ResourcePrinter, error) {
 	for _, toPrinter := range []func(string) (printers.ResourcePrinter, error){
 		genericclioptions.NewJSONYamlPrintFlags().ToPrinter,
@@ -76,7 +78,8 @@ func (p *templatePrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	return nil
 }
 
-// exists reports whether there is something at the keys and numbers, one below the other; kubectl's templates have it.
+// exists reports whether there is something at the keys and numbers, one below the other; kubectl's
+// templates have it.
 func exists(item any, path ...any) bool {
 	for _, step := range path {
 		switch key := step.(type) {

@@ -14,7 +14,8 @@ import (
 )
 
 // probe asks the API server about one pod of each budget and owner with dryRun=All evictions, which
-// consult budgets and webhooks and change nothing (Kubernetes K04). The answer holds for now, one pod at a time.
+// consult budgets and webhooks and change nothing (Kubernetes K04). The answer holds for now, one
+// pod at a time.
 func (p *prospect) probe(ctx context.Context, conn *connection) []report.Probe {
 	type kin struct {
 		budget types.NamespacedName

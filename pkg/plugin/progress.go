@@ -23,8 +23,8 @@ import (
 // heartbeat is how long progress may be silent.
 const heartbeat = 30 * time.Second
 
-// progress writes one line for each change of an upgrade's state, and a heartbeat on long waits. On a
-// terminal the line of the moment stands below and is redrawn.
+// progress writes one line for each change of an upgrade's state, and a heartbeat on long waits. On
+// a terminal the line of the moment stands below and is redrawn.
 type progress struct {
 	group string
 	w     io.Writer
@@ -62,8 +62,9 @@ func newProgress(o *options, group string) *progress {
 	return p
 }
 
-// unread has stop called when there is no reader any more, as when head has seen enough. From then on to the end of the process
-// writing to a pipe without a reader returns an error and no longer ends the process.
+// unread has stop called when there is no reader any more, as when head has seen enough. From then
+// on to the end of the process writing to a pipe without a reader returns an error and no longer
+// ends the process.
 func (p *progress) unread(stop func()) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p.mu.Lock()
@@ -218,8 +219,8 @@ func (p *progress) paint(event report.Event, text string) string {
 // defaultWidth is how many cells a terminal has that does not say.
 const defaultWidth = 80
 
-// draw writes the line of the moment, cut to the terminal's width in cells: a line that wraps cannot be redrawn. The last
-// cell stays free, since some terminals wrap after it.
+// draw writes the line of the moment, cut to the terminal's width in cells: a line that wraps
+// cannot be redrawn. The last cell stays free, since some terminals wrap after it.
 func (p *progress) draw(text string) {
 	p.clear()
 	fmt.Fprint(p.w, runewidth.Truncate(oneLine(text), widthOf(p.terminal)-1, "…"))

@@ -135,7 +135,8 @@ func TestQuietProgress(t *testing.T) {
 	}
 }
 
-// TestHeartbeat breaks a silence every half minute, and says nothing before there is something to say.
+// TestHeartbeat breaks a silence every half minute, and says nothing before there is something to
+// say.
 func TestHeartbeat(t *testing.T) {
 	cases := map[string]struct {
 		happens func(*progress)
@@ -164,7 +165,8 @@ func TestHeartbeat(t *testing.T) {
 
 const erase = "\r\x1b[K"
 
-// TestTerminalProgress draws the line of the moment below the lines that stay, on one line, and takes it away at the end.
+// TestTerminalProgress draws the line of the moment below the lines that stay, on one line, and
+// takes it away at the end.
 func TestTerminalProgress(t *testing.T) {
 	text := follow(t, "tty", func(p *progress) {
 		p.step(stepOf(upgrade.PhaseUpgrade))
@@ -191,7 +193,8 @@ func TestTerminalProgress(t *testing.T) {
 	}
 }
 
-// A line that wraps cannot be redrawn: it is cut to the terminal's own width, wide characters counted as two cells.
+// A line that wraps cannot be redrawn: it is cut to the terminal's own width, wide characters
+// counted as two cells.
 func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{40, 80, 132} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {

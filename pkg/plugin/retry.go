@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that the server asks to
-// have repeated (client-go, rest/with_retry.go), which one that fails with 500 or stands behind a failing proxy does not
-// ask for. A watch is opened anew by those who watch.
+// retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that
+// the server asks to have repeated (client-go, rest/with_retry.go), which one that fails with 500
+// or stands behind a failing proxy does not ask for. A watch is opened anew by those who watch.
 func retryReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
@@ -28,7 +28,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// reads reports whether the request changes nothing and is answered at once; a review is a question, too.
+// reads reports whether the request changes nothing and is answered at once; a review is a
+// question, too.
 func reads(r *http.Request) bool {
 	question := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
 	return question || (r.Method == http.MethodGet && r.URL.Query().Get("watch") == "")

@@ -12,8 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// rights are what carrying a request out that way takes in the cluster, beyond the reads that the plan has needed
-// already; README has them for administrators. Who aborts moves no pod.
+// rights are what carrying a request out that way takes in the cluster, beyond the reads that the
+// plan has needed already; README has them for administrators. Who aborts moves no pod.
 func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
@@ -41,8 +41,9 @@ func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv
 	return needed
 }
 
-// permitted refuses an upgrade that would come to a halt half way for want of a right, and names each that is
-// missing. Where the server does not answer the question, the requests themselves will show.
+// permitted refuses an upgrade that would come to a halt half way for want of a right, and names
+// each that is missing. Where the server does not answer the question, the requests themselves will
+// show.
 func (o *options) permitted(ctx context.Context, conn *connection, request *upgrade.Request) error {
 	needed := rights(o.way, request, o.stateSpace)
 	missing := make([]bool, len(needed))
@@ -69,7 +70,8 @@ func (o *options) permitted(ctx context.Context, conn *connection, request *upgr
 		request.Group, strings.Join(lacking, ", "))
 }
 
-// rightText says a right as people do: "patch nodes", "create pods/eviction", "update leases in namespace kube-system".
+// rightText says a right as people do: "patch nodes", "create pods/eviction", "update leases in
+// namespace kube-system".
 func rightText(a *authorizationv1.ResourceAttributes) string {
 	text := a.Verb + " " + a.Resource
 	if a.Subresource != "" {

@@ -87,7 +87,8 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody needs.
+// hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody
+// needs.
 func hideConnectionFlags(flags *pflag.FlagSet, o *options) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.config.AddFlags(kube)

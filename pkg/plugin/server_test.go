@@ -142,7 +142,8 @@ func answer(w http.ResponseWriter, code int, object any) {
 	}
 }
 
-// twoGroups are the groups "blue" of an outdated and a current node and "green" of a current one, by --current=image=v2.
+// twoGroups are the groups "blue" of an outdated and a current node and "green" of a current one,
+// by --current=image=v2.
 func twoGroups() *apiServer {
 	s := &apiServer{}
 	for name, labels := range map[string][2]string{"b1": {"blue", "v1"}, "b2": {"blue", "v2"}, "g1": {"green", "v2"}} {

@@ -20,7 +20,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// simulation is the simulate command: an upgrade in virtual time, of a cluster that was written down.
+// simulation is the simulate command: an upgrade in virtual time, of a cluster that was written
+// down.
 type simulation struct {
 	*options
 	file string
@@ -218,7 +219,8 @@ func (s *simulation) explain(p *prospect, d *dump.Dump) {
 	}
 }
 
-// tell runs the upgrade and writes its events on stderr, with the time since its start, where the user asked to follow.
+// tell runs the upgrade and writes its events on stderr, with the time since its start, where the
+// user asked to follow.
 func (s *simulation) tell(p *prospect) error {
 	if s.progress != "plain" && s.progress != "json" {
 		return nil

@@ -73,7 +73,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestSimulateTellsTheSameTwice runs the example twice, with pods and nodes that take a range of times.
+// TestSimulateTellsTheSameTwice runs the example twice, with pods and nodes that take a range of
+// times.
 func TestSimulateTellsTheSameTwice(t *testing.T) {
 	once, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
 	twice, _, _ := simulated(t, "", "--max-unavailable=3", "-o", "json")
@@ -82,7 +83,8 @@ func TestSimulateTellsTheSameTwice(t *testing.T) {
 	}
 }
 
-// smallCluster is a small dump: two nodes of the group a with a Deployment's two pods, and one of the group b.
+// smallCluster is a small dump: two nodes of the group a with a Deployment's two pods, and one of
+// the group b.
 const smallCluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a1, labels: {pool: p, image: v1, kops.k8s.io/instancegroup: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
 ---

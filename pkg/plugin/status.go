@@ -115,8 +115,8 @@ func (p *prospect) status(stands stored, now time.Time) *report.UpgradeStatus {
 	return status
 }
 
-// statusGroup chooses the group when none was named: the only one with a record, or the only one under way. Where there is none
-// it prints what others have left, and is done.
+// statusGroup chooses the group when none was named: the only one with a record, or the only one
+// under way. Where there is none it prints what others have left, and is done.
 func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err error) {
 	if len(o.groups) > 0 || o.node != "" || o.selector != "" {
 		return false, nil

@@ -50,7 +50,8 @@ func (c *connection) tenure(lease *coordinationv1.Lease) tenure {
 	return t
 }
 
-// idleSince is for how long nobody has held a lease that was held until a time of the API server's; 0 for the zero time.
+// idleSince is for how long nobody has held a lease that was held until a time of the API server's;
+// 0 for the zero time.
 func (c *connection) idleSince(held time.Time) time.Duration {
 	if held.IsZero() {
 		return 0

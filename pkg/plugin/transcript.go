@@ -9,7 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// transcript writes the events of a simulated upgrade. Its lines carry the time since the start: the clock is virtual.
+// transcript writes the events of a simulated upgrade. Its lines carry the time since the start:
+// the clock is virtual.
 type transcript struct {
 	w     io.Writer
 	group string

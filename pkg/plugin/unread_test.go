@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestStatusWithoutCredentials asks for a status with no login, or one that is over before AWS was asked.
+// TestStatusWithoutCredentials asks for a status with no login, or one that is over before AWS was
+// asked.
 func TestStatusWithoutCredentials(t *testing.T) {
 	cases := map[string]struct {
 		args string

@@ -19,8 +19,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// run is the root command: the list without a group, else the plan and, unless it is a dry run, the upgrade of
-// one group after the other.
+// run is the root command: the list without a group, else the plan and, unless it is a dry run, the
+// upgrade of one group after the other.
 func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 	conn, err := o.connect(ctx)
 	if err != nil {
@@ -48,7 +48,8 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command) error {
 	return o.upgradeAll(ctx, s, names)
 }
 
-// upgradeAll upgrades one group after the other, and stops at the first that does not reach its goal.
+// upgradeAll upgrades one group after the other, and stops at the first that does not reach its
+// goal.
 func (o *options) upgradeAll(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
 		if i > 0 { // the upgrade before this one has changed what was read
@@ -143,8 +144,8 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 	return o.printOutcome(name, record)
 }
 
-// nothingToDo says that the group is current. A run that died right after its last write has left its name in the lease, which
-// is taken away as for an upgrade that goes on.
+// nothingToDo says that the group is current. A run that died right after its last write has left
+// its name in the lease, which is taken away as for an upgrade that goes on.
 func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect) error {
 	holder, err := holderOf(ctx, conn, o.stateSpace, p.group.Name)
 	if err != nil {
@@ -176,7 +177,8 @@ func (o *options) showPlan(ctx context.Context, p *prospect, s *session) func() 
 	}
 }
 
-// confirm shows what would be done and asks, unless --yes. Without a terminal there is nobody to ask.
+// confirm shows what would be done and asks, unless --yes. Without a terminal there is nobody to
+// ask.
 func (o *options) confirm(s *session, question string, show func() error) error {
 	if o.yes {
 		return nil
@@ -206,7 +208,8 @@ func (o *options) orPlan() string {
 	return ", or " + o.again + " --dry-run to see what would be done"
 }
 
-// printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error that names what to do.
+// printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
+// that names what to do.
 func (o *options) printOutcome(name string, record upgrade.Record) error {
 	code := resultCode(record.Result)
 	switch record.Result {

@@ -70,8 +70,8 @@ func (o *options) completeVerb(cmd *cobra.Command, v verb, args []string) error 
 	return o.completeDryRun(cmd, args)
 }
 
-// recordedUpgrade reads what is recorded of the group that was named. A name is taken as it is: neither the nodes nor a cloud
-// need be asked.
+// recordedUpgrade reads what is recorded of the group that was named. A name is taken as it is:
+// neither the nodes nor a cloud need be asked.
 func (o *options) recordedUpgrade(ctx context.Context, conn *connection) (*recordedUpgrade, error) {
 	u := &recordedUpgrade{}
 	switch {
@@ -108,7 +108,8 @@ func (o *options) enter(ctx context.Context, conn *connection, u *recordedUpgrad
 	return s, err
 }
 
-// repeat fills in what the upgrade was begun with and the record tells: which nodes the group has and which of them are current.
+// repeat fills in what the upgrade was begun with and the record tells: which nodes the group has
+// and which of them are current.
 func (o *options) repeat(u *recordedUpgrade) error {
 	switch {
 	case u.record.Cloudless():
@@ -177,7 +178,8 @@ func newCompleteCommand(o *options) *cobra.Command {
 	return cmd
 }
 
-// completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever goes wrong, it is silent.
+// completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever
+// goes wrong, it is silent.
 func (o *options) completeRecorded(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()

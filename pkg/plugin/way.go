@@ -41,8 +41,8 @@ func (w way) answers() upgrade.Verb {
 	}
 }
 
-// destination is the revision that the group is to be observed with, as --to takes it: the one that was typed or, of an upgrade
-// that is gone on with, the one that is recorded.
+// destination is the revision that the group is to be observed with, as --to takes it: the one that
+// was typed or, of an upgrade that is gone on with, the one that is recorded.
 func (o *options) destination(record *upgrade.Record) (string, error) {
 	switch {
 	case o.settings.To != "" || !record.Resumable():

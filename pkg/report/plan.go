@@ -15,7 +15,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// WritePlan writes what happens to the group, then the nodes in order of start, then what was found.
+// WritePlan writes what happens to the group, then the nodes in order of start, then what was
+// found.
 func WritePlan(w io.Writer, p *Plan, o Options) error {
 	if err := writeLines(w, o.Style, planHead(p)...); err != nil {
 		return err

@@ -21,8 +21,8 @@ const (
 	Markdown
 )
 
-// WriteTable draws rows under a header. Cells may come from the cluster: what a terminal or Markdown
-// would take as an instruction is made harmless.
+// WriteTable draws rows under a header. Cells may come from the cluster: what a terminal or
+// Markdown would take as an instruction is made harmless.
 func WriteTable(w io.Writer, style Style, header []string, rows [][]string) error {
 	var text strings.Builder
 	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(rendererOf(style)), tablewriter.WithConfig(look(style)))
@@ -84,7 +84,8 @@ func writeLines(w io.Writer, style Style, lines ...string) error {
 	return nil
 }
 
-// clean takes line breaks and characters that steer a terminal out of a cell, and has Markdown take the rest as text.
+// clean takes line breaks and characters that steer a terminal out of a cell, and has Markdown take
+// the rest as text.
 func clean(style Style, cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		switch {

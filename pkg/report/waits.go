@@ -9,10 +9,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// patience is how long pods may wait for a budget to open before it is worth a line: every drain waits a little.
+// patience is how long pods may wait for a budget to open before it is worth a line: every drain
+// waits a little.
 const patience = 3 * time.Second
 
-// Wait is what one node waits for: one budget that holds some of its pods, or one pod with a trouble of its own.
+// Wait is what one node waits for: one budget that holds some of its pods, or one pod with a
+// trouble of its own.
 type Wait struct {
 	Node, Cause, Remedy string
 	Pods                int

@@ -20,8 +20,8 @@ func (r *Runner) asking() upgrade.Asked {
 	return r.Asks.Asked()
 }
 
-// reasons are the time to look again without an event, and the news of what others ask. Of a finished upgrade only answers are
-// waited for.
+// reasons are the time to look again without an event, and the news of what others ask. Of a
+// finished upgrade only answers are waited for.
 func (s *run) reasons(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil

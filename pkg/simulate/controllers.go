@@ -21,14 +21,17 @@ const (
 	daemonSet   = "DaemonSet"
 )
 
-// keepsPlace reports whether a controller of the kind brings a pod back only when the old one has ended.
+// keepsPlace reports whether a controller of the kind brings a pod back only when the old one has
+// ended.
 func keepsPlace(kind string) bool { return kind == statefulSet || kind == daemonSet }
 
-// brokenAfter is how long a pod must have been unready for its successor to be taken to fail in the same way.
+// brokenAfter is how long a pod must have been unready for its successor to be taken to fail in the
+// same way.
 const brokenAfter = 10 * time.Minute
 
-// replace has a controller create the pod that takes the place of one that leaves. A pod without a controller
-// does not come back, nor does one that has finished: a Job's work is done, and other controllers do not count it.
+// replace has a controller create the pod that takes the place of one that leaves. A pod without a
+// controller does not come back, nor does one that has finished: a Job's work is done, and other
+// controllers do not count it.
 func (c *Cluster) replace(u *unit) {
 	if u.shape.kind == "" || finished(u.pod) || u.pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return
@@ -110,8 +113,8 @@ func (c *Cluster) order(u *unit) {
 	c.sets[id][u.pod.UID] = u
 }
 
-// succeed creates the next missing pod of an ordered StatefulSet, if all before it are ready and none of those is
-// leaving (stateful_set_control.go, the monotonic branch).
+// succeed creates the next missing pod of an ordered StatefulSet, if all before it are ready and
+// none of those is leaving (stateful_set_control.go, the monotonic branch).
 func (c *Cluster) succeed(u *unit) {
 	id := u.shape.owner
 	missing := c.missing[id]
@@ -164,8 +167,8 @@ func (c *Cluster) startDaemons(m *machine) {
 	}
 }
 
-// startDaemon brings a DaemonSet's pod up on the node, if it is there still and the pod may run on it. There is
-// always room: the scheduler evicts others for it.
+// startDaemon brings a DaemonSet's pod up on the node, if it is there still and the pod may run on
+// it. There is always room: the scheduler evicts others for it.
 func (c *Cluster) startDaemon(u *unit, m *machine) {
 	if c.machines[m.node.Name] != m {
 		return

@@ -20,7 +20,8 @@ type diary struct {
 	nodes   map[string]*page
 	open    map[string]*page
 	waiting string
-	// idle is how long the nodes that are not started have waited since the last start, by what for.
+	// idle is how long the nodes that are not started have waited since the last start, by what
+	// for.
 	idle map[string]time.Duration
 }
 

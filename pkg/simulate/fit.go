@@ -28,8 +28,8 @@ const (
 	misfitSpreadLabel  misfit = "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 
-// fit says whether the node takes a pod of the shape. The order is that of kube-scheduler's filters, so that a pod that
-// fails several gives the same reason.
+// fit says whether the node takes a pod of the shape. The order is that of kube-scheduler's
+// filters, so that a pod that fails several gives the same reason.
 func fit(s *shape, m *machine) misfit {
 	if why := admits(s, m); why != fits {
 		return why
@@ -89,7 +89,8 @@ func room(s *shape, m *machine) misfit {
 	}
 }
 
-// neighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of others.
+// neighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of
+// others.
 func neighbours(s *shape, m *machine) misfit {
 	if !near(s, m) {
 		return misfitAffinity
@@ -107,7 +108,8 @@ func neighbours(s *shape, m *machine) misfit {
 	return fits
 }
 
-// first is a pod that asks to be near its own kind, of which there is none yet (interpodaffinity/filtering.go).
+// first is a pod that asks to be near its own kind, of which there is none yet
+// (interpodaffinity/filtering.go).
 func (s *shape) first() bool {
 	return !slices.ContainsFunc(s.near, func(t term) bool { return t.pods.total > 0 || !t.pods.means(s.like) })
 }
@@ -128,8 +130,8 @@ func (c *Cluster) explain(s *shape) string {
 	return fmt.Sprintf("0/%d nodes are available: %s", len(c.sites), strings.Join(parts, ", "))
 }
 
-// near reports whether the machine satisfies the pod's affinity to other pods: it has every topology key, and
-// pods that match each term, unless the pod is the first of its kind.
+// near reports whether the machine satisfies the pod's affinity to other pods: it has every
+// topology key, and pods that match each term, unless the pod is the first of its kind.
 func near(s *shape, m *machine) bool {
 	for i := range s.near {
 		if _, labelled := m.node.Labels[s.near[i].key]; !labelled {

@@ -20,17 +20,20 @@ type Forecast struct {
 	Result upgrade.Result
 	// Duration is from now to the end.
 	Duration Span
-	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when the group is smaller meanwhile.
+	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when
+	// the group is smaller meanwhile.
 	ExtraHours float64
-	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to find that out.
+	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to
+	// find that out.
 	Evictions, Steps int
 	Room             Room
-	// Unplaced are the pods that would be left without a node, by name; those that wait for one already are left out.
+	// Unplaced are the pods that would be left without a node, by name; those that wait for one
+	// already are left out.
 	Unplaced []Unplaced
 }
 
-// Span is a time from now that depends on how long pods take to end: as soon as they are told to, or not before
-// their grace period is over.
+// Span is a time from now that depends on how long pods take to end: as soon as they are told to,
+// or not before their grace period is over.
 type Span struct {
 	Earliest upgrade.Duration `json:"earliest"`
 	Latest   upgrade.Duration `json:"latest"`
@@ -40,13 +43,15 @@ type Span struct {
 type NodeForecast struct {
 	Name  string
 	Batch int
-	// Start is when its drain begins, End when it is gone or, without a cloud, drained; zero for one that is set aside.
+	// Start is when its drain begins, End when it is gone or, without a cloud, drained; zero for
+	// one that is set aside.
 	Start, End Span
-	// WaitsFor is what holds it longest: before its start while it is next, and then what its pods wait for; empty
-	// when nothing does. Waits is how long.
+	// WaitsFor is what holds it longest: before its start while it is next, and then what its pods
+	// wait for; empty when nothing does. Waits is how long.
 	WaitsFor string
 	Waits    time.Duration
-	// Stuck says what would keep the node from being drained in its time, be it forced then or set aside; empty when nothing would.
+	// Stuck says what would keep the node from being drained in its time, be it forced then or set
+	// aside; empty when nothing would.
 	Stuck string
 }
 
@@ -61,18 +66,18 @@ type Amount struct {
 type Room struct {
 	// Moves is what the pods that must leave the outdated nodes ask for.
 	Moves Amount `json:"moves"`
-	// Nodes is how many nodes take any of these pods once all outdated ones are fenced, and Free what is left on
-	// them. Nodes that do not tell what they have are left out.
+	// Nodes is how many nodes take any of these pods once all outdated ones are fenced, and Free
+	// what is left on them. Nodes that do not tell what they have are left out.
 	Nodes int    `json:"nodes"`
 	Free  Amount `json:"free"`
 	// Added is what the surge adds.
 	Added Amount `json:"added"`
 }
 
-// Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may and, if the Spec's
-// Times tell the two apart, once with pods that take as long as they may. A node that would not be empty in its time is
-// forced where that was asked for, and else set aside, so that the forecast tells of all nodes. It returns an error when
-// the upgrade would not end.
+// Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
+// and, if the Spec's Times tell the two apart, once with pods that take as long as they may. A node
+// that would not be empty in its time is forced where that was asked for, and else set aside, so
+// that the forecast tells of all nodes. It returns an error when the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	if req.OnTimeout != upgrade.Force {
 		req.OnTimeout = upgrade.Skip

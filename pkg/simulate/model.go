@@ -7,15 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// model is what new nodes of the group are like: what those that are there have in common, and the size of the
-// one in the middle.
+// model is what new nodes of the group are like: what those that are there have in common, and the
+// size of the one in the middle.
 type model struct {
 	labels      map[string]string
 	allocatable corev1.ResourceList
 }
 
-// newModel takes the model from the group's nodes. Taints are left out: the pods that are to move tolerate those of
-// the group already, and those that somebody put on its nodes are not the group's.
+// newModel takes the model from the group's nodes. Taints are left out: the pods that are to move
+// tolerate those of the group already, and those that somebody put on its nodes are not the
+// group's.
 func newModel(nodes []*corev1.Node) model {
 	m := model{labels: map[string]string{}}
 	if len(nodes) == 0 {

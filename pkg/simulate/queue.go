@@ -9,7 +9,8 @@ type event struct {
 	do     func()
 }
 
-// queue orders events by time, and those of one moment as they were made. It implements heap.Interface.
+// queue orders events by time, and those of one moment as they were made. It implements
+// heap.Interface.
 type queue []event
 
 func (q queue) Len() int      { return len(q) }

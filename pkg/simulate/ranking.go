@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ranking is nodes in order of rank. The order is one of machines' numbers: it changes with every pod, and to move
-// pointers costs several times as much.
+// ranking is nodes in order of rank. The order is one of machines' numbers: it changes with every
+// pod, and to move pointers costs several times as much.
 type ranking struct {
 	order []int32
 	// nodes are the machines by number, nil for those that are not ranked.
@@ -53,8 +53,8 @@ func (r *ranking) first(s *shape) *machine {
 	return nil
 }
 
-// class is shapes that the same nodes bar by their taints and labels. What it has learned is kept until a node changes,
-// so that the nodes of other pools are not asked for every pod.
+// class is shapes that the same nodes bar by their taints and labels. What it has learned is kept
+// until a node changes, so that the nodes of other pools are not asked for every pod.
 type class struct {
 	bars []bool
 }

@@ -12,12 +12,13 @@ import (
 type line struct {
 	shape *shape
 	units []*unit
-	// refused is a line that all nodes were asked for: those of the Spec were refused by a scheduler that knows more.
+	// refused is a line that all nodes were asked for: those of the Spec were refused by a
+	// scheduler that knows more.
 	refused bool
 }
 
-// schedule binds the pod to the best node that takes it, or lets it wait. Where pods like it wait already, only a node
-// that has room since they were refused takes it.
+// schedule binds the pod to the best node that takes it, or lets it wait. Where pods like it wait
+// already, only a node that has room since they were refused takes it.
 func (c *Cluster) schedule(u *unit) {
 	var l *line
 	if i := slices.IndexFunc(c.lines, func(l *line) bool { return l.shape == u.shape }); i >= 0 {
@@ -37,7 +38,8 @@ func (c *Cluster) schedule(u *unit) {
 	l.units, l.refused = append(l.units, u), true
 }
 
-// pick finds the node with the least allocated, and the first name among equals, of those that take the shape.
+// pick finds the node with the least allocated, and the first name among equals, of those that take
+// the shape.
 func (c *Cluster) pick(s *shape) *machine {
 	c.parse(s)
 	best := c.open.first(s)
@@ -84,8 +86,9 @@ func (c *Cluster) roomOn(m *machine) {
 	}
 }
 
-// placeWaiting offers the pods that wait to the nodes that have room now. Pods of one shape are alike: when one finds no
-// place, the others do not either. What pods that look at others may find changes with each one placed.
+// placeWaiting offers the pods that wait to the nodes that have room now. Pods of one shape are
+// alike: when one finds no place, the others do not either. What pods that look at others may find
+// changes with each one placed.
 func (c *Cluster) placeWaiting() {
 	for c.roomAnywhere || len(c.roomAt) > 0 {
 		anywhere, at := c.roomAnywhere, c.roomAt

@@ -25,7 +25,8 @@ type shape struct {
 	tallies []*tally
 	guards  []*guard
 
-	// The rest is read off the pod, for pods without a controller not before one is to be placed or repels others.
+	// The rest is read off the pod, for pods without a controller not before one is to be placed or
+	// repels others.
 	parsed   bool
 	class    *class
 	affinity nodeaffinity.RequiredNodeAffinity
@@ -40,7 +41,8 @@ type shape struct {
 	volumes []*nodeaffinity.NodeSelector
 }
 
-// term is a required pod affinity or anti-affinity: the pods it means, and the label that makes nodes one place.
+// term is a required pod affinity or anti-affinity: the pods it means, and the label that makes
+// nodes one place.
 type term struct {
 	pods *tally
 	key  string
@@ -49,8 +51,8 @@ type term struct {
 // relational reports whether it matters to the shape where other pods are.
 func (s *shape) relational() bool { return len(s.near)+len(s.apart)+len(s.spread) > 0 }
 
-// scored is what the scheduler takes a pod to use when it ranks nodes: a guess where it asks for nothing
-// (kube-scheduler, util/pod_resources.go).
+// scored is what the scheduler takes a pod to use when it ranks nodes: a guess where it asks for
+// nothing (kube-scheduler, util/pod_resources.go).
 func (s *shape) scored() amount {
 	a := s.needs
 	if a.cpu == 0 {
@@ -98,8 +100,8 @@ func (c *Cluster) addShape(s *shape) *shape {
 	return s
 }
 
-// alike reports whether two pods of one controller may go to the same places. A DaemonSet's pods name
-// their node in their affinity, which says nothing of the next.
+// alike reports whether two pods of one controller may go to the same places. A DaemonSet's pods
+// name their node in their affinity, which says nothing of the next.
 func alike(a, b *corev1.Pod, kind string) bool {
 	if a.Namespace != b.Namespace || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) {
 		return false
@@ -161,8 +163,9 @@ func (c *Cluster) terms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []te
 	return terms
 }
 
-// namespaces are those whose pods the term means, nil for all. A selector of namespaces by their labels, which
-// are not known here, is taken to select all: the stricter reading for pods that keep apart.
+// namespaces are those whose pods the term means, nil for all. A selector of namespaces by their
+// labels, which are not known here, is taken to select all: the stricter reading for pods that keep
+// apart.
 func namespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []string {
 	switch {
 	case t.NamespaceSelector != nil:

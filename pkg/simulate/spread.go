@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// constraint is a topology spread constraint that forbids. Its counts are kept, so that nobody has to look through
-// nodes to place a pod.
+// constraint is a topology spread constraint that forbids. Its counts are kept, so that nobody has
+// to look through nodes to place a pod.
 type constraint struct {
 	*spread
 	maxSkew    int
@@ -24,7 +24,8 @@ type spread struct {
 	pods *tally
 	key  string
 	over *domain
-	// places are the domain's for the key. counts are the pods that are not deleted, place by place, where there are any.
+	// places are the domain's for the key. counts are the pods that are not deleted, place by
+	// place, where there are any.
 	places map[string]int
 	counts map[string]int
 	// having tells how many places have so many pods; fewest is the lowest of them.
@@ -32,8 +33,9 @@ type spread struct {
 	fewest int
 }
 
-// domain is the nodes that a topology spread constraint counts: those that carry the labels of all constraints of the
-// pod and that its policies count in; cordoned nodes are counted unless taints are honoured (podtopologyspread/filtering.go).
+// domain is the nodes that a topology spread constraint counts: those that carry the labels of all
+// constraints of the pod and that its policies count in; cordoned nodes are counted unless taints
+// are honoured (podtopologyspread/filtering.go).
 type domain struct {
 	keys []string
 	// like is a shape that is spread over the domain.
@@ -60,8 +62,8 @@ func (c *Cluster) parseSpread(s *shape) {
 	}
 }
 
-// constraint reads one topology spread constraint of those whose labels are keys; absent policies honour labels and
-// ignore taints (kube-scheduler, podtopologyspread/common.go).
+// constraint reads one topology spread constraint of those whose labels are keys; absent policies
+// honour labels and ignore taints (kube-scheduler, podtopologyspread/common.go).
 func (c *Cluster) constraint(s *shape, con *corev1.TopologySpreadConstraint, keys []string) constraint {
 	selector, err := metav1.LabelSelectorAsSelector(con.LabelSelector)
 	if err != nil {
@@ -188,7 +190,8 @@ func (d *domain) spread(pods *tally, key string) *spread {
 	return p
 }
 
-// survey brings the domains up to date with a machine whose node was another before; now is nil for one that goes.
+// survey brings the domains up to date with a machine whose node was another before; now is nil for
+// one that goes.
 func (c *Cluster) survey(m *machine, before, now *corev1.Node) {
 	for _, d := range c.domains {
 		was, is := d.nodes[m], now != nil && d.counts(m)

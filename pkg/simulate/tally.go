@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// tally keeps count, node by node, of the pods that a selector of some pod means, so that nobody has to look
-// through pods to place one.
+// tally keeps count, node by node, of the pods that a selector of some pod means, so that nobody
+// has to look through pods to place one.
 type tally struct {
 	// namespaces are nil for all.
 	namespaces []string
@@ -140,7 +140,8 @@ func guardOf(t term) *guard {
 	return g
 }
 
-// count has a pod counted where it is, or no more; live says whether that is so for those that are not deleted, too.
+// count has a pod counted where it is, or no more; live says whether that is so for those that are
+// not deleted, too.
 func count(u *unit, n int, live bool) {
 	for _, t := range u.shape.tallies {
 		t.add(u.on, n)

@@ -8,9 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Sharer lets the pods of one controller share what they have alike: labels, owners, requests, rules of placement. Of
-// fifty trimmed pods of a Deployment, forty-nine keep a third of their memory. The pods must not be changed from then on,
-// as none in an informer's store may be. It is not for use by several goroutines at once.
+// Sharer lets the pods of one controller share what they have alike: labels, owners, requests,
+// rules of placement. Of fifty trimmed pods of a Deployment, forty-nine keep a third of their
+// memory. The pods must not be changed from then on, as none in an informer's store may be. It is
+// not for use by several goroutines at once.
 type Sharer struct {
 	models map[types.UID]*corev1.Pod
 	texts  map[string]string
@@ -21,7 +22,8 @@ func NewSharer() *Sharer {
 	return &Sharer{models: map[types.UID]*corev1.Pod{}, texts: map[string]string{}}
 }
 
-// Pod replaces parts of a trimmed pod by equal parts of those before it. What the pod says stays as it is.
+// Pod replaces parts of a trimmed pod by equal parts of those before it. What the pod says stays as
+// it is.
 func (s *Sharer) Pod(pod *corev1.Pod) {
 	shareText(s, &pod.Namespace)
 	shareText(s, &pod.Spec.NodeName)
@@ -52,7 +54,8 @@ func (s *Sharer) Pod(pod *corev1.Pod) {
 	share(&pod.Spec.Priority, &model.Spec.Priority)
 }
 
-// share gives a part the model's value if it is equal, and else the model this one: pods change from one revision to the next.
+// share gives a part the model's value if it is equal, and else the model this one: pods change
+// from one revision to the next.
 func share[T any](part, model *T) {
 	if reflect.DeepEqual(*part, *model) {
 		*part = *model

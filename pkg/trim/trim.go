@@ -1,5 +1,6 @@
-// Package trim takes from the objects of a cluster what no plan and no upgrade looks at, so that a cluster of many
-// thousand pods fits in little memory. It changes the objects it is given, which must be nobody else's yet.
+// Package trim takes from the objects of a cluster what no plan and no upgrade looks at, so that a
+// cluster of many thousand pods fits in little memory. It changes the objects it is given, which
+// must be nobody else's yet.
 package trim
 
 import (
@@ -82,8 +83,8 @@ func trimMeta(meta *metav1.ObjectMeta) {
 	}
 }
 
-// trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells how long it takes
-// to come up and to leave.
+// trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells
+// how long it takes to come up and to leave.
 func trimPod(pod *corev1.Pod) {
 	trimMeta(&pod.ObjectMeta)
 	spec := corev1.PodSpec{
@@ -117,7 +118,8 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimRequests sums the pod's requests of CPU and memory up in one container; none for a pod that asks for nothing.
+// trimRequests sums the pod's requests of CPU and memory up in one container; none for a pod that
+// asks for nothing.
 func trimRequests(pod *corev1.Pod) []corev1.Container {
 	sum := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	requests := corev1.ResourceList{}

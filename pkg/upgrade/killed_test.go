@@ -8,7 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// I8: an upgrade that is killed in any of its steps, before, amid or after its actions, ends as one that was not.
+// I8: an upgrade that is killed in any of its steps, before, amid or after its actions, ends as one
+// that was not.
 func TestKilledAnywhere(t *testing.T) {
 	for _, zonal := range []bool{true, false} {
 		whole, steps := upgraded(t, zonal, -1, 0)
@@ -28,8 +29,8 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// upgraded is what a group is left as by an upgrade that is killed in the step after so many, with so many of its actions done, never
-// if that is negative, and how many steps it takes.
+// upgraded is what a group is left as by an upgrade that is killed in the step after so many, with
+// so many of its actions done, never if that is negative, and how many steps it takes.
 func upgraded(t *testing.T, zonal bool, kill, done int) (left string, steps int) {
 	t.Helper()
 	spec := groupSketch{outdated: map[string]int{"a": 2, "b": 1}, provider: "aws", zonal: zonal}.spec()

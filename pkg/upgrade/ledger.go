@@ -25,14 +25,15 @@ type Ledger struct {
 	MaxTo   int `json:"maxTo,omitempty"`
 	// MaxLow is what the maximum is being lowered to; 0 when it is not.
 	MaxLow int `json:"maxLow,omitempty"`
-	// MaxSeen is the largest maximum that the group was seen to have, and MaxSeenAt when that was read: less than that, in a
-	// reading that shows what was there then, is somebody else's doing. 0 before it was looked at.
+	// MaxSeen is the largest maximum that the group was seen to have, and MaxSeenAt when that was
+	// read: less than that, in a reading that shows what was there then, is somebody else's doing.
+	// 0 before it was looked at.
 	MaxSeen   int       `json:"maxSeen,omitempty"`
 	MaxSeenAt time.Time `json:"maxSeenAt,omitzero"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
-	// Changed is when we last did something to the group's size: a launch or a raise of the maximum that was accepted, a
-	// termination that was decided or accepted.
+	// Changed is when we last did something to the group's size: a launch or a raise of the maximum
+	// that was accepted, a termination that was decided or accepted.
 	Changed time.Time `json:"changed,omitzero"`
 	// Known are the names of the current members that were there before us, sorted.
 	Known []string `json:"known,omitempty"`
@@ -46,13 +47,15 @@ type Ledger struct {
 type ZoneLedger struct {
 	// Surge is how many are to be there beyond the zone's own nodes while outdated ones are left.
 	Surge int `json:"surge"`
-	// Launched counts launches asked for and not refused, Shrunk terminations that lowered the group's size.
+	// Launched counts launches asked for and not refused, Shrunk terminations that lowered the
+	// group's size.
 	Launched int `json:"launched"`
 	Shrunk   int `json:"shrunk"`
 	// Removed counts outdated nodes we terminated, either way.
 	Removed int `json:"removed"`
-	// Carried is how much of the contribution was there before the way back began, as nodes that are outdated on it: surge
-	// that is up already. Negative when nodes that were taken were still missing.
+	// Carried is how much of the contribution was there before the way back began, as nodes that
+	// are outdated on it: surge that is up already. Negative when nodes that were taken were still
+	// missing.
 	Carried int `json:"carried,omitempty"`
 	// Serial numbers the launches; it makes their tokens differ.
 	Serial int `json:"serial"`
@@ -64,17 +67,19 @@ type ZoneLedger struct {
 	Refusal string `json:"refusal,omitempty"`
 }
 
-// Launch is one request for capacity. Its number makes the token under which a repeated request has no further effect.
+// Launch is one request for capacity. Its number makes the token under which a repeated request has
+// no further effect.
 type Launch struct {
 	Serial int `json:"serial"`
 	N      int `json:"n"`
-	// Desired is the group's size it was decided on, and Max the maximum that proves it has landed, for providers
-	// without tokens: one request raises both.
+	// Desired is the group's size it was decided on, and Max the maximum that proves it has landed,
+	// for providers without tokens: one request raises both.
 	Desired int `json:"desired,omitempty"`
 	Max     int `json:"max,omitempty"`
 }
 
-// Contribution is how many nodes of the zone are there because of us; negative when one was taken and not yet replaced.
+// Contribution is how many nodes of the zone are there because of us; negative when one was taken
+// and not yet replaced.
 func (z ZoneLedger) Contribution() int { return z.Launched - z.Shrunk }
 
 // Contribution is how much larger the group is because of us, in nodes.
@@ -126,8 +131,8 @@ func (l *Ledger) change(zone string, f func(*ZoneLedger)) {
 	l.Zones[zone] = z
 }
 
-// mergeZones makes one zone of all, for a group whose launches turn out to name no zone. What was refused in the zones is
-// none of the new one's.
+// mergeZones makes one zone of all, for a group whose launches turn out to name no zone. What was
+// refused in the zones is none of the new one's.
 func (r *Record) mergeZones() {
 	var all ZoneLedger
 	for _, z := range r.Ledger.Zones {
@@ -145,7 +150,8 @@ func (r *Record) mergeZones() {
 	}
 }
 
-// token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of it.
+// token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of
+// it.
 func token(run, zone string, serial int) string {
 	return fmt.Sprintf("%s-%s-%d", run, zone, serial)
 }

@@ -45,7 +45,8 @@ func FuzzSpreadSurge(f *testing.F) {
 	f.Fuzz(rapid.MakeFuzz(fairSpread))
 }
 
-// fairSpread deals surge out to zones at random: none gets more than it has use for, nor a second before another its first.
+// fairSpread deals surge out to zones at random: none gets more than it has use for, nor a second
+// before another its first.
 func fairSpread(t *rapid.T) {
 	n := rapid.IntRange(-2, 40).Draw(t, "surge")
 	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")

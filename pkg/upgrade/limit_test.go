@@ -8,8 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
-// E41: a node's limit counts only the time in which a holder of the lease was at work, after a crash and
-// within a process that slept. What was left is left still, and not a moment more.
+// E41: a node's limit counts only the time in which a holder of the lease was at work, after a
+// crash and within a process that slept. What was left is left still, and not a moment more.
 func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 	for name, crashed := range map[string]bool{"after a crash": true, "a laptop that slept": false} {
 		t.Run(name, func(t *testing.T) {

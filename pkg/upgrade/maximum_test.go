@@ -8,7 +8,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches under way.
+// roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches
+// under way.
 func roomMade(t *testing.T) *scene {
 	t.Helper()
 	s := newScene(t, old("old-a-1"), old("old-b-1"))
@@ -22,7 +23,8 @@ func roomMade(t *testing.T) *scene {
 	return s
 }
 
-// Somebody who lowers the maximum stops the upgrade, once no reading can be older than its own raise.
+// Somebody who lowers the maximum stops the upgrade, once no reading can be older than its own
+// raise.
 func TestMaxIsLoweredBySomebody(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)
@@ -75,7 +77,8 @@ func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The one who goes on after that makes room from what is there by then, which is what the group gets back in the end (E61).
+// The one who goes on after that makes room from what is there by then, which is what the group
+// gets back in the end (E61).
 func TestLoweredMaxIsTheirs(t *testing.T) {
 	s := roomMade(t)
 	s.add(current("new-a-1"))

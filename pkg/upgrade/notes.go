@@ -12,22 +12,26 @@ import (
 type Notes struct {
 	// BlockedSince tells, by pod UID or node name, since when it has been blocked.
 	BlockedSince map[string]time.Time
-	// Returned counts, by node and controller, the pods that came up on the node after its drain began and were evicted.
+	// Returned counts, by node and controller, the pods that came up on the node after its drain
+	// began and were evicted.
 	Returned map[Return]int
-	// Yielded is how long each node was blocked only by other nodes of this run; its limit does not run meanwhile.
+	// Yielded is how long each node was blocked only by other nodes of this run; its limit does not
+	// run meanwhile.
 	Yielded map[string]time.Duration
 	// Yielding are the nodes that were so blocked when the notes were taken.
 	Yielding map[string]bool
-	// Ready is how long pods took to become ready before, Gone how long after their deletion those took that have left, by
-	// their controllers' UIDs. Both are replaced, never changed.
+	// Ready is how long pods took to become ready before, Gone how long after their deletion those
+	// took that have left, by their controllers' UIDs. Both are replaced, never changed.
 	Ready, Gone map[types.UID]time.Duration
-	// Lag is how much longer budgets are closed than their pods take to become ready, 0 for not known.
+	// Lag is how much longer budgets are closed than their pods take to become ready, 0 for not
+	// known.
 	Lag time.Duration
 	// Leaving are the pods on their way from nodes in drain, by UID.
 	Leaving map[types.UID]Departure
 	// Order is the order of start that the last search found for the nodes that wait, by name.
 	Order []string
-	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started last. It is replaced, never changed.
+	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started
+	// last. It is replaced, never changed.
 	Pressing map[types.NamespacedName]bool
 	// At is when the notes were taken.
 	At time.Time

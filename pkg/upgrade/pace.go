@@ -14,17 +14,20 @@ import (
 )
 
 const (
-	// usualReady and usualEnd are how long a pod takes to become ready, and to obey, where none was seen to.
+	// usualReady and usualEnd are how long a pod takes to become ready, and to obey, where none was
+	// seen to.
 	usualReady = 10 * time.Second
 	usualEnd   = 2 * time.Second
-	// usualLag is how much longer than its pods take to become ready a budget is closed: evictions, controllers, the scheduler
-	// and watches take their time, too.
+	// usualLag is how much longer than its pods take to become ready a budget is closed: evictions,
+	// controllers, the scheduler and watches take their time, too.
 	usualLag = 200 * time.Millisecond
 	// longestLag is what is believed of one budget: others may have kept it closed.
 	longestLag = 5 * time.Second
-	// goneSteps is how much another pod has to differ for its controller's pods to be taken to leave sooner or later: by a 64th.
+	// goneSteps is how much another pod has to differ for its controller's pods to be taken to
+	// leave sooner or later: by a 64th.
 	goneSteps = 64
-	// justLeft is how long ago a deletion that is first seen may have been for its sight to be its time: objects hold whole seconds.
+	// justLeft is how long ago a deletion that is first seen may have been for its sight to be its
+	// time: objects hold whole seconds.
 	justLeft = 2 * time.Second
 )
 
@@ -97,7 +100,8 @@ func (t *turn) learnGone() {
 	}
 }
 
-// noteGone learns from a pod that has left. The first ones leave beside many others, and take longer for it.
+// noteGone learns from a pod that has left. The first ones leave beside many others, and take
+// longer for it.
 func (t *turn) noteGone(d Departure) {
 	took := t.w.Now.Sub(d.Since)
 	if before, known := t.notes.Gone[d.Owner]; known {
@@ -114,8 +118,9 @@ func (t *turn) noteGone(d Departure) {
 	t.notes.Gone = gone
 }
 
-// learnLag notes how much longer than its pods take to become ready a budget was closed that a pod has waited for. Only one
-// that lets a single pod be missing tells which eviction it is that was made up for.
+// learnLag notes how much longer than its pods take to become ready a budget was closed that a pod
+// has waited for. Only one that lets a single pod be missing tells which eviction it is that was
+// made up for.
 func (t *turn) learnLag(pod *corev1.Pod) {
 	covering := t.w.Budgets.Covering(pod)
 	_, waited := t.w.Notes.BlockedSince[string(pod.UID)]
@@ -154,7 +159,8 @@ func (p *pace) goneOf(pod *corev1.Pod) time.Duration {
 	return min(drain.SoonestEnd(pod)+usualEnd, drain.LatestEnd(pod))
 }
 
-// turnOf is how long after its eviction the pod is made up for. A StatefulSet waits for the end of the old one.
+// turnOf is how long after its eviction the pod is made up for. A StatefulSet waits for the end of
+// the old one.
 func (p *pace) turnOf(pod *corev1.Pod) time.Duration {
 	ready, known := p.ready[drain.Owner(pod)]
 	if !known {

@@ -16,7 +16,8 @@ func owned(name string) *corev1.Pod {
 	return build.Pod(name, build.App("web"), build.OwnedBy("ReplicaSet", "web"))
 }
 
-// How long pods take to leave is learned from those that have left, from the moment their eviction was sent.
+// How long pods take to leave is learned from those that have left, from the moment their eviction
+// was sent.
 func TestPaceOfLeaving(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"), owned("web-2"))
 	owner := metav1.GetControllerOfNoCopy(s.at("old-a-1").Pods[0]).UID
@@ -37,7 +38,8 @@ func TestPaceOfLeaving(t *testing.T) {
 	}
 }
 
-// How much longer a budget is closed than its pods take to become ready is learned from one that opens again for a pod that waits.
+// How much longer a budget is closed than its pods take to become ready is learned from one that
+// opens again for a pod that waits.
 func TestPaceOfBudgets(t *testing.T) {
 	s := draining(t, owned("web-0"), owned("web-1"))
 	for _, pod := range s.at("old-a-1").Pods { // they were ready 10 s after their start

@@ -26,12 +26,14 @@ func (t *turn) heed() {
 	}
 }
 
-// giveWay stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops nothing that is being aborted.
+// giveWay stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops nothing
+// that is being aborted.
 func (t *turn) giveWay(to string) {
 	t.fail(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, t.w.Asked.By))
 }
 
-// unpause goes on with an upgrade that somebody asked to pause and nobody does any more, before it came to rest.
+// unpause goes on with an upgrade that somebody asked to pause and nobody does any more, before it
+// came to rest.
 func (t *turn) unpause() {
 	if t.rec.Stopping == Paused && t.rec.PausedBy != "" {
 		t.rec.Stopping, t.rec.PausedBy, t.rec.Message = "", "", ""
@@ -39,8 +41,8 @@ func (t *turn) unpause() {
 	}
 }
 
-// hold brings an upgrade that is to pause to rest when the nodes that were started have finished, and what was taken with them
-// was launched again (GKE G25).
+// hold brings an upgrade that is to pause to rest when the nodes that were started have finished,
+// and what was taken with them was launched again (GKE G25).
 func (t *turn) hold() {
 	if !t.pausing {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// outOfTime reports whether a node's limit is over. The time does not run while the node waits only for
-// budgets that nodes of this run which were started before it have spent.
+// outOfTime reports whether a node's limit is over. The time does not run while the node waits only
+// for budgets that nodes of this run which were started before it have spent.
 func (t *turn) outOfTime(name string, blocked []Blocked) bool {
 	t.standStill(name, t.yields(name, blocked))
 	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
@@ -20,7 +20,8 @@ func (t *turn) outOfTime(name string, blocked []Blocked) bool {
 	return !t.w.Now.Before(deadline)
 }
 
-// standStill has a node's time stand still from now on, as long as it yields, and counts how long it has since the last turn.
+// standStill has a node's time stand still from now on, as long as it yields, and counts how long
+// it has since the last turn.
 func (t *turn) standStill(name string, yields bool) {
 	if t.w.Notes.Yielding[name] {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
@@ -65,7 +66,8 @@ func (t *turn) leftovers(name string) string {
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
 }
 
-// yields reports whether the node waits for nothing but budgets that pods of other draining nodes keep closed.
+// yields reports whether the node waits for nothing but budgets that pods of other draining nodes
+// keep closed.
 func (t *turn) yields(name string, blocked []Blocked) bool {
 	if len(blocked) == 0 || len(t.view(t.count.byName[name]).leaving) > 0 {
 		return false

@@ -62,7 +62,8 @@ func familyOf(name string) string {
 	}
 }
 
-// unfit says why nodes cannot move from one image to the other by a change of image alone, "" when they can.
+// unfit says why nodes cannot move from one image to the other by a change of image alone, "" when
+// they can.
 func unfit(from, to image, wanted string) string {
 	switch {
 	case to.id == "":

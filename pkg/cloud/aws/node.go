@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// instanceID is what EC2 calls an instance: i- and 8 or 17 hexadecimal digits. Fargate's provider IDs end otherwise.
+// instanceID is what EC2 calls an instance: i- and 8 or 17 hexadecimal digits. Fargate's provider
+// IDs end otherwise.
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
 
 // ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0,

@@ -11,9 +11,10 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// renewing sends a request once more, with new credentials, when AWS says that the session of those it had is over. The SDK
-// asks for new ones only when its own have expired by the time that came with them (aws/credential_cache.go), and a session may be
-// ended before that time. The refusal had no effect, so that this is for requests, too, that must not have theirs twice.
+// renewing sends a request once more, with new credentials, when AWS says that the session of those
+// it had is over. The SDK asks for new ones only when its own have expired by the time that came
+// with them (aws/credential_cache.go), and a session may be ended before that time. The refusal had
+// no effect, so that this is for requests, too, that must not have theirs twice.
 type renewing struct{ *sdk.CredentialsCache }
 
 // renew has the clients of a configuration renew its credentials.
@@ -46,7 +47,8 @@ func (r renewing) HandleFinalize(ctx context.Context, in middleware.FinalizeInpu
 	return next.HandleFinalize(ctx, in)
 }
 
-// renewed reports whether there are other credentials than those that were used: those of a profile or of the environment stay the same.
+// renewed reports whether there are other credentials than those that were used: those of a profile
+// or of the environment stay the same.
 func (r renewing) renewed(ctx context.Context, used *sdk.Credentials) bool {
 	now, err := r.Retrieve(ctx)
 	if err == nil && sameSession(&now, used) {

@@ -11,7 +11,8 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// purse is a credentials provider that gives one session after the other, the last one for ever; "" is an error.
+// purse is a credentials provider that gives one session after the other, the last one for ever; ""
+// is an error.
 type purse struct {
 	sessions []string
 	asked    int
@@ -82,7 +83,8 @@ func TestSessionsAreRenewed(t *testing.T) {
 
 var errDenied = coded(403, "AccessDenied", "no")
 
-// TestEveryClientRenews wants credentials renewed before the step that chooses how a request is signed, for each try of it.
+// TestEveryClientRenews wants credentials renewed before the step that chooses how a request is
+// signed, for each try of it.
 func TestEveryClientRenews(t *testing.T) {
 	p := &purse{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}
