@@ -186,5 +186,4 @@ func (t *turn) unbook(zone string, launch Launch) {
 		z.Launched -= launch.N
 	})
 	t.rec.Ledger.settleRaise(launch, false)
-	t.persist = true
 }

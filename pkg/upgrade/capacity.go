@@ -83,7 +83,6 @@ func (t *turn) lendSurge() {
 			}
 		}
 		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = 1 })
-		t.persist = true
 		free--
 	}
 }
@@ -119,7 +118,6 @@ func (t *turn) book(zone string, n int) {
 			z.Open = append(z.Open, Launch{Serial: z.Serial, N: 1})
 		}
 	})
-	t.persist = true
 }
 
 // raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that
@@ -171,7 +169,7 @@ func (t *turn) growAsAWhole() {
 		t.fail(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 	default:
 		t.rec.mergeZones()
-		t.count, t.persist = takeCensus(t.w, &t.rec), true
+		t.count = takeCensus(t.w, &t.rec)
 	}
 }
 
@@ -206,7 +204,6 @@ func (t *turn) settleLaunch(zone string, l Launch) {
 	}
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
-		t.persist = true // what a failure of the scale up has to give back must be known after a crash, too
 		if landed {
 			z.Refusal = ""
 			t.changed(cmp.Or(attempt.Ended, t.w.Now))

@@ -103,13 +103,7 @@ func (t *turn) inDrain() []*nodegroup.Member {
 // enlist begins the record of a member, which is to be stored before anything happens to it.
 func (t *turn) enlist(m *nodegroup.Member, n NodeRecord) {
 	t.count.byName[m.Name()] = m
-	t.put(m.Name(), n, true)
-}
-
-// put stores the node's record; ahead says that it must be stored before the actions of this turn.
-func (t *turn) put(name string, n NodeRecord, ahead bool) {
-	t.rec.Nodes[name] = n
-	t.persist = t.persist || ahead
+	t.rec.Nodes[m.Name()] = n
 }
 
 // drive takes one started node one step further.
@@ -143,7 +137,6 @@ func (t *turn) gone(name string) {
 	delete(t.rec.Nodes, name)
 	delete(t.notes.Yielded, name)
 	maps.DeleteFunc(t.notes.Returned, func(r Return, _ int) bool { return r.Node == name })
-	t.persist = true
 }
 
 func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
@@ -153,7 +146,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	}
 	if m.Node != nil && n.Deadline.IsZero() {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
-		t.put(name, n, true)
+		t.rec.Nodes[name] = n
 	}
 	if m.Node != nil && !t.isFenced(m) {
 		t.standStill(name, true)
@@ -168,7 +161,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	}
 	if n.State == NodeEmpty {
 		n.State, n.EmptyAt = NodeDraining, time.Time{}
-		t.put(name, n, false)
+		t.rec.Nodes[name] = n
 	}
 	if t.fencing {
 		t.standStill(name, true)
@@ -224,7 +217,7 @@ func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drain
 func (t *turn) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if n.State != NodeEmpty {
 		n.State, n.EmptyAt = NodeEmpty, t.w.Now
-		t.put(name, n, false)
+		t.rec.Nodes[name] = n
 	}
 	if m.Node != nil {
 		if end := n.EmptyAt.Add(t.rec.Request.Settle.Duration); t.w.Now.Before(end) {

@@ -129,7 +129,7 @@ func (t *turn) recount() bool {
 	if g.Sized && g.Max > t.rec.Sizes.Max && !t.rec.Request.KeepMax {
 		l.MaxFrom, l.MaxTo = t.rec.Sizes.Max, g.Max
 	}
-	t.rec.Lost, t.persist = false, true
+	t.rec.Lost = false
 	t.count = takeCensus(t.w, &t.rec)
 	return true
 }

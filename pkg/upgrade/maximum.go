@@ -28,7 +28,7 @@ func (t *turn) raiseMax() bool {
 			return true
 		}
 		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
-		l.MaxTo, t.persist = g.Desired+missing, true
+		l.MaxTo = g.Desired + missing
 	}
 	t.cloud = true
 	t.want(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
@@ -70,7 +70,7 @@ func (t *turn) lowerMax() bool {
 		t.cloud = true
 		return false // the reading may be older than the raise
 	}
-	t.persist = l.lowered(g.Max) || t.persist
+	l.noteLowered(g.Max)
 	if l.MaxTo <= l.MaxFrom || g.Max != l.MaxTo {
 		l.closeRaise()
 		return true
@@ -83,14 +83,12 @@ func (t *turn) lowerMax() bool {
 	return t.lowerTo(max(l.MaxFrom, g.Desired))
 }
 
-// lowered books that the maximum is as low as it was asked to be: a part of the raise is taken
+// noteLowered records that the maximum is as low as it was asked to be: a part of the raise is taken
 // back, or all.
-func (l *Ledger) lowered(maximum int) bool {
-	if l.MaxLow == 0 || maximum != l.MaxLow {
-		return false
+func (l *Ledger) noteLowered(maximum int) {
+	if l.MaxLow != 0 && maximum == l.MaxLow {
+		l.MaxTo, l.MaxLow = l.MaxLow, 0
 	}
-	l.MaxTo, l.MaxLow = l.MaxLow, 0
-	return true
 }
 
 // lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
@@ -99,7 +97,6 @@ func (t *turn) lowerTo(maximum int) bool {
 	if maximum >= g.Max {
 		return true
 	}
-	t.persist = t.persist || l.MaxLow != maximum
 	l.MaxLow = maximum
 	t.want(nodegroup.LowerMax{From: g.Max, Max: maximum})
 	return false

@@ -15,6 +15,7 @@ const lookAgain = 30 * time.Second
 
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
+	stored := w.Record
 	t := newTurn(&w)
 	switch {
 	case t.rec.Result != "":
@@ -34,7 +35,9 @@ func Next(w World) Step {
 			t.surge()
 		}
 	}
-	return t.step()
+	step := t.step()
+	step.Persist = mustStore(&stored, &step.Record)
+	return step
 }
 
 // turn is one call of Next: the world it looks at, and the step as far as it is made.
@@ -58,7 +61,6 @@ type turn struct {
 	// chosen are the pods whose eviction is among the actions.
 	chosen  map[types.UID]*corev1.Pod
 	blocked []Blocked
-	persist bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing bool
@@ -83,7 +85,7 @@ func newTurn(w *World) *turn {
 		rec:    w.Record.Clone(),
 		notes:  w.Notes.clone(),
 		drains: map[string]*drainView{}, chosen: map[types.UID]*corev1.Pod{},
-		wake: w.Now.Add(lookAgain), persist: w.Idle > 0 && len(w.Record.Limits()) > 0,
+		wake: w.Now.Add(lookAgain),
 	}
 	t.count = takeCensus(w, &t.rec)
 	t.spend()
@@ -116,13 +118,12 @@ func (t *turn) begin() {
 	for zone, surge := range SpreadSurge(w.Request.Surge, t.count.left) {
 		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
 	}
-	t.persist = true
 }
 
 // stopping reports whether the upgrade is being brought to an end before its goal.
 func (t *turn) stopping() bool {
 	if t.rec.Stopping == "" && t.w.Stop {
-		t.rec.Stopping, t.persist = Interrupted, true
+		t.rec.Stopping = Interrupted
 	}
 	return t.rec.Stopping != ""
 }
@@ -130,14 +131,14 @@ func (t *turn) stopping() bool {
 // fail stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
 func (t *turn) fail(result Result, message string) {
 	if t.rec.Stopping == "" {
-		t.rec.Stopping, t.rec.Message, t.persist = result, message, true
+		t.rec.Stopping, t.rec.Message = result, message
 		t.actions = nil
 		t.again() // and begin to stop
 	}
 }
 
 func (t *turn) enter(phase Phase) {
-	t.rec.Phase, t.rec.PhaseBegan, t.persist = phase, t.w.Now, true
+	t.rec.Phase, t.rec.PhaseBegan = phase, t.w.Now
 }
 
 // want adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
@@ -203,7 +204,7 @@ func (t *turn) step() Step {
 		t.wake, t.due = time.Time{}, time.Time{}
 	}
 	return Step{
-		Record: t.rec, Persist: t.persist, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
+		Record: t.rec, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
 		Wake: t.wake, Due: t.due, Cloud: t.cloud, Status: t.status(), Finished: t.finished,
 	}
 }

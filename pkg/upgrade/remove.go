@@ -29,7 +29,7 @@ func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 	})
 	t.rec.Ledger.Changed = t.w.Now
 	t.count.left[zone]--
-	t.put(name, n, true)
+	t.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
 		t.remove(name, n, m)
 	}
@@ -57,10 +57,10 @@ func (t *turn) remove(name string, n NodeRecord, m *nodegroup.Member) {
 	case !n.Landed && t.othersTook(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = t.unshrink(n)
 		n.Landed = true
-		t.put(name, n, true)
+		t.rec.Nodes[name] = n
 	case !n.Landed && !n.givenBack() && refusedToShrink(n, attempt):
 		n = t.unshrink(n)
-		t.put(name, n, true)
+		t.rec.Nodes[name] = n
 		t.again() // and ask for it without shrinking
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		t.land(name, n, attempt)
@@ -77,7 +77,7 @@ func (t *turn) land(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	}
 	n.Landed = true
 	t.changed(cmp.Or(attempt.Ended, t.w.Now))
-	t.put(name, n, false)
+	t.rec.Nodes[name] = n
 }
 
 // othersTook reports whether somebody else terminated the instance: it was gone when we asked, or

@@ -29,7 +29,7 @@ func (t *turn) retarget() {
 		l.change(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
 	}
 	t.rec.Total = t.knownTotal()
-	l.Moved, t.persist = false, true
+	l.Moved = false
 	if t.rec.Phase == PhaseScaleDown {
 		t.enter(PhaseSetup) // the surge was given back
 	}

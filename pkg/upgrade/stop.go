@@ -26,7 +26,7 @@ func (t *turn) stop() {
 	if rested {
 		t.rec.Result, t.rec.Ended = t.rec.Stopping, t.w.Now
 		t.rec.Message = notes(t.rec.Message, t.suspendedNote())
-		t.finished, t.persist = true, true
+		t.finished = true
 	}
 }
 
@@ -222,7 +222,6 @@ func (t *turn) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attempt
 		t.cloud = true // a reading from before it came up does not show it either
 	case t.ownUp(n):
 		delete(t.rec.Nodes, name)
-		t.persist = true
 	}
 }
 
@@ -256,7 +255,6 @@ func (t *turn) takeBack(name string, n NodeRecord) {
 		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Removed-- })
 	}
 	delete(t.rec.Nodes, name)
-	t.persist = true
 }
 
 // keepSurge ends what a stop began: of the new nodes that it was giving back, those that are still

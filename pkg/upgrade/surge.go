@@ -81,7 +81,7 @@ func (t *turn) quiesce() bool {
 		if !slices.Contains(t.w.Group.Suspended, process) {
 			missing = append(missing, process)
 			if !slices.Contains(t.rec.Suspended, process) {
-				t.rec.Suspended, t.persist = append(t.rec.Suspended, process), true
+				t.rec.Suspended = append(t.rec.Suspended, process)
 			}
 		}
 	}
@@ -253,7 +253,7 @@ func (t *turn) conclude() {
 		t.rec.Result = LeftBehind
 	}
 	t.rec.Message = notes(t.backNote(), t.owedNote(), t.maxNote(), t.suspendedNote(), t.orphanNote())
-	t.rec.Ended, t.finished, t.persist = t.w.Now, true, true
+	t.rec.Ended, t.finished = t.w.Now, true
 }
 
 // orphanNote names the nodes that were drained and have no machine that could be terminated:

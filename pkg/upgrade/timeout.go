@@ -43,7 +43,7 @@ func (t *turn) giveUp(name string, n NodeRecord) {
 		t.fail(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
 		return
 	}
-	t.put(name, n, true)
+	t.rec.Nodes[name] = n
 	t.again() // and act on the new state
 }
 

@@ -15,7 +15,7 @@ import (
 // and the same verb tries it again.
 func (t *turn) undo() {
 	if t.rec.Message == "" {
-		t.rec.Message, t.persist = "being aborted", true // it is on record before the first thing is undone
+		t.rec.Message = "being aborted" // it is on record before the first thing is undone
 	}
 	t.waiting = "what the upgrade did to be undone"
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
@@ -56,7 +56,7 @@ func (t *turn) concludeUndo(done bool) {
 
 func (t *turn) end(result Result, message string) {
 	t.rec.Result, t.rec.Message, t.rec.Ended = result, message, t.w.Now
-	t.finished, t.persist = true, true
+	t.finished = true
 	t.actions = nil
 }
 

@@ -162,7 +162,6 @@ func (t *turn) start(m *nodegroup.Member) {
 	t.enlist(m, n)
 	t.count.pending = slices.DeleteFunc(t.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	t.count.pendingIn[m.Zone()]--
-	t.persist = true
 	t.wakeAt(t.w.Now.Add(time.Second))
 	t.drive(m.Name())
 }

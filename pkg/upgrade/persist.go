@@ -1,0 +1,27 @@
+package upgrade
+
+import "reflect"
+
+// mustStore reports whether the record departs from the stored one in anything that must be on
+// record before the actions of the step are begun. What a later look at the cluster and the cloud
+// shows again by itself is written with the next change that does.
+func mustStore(stored, record *Record) bool {
+	return record.Run != "" && !reflect.DeepEqual(stored.essence(), record.essence())
+}
+
+// essence is the record without what a later look shows again: that a node is empty, that a machine
+// is on its way out, how many nodes are outdated, and how old a reading of the group may be.
+func (r *Record) essence() Record {
+	c := *r
+	c.Total = 0
+	c.Ledger.Changed, c.Ledger.MaxSeen, c.Ledger.MaxSeenAt = r.Started, 0, r.Started
+	c.Nodes = make(map[string]NodeRecord, len(r.Nodes))
+	for name, n := range r.Nodes {
+		if n.State == NodeEmpty {
+			n.State = NodeDraining
+		}
+		n.EmptyAt, n.Landed = r.Started, false
+		c.Nodes[name] = n
+	}
+	return c
+}
