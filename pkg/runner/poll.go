@@ -10,9 +10,7 @@ import (
 )
 
 const (
-	// cloudBusy and cloudIdle are how often the cloud is asked while something of ours is under way
-	// there, and while nothing is.
-	cloudBusy = 5 * time.Second
+	// cloudIdle is how often the cloud is asked while nothing of ours is under way there.
 	cloudIdle = time.Minute
 	// CloudSoon is how far apart questions to the cloud are at least in the long run: so late a
 	// change of ours is seen.
@@ -39,8 +37,8 @@ func (s *run) nextPoll(step upgrade.Step) time.Time {
 		return time.Now().Add(cloudIdle)
 	}
 	next := s.asked.Add(cloudIdle)
-	if step.Cloud {
-		next = s.asked.Add(cloudBusy)
+	if step.Poll > 0 {
+		next = s.asked.Add(step.Poll)
 	}
 	if !s.soon.IsZero() && s.soon.Before(next) {
 		next = s.soon
@@ -80,7 +78,7 @@ func (s *run) pollCloud(ctx context.Context) {
 // refused for good: credentials that have ended, or a permission that is gone. Elsewhere there is
 // time to mend it, see take.
 func (s *run) stuck(step *upgrade.Step) error {
-	if step.Cloud && s.refusals >= refusalsBelieved {
+	if step.Poll > 0 && s.refusals >= refusalsBelieved {
 		return s.refused
 	}
 	return nil

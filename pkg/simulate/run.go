@@ -57,7 +57,7 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 // time, in case that it has missed something; here nothing is missed, but that the cloud has to be
 // asked.
 func next(step *upgrade.Step) time.Time {
-	if step.Due.After(step.Wake) && !step.Cloud {
+	if step.Due.After(step.Wake) && step.Poll == 0 {
 		return step.Due
 	}
 	return step.Wake

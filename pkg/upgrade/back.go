@@ -46,7 +46,7 @@ func (t *turn) reclaim() bool {
 func (t *turn) carry() bool {
 	l := &t.rec.Ledger
 	if !t.settleOpen() || !t.w.Group.IsFreshAfter(l.Changed) {
-		t.cloud, t.waiting = true, "what was added to the group to be seen"
+		t.waitForCloud("what was added to the group to be seen")
 		return false
 	}
 	arriving := map[string]int{}
@@ -152,7 +152,8 @@ func (t *turn) absent() (n int) {
 func (t *turn) settleOpen() bool {
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		for _, launch := range t.rec.Ledger.Zones[zone].Open {
-			if t.cloud = true; launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
+			t.waitForCloud("")
+			if launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
 				t.unbook(zone, launch)
 			}
 		}

@@ -26,7 +26,9 @@ func (t *turn) launch() {
 		z := t.rec.Ledger.Zones[zone]
 		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
 		if t.w.Now.Before(z.RetryAt) {
-			t.cloud = t.cloud || len(z.Open) > 0
+			if len(z.Open) > 0 {
+				t.waitForCloud("")
+			}
 			t.wakeAt(z.RetryAt)
 			continue
 		}
@@ -40,7 +42,7 @@ func (t *turn) launch() {
 // ask sends the zone's launches that are on the books.
 func (t *turn) ask(zone string) {
 	for _, l := range t.rec.Ledger.Zones[zone].Open {
-		t.cloud = true
+		t.waitForCloud("")
 		if add := t.addition(zone, l); !t.unproven(l, t.attempt(add)) {
 			t.want(add)
 		}
@@ -302,7 +304,7 @@ const movedPause = 10 * time.Second
 func (t *turn) resume() bool {
 	quiesced := t.attempt(nodegroup.Quiesce{})
 	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || t.unseen(quiesced)) {
-		t.cloud = true
+		t.waitForCloud("")
 		return false
 	}
 	ours := t.suspended()
@@ -311,10 +313,12 @@ func (t *turn) resume() bool {
 	}
 	if !t.balanced() {
 		coming := t.resuming(quiesced)
-		t.cloud = t.cloud || coming
+		if coming {
+			t.waitForCloud("")
+		}
 		return !coming // what is suspended still will show
 	}
-	t.cloud = true
+	t.waitForCloud("")
 	t.want(nodegroup.Resume{Processes: ours})
 	return false
 }

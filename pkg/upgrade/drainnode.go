@@ -141,7 +141,7 @@ func (t *turn) gone(name string) {
 
 func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
-		t.cloud = true
+		t.waitForCloud("")
 		return // its machine is going down without us; it is booked when it is gone
 	}
 	if m.Node != nil && n.Deadline.IsZero() {

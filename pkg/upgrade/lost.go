@@ -114,7 +114,7 @@ func (t *turn) recount() bool {
 		return true
 	}
 	if g.Sized && !g.IsFreshAfter(t.rec.PhaseBegan) {
-		t.cloud, t.waiting = true, "the group to show what was done to it, since the record of that is lost"
+		t.waitForCloud("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
 	l.Known, l.Changed = t.unheld(), t.w.Now

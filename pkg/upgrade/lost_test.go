@@ -73,7 +73,7 @@ func TestRecount(t *testing.T) {
 	}
 	s.next()
 	step := s.next()
-	if !step.Cloud || len(step.Actions) > 0 || step.Record.Phase != upgrade.PhaseSetup {
+	if step.Poll == 0 || len(step.Actions) > 0 || step.Record.Phase != upgrade.PhaseSetup {
 		t.Fatalf("%v in phase %q, by a reading that may be too old", step.Actions, step.Record.Phase)
 	}
 	s.pass(31 * time.Second)

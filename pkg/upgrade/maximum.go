@@ -16,7 +16,7 @@ func (t *turn) raiseMax() bool {
 		return true
 	}
 	if g.Max < l.MaxSeen {
-		t.cloud, t.waiting = true, "the group's maximum to be read again: another actor may have lowered it"
+		t.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
 		return false
 	}
 	if l.MaxTo == 0 || g.Max >= l.MaxTo {
@@ -30,7 +30,7 @@ func (t *turn) raiseMax() bool {
 		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 		l.MaxTo = g.Desired + missing
 	}
-	t.cloud = true
+	t.waitForCloud("")
 	t.want(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
 	return false
 }
@@ -47,7 +47,7 @@ func (t *turn) watchMax() {
 			l.MaxSeen, l.MaxSeenAt = g.Max, g.Observed
 		}
 	case !g.IsFreshAfter(l.MaxSeenAt):
-		t.cloud = true
+		t.waitForCloud("")
 	default:
 		from := l.MaxSeen
 		l.closeRaise()
@@ -67,7 +67,7 @@ func (t *turn) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	old := !g.IsFreshAfter(l.Changed)
 	if l.MaxTo > g.Max && old && t.attempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
-		t.cloud = true
+		t.waitForCloud("")
 		return false // the reading may be older than the raise
 	}
 	l.noteLowered(g.Max)
@@ -75,7 +75,7 @@ func (t *turn) lowerMax() bool {
 		l.closeRaise()
 		return true
 	}
-	t.cloud = true
+	t.waitForCloud("")
 	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && old {
 		t.waiting = "the group's desired size to show what was given back"
 		return false

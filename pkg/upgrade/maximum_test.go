@@ -72,8 +72,8 @@ func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
 	s.pass(20 * time.Second)
 	step := s.next()
 	wantActions(t, step)
-	if !step.Cloud || !strings.Contains(step.Status.Waiting, "maximum to be read again") {
-		t.Errorf("cloud %t, waiting for %q", step.Cloud, step.Status.Waiting)
+	if step.Poll == 0 || !strings.Contains(step.Status.Waiting, "maximum to be read again") {
+		t.Errorf("poll %s, waiting for %q", step.Poll, step.Status.Waiting)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // lookAgain is the longest a running upgrade goes without a look, should no event arrive.
 const lookAgain = 30 * time.Second
 
+// pollInterval is how often the cloud is asked while something of ours is under way there.
+const pollInterval = 5 * time.Second
+
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
@@ -68,7 +71,7 @@ type turn struct {
 	// ordered is true once a node to start was looked for, which leaves an order of those that
 	// wait.
 	ordered  bool
-	cloud    bool
+	poll     time.Duration
 	finished bool
 	waiting  string
 	wake     time.Time
@@ -178,6 +181,15 @@ func (t *turn) wakeAt(at time.Time) {
 	}
 }
 
+// waitForCloud has the cloud asked often, because something of ours is under way there. reason says
+// what the upgrade waits for; with "" what was said before stands.
+func (t *turn) waitForCloud(reason string) {
+	t.poll = pollInterval
+	if reason != "" {
+		t.waiting = reason
+	}
+}
+
 // again has the next turn follow at once.
 func (t *turn) again() { t.wake, t.due = t.w.Now, t.w.Now }
 
@@ -205,6 +217,6 @@ func (t *turn) step() Step {
 	}
 	return Step{
 		Record: t.rec, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
-		Wake: t.wake, Due: t.due, Cloud: t.cloud, Status: t.status(), Finished: t.finished,
+		Wake: t.wake, Due: t.due, Poll: t.poll, Status: t.status(), Finished: t.finished,
 	}
 }

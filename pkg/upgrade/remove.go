@@ -11,7 +11,7 @@ import (
 func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 	zone := t.rec.Ledger.zone(m)
 	if t.awaitsLaunch(zone) {
-		t.cloud, t.waiting = true, "the answer to a launch"
+		t.waitForCloud("the answer to a launch")
 		return
 	}
 	if m.Instance.ID == "" {
@@ -49,7 +49,7 @@ func (t *turn) awaitsLaunch(zone string) bool {
 // remove sees a termination through: asked for once, asked for again only when the instance is seen
 // in service after an answer that left its effect open, and over when machine and node are gone.
 func (t *turn) remove(name string, n NodeRecord, m *nodegroup.Member) {
-	t.cloud = true
+	t.waitForCloud("")
 	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
 	attempt := t.attempt(action)
 	switch {

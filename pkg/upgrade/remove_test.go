@@ -64,7 +64,7 @@ func TestTerminationIsRepeated(t *testing.T) {
 			if (len(got) == 1) != c.want {
 				t.Errorf("repeated: %v, want %t", got, c.want)
 			}
-			if !step.Cloud {
+			if step.Poll == 0 {
 				t.Error("the cloud is not asked how it went")
 			}
 		})

@@ -160,8 +160,8 @@ func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	s.do(s.next().Actions...)
 	s.Now = s.Now.Add(8 * time.Hour)
 	step := s.next()
-	if step.Record.Stopping != "" || !step.Cloud {
-		t.Errorf("stopping with %q, cloud %t, by a reading from before", step.Record.Stopping, step.Cloud)
+	if step.Record.Stopping != "" || step.Poll == 0 {
+		t.Errorf("stopping with %q, poll %s, by a reading from before", step.Record.Stopping, step.Poll)
 	}
 	s.pass(time.Second)
 	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {

@@ -128,8 +128,8 @@ func TestSurgeMustBeUsable(t *testing.T) {
 			spoil(s)
 			step := s.next()
 			wantActions(t, step)
-			if step.Status.Waiting == "" || !step.Cloud {
-				t.Errorf("waiting for %q, cloud %t", step.Status.Waiting, step.Cloud)
+			if step.Status.Waiting == "" || step.Poll == 0 {
+				t.Errorf("waiting for %q, poll %s", step.Status.Waiting, step.Poll)
 			}
 		})
 	}

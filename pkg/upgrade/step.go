@@ -29,9 +29,9 @@ type Step struct {
 	// Due is the next moment that is known to matter, as the end of a wait or of a limit: until
 	// then nothing but a change would make another step. Zero when none is known.
 	Due time.Time
-	// Cloud is true while something of ours is under way at the provider, which has no watch and
-	// must be polled.
-	Cloud bool
+	// Poll is how often the provider, which has no watch, is to be asked while something of ours is
+	// under way there; 0 while nothing is.
+	Poll time.Duration
 	// Status is the upgrade as a person wants to see it.
 	Status Status
 	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.

@@ -120,7 +120,7 @@ func (t *turn) coming(attempt nodegroup.Attempt, version string, node *corev1.No
 // the others stay and are owed.
 func (t *turn) returnSurge() bool {
 	if l := &t.rec.Ledger; l.landed() > 0 && !t.w.Group.IsFreshAfter(l.Changed) {
-		t.cloud = true
+		t.waitForCloud("")
 		return false // the reading may be too old to show them all
 	}
 	needed := false
@@ -129,7 +129,8 @@ func (t *turn) returnSurge() bool {
 		case !t.owed(m):
 			continue
 		case t.stands(m):
-			needed, t.cloud = true, true
+			needed = true
+			t.waitForCloud("")
 			continue
 		}
 		zone := t.rec.Ledger.zone(m)
@@ -211,7 +212,7 @@ func (t *turn) driveReturn(name string) {
 	case t.spared(n, attempt, m):
 		t.takeBack(name, n)
 	default:
-		t.cloud = true // whether it was asked for will show
+		t.waitForCloud("") // whether it was asked for will show
 	}
 }
 
@@ -219,7 +220,7 @@ func (t *turn) driveReturn(name string) {
 func (t *turn) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !t.w.Group.IsFreshAfter(n.Terminated):
-		t.cloud = true // a reading from before it came up does not show it either
+		t.waitForCloud("") // a reading from before it came up does not show it either
 	case t.ownUp(n):
 		delete(t.rec.Nodes, name)
 	}
@@ -263,7 +264,7 @@ func (t *turn) keepSurge() bool {
 	t.driveReturns()
 	for _, n := range t.rec.Nodes {
 		if n.givenBack() && !n.Landed {
-			t.cloud = true
+			t.waitForCloud("")
 			return false
 		}
 	}

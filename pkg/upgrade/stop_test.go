@@ -58,8 +58,8 @@ func TestStopResumesWhatWasSuspended(t *testing.T) {
 			step := s.next()
 			if !c.answered || !c.seen {
 				wantActions(t, step)
-				if step.Finished || !step.Cloud {
-					t.Errorf("finished %t, cloud %t, with the suspension under way", step.Finished, step.Cloud)
+				if step.Finished || step.Poll == 0 {
+					t.Errorf("finished %t, poll %s, with the suspension under way", step.Finished, step.Poll)
 				}
 				s.pass(time.Second)
 				s.Group.Suspended = []string{"Launch"}

@@ -68,7 +68,7 @@ func (t *turn) point() bool {
 	if wanted.ID == t.w.Group.Pointed.ID {
 		return true
 	}
-	t.cloud, t.waiting = true, "the group to take revision "+wanted.Name
+	t.waitForCloud("the group to take revision " + wanted.Name)
 	t.want(nodegroup.SetRevision{To: wanted, Token: token(t.rec.Run, "revision-"+wanted.ID, 1)})
 	return false
 }
@@ -88,7 +88,7 @@ func (t *turn) quiesce() bool {
 	if len(missing) == 0 {
 		return true
 	}
-	t.cloud = true
+	t.waitForCloud("")
 	t.want(nodegroup.Quiesce{Processes: missing})
 	return false
 }
@@ -103,8 +103,7 @@ func (t *turn) scaleUp() bool {
 	t.holdNew()
 	surge := t.surgeWanted()
 	if surge > 0 && !t.surgeUsable(surge) {
-		t.cloud = true
-		t.waiting = fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge)
+		t.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge))
 		since := t.lastChange()
 		deadline := since.Add(t.rec.Request.BootTimeout.Duration)
 		if t.openLaunches() > 0 && t.count.usable >= surge {

@@ -41,7 +41,7 @@ func (t *turn) stays(m *nodegroup.Member) bool {
 // before it, or one of which only what was refused for good is left.
 func (t *turn) concludeUndo(done bool) {
 	if g := &t.w.Group; g.Sized && (!g.IsFreshAfter(t.rec.PhaseBegan) || !g.IsFreshAfter(t.rec.Ledger.Changed)) {
-		t.cloud = true
+		t.waitForCloud("")
 		return
 	}
 	refused := t.refused()
@@ -109,7 +109,7 @@ func (t *turn) pointBack() bool {
 	if to.ID == t.rec.Target.ID || t.w.Group.Pointed.ID != t.rec.Target.ID {
 		return true
 	}
-	t.cloud = true
+	t.waitForCloud("")
 	t.want(nodegroup.SetRevision{To: to, Token: token(t.rec.Run, "revision-"+to.ID, 1)})
 	return false
 }

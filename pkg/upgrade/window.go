@@ -134,8 +134,7 @@ func (t *turn) lastChange() time.Time {
 }
 
 func (t *turn) waitForReplacement() {
-	t.waiting = "a replacement to be ready"
-	t.cloud = true
+	t.waitForCloud("a replacement to be ready")
 	since := t.lastChange()
 	deadline := since.Add(t.rec.Request.BootTimeout.Duration)
 	if t.w.Group.Refill() == nodegroup.RefillByUser || t.busy() > 0 {

@@ -260,8 +260,8 @@ func TestMissingNodesCountAsUnavailable(t *testing.T) {
 func wantWaiting(t *testing.T, step upgrade.Step, when string) {
 	t.Helper()
 	wantActions(t, step)
-	if step.Status.Waiting != "a replacement to be ready" || !step.Cloud {
-		t.Errorf("%s: waiting for %q, cloud %t", when, step.Status.Waiting, step.Cloud)
+	if step.Status.Waiting != "a replacement to be ready" || step.Poll == 0 {
+		t.Errorf("%s: waiting for %q, poll %s", when, step.Status.Waiting, step.Poll)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 // The runner's own numbers.
 const (
 	coalesce   = 15 * time.Millisecond
-	cloudBusy  = 5 * time.Second
 	cloudIdle  = time.Minute
 	cloudSoon  = time.Second
 	probe      = 30 * time.Second
@@ -217,7 +216,7 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 			p.look()
 		}
 	})
-	p.ask(step.Cloud)
+	p.ask(step.Poll)
 }
 
 // die ends the process without a word.
@@ -316,14 +315,15 @@ func (p *process) backoff(answer runner.Answer, tries int) time.Duration {
 	}
 }
 
-// ask has the cloud asked when it is due: often while something of ours is under way there.
-func (p *process) ask(busy bool) {
+// ask has the cloud asked when it is due: every so often while something of ours is under way there, 0
+// while nothing is.
+func (p *process) ask(every time.Duration) {
 	if p.polling || !p.c.plan.sized() {
 		return
 	}
 	next := p.asked.Add(cloudIdle)
-	if busy {
-		next = p.asked.Add(cloudBusy)
+	if every > 0 {
+		next = p.asked.Add(every)
 	}
 	if !p.soon.IsZero() && p.soon.Before(next) {
 		next = p.soon
