@@ -27,7 +27,7 @@ func valuesOf(flag string) []string {
 	case "dry-run":
 		return []string{"none", "client", "server"}
 	case "strategy":
-		return []string{string(upgrade.Surge)}
+		return texts(upgrade.Strategies())
 	case "like":
 		return []string{"eks", "gke"}
 	case "on-timeout":
@@ -37,6 +37,15 @@ func valuesOf(flag string) []string {
 	default:
 		return nil
 	}
+}
+
+// texts are the values as plain text.
+func texts[T ~string](values []T) []string {
+	var plain []string
+	for _, value := range values {
+		plain = append(plain, string(value))
+	}
+	return plain
 }
 
 // offerValues has the shell offer the values of flags, and file names for those alone that name a

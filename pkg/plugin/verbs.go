@@ -170,8 +170,7 @@ func newCompleteCommand(o *options) *cobra.Command {
 	cmd := o.verbCommand(verb{
 		use: "complete", doing: "completing the upgrade of", short: "End the soak of an upgrade that has one",
 		run: func(_ context.Context, _ *connection, u *recordedUpgrade) error {
-			return usage(fmt.Errorf("completing the upgrade of group %q: its strategy is %s, which has no soak to end: see kubectl nodeupgrade status %s",
-				u.name, u.record.Request.Strategy, u.name))
+			return usage(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, u.record.Allows(upgrade.VerbComplete), u.name))
 		},
 	})
 	cmd.Hidden = true // until a strategy has a soak

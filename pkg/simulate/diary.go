@@ -122,8 +122,8 @@ func obstacle(b upgrade.Blocked) string {
 // waitsFor is what keeps the next node from being started.
 func waitsFor(step upgrade.Step) string {
 	switch {
-	case step.Record.Phase == upgrade.PhaseSetup, step.Record.Phase == upgrade.PhaseScaleUp:
-		return "the surge"
+	case step.Record.WaitsFor() != "":
+		return step.Record.WaitsFor()
 	case step.Status.Waiting != "":
 		return step.Status.Waiting
 	default:

@@ -10,6 +10,8 @@ const (
 	VerbPause Verb = "pause"
 	// VerbRollback takes a partially upgraded group back to the revision it had before.
 	VerbRollback Verb = "rollback"
+	// VerbComplete ends a soak before its time.
+	VerbComplete Verb = "complete"
 	// VerbAbort undoes what is ours and forgets the upgrade.
 	VerbAbort Verb = "abort"
 )
@@ -22,4 +24,12 @@ type Asked struct {
 	// By and At say who asked and when, for people.
 	By string    `json:"by"`
 	At time.Time `json:"at"`
+}
+
+// object is what the verb is about, as in "the strategy has no ...".
+func (v Verb) object() string {
+	if v == VerbComplete {
+		return "soak to end"
+	}
+	return string(v)
 }

@@ -174,7 +174,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	blocked := t.evictPods(name, view)
 	if t.outOfTime(name, blocked) {
 		t.actions = t.actions[:begun] // a node that is given up is not drained on
-		t.giveUp(name, n)
+		t.phase.late(t, name, n)
 	}
 }
 
@@ -206,7 +206,7 @@ func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drain
 		}
 	}
 	if kept == 0 && t.w.Now.After(over) {
-		t.terminate(name, n, m)
+		t.phase.emptied(t, name, n, m)
 		return
 	}
 	t.wakeAt(over)
@@ -232,7 +232,7 @@ func (t *turn) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 			return // the start of this drain must be on the node before its machine goes
 		}
 	}
-	t.terminate(name, n, m)
+	t.phase.emptied(t, name, n, m)
 }
 
 // attached reports whether volumes of pods that left are still attached. Volumes of pods that stay

@@ -193,7 +193,7 @@ func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	if step.Record.Stopping == upgrade.PodEvictionFailure {
 		clear(v.deadlines) // the same command gives the nodes their time anew
 	}
-	phases := []upgrade.Phase{"", upgrade.PhaseSetup, upgrade.PhaseScaleUp, upgrade.PhaseUpgrade, upgrade.PhaseScaleDown, upgrade.PhaseDone}
+	phases := append([]upgrade.Phase{""}, upgrade.Phases(upgrade.Surge)...)
 	if step.Record.Back && !v.back {
 		v.back, v.reached = true, 0
 	}

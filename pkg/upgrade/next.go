@@ -35,7 +35,7 @@ func Next(w World) Step {
 		if t.stopping() {
 			t.stop()
 		} else {
-			t.surge()
+			t.advance()
 		}
 	}
 	step := t.step()
@@ -45,8 +45,10 @@ func Next(w World) Step {
 
 // turn is one call of Next: the world it looks at, and the step as far as it is made.
 type turn struct {
-	w     *World
-	rec   Record
+	w   *World
+	rec Record
+	// phase is the one that the record is in.
+	phase phase
 	notes Notes
 	count census
 	// drains are the pods of each node that is being drained, by node name.
@@ -84,8 +86,8 @@ func newTurn(w *World) *turn {
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
 	t := &turn{
-		w:      w,
-		rec:    w.Record.Clone(),
+		w:   w,
+		rec: w.Record.Clone(), phase: w.Record.phase(),
 		notes:  w.Notes.clone(),
 		drains: map[string]*drainView{}, chosen: map[types.UID]*corev1.Pod{},
 		wake: w.Now.Add(lookAgain),
@@ -118,9 +120,8 @@ func (t *turn) begin() {
 		t.rec.Pointed = w.Group.Pointed
 	}
 	t.count = takeCensus(w, &t.rec)
-	for zone, surge := range SpreadSurge(w.Request.Surge, t.count.left) {
-		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
-	}
+	strategyOf(w.Request.Strategy, false).begin(t)
+	t.enter(t.rec.Phase)
 }
 
 // stopping reports whether the upgrade is being brought to an end before its goal.
@@ -142,6 +143,7 @@ func (t *turn) fail(result Result, message string) {
 
 func (t *turn) enter(phase Phase) {
 	t.rec.Phase, t.rec.PhaseBegan = phase, t.w.Now
+	t.phase = t.rec.phase()
 }
 
 // want adds an action, unless it is in flight, its next try is not due, or it was accepted a moment

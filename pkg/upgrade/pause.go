@@ -5,7 +5,7 @@ import "fmt"
 // heed does what somebody else asks of this upgrade.
 func (t *turn) heed() {
 	asked := t.w.Asked
-	if asked.Run == "" || asked.Run != t.rec.Run {
+	if asked.Run == "" || asked.Run != t.rec.Run || t.rec.Allows(asked.Verb) != nil {
 		asked.Verb = ""
 	}
 	if asked.Verb != VerbPause && !t.w.Stop {
@@ -14,7 +14,7 @@ func (t *turn) heed() {
 	switch asked.Verb {
 	case VerbPause:
 		t.pausing = t.rec.Stopping == ""
-		if t.rec.Phase == PhaseSetup || t.rec.Phase == PhaseScaleUp {
+		if t.phase.untouched {
 			t.pause() // no node was started
 		}
 	case VerbRollback:

@@ -30,7 +30,7 @@ func (t *turn) retarget() {
 	}
 	t.rec.Total = t.knownTotal()
 	l.Moved = false
-	if t.rec.Phase == PhaseScaleDown {
+	if t.phase.givesBack {
 		t.enter(PhaseSetup) // the surge was given back
 	}
 }

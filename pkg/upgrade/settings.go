@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -52,8 +53,8 @@ func (s Settings) Check() error {
 	switch {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
 		return fmt.Errorf("--like=%s is neither eks nor gke", s.Like)
-	case !slices.Contains([]Strategy{"", Surge}, s.Strategy):
-		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, Surge)
+	case s.Strategy != "" && !slices.Contains(Strategies(), s.Strategy):
+		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinNames(Strategies()))
 	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
 		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
 	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
@@ -135,4 +136,19 @@ func valueOr[T any](value *T, otherwise T) T {
 		return otherwise
 	}
 	return *value
+}
+
+// joinNames writes names as a choice: "surge or short-lived".
+func joinNames(names []Strategy) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i > 0 && i == len(names)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
 }

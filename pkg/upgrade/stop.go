@@ -35,7 +35,7 @@ func (t *turn) stop() {
 // again.
 func (t *turn) returnRoom() bool {
 	switch {
-	case t.rec.Stopping == NodeCreationFailure && t.rec.Phase == PhaseScaleUp:
+	case t.rec.Stopping == NodeCreationFailure && t.phase.untouched:
 		return t.returnSurge() && t.lowerMax()
 	case t.rec.Stopping == Failed && t.rec.Begun == 0 && t.rec.Ledger.landed() <= 0:
 		return t.attempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || t.lowerMax()

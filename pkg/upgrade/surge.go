@@ -10,40 +10,26 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// surge is the strategy of EKS managed node groups and of GKE's surge upgrades: add
-// nodes, fence the outdated ones, replace them in a moving window, give the surplus back.
-// Each phase says whether it is complete, so that one turn may pass through several.
-func (t *turn) surge() {
-	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
-		// Which instances are outdated is judged against the group's revision, so a moved target
-		// would retarget this run.
-		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
-		return
+// surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence the
+// outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
+func surgeStrategy() strategy {
+	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
+	return strategy{
+		name:  Surge,
+		begin: (*turn).beginSurge,
+		phases: []phase{
+			{name: PhaseSetup, run: (*turn).setup, untouched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseScaleUp, run: (*turn).scaleUp, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseUpgrade, run: (*turn).replace, emptied: (*turn).terminate, late: (*turn).giveUp, watched: true, verbs: verbs},
+			{name: PhaseScaleDown, run: (*turn).scaleDown, givesBack: true, verbs: verbs},
+		},
 	}
-	if t.rec.Ledger.Moved {
-		t.retarget()
-	}
-	if t.rec.Phase == PhaseScaleUp || t.rec.Phase == PhaseUpgrade {
-		t.watchMax()
-		t.watchProtection()
-	}
-	phases := []struct {
-		phase Phase
-		run   func() bool
-		next  Phase
-	}{
-		{PhaseSetup, t.setup, PhaseScaleUp},
-		{PhaseScaleUp, t.scaleUp, PhaseUpgrade},
-		{PhaseUpgrade, t.replace, PhaseScaleDown},
-		{PhaseScaleDown, t.scaleDown, PhaseDone},
-	}
-	for _, p := range phases {
-		if t.rec.Phase == p.phase && t.rec.Stopping == "" && p.run() && t.rec.Stopping == "" {
-			t.enter(p.next)
-		}
-	}
-	if t.rec.Phase == PhaseDone {
-		t.conclude()
+}
+
+// beginSurge deals the surge out to the zones.
+func (t *turn) beginSurge() {
+	for zone, surge := range SpreadSurge(t.w.Request.Surge, t.count.left) {
+		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
 	}
 }
 

@@ -172,7 +172,7 @@ func keys[T ~string](what string, names ...T) [][2]string {
 }
 
 func phases() []upgrade.Phase {
-	return []upgrade.Phase{upgrade.PhaseSetup, upgrade.PhaseScaleUp, upgrade.PhaseUpgrade, upgrade.PhaseScaleDown, upgrade.PhaseDone}
+	return upgrade.Phases(upgrade.Surge)
 }
 
 // kindOf is an action's kind, without what it is done to.

@@ -1,0 +1,134 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
+// record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
+type strategy struct {
+	name Strategy
+	// begin completes the record of a new upgrade, whose census is taken.
+	begin  func(*turn)
+	phases []phase
+}
+
+// phase is one part of a strategy. All that the rest of the package has to know of it are its
+// properties: no other file asks for its name.
+type phase struct {
+	name Phase
+	// run makes the next step and reports whether the phase is complete.
+	run func(*turn) bool
+	// emptied is what follows a node that is empty and settled, and late one whose time is over.
+	emptied func(*turn, string, NodeRecord, *nodegroup.Member)
+	late    func(*turn, string, NodeRecord)
+	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and a
+	// failure to create nodes gives back what was added.
+	untouched bool
+	// watched is a phase that another actor must not change the group's maximum or protection in.
+	watched bool
+	// givesBack is a phase in which what was added is given back: another target begins anew.
+	givesBack bool
+	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
+	waitsFor string
+	// verbs are what a user may ask for in it.
+	verbs []Verb
+}
+
+// strategies is the list of all there are.
+func strategies() []strategy { return []strategy{surgeStrategy()} }
+
+// strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
+// upgrade was.
+func strategyOf(name Strategy, back bool) strategy {
+	all := strategies()
+	i := slices.IndexFunc(all, func(s strategy) bool { return s.name == name })
+	if i < 0 || back {
+		i = slices.IndexFunc(all, func(s strategy) bool { return s.name == Surge })
+	}
+	return all[i]
+}
+
+// find is the phase of the name; the zero phase where the strategy has none.
+func (s strategy) find(name Phase) phase {
+	for _, p := range s.phases {
+		if p.name == name {
+			return p
+		}
+	}
+	return phase{}
+}
+
+// advance goes through the phases from the one that the record is in, as far as they are complete:
+// one turn may pass through several.
+func (t *turn) advance() {
+	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
+		// Which instances are outdated is judged against the group's revision, so a moved target
+		// would retarget this run.
+		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
+		return
+	}
+	if t.rec.Ledger.Moved {
+		t.retarget()
+	}
+	if t.phase.watched {
+		t.watchMax()
+		t.watchProtection()
+	}
+	phases := strategyOf(t.rec.Request.Strategy, t.rec.Back).phases
+	for i, p := range phases {
+		if t.rec.Phase != p.name || t.rec.Stopping != "" || !p.run(t) || t.rec.Stopping != "" {
+			continue
+		}
+		next := phase{name: PhaseDone}
+		if i+1 < len(phases) {
+			next = phases[i+1]
+		}
+		t.enter(next.name)
+	}
+	if t.rec.Phase == PhaseDone {
+		t.conclude()
+	}
+}
+
+// Strategies are the names of all strategies.
+func Strategies() []Strategy {
+	var names []Strategy
+	for _, s := range strategies() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Phases are the phases of a strategy in their order, PhaseDone last.
+func Phases(name Strategy) []Phase {
+	var phases []Phase
+	for _, p := range strategyOf(name, false).phases {
+		phases = append(phases, p.name)
+	}
+	return append(phases, PhaseDone)
+}
+
+// WaitsFor is what keeps the next node from being started in the phase that the record is in, "" for
+// what the step waits for.
+func (r *Record) WaitsFor() string { return r.phase().waitsFor }
+
+// phase is the phase that the record is in.
+func (r *Record) phase() phase { return strategyOf(r.Request.Strategy, r.Back).find(r.Phase) }
+
+// Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
+// the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
+func (r *Record) Allows(verb Verb) error {
+	s := strategyOf(r.Request.Strategy, r.Back)
+	switch {
+	case slices.Contains(s.find(r.Phase).verbs, verb):
+		return nil
+	case !slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
+		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.object())
+	default:
+		return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
+	}
+}

@@ -1,0 +1,34 @@
+package upgrade_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestVerbsByPhase is the table of verbs that a user may ask for, strategy by strategy (GKE G25, G28).
+func TestVerbsByPhase(t *testing.T) {
+	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
+	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{
+		upgrade.Surge: {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
+	}
+	for _, strategy := range upgrade.Strategies() {
+		for _, phase := range upgrade.Phases(strategy) {
+			want, listed := cases[strategy][phase]
+			if !listed {
+				t.Errorf("%s: phase %q is not in the table", strategy, phase)
+			}
+			record := upgrade.Record{Request: upgrade.Request{Strategy: strategy}, Phase: phase}
+			for _, verb := range append(undo, upgrade.VerbComplete) {
+				if err := record.Allows(verb); (err == nil) != slices.Contains(want, verb) {
+					t.Errorf("%s, phase %q, verb %s: got error %v", strategy, phase, verb, err)
+				}
+			}
+		}
+	}
+	record := upgrade.Record{Request: upgrade.Request{Strategy: upgrade.Surge}, Phase: upgrade.PhaseUpgrade}
+	checkError(t, record.Allows(upgrade.VerbComplete), "its strategy is surge, which has no soak to end")
+	record.Phase = upgrade.PhaseDone
+	checkError(t, record.Allows(upgrade.VerbPause), `it is in the phase "done", in which the verb pause is not possible`)
+}
