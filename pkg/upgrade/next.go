@@ -68,11 +68,8 @@ type turn struct {
 	blocked []Blocked
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
-	fencing bool
-	pausing bool
-	// ordered is true once a node to start was looked for, which leaves an order of those that
-	// wait.
-	ordered  bool
+	fencing  bool
+	pausing  bool
 	poll     time.Duration
 	finished bool
 	waiting  string

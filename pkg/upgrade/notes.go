@@ -28,8 +28,6 @@ type Notes struct {
 	Lag time.Duration
 	// Leaving are the pods on their way from nodes in drain, by UID.
 	Leaving map[types.UID]Departure
-	// Order is the order of start that the last search found for the nodes that wait, by name.
-	Order []string
 	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started
 	// last. It is replaced, never changed.
 	Pressing map[types.NamespacedName]bool
@@ -51,7 +49,6 @@ func (n *Notes) clone() Notes {
 		Yielding:     map[string]bool{},
 		Ready:        n.Ready,
 		Gone:         n.Gone,
-		Order:        n.Order,
 		Pressing:     n.Pressing,
 		Lag:          n.Lag,
 		At:           n.At,

@@ -26,7 +26,7 @@ const overdue = 50 * time.Millisecond
 func (t *turn) nextNode() *nodegroup.Member {
 	q := t.queue()
 	var free, stuck []*nodegroup.Member
-	var last []drain.Load
+	var last []drain.NodeDrain
 	order := t.startOrder()
 	for _, m := range order[:min(len(order), contenders)] {
 		if !t.interchangeable(order[0], m) {
@@ -41,29 +41,12 @@ func (t *turn) nextNode() *nodegroup.Member {
 	if len(free) == 0 {
 		free, q.Waiting = stuck, last
 	}
-	q.Quick = t.fencing || t.ordered
-	next, found := q.Next(t.before(free))
-	t.ordered = true
-	t.notes.Order = make([]string, 0, len(found))
-	for _, i := range found {
-		t.notes.Order = append(t.notes.Order, free[i].Name())
-	}
+	next := q.Next()
 	if next < 0 {
 		return nil
 	}
 	t.notes.Pressing = t.pressing(q.pace)
 	return free[next]
-}
-
-// before is the order that the last search found for the members, as far as it knew them all.
-func (t *turn) before(members []*nodegroup.Member) []int {
-	order := make([]int, 0, len(members))
-	for _, name := range t.notes.Order {
-		if i := slices.IndexFunc(members, func(m *nodegroup.Member) bool { return m.Name() == name }); i >= 0 {
-			order = append(order, i)
-		}
-	}
-	return order
 }
 
 // startOrder sorts the pending members by what is known before anything contends, as far as they
@@ -122,7 +105,7 @@ func urgency(m *nodegroup.Member) int {
 
 // queue is what the window has before it: the nodes in drain, and no others yet.
 func (t *turn) queue() *queue {
-	q := &queue{turn: t, pace: t.pace(), gates: map[types.NamespacedName]int{}, spent: evictions(t.w)}
+	q := &queue{turn: t, pace: t.pace(), indexes: map[types.NamespacedName]int{}, spent: evictions(t.w)}
 	q.Window = t.rec.Request.Window
 	for _, m := range t.inDrain() {
 		load, _ := q.load(m, t.rec.Nodes[m.Name()].Deadline)
@@ -135,8 +118,8 @@ func (t *turn) queue() *queue {
 type queue struct {
 	drain.Queue
 	*turn
-	pace  *pace
-	gates map[types.NamespacedName]int
+	pace    *pace
+	indexes map[types.NamespacedName]int
 	// spent is when our evictions began, by budget.
 	spent map[types.NamespacedName][]time.Time
 }
@@ -144,15 +127,15 @@ type queue struct {
 // load is the member as far as its drain takes time, and whether it is stuck: whether it has a pod
 // that no budget may ever let go, or that must not be evicted. A started node has a deadline, and a
 // stuck one takes until then.
-func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.Load, stuck bool) {
+func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
 	view, settle := q.view(m), q.rec.Request.Settle.Duration
-	l = drain.Load{Least: settle, Exits: make([]drain.Exit, 0, len(view.toEvict))}
+	l = drain.NodeDrain{Least: settle, Pods: make([]drain.PodEviction, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
 		l.Least = max(l.Least, q.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(q.w.Now))
 	}
 	stuck = len(view.held) > 0
 	for _, pod := range view.toEvict {
-		exit := drain.Exit{Gate: -1, Gone: q.pace.goneOf(pod) + settle}
+		eviction := drain.PodEviction{Budget: -1, Gone: q.pace.goneOf(pod) + settle}
 		prediction := drain.Predict(pod, q.w.Budgets, nil, q.w.EndingNamespaces[pod.Namespace])
 		switch {
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
@@ -160,9 +143,9 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.Load, stu
 			continue
 		case !deadline.IsZero() && q.evicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
-			exit.Gate = q.gate(prediction.Budget, pod)
+			eviction.Budget = q.gate(prediction.Budget, pod)
 		}
-		l.Exits = append(l.Exits, exit)
+		l.Pods = append(l.Pods, eviction)
 	}
 	if stuck {
 		l.Least = max(l.Least, deadline.Sub(q.w.Now))
@@ -183,25 +166,25 @@ func (t *turn) evicting(pod *corev1.Pod) bool {
 // gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
 // far as they explain it.
 func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
-	if i, known := q.gates[key]; known {
+	if i, known := q.indexes[key]; known {
 		return i
 	}
 	budget := q.w.Budgets.Covering(pod)[0]
-	gate := drain.Gate{Turn: q.pace.turnOf(pod)}
+	gate := drain.BudgetSlots{Refill: q.pace.turnOf(pod)}
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.turn.spent[key]))
 	missing := int(max(1, q.roomOf(budget))) - open
-	gate.Opens = make([]time.Duration, open, open+max(0, missing))
+	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
-		gate.Opens = append(gate.Opens, max(overdue, at.Add(gate.Turn).Sub(q.w.Now)))
+		gate.Open = append(gate.Open, max(overdue, at.Add(gate.Refill).Sub(q.w.Now)))
 	}
-	for len(gate.Opens) < open+missing {
-		gate.Opens = append(gate.Opens, max(overdue, gate.Turn))
+	for len(gate.Open) < open+missing {
+		gate.Open = append(gate.Open, max(overdue, gate.Refill))
 	}
-	slices.Sort(gate.Opens)
-	q.gates[key] = len(q.Gates)
-	q.Gates = append(q.Gates, gate)
-	return q.gates[key]
+	slices.Sort(gate.Open)
+	q.indexes[key] = len(q.Budgets)
+	q.Budgets = append(q.Budgets, gate)
+	return q.indexes[key]
 }
 
 // evictions tells when those of ours that were accepted began, by the budget they took from, in

@@ -168,10 +168,6 @@ func TestBudgetsSpreadTheWindow(t *testing.T) {
 			[]nodegroup.Member{old("old-a-1", web("web-0")), old("old-a-2", web("web-1")), old("old-a-3", db("db-0"))},
 			build.Budget("web", build.Counts(8, 8, 4)), "old-a-1 old-a-3",
 		},
-		"a node that waits long does so beside others": {
-			[]nodegroup.Member{old("old-a-1", web("web-0"), db("db-0")), old("old-a-2", web("web-1"), web("web-2"), cart("cart-1")), old("old-a-3", web("web-3"), db("db-1"), cart("cart-2"))},
-			build.Budget("web"), "old-a-2 old-a-3",
-		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
