@@ -152,10 +152,12 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.standStill(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
-	begun := len(t.actions)
-	t.ensureStarted(n, m)
 	view := t.view(m)
-	if view.remaining() == 0 {
+	empty := view.remaining() == 0
+	if empty || t.fencing || n.State == NodeForcing {
+		t.ensureStarted(n, m)
+	}
+	if empty {
 		t.settleNode(name, n, m)
 		return
 	}
@@ -171,11 +173,13 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.force(name, n, m, view)
 		return
 	}
-	blocked := t.evictPods(name, view)
+	candidates, blocked := t.evictPods(name, view)
 	if t.outOfTime(name, blocked) {
-		t.actions = t.actions[:begun] // a node that is given up is not drained on
 		t.phase.late(t, name, n)
+		return
 	}
+	t.ensureStarted(n, m)
+	t.candidates = append(t.candidates, candidates...)
 }
 
 // ensureStarted writes the start of the drain on the node, once.

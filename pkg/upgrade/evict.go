@@ -11,17 +11,18 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// evictPods asks for every eviction whose turn it is and that would be admitted now, and says what
-// blocks the others.
-func (t *turn) evictPods(node string, view *drainView) []Blocked {
+// evictPods decides what to do about each pod that is in turn: the evictions that could be sent, and
+// what is in the way of the others.
+func (t *turn) evictPods(node string, view *drainView) ([]candidate, []Blocked) {
 	first := len(t.blocked)
 	for _, pod := range view.held {
 		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
 	}
+	var found []candidate
 	for _, pod := range t.inTurn(node, view) {
-		t.evictPod(node, pod)
+		found = append(found, t.evictPod(node, pod)...)
 	}
-	return t.blocked[first:]
+	return found, t.blocked[first:]
 }
 
 // inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
@@ -40,11 +41,11 @@ func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
 	return view.toEvict
 }
 
-func (t *turn) evictPod(node string, pod *corev1.Pod) {
+func (t *turn) evictPod(node string, pod *corev1.Pod) []candidate {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
 	attempt := t.attempt(action)
 	if attempt.InFlight || t.settled(attempt) {
-		return
+		return nil
 	}
 	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
 	budget := prediction.Budget
@@ -65,9 +66,9 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) {
 			t.spent[budget]++
 			t.flights[budget] = t.flights[budget].with(t.w.Now)
 		}
-		t.chosen[action.UID] = pod
-		t.actions = append(t.actions, action)
+		return []candidate{{Evict: action, pod: pod}}
 	}
+	return nil
 }
 
 // roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.

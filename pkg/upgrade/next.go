@@ -3,7 +3,6 @@ package upgrade
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -63,9 +62,9 @@ type turn struct {
 	spacing time.Duration
 
 	actions []nodegroup.Action
-	// chosen are the pods whose eviction is among the actions.
-	chosen  map[types.UID]*corev1.Pod
-	blocked []Blocked
+	// candidates are the evictions that could be sent, from which step selects.
+	candidates []candidate
+	blocked    []Blocked
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool
@@ -86,8 +85,8 @@ func newTurn(w *World) *turn {
 		w:   w,
 		rec: w.Record.Clone(), phase: w.Record.phase(),
 		notes:  w.Notes.clone(),
-		drains: map[string]*drainView{}, chosen: map[types.UID]*corev1.Pod{},
-		wake: w.Now.Add(lookAgain),
+		drains: map[string]*drainView{},
+		wake:   w.Now.Add(lookAgain),
 	}
 	t.count = takeCensus(w, &t.rec)
 	t.spend()
@@ -133,7 +132,7 @@ func (t *turn) stopping() bool {
 func (t *turn) fail(result Result, message string) {
 	if t.rec.Stopping == "" {
 		t.rec.Stopping, t.rec.Message = result, message
-		t.actions = nil
+		t.actions, t.candidates = nil, nil
 		t.again() // and begin to stop
 	}
 }
@@ -193,7 +192,7 @@ func (t *turn) waitForCloud(reason string) {
 func (t *turn) again() { t.wake, t.due = t.w.Now, t.w.Now }
 
 // attempt is the last try of the action; the zero Attempt if there was none.
-func (t *turn) attempt(a nodegroup.Action) nodegroup.Attempt { return t.w.Open[a.Key()] }
+func (t *turn) attempt(a nodegroup.Action) nodegroup.Attempt { return t.w.attempt(a) }
 
 func (t *turn) block(b Blocked, key string) {
 	since, was := t.w.Notes.BlockedSince[key]
@@ -210,7 +209,7 @@ func (t *turn) step() Step {
 	if t.rec.Run != "" {
 		t.rec.Total = max(t.rec.Total, t.knownTotal()) // outdated nodes may join late
 	}
-	t.actions = t.mostUrgent(t.actions)
+	t.actions = append(t.actions, t.selectEvictions()...)
 	if t.finished {
 		t.wake, t.due = time.Time{}, time.Time{}
 	}

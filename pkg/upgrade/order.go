@@ -117,7 +117,7 @@ func (t *turn) queue() *queue {
 // queue is a drain.Queue in the making.
 type queue struct {
 	drain.Queue
-	*turn
+	turn    *turn
 	pace    *pace
 	indexes map[types.NamespacedName]int
 	// spent is when our evictions began, by budget.
@@ -128,27 +128,28 @@ type queue struct {
 // that no budget may ever let go, or that must not be evicted. A started node has a deadline, and a
 // stuck one takes until then.
 func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
-	view, settle := q.view(m), q.rec.Request.Settle.Duration
+	t := q.turn
+	view, settle := t.view(m), t.rec.Request.Settle.Duration
 	l = drain.NodeDrain{Least: settle, Pods: make([]drain.PodEviction, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
-		l.Least = max(l.Least, q.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(q.w.Now))
+		l.Least = max(l.Least, t.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(t.w.Now))
 	}
 	stuck = len(view.held) > 0
 	for _, pod := range view.toEvict {
 		eviction := drain.PodEviction{Budget: -1, Gone: q.pace.goneOf(pod) + settle}
-		prediction := drain.Predict(pod, q.w.Budgets, nil, q.w.EndingNamespaces[pod.Namespace])
+		prediction := drain.Predict(pod, t.w.Budgets, nil, t.w.EndingNamespaces[pod.Namespace])
 		switch {
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case !deadline.IsZero() && q.evicting(pod): // it has gone through
+		case !deadline.IsZero() && t.evicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
 			eviction.Budget = q.gate(prediction.Budget, pod)
 		}
 		l.Pods = append(l.Pods, eviction)
 	}
 	if stuck {
-		l.Least = max(l.Least, deadline.Sub(q.w.Now))
+		l.Least = max(l.Least, deadline.Sub(t.w.Now))
 	}
 	return l, stuck
 }
@@ -157,10 +158,8 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain
 // spent.
 func (t *turn) evicting(pod *corev1.Pod) bool {
 	attempt := t.attempt(Evict{UID: pod.UID})
-	return attempt.InFlight || t.settled(attempt) || slices.ContainsFunc(t.actions, func(a nodegroup.Action) bool {
-		evict, ok := a.(Evict)
-		return ok && evict.UID == pod.UID
-	})
+	return attempt.InFlight || t.settled(attempt) ||
+		slices.ContainsFunc(t.candidates, func(c candidate) bool { return c.UID == pod.UID })
 }
 
 // gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
@@ -169,14 +168,15 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	if i, known := q.indexes[key]; known {
 		return i
 	}
-	budget := q.w.Budgets.Covering(pod)[0]
+	t := q.turn
+	budget := t.w.Budgets.Covering(pod)[0]
 	gate := drain.BudgetSlots{Refill: q.pace.turnOf(pod)}
-	open := int(max(0, budget.Status.DisruptionsAllowed-q.turn.spent[key]))
-	missing := int(max(1, q.roomOf(budget))) - open
+	open := int(max(0, budget.Status.DisruptionsAllowed-t.spent[key]))
+	missing := int(max(1, t.roomOf(budget))) - open
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
-		gate.Open = append(gate.Open, max(overdue, at.Add(gate.Refill).Sub(q.w.Now)))
+		gate.Open = append(gate.Open, max(overdue, at.Add(gate.Refill).Sub(t.w.Now)))
 	}
 	for len(gate.Open) < open+missing {
 		gate.Open = append(gate.Open, max(overdue, gate.Refill))

@@ -16,12 +16,12 @@ func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
 		name:  Surge,
-		begin: (*turn).beginSurge,
+		begin: func(t *turn) { t.beginSurge() },
 		phases: []phase{
-			{name: PhaseSetup, run: (*turn).setup, untouched: true, waitsFor: "the surge", verbs: verbs},
-			{name: PhaseScaleUp, run: (*turn).scaleUp, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
-			{name: PhaseUpgrade, run: (*turn).replace, emptied: (*turn).terminate, late: (*turn).giveUp, watched: true, verbs: verbs},
-			{name: PhaseScaleDown, run: (*turn).scaleDown, givesBack: true, verbs: verbs},
+			{name: PhaseSetup, run: func(t *turn) bool { return t.setup() }, untouched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseScaleUp, run: func(t *turn) bool { return t.scaleUp() }, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseUpgrade, run: func(t *turn) bool { return t.replace() }, emptied: func(t *turn, name string, n NodeRecord, m *nodegroup.Member) { t.terminate(name, n, m) }, late: func(t *turn, name string, n NodeRecord) { t.giveUp(name, n) }, watched: true, verbs: verbs},
+			{name: PhaseScaleDown, run: func(t *turn) bool { return t.scaleDown() }, givesBack: true, verbs: verbs},
 		},
 	}
 }

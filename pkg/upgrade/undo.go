@@ -57,7 +57,7 @@ func (t *turn) concludeUndo(done bool) {
 func (t *turn) end(result Result, message string) {
 	t.rec.Result, t.rec.Message, t.rec.Ended = result, message, t.w.Now
 	t.finished = true
-	t.actions = nil
+	t.actions, t.candidates = nil, nil
 }
 
 // idle reports whether there is nothing to do in this turn and no answer to wait for.
@@ -67,7 +67,7 @@ func (t *turn) idle() bool {
 			return false
 		}
 	}
-	return len(t.actions) == 0
+	return len(t.actions)+len(t.candidates) == 0
 }
 
 // refused says what was refused for good, "" when nothing was.

@@ -25,10 +25,11 @@ const (
 	manyAtOnce = 8
 )
 
-// leaver is an eviction of a pod like which its budget lets so many be missing.
-type leaver struct {
+// candidate is an eviction that could be sent now, and what decides whether it is.
+type candidate struct {
 	Evict
-	pod   *corev1.Pod
+	pod *corev1.Pod
+	// room is how many pods like it its budget lets be missing.
 	room  int32
 	haste haste
 	// rank is the node's, in order of start.
@@ -47,40 +48,33 @@ const (
 	idle
 )
 
-// mostUrgent leaves those of the actions that are to be begun now: of the evictions no more than
-// may be in flight. Those of budgets that decide when the upgrade ends go first, since time in
-// which such a one is not used is lost. Then nodes are emptied in order of start: emptied together,
-// all would be late. The others are decided anew with the next answer.
-func (t *turn) mostUrgent(actions []nodegroup.Action) []nodegroup.Action {
-	if len(t.chosen) == 0 {
-		return actions
-	}
-	begun := make([]nodegroup.Action, 0, len(actions))
-	evictions := make([]leaver, 0, len(t.chosen))
+// selectEvictions are those of the candidates that are to be begun now: no more than may be in
+// flight. Those of budgets that decide when the upgrade ends go first, since time in which such a
+// one is not used is lost. Then nodes are emptied in order of start: emptied together, all would be
+// late. The others are decided again with the next answer.
+func (t *turn) selectEvictions() []nodegroup.Action {
 	waiting, ranks := t.nodesWaiting(), map[string]int{}
-	for _, action := range actions {
-		evict, ok := action.(Evict)
-		if !ok {
-			begun = append(begun, action)
-			continue
+	for i := range t.candidates {
+		c := &t.candidates[i]
+		if _, known := ranks[c.Node]; !known {
+			ranks[c.Node] = len(ranks)
 		}
-		if _, known := ranks[evict.Node]; !known {
-			ranks[evict.Node] = len(ranks)
-		}
-		evictions = append(evictions, t.leaver(evict, waiting[evict.Node], ranks[evict.Node]))
+		t.rankEviction(c, waiting[c.Node], ranks[c.Node])
 	}
-	slices.SortStableFunc(evictions, leaver.compare)
+	slices.SortStableFunc(t.candidates, candidate.compare)
+	selected := t.candidates
 	if limit := t.evictionsAtOnce(); limit > 0 {
-		evictions = evictions[:min(len(evictions), max(0, limit-evictionsInFlight(t.w)))]
+		selected = selected[:min(len(selected), max(0, limit-evictionsInFlight(t.w)))]
 	}
-	for _, l := range evictions {
-		if l.Budget.Name != "" {
-			t.learnLag(l.pod)
+	actions := make([]nodegroup.Action, 0, len(selected))
+	for _, c := range selected {
+		if c.Budget.Name != "" {
+			t.learnLag(c.pod)
 		}
-		t.countReturn(l.Node, l.pod, t.attempt(l.Evict))
-		begun = append(begun, l.Evict)
+		t.countReturn(c.Node, c.pod, t.attempt(c.Evict))
+		actions = append(actions, c.Evict)
 	}
-	return begun
+	return actions
 }
 
 // evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
@@ -92,21 +86,20 @@ func (t *turn) evictionsAtOnce() int {
 	return min(t.w.EvictionsAtOnce, max(fewAtOnce, min(t.rec.Request.Window, manyAtOnce)))
 }
 
-func (t *turn) leaver(evict Evict, waiting bool, rank int) leaver {
-	l := leaver{Evict: evict, pod: t.chosen[evict.UID], haste: needed, rank: rank}
-	l.room = t.roomFor(l.pod)
+// rankEviction tells what waits for the candidate, whose node waits for another pod as well or not.
+func (t *turn) rankEviction(c *candidate, waiting bool, rank int) {
+	c.haste, c.rank, c.room = needed, rank, t.roomFor(c.pod)
 	switch {
-	case t.notes.Pressing[evict.Budget]:
-		l.haste, l.rank = pressing, 0
+	case t.notes.Pressing[c.Budget]:
+		c.haste, c.rank = pressing, 0
 	case waiting:
-		l.haste = idle
+		c.haste = idle
 	}
-	return l
 }
 
 // compare puts the more urgent first; among equals that is the one of the scarcer budget.
-func (l leaver) compare(other leaver) int {
-	return cmp.Or(cmp.Compare(l.haste, other.haste), cmp.Compare(l.rank, other.rank), cmp.Compare(l.room, other.room))
+func (c candidate) compare(other candidate) int {
+	return cmp.Or(cmp.Compare(c.haste, other.haste), cmp.Compare(c.rank, other.rank), cmp.Compare(c.room, other.room))
 }
 
 // nodesWaiting are those with a pod that may not go now.

@@ -47,3 +47,6 @@ type World struct {
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
 }
+
+// attempt is the last try of the action; the zero Attempt if there was none.
+func (w *World) attempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
