@@ -43,10 +43,10 @@ type PodEviction struct {
 	Gone time.Duration
 }
 
-// Next returns the index of the waiting node to start next: of those of which a pod could go now, the
-// one that loses least time at budgets. Among equals it is the one whose budgets have most before
-// them, for time in which a tight budget is not used is lost where nodes are drained side by side. It
-// is -1 when no pod of any of them could go.
+// Next returns the index of the waiting node to start next: of those of which a pod could go now,
+// the one that loses least time at budgets. Among equals it is the one whose budgets have most
+// before them, for time in which a tight budget is not used is lost where nodes are drained side by
+// side. It is -1 when no pod of any of them could go.
 func (q *Queue) Next() int {
 	line, waiting := newTimeline(q), q.countWaiting()
 	best, least, most := -1, time.Duration(0), 0

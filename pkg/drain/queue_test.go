@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// pods is a node whose pods need a slot of the budgets, a negative one for none, and are gone after 3 s.
+// pods is a node whose pods need a slot of the budgets, a negative one for none, and are gone after
+// 3 s.
 func pods(gates ...int) drain.NodeDrain {
 	var l drain.NodeDrain
 	for _, gate := range gates {

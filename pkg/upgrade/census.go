@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"slices"
 	"sort"
 	"time"
 
@@ -138,11 +137,8 @@ func (c *census) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, u
 	}
 }
 
-// fresh reports whether a current member was not there at the start.
-func (r *Record) fresh(m *nodegroup.Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
-
 // fresh lists the current members that were not there at the start.
-func (t *turn) fresh() []*nodegroup.Member {
+func (t *draft) fresh() []*nodegroup.Member {
 	var fresh []*nodegroup.Member
 	for i := range t.w.Members {
 		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.rec.fresh(m) {
@@ -200,84 +196,10 @@ func (c *census) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// nameOf is the name under which a member was started: its own, its instance's when its node joined
-// only afterwards, or its node's when that is gone already. A new node under an old name is
-// another.
-func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
-	if m.Node == nil {
-		for name, n := range r.Nodes {
-			if n.Instance == m.Instance.ID {
-				return name, true
-			}
-		}
-		return "", false
-	}
-	for _, name := range []string{m.Node.Name, m.Instance.ID} {
-		if n, ok := r.Nodes[name]; ok && (n.UID == "" || n.UID == m.Node.UID) {
-			return name, true
-		}
-	}
-	return "", false
-}
-
-// begun are the places of the members that one of the records may be about, ascending. A record has
-// the name that the member had when it was started, which its instance's is no more once its node
-// has joined.
-func (r *Record) begun(members []nodegroup.Member) []int {
-	var places []int
-	for name, n := range r.Nodes {
-		i, found := seat(members, name)
-		if found {
-			places = append(places, i)
-		}
-		if n.Instance == "" || (found && members[i].Instance.ID == n.Instance) {
-			continue
-		}
-		if i, found = seat(members, n.Instance); found {
-			places = append(places, i)
-		} else if name == n.Instance {
-			for i := range members {
-				if members[i].Instance.ID == name {
-					places = append(places, i)
-				}
-			}
-		}
-	}
-	slices.Sort(places)
-	return slices.Compact(places)
-}
-
 // seat finds a member by its name.
 func seat(members []nodegroup.Member, name string) (int, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
 	return i, i < len(members) && members[i].Name() == name
-}
-
-// started is the record of a member that was started.
-func (r *Record) started(m *nodegroup.Member) (NodeRecord, bool) {
-	name, ok := r.nameOf(m)
-	return r.Nodes[name], ok
-}
-
-// knows reports whether the member was there before us, as a node or as an instance still without
-// one.
-func (l *Ledger) knows(m *nodegroup.Member) bool {
-	if len(l.Known) == 0 {
-		return false
-	}
-	if _, known := slices.BinarySearch(l.Known, m.Name()); known {
-		return true
-	}
-	_, known := slices.BinarySearch(l.Known, m.Instance.ID)
-	return known
-}
-
-// zone is the ledger's zone of a member: its own, or "" when the whole group is one.
-func (l *Ledger) zone(m *nodegroup.Member) string {
-	if l.Zonal {
-		return m.Zone()
-	}
-	return ""
 }
 
 // nodeLost reports whether the node has been other than Ready for drain.LostAfter.

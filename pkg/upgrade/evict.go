@@ -2,18 +2,24 @@ package upgrade
 
 import (
 	"math"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// evictPods decides what to do about each pod that is in turn: the evictions that could be sent, and
-// what is in the way of the others.
-func (t *turn) evictPods(node string, view *drainView) ([]candidate, []Blocked) {
+// evictions chooses the pods that are evicted now.
+type evictions struct{ *draft }
+
+func evictionsOf(d *draft) evictions { return evictions{d} }
+
+// evictPods decides what to do about each pod that is in turn: the evictions that could be sent,
+// and what is in the way of the others.
+func (t evictions) evictPods(node string, view *drainView) ([]candidate, []Blocked) {
 	first := len(t.blocked)
 	for _, pod := range view.held {
 		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
@@ -28,7 +34,7 @@ func (t *turn) evictPods(node string, view *drainView) ([]candidate, []Blocked) 
 // inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
 // node's limit all have their turn: what is left at its end may be deleted without their budgets
 // being asked.
-func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
+func (t evictions) inTurn(node string, view *drainView) []*corev1.Pod {
 	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
 	if len(due) == len(view.toEvict) {
 		return due
@@ -41,10 +47,10 @@ func (t *turn) inTurn(node string, view *drainView) []*corev1.Pod {
 	return view.toEvict
 }
 
-func (t *turn) evictPod(node string, pod *corev1.Pod) []candidate {
+func (t evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
 	attempt := t.attempt(action)
-	if attempt.InFlight || t.settled(attempt) {
+	if attempt.InFlight || t.w.settled(attempt) {
 		return nil
 	}
 	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
@@ -54,7 +60,7 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) []candidate {
 		t.blockPod(node, pod, prediction.Obstacle)
 	case t.returns(node, pod):
 		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
-	case t.waits(attempt, prediction):
+	case t.w.waits(attempt, prediction):
 		t.blockPod(node, pod, denied(attempt, budget))
 		t.wakeAt(attempt.NotBefore)
 	case prediction.Spends && !t.mayFly(budget):
@@ -72,7 +78,7 @@ func (t *turn) evictPod(node string, pod *corev1.Pod) []candidate {
 }
 
 // roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
-func (t *turn) roomFor(pod *corev1.Pod) int32 {
+func (t evictions) roomFor(pod *corev1.Pod) int32 {
 	if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 		return t.roomOf(covering[0])
 	}
@@ -81,7 +87,7 @@ func (t *turn) roomFor(pod *corev1.Pod) int32 {
 
 // roomOf is how many pods the budget lets be missing while all are well, as far as the others that
 // leave are those of nodes in drain.
-func (t *turn) roomOf(budget *drain.Budget) int32 {
+func (t evictions) roomOf(budget *drain.Budget) int32 {
 	if t.leaving == nil {
 		t.leaving = map[types.NamespacedName]int32{}
 		for _, m := range t.inDrain() {
@@ -96,18 +102,10 @@ func (t *turn) roomOf(budget *drain.Budget) int32 {
 }
 
 // mayFly reports whether an eviction of the budget may be sent now.
-func (t *turn) mayFly(budget types.NamespacedName) bool {
+func (t evictions) mayFly(budget types.NamespacedName) bool {
 	next := t.flights[budget].next(t.w.Now, t.spacing)
 	t.wakeAt(next)
 	return !next.IsZero() && !next.After(t.w.Now)
-}
-
-// settled reports whether an eviction was answered so shortly ago that the pod's end may not be
-// seen yet. A pod that was moved on is not asked for again either: each eviction that fails on its
-// UID costs the budget one (Kubernetes K01).
-func (t *turn) settled(attempt nodegroup.Attempt) bool {
-	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
-	return answered && t.w.Now.Before(attempt.Ended.Add(seen))
 }
 
 // denied is the obstacle that an answer which was not predicted names, with the budget if that is
@@ -123,37 +121,135 @@ func denied(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstac
 	return obstacle
 }
 
-// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal
-// by a budget holds until the budget's object changes; everything else until its time has come.
-func (t *turn) waits(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
-	if attempt.Begun.IsZero() || !t.w.Now.Before(attempt.NotBefore) {
-		return false
-	}
-	sent, _ := attempt.Action.(Evict)
-	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
-}
-
-// returned reports whether the pod came up on the node after the node's drain began.
-func (t *turn) returned(node string, pod *corev1.Pod) (Return, bool) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || !pod.CreationTimestamp.After(t.rec.Nodes[node].Began) {
-		return Return{}, false
-	}
-	return Return{Node: node, Owner: owner.UID}, true
-}
-
-func (t *turn) returns(node string, pod *corev1.Pod) bool {
-	r, ok := t.returned(node, pod)
+func (t evictions) returns(node string, pod *corev1.Pod) bool {
+	r, ok := t.rec.returned(node, pod)
 	return ok && t.notes.Returned[r] >= returnsAllowed
 }
 
-func (t *turn) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
-	if r, ok := t.returned(node, pod); ok && attempt.Begun.IsZero() {
+func (t evictions) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
+	if r, ok := t.rec.returned(node, pod); ok && attempt.Begun.IsZero() {
 		t.notes.Returned[r]++
 	}
 }
 
-func (t *turn) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
+func (t evictions) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
+}
+
+// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and
+// how far apart those of one budget have to be. An eviction shows from the moment its pod was seen
+// in status.disruptedPods.
+func (t evictions) spend() {
+	w := t.w
+	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]flight{}
+	took, answers := time.Duration(0), time.Duration(0)
+	for _, a := range w.Open {
+		evict, ok := a.Action.(Evict)
+		if !ok || evict.Budget.Name == "" {
+			continue
+		}
+		if a.InFlight {
+			t.flights[evict.Budget] = t.flights[evict.Budget].with(a.Begun)
+		} else if w.Now.Sub(a.Ended) < present {
+			took, answers = took+a.Ended.Sub(a.Begun), answers+1
+		}
+		if hidden(w, evict, a) {
+			t.spent[evict.Budget]++
+		}
+	}
+	t.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
+}
+
+// selectEvictions are those of the candidates that are to be begun now: no more than may be in
+// flight. Those of budgets that decide when the upgrade ends go first, since time in which such a
+// one is not used is lost. Then nodes are emptied in order of start: emptied together, all would be
+// late. The others are decided again with the next answer.
+func (t evictions) selectEvictions() []nodegroup.Action {
+	waiting, ranks := t.nodesWaiting(), map[string]int{}
+	for i := range t.candidates {
+		c := &t.candidates[i]
+		if _, known := ranks[c.Node]; !known {
+			ranks[c.Node] = len(ranks)
+		}
+		t.rankEviction(c, waiting[c.Node], ranks[c.Node])
+	}
+	slices.SortStableFunc(t.candidates, candidate.compare)
+	selected := t.candidates
+	if limit := t.evictionsAtOnce(); limit > 0 {
+		selected = selected[:min(len(selected), max(0, limit-evictionsInFlight(t.w)))]
+	}
+	actions := make([]nodegroup.Action, 0, len(selected))
+	for _, c := range selected {
+		if c.Budget.Name != "" {
+			orderingOf(t.draft).learnLag(c.pod)
+		}
+		t.countReturn(c.Node, c.pod, t.attempt(c.Evict))
+		actions = append(actions, c.Evict)
+	}
+	return actions
+}
+
+// evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
+func (t evictions) evictionsAtOnce() int {
+	none := t.notes.Pressing != nil && len(t.notes.Pressing) == 0
+	if none || t.rec.Request.Window == 1 {
+		return t.w.EvictionsAtOnce
+	}
+	return min(t.w.EvictionsAtOnce, max(fewAtOnce, min(t.rec.Request.Window, manyAtOnce)))
+}
+
+// rankEviction tells what waits for the candidate, whose node waits for another pod as well or not.
+func (t evictions) rankEviction(c *candidate, waiting bool, rank int) {
+	c.haste, c.rank, c.room = needed, rank, t.roomFor(c.pod)
+	switch {
+	case t.notes.Pressing[c.Budget]:
+		c.haste, c.rank = pressing, 0
+	case waiting:
+		c.haste = idle
+	}
+}
+
+// nodesWaiting are those with a pod that may not go now.
+func (t evictions) nodesWaiting() map[string]bool {
+	waiting := map[string]bool{}
+	for i := range t.blocked {
+		waiting[t.blocked[i].Node] = true
+	}
+	return waiting
+}
+
+// pressing are the budgets that decide when the upgrade ends: what is left to leave through them
+// takes as long as the nodes that wait, when places have become free for them, or a turn less. It
+// is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
+func (t evictions) pressing(p *pace) map[types.NamespacedName]bool {
+	if p.usualGone == 0 {
+		return nil
+	}
+	longest, passages := time.Duration(0), map[types.NamespacedName]passage{}
+	for _, m := range t.left() {
+		for _, pod := range t.view(m).toEvict {
+			longest = max(longest, p.goneOf(pod))
+			if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+				key := covering[0].Key()
+				passages[key] = passage{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
+			}
+		}
+	}
+	// The places of nodes in drain become free one after the other: after half a drain on average.
+	halves := time.Duration(2*min(len(t.count.pending), foreseen)/max(1, t.rec.Request.Window) + 1)
+	places := halves * (longest + t.rec.Request.Settle.Duration) / 2
+	decide := map[types.NamespacedName]bool{}
+	for key, g := range passages {
+		room := max(1, int(t.roomOf(g.budget)))
+		if turns := time.Duration((g.pods + room - 1) / room); (turns+1)*g.turn+longest >= places {
+			decide[key] = true
+		}
+	}
+	return decide
+}
+
+// left are the members in drain, and the first of those that wait.
+func (t evictions) left() []*nodegroup.Member {
+	return append(t.inDrain(), t.count.pending[:min(len(t.count.pending), foreseen)]...)
 }

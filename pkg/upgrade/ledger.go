@@ -1,10 +1,13 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Ledger is what we added to the group and what is still owed back, by zone. Only
@@ -173,4 +176,81 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 		}
 	}
 	return surge
+}
+
+// crowded reports whether a launch was refused: an autoscaler may have taken the room that its node
+// was to have.
+func (l *Ledger) crowded() bool {
+	for _, z := range l.Zones {
+		if z.Refusal != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *Ledger) openLaunches() int {
+	return l.total(func(z ZoneLedger) int { return len(z.Open) })
+}
+
+// settleRaise books what became of the raise of the maximum that came with a launch. One that
+// landed is on the books even if they were closed meanwhile, when a stop found it neither in the
+// group's reading nor answered.
+func (l *Ledger) settleRaise(launch Launch, landed bool) {
+	switch {
+	case launch.Max == 0:
+	case landed && l.MaxTo < launch.Max:
+		l.MaxFrom, l.MaxTo = cmp.Or(l.MaxFrom, launch.Max-launch.N), launch.Max
+	case !landed && l.MaxTo == launch.Max:
+		if l.MaxTo -= launch.N; l.MaxTo <= l.MaxFrom {
+			l.MaxFrom, l.MaxTo = 0, 0
+		}
+	}
+}
+
+// owedNote says what of ours the group keeps, "" when nothing.
+func (l *Ledger) owedNote() string {
+	owed := l.Contribution()
+	if owed <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
+}
+
+// knows reports whether the member was there before us, as a node or as an instance still without
+// one.
+func (l *Ledger) knows(m *nodegroup.Member) bool {
+	if len(l.Known) == 0 {
+		return false
+	}
+	if _, known := slices.BinarySearch(l.Known, m.Name()); known {
+		return true
+	}
+	_, known := slices.BinarySearch(l.Known, m.Instance.ID)
+	return known
+}
+
+// zone is the ledger's zone of a member: its own, or "" when the whole group is one.
+func (l *Ledger) zone(m *nodegroup.Member) string {
+	if l.Zonal {
+		return m.Zone()
+	}
+	return ""
+}
+
+// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one
+// begins anew.
+func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
+
+// noteLowered records that the maximum is as low as it was asked to be: a part of the raise is
+// taken back, or all.
+func (l *Ledger) noteLowered(maximum int) {
+	if l.MaxLow != 0 && maximum == l.MaxLow {
+		l.MaxTo, l.MaxLow = l.MaxLow, 0
+	}
+}
+
+// short counts the nodes that terminations took from zones and that are still to be launched.
+func (l *Ledger) short() int {
+	return l.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
 }

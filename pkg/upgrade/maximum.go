@@ -7,12 +7,17 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+// maximum raises and lowers the group's maximum size.
+type maximum struct{ *draft }
+
+func maximumOf(d *draft) maximum { return maximum{d} }
+
 // raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself
 // first; elsewhere, and where such launches turn out not to be supported, one request raises
 // maximum and desired size together, and this is a no-op.
-func (t *turn) raiseMax() bool {
+func (t maximum) raiseMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.unsupported() != "" {
+	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.w.unsupported() != "" {
 		return true
 	}
 	if g.Max < l.MaxSeen {
@@ -38,7 +43,7 @@ func (t *turn) raiseMax() bool {
 // watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its
 // replacements may still have the room that they need is for a person to say. It is not raised
 // again by itself.
-func (t *turn) watchMax() {
+func (t maximum) watchMax() {
 	l, g := &t.rec.Ledger, &t.w.Group
 	switch {
 	case !g.Sized:
@@ -57,13 +62,9 @@ func (t *turn) watchMax() {
 	}
 }
 
-// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one
-// begins anew.
-func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
-
 // lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
 // not at all when somebody else changed it meanwhile (EKS E61).
-func (t *turn) lowerMax() bool {
+func (t maximum) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	old := !g.IsFreshAfter(l.Changed)
 	if l.MaxTo > g.Max && old && t.attempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
@@ -83,16 +84,8 @@ func (t *turn) lowerMax() bool {
 	return t.lowerTo(max(l.MaxFrom, g.Desired))
 }
 
-// noteLowered records that the maximum is as low as it was asked to be: a part of the raise is taken
-// back, or all.
-func (l *Ledger) noteLowered(maximum int) {
-	if l.MaxLow != 0 && maximum == l.MaxLow {
-		l.MaxTo, l.MaxLow = l.MaxLow, 0
-	}
-}
-
 // lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
-func (t *turn) lowerTo(maximum int) bool {
+func (t maximum) lowerTo(maximum int) bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	if maximum >= g.Max {
 		return true
@@ -103,7 +96,7 @@ func (t *turn) lowerTo(maximum int) bool {
 }
 
 // maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
-func (t *turn) maxNote() string {
+func (t maximum) maxNote() string {
 	l := &t.rec.Ledger
 	if l.MaxTo <= l.MaxFrom {
 		return ""

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,12 +19,17 @@ const contenders = 32
 // overdue is when a budget is taken to open that should have been open by now.
 const overdue = 50 * time.Millisecond
 
+// ordering chooses the node that is started next, and learns how long pods take.
+type ordering struct{ *draft }
+
+func orderingOf(d *draft) ordering { return ordering{d} }
+
 // nextNode picks the node to start next, nil when none should be started now. Instances without a
 // node and nodes that are not Ready go first, since nothing useful is lost with them; then the zone
 // with the most outdated nodes, so that zones end together. Among the first of these that may
 // change places budgets and time decide (drain.Queue); those with a pod that may never leave go
 // last. A node none of whose pods could move now would only lose time.
-func (t *turn) nextNode() *nodegroup.Member {
+func (t ordering) nextNode() *nodegroup.Member {
 	q := t.queue()
 	var free, stuck []*nodegroup.Member
 	var last []drain.NodeDrain
@@ -45,13 +51,13 @@ func (t *turn) nextNode() *nodegroup.Member {
 	if next < 0 {
 		return nil
 	}
-	t.notes.Pressing = t.pressing(q.pace)
+	t.notes.Pressing = evictionsOf(t.draft).pressing(q.pace)
 	return free[next]
 }
 
 // startOrder sorts the pending members by what is known before anything contends, as far as they
 // may be among the first contenders: each time one of the zone that has most left, then by name.
-func (t *turn) startOrder() []*nodegroup.Member {
+func (t ordering) startOrder() []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
 		left int
@@ -82,7 +88,7 @@ func (t *turn) startOrder() []*nodegroup.Member {
 
 // interchangeable reports whether contention may decide which of the two goes first. A group that
 // replaces nodes by itself keeps its zones in balance only if they take turns.
-func (t *turn) interchangeable(a, b *nodegroup.Member) bool {
+func (t ordering) interchangeable(a, b *nodegroup.Member) bool {
 	if urgency(a) != urgency(b) {
 		return false
 	}
@@ -104,8 +110,8 @@ func urgency(m *nodegroup.Member) int {
 }
 
 // queue is what the window has before it: the nodes in drain, and no others yet.
-func (t *turn) queue() *queue {
-	q := &queue{turn: t, pace: t.pace(), indexes: map[types.NamespacedName]int{}, spent: evictions(t.w)}
+func (t ordering) queue() *queue {
+	q := &queue{turn: t.draft, pace: t.pace(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(t.w)}
 	q.Window = t.rec.Request.Window
 	for _, m := range t.inDrain() {
 		load, _ := q.load(m, t.rec.Nodes[m.Name()].Deadline)
@@ -117,7 +123,7 @@ func (t *turn) queue() *queue {
 // queue is a drain.Queue in the making.
 type queue struct {
 	drain.Queue
-	turn    *turn
+	turn    *draft
 	pace    *pace
 	indexes map[types.NamespacedName]int
 	// spent is when our evictions began, by budget.
@@ -142,7 +148,7 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case !deadline.IsZero() && t.evicting(pod): // it has gone through
+		case !deadline.IsZero() && orderingOf(t).evicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
 			eviction.Budget = q.gate(prediction.Budget, pod)
 		}
@@ -156,9 +162,9 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain
 
 // evicting reports whether the pod's eviction is decided, so that it is counted among what was
 // spent.
-func (t *turn) evicting(pod *corev1.Pod) bool {
+func (t ordering) evicting(pod *corev1.Pod) bool {
 	attempt := t.attempt(Evict{UID: pod.UID})
-	return attempt.InFlight || t.settled(attempt) ||
+	return attempt.InFlight || t.w.settled(attempt) ||
 		slices.ContainsFunc(t.candidates, func(c candidate) bool { return c.UID == pod.UID })
 }
 
@@ -172,7 +178,7 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	budget := t.w.Budgets.Covering(pod)[0]
 	gate := drain.BudgetSlots{Refill: q.pace.turnOf(pod)}
 	open := int(max(0, budget.Status.DisruptionsAllowed-t.spent[key]))
-	missing := int(max(1, t.roomOf(budget))) - open
+	missing := int(max(1, evictionsOf(t).roomOf(budget))) - open
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
@@ -189,7 +195,7 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 
 // evictions tells when those of ours that were accepted began, by the budget they took from, in
 // order.
-func evictions(w *World) map[types.NamespacedName][]time.Time {
+func evictionTimes(w *World) map[types.NamespacedName][]time.Time {
 	begun := map[types.NamespacedName][]time.Time{}
 	for _, attempt := range w.Open {
 		if evict, ok := attempt.Action.(Evict); ok && evict.Budget.Name != "" && attempt.Outcome == nodegroup.OutcomeDone {
@@ -200,4 +206,74 @@ func evictions(w *World) map[types.NamespacedName][]time.Time {
 		slices.SortFunc(at, time.Time.Compare)
 	}
 	return begun
+}
+
+func (t ordering) pace() *pace {
+	if t.notes.Ready == nil {
+		t.notes.Ready = drain.ReadyTimes(t.w.pods())
+	}
+	return &pace{
+		ready: t.notes.Ready, usualReady: drain.Typical(values(t.notes.Ready), usualReady),
+		gone: t.notes.Gone, usualGone: drain.Typical(values(t.notes.Gone), 0),
+		lag: cmp.Or(t.notes.Lag, usualLag),
+	}
+}
+
+// learnGone notes how long pods took to leave that have left since the last step.
+func (t ordering) learnGone() {
+	leaving := map[types.UID]Departure{}
+	for _, m := range t.inDrain() {
+		for _, pod := range t.view(m).leaving {
+			departure, seen := t.w.Notes.Leaving[pod.UID]
+			if !seen {
+				departure = Departure{Owner: drain.Owner(pod), Since: t.w.deleted(pod)}
+				if attempt := t.attempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
+					departure.Since = attempt.Begun // a place in the window is taken from then on
+				}
+			}
+			leaving[pod.UID] = departure
+		}
+	}
+	t.notes.Leaving = leaving
+	for _, uid := range slices.Sorted(maps.Keys(t.w.Notes.Leaving)) {
+		if _, still := leaving[uid]; !still {
+			t.noteGone(t.w.Notes.Leaving[uid])
+		}
+	}
+}
+
+// noteGone learns from a pod that has left. The first ones leave beside many others, and take
+// longer for it.
+func (t ordering) noteGone(d Departure) {
+	took := t.w.Now.Sub(d.Since)
+	if before, known := t.notes.Gone[d.Owner]; known {
+		if (took - before).Abs() < before/goneSteps {
+			return
+		}
+		took = (took + before) / 2
+	}
+	gone := maps.Clone(t.notes.Gone) // the last step's notes keep theirs
+	if gone == nil {
+		gone = map[types.UID]time.Duration{}
+	}
+	gone[d.Owner] = took
+	t.notes.Gone = gone
+}
+
+// learnLag notes how much longer than its pods take to become ready a budget was closed that a pod
+// has waited for. Only one that lets a single pod be missing tells which eviction it is that was
+// made up for.
+func (t ordering) learnLag(pod *corev1.Pod) {
+	covering := t.w.Budgets.Covering(pod)
+	_, waited := t.w.Notes.BlockedSince[string(pod.UID)]
+	if !waited || len(covering) != 1 || evictionsOf(t.draft).roomOf(covering[0]) != 1 {
+		return
+	}
+	begun := evictionTimes(t.w)[covering[0].Key()]
+	if len(begun) == 0 {
+		return
+	}
+	p := t.pace()
+	lag := t.w.Now.Sub(begun[len(begun)-1]) - (p.turnOf(pod) - p.lag)
+	t.notes.Lag = (3*p.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }

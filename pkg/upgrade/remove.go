@@ -6,9 +6,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+// removal ends the machine of a node that is drained.
+type removal struct{ *draft }
+
+func removalOf(d *draft) removal { return removal{d} }
+
 // terminate decides the end of a drained node's machine and books it. It is written before it is
 // done.
-func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
+func (t removal) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 	zone := t.rec.Ledger.zone(m)
 	if t.awaitsLaunch(zone) {
 		t.waitForCloud("the answer to a launch")
@@ -18,7 +23,7 @@ func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 		n.State = NodeDrained
 		t.rec.Replaced++
 	} else {
-		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, t.shrinks(zone)
+		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, capacityOf(t.draft).shrinks(zone)
 	}
 	n.Zone = zone
 	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
@@ -38,17 +43,17 @@ func (t *turn) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 // awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told
 // from its repetition by the group's size, which must not fall meanwhile. One with a token makes
 // room above the group's minimum for what this zone is to give back.
-func (t *turn) awaitsLaunch(zone string) bool {
+func (t removal) awaitsLaunch(zone string) bool {
 	if !t.rec.Ledger.Zonal {
-		return t.openLaunches() > 0
+		return t.rec.Ledger.openLaunches() > 0
 	}
 	givesBack := t.rec.Ledger.Zones[zone].Contribution() >= t.count.left[zone]
-	return givesBack && !t.canShrink() && t.openLaunches()+t.short() > 0
+	return givesBack && !capacityOf(t.draft).canShrink() && t.rec.Ledger.openLaunches()+t.rec.Ledger.short() > 0
 }
 
 // remove sees a termination through: asked for once, asked for again only when the instance is seen
 // in service after an answer that left its effect open, and over when machine and node are gone.
-func (t *turn) remove(name string, n NodeRecord, m *nodegroup.Member) {
+func (t removal) remove(name string, n NodeRecord, m *nodegroup.Member) {
 	t.waitForCloud("")
 	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
 	attempt := t.attempt(action)
@@ -71,26 +76,26 @@ func (t *turn) remove(name string, n NodeRecord, m *nodegroup.Member) {
 }
 
 // land books that the machine of a node is on its way out because of us.
-func (t *turn) land(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (t removal) land(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
 	n.Landed = true
-	t.changed(cmp.Or(attempt.Ended, t.w.Now))
+	capacityOf(t.draft).changed(cmp.Or(attempt.Ended, t.w.Now))
 	t.rec.Nodes[name] = n
 }
 
 // othersTook reports whether somebody else terminated the instance: it was gone when we asked, or
 // it leaves although our last request is known to have had no effect. An earlier one had none
 // either, or it would not have been repeated.
-func (t *turn) othersTook(n NodeRecord, leaving bool) bool {
+func (t removal) othersTook(n NodeRecord, leaving bool) bool {
 	attempt := t.attempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
 // ownUp books who ended the machine of a node that is no longer there, and reports whether that is
 // known: an answer under way will tell.
-func (t *turn) ownUp(n NodeRecord) bool {
+func (t removal) ownUp(n NodeRecord) bool {
 	if n.State != NodeRemoving || n.Landed {
 		return true
 	}
@@ -111,7 +116,7 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 }
 
 // unshrink takes a termination off the books that did not shrink the group after all.
-func (t *turn) unshrink(n NodeRecord) NodeRecord {
+func (t removal) unshrink(n NodeRecord) NodeRecord {
 	if n.Shrink {
 		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
 		n.Shrink = false
@@ -123,7 +128,7 @@ func (t *turn) unshrink(n NodeRecord) NodeRecord {
 // happened, so that asking for it again cannot shrink the group twice: without an answer, or with
 // one that was lost, the reading must be younger than any lag allows and show the instance in
 // service.
-func (t *turn) stillThere(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
+func (t removal) stillThere(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
 	if attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink {
 		return true
 	}
@@ -136,7 +141,7 @@ func (t *turn) stillThere(n NodeRecord, attempt nodegroup.Attempt, inService boo
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone
 // (Kubernetes K08).
-func (t *turn) deleteNode(n NodeRecord, m *nodegroup.Member) {
+func (t removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}

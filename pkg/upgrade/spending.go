@@ -3,9 +3,6 @@ package upgrade
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -30,30 +27,6 @@ type flight struct {
 	count int
 	// last is when the last of them was sent.
 	last time.Time
-}
-
-// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and
-// how far apart those of one budget have to be. An eviction shows from the moment its pod was seen
-// in status.disruptedPods.
-func (t *turn) spend() {
-	w := t.w
-	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]flight{}
-	took, answers := time.Duration(0), time.Duration(0)
-	for _, a := range w.Open {
-		evict, ok := a.Action.(Evict)
-		if !ok || evict.Budget.Name == "" {
-			continue
-		}
-		if a.InFlight {
-			t.flights[evict.Budget] = t.flights[evict.Budget].with(a.Begun)
-		} else if w.Now.Sub(a.Ended) < present {
-			took, answers = took+a.Ended.Sub(a.Begun), answers+1
-		}
-		if hidden(w, evict, a) {
-			t.spent[evict.Budget]++
-		}
-	}
-	t.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
 
 func (f flight) with(sent time.Time) flight {

@@ -12,7 +12,7 @@ import (
 type strategy struct {
 	name Strategy
 	// begin completes the record of a new upgrade, whose census is taken.
-	begin  func(*turn)
+	begin  func(*draft)
 	phases []phase
 }
 
@@ -21,12 +21,12 @@ type strategy struct {
 type phase struct {
 	name Phase
 	// run makes the next step and reports whether the phase is complete.
-	run func(*turn) bool
+	run func(*draft) bool
 	// emptied is what follows a node that is empty and settled, and late one whose time is over.
-	emptied func(*turn, string, NodeRecord, *nodegroup.Member)
-	late    func(*turn, string, NodeRecord)
-	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and a
-	// failure to create nodes gives back what was added.
+	emptied func(*draft, string, NodeRecord, *nodegroup.Member)
+	late    func(*draft, string, NodeRecord)
+	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and
+	// a failure to create nodes gives back what was added.
 	untouched bool
 	// watched is a phase that another actor must not change the group's maximum or protection in.
 	watched bool
@@ -62,38 +62,6 @@ func (s strategy) find(name Phase) phase {
 	return phase{}
 }
 
-// advance goes through the phases from the one that the record is in, as far as they are complete:
-// one turn may pass through several.
-func (t *turn) advance() {
-	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
-		// Which instances are outdated is judged against the group's revision, so a moved target
-		// would retarget this run.
-		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, t.onTo(wanted)))
-		return
-	}
-	if t.rec.Ledger.Moved {
-		t.retarget()
-	}
-	if t.phase.watched {
-		t.watchMax()
-		t.watchProtection()
-	}
-	phases := strategyOf(t.rec.Request.Strategy, t.rec.Back).phases
-	for i, p := range phases {
-		if t.rec.Phase != p.name || t.rec.Stopping != "" || !p.run(t) || t.rec.Stopping != "" {
-			continue
-		}
-		next := phase{name: PhaseDone}
-		if i+1 < len(phases) {
-			next = phases[i+1]
-		}
-		t.enter(next.name)
-	}
-	if t.rec.Phase == PhaseDone {
-		t.conclude()
-	}
-}
-
 // Strategies are the names of all strategies.
 func Strategies() []Strategy {
 	var names []Strategy
@@ -112,8 +80,8 @@ func Phases(name Strategy) []Phase {
 	return append(phases, PhaseDone)
 }
 
-// WaitsFor is what keeps the next node from being started in the phase that the record is in, "" for
-// what the step waits for.
+// WaitsFor is what keeps the next node from being started in the phase that the record is in, ""
+// for what the step waits for.
 func (r *Record) WaitsFor() string { return r.phase().waitsFor }
 
 // phase is the phase that the record is in.

@@ -7,7 +7,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// TestVerbsByPhase is the table of verbs that a user may ask for, strategy by strategy (GKE G25, G28).
+// TestVerbsByPhase is the table of verbs that a user may ask for, strategy by strategy (GKE G25,
+// G28).
 func TestVerbsByPhase(t *testing.T) {
 	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
 	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{

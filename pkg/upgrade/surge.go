@@ -10,24 +10,29 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence the
-// outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
+// surge carries out the phases of the strategy of the same name.
+type surge struct{ *draft }
+
+func surgeOf(d *draft) surge { return surge{d} }
+
+// surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence
+// the outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
 		name:  Surge,
-		begin: func(t *turn) { t.beginSurge() },
+		begin: func(t *draft) { surgeOf(t).beginSurge() },
 		phases: []phase{
-			{name: PhaseSetup, run: func(t *turn) bool { return t.setup() }, untouched: true, waitsFor: "the surge", verbs: verbs},
-			{name: PhaseScaleUp, run: func(t *turn) bool { return t.scaleUp() }, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
-			{name: PhaseUpgrade, run: func(t *turn) bool { return t.replace() }, emptied: func(t *turn, name string, n NodeRecord, m *nodegroup.Member) { t.terminate(name, n, m) }, late: func(t *turn, name string, n NodeRecord) { t.giveUp(name, n) }, watched: true, verbs: verbs},
-			{name: PhaseScaleDown, run: func(t *turn) bool { return t.scaleDown() }, givesBack: true, verbs: verbs},
+			{name: PhaseSetup, run: func(t *draft) bool { return surgeOf(t).setup() }, untouched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseScaleUp, run: func(t *draft) bool { return surgeOf(t).scaleUp() }, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseUpgrade, run: func(t *draft) bool { return surgeOf(t).replace() }, emptied: func(t *draft, name string, n NodeRecord, m *nodegroup.Member) { removalOf(t).terminate(name, n, m) }, late: func(t *draft, name string, n NodeRecord) { timeoutOf(t).giveUp(name, n) }, watched: true, verbs: verbs},
+			{name: PhaseScaleDown, run: func(t *draft) bool { return surgeOf(t).scaleDown() }, givesBack: true, verbs: verbs},
 		},
 	}
 }
 
 // beginSurge deals the surge out to the zones.
-func (t *turn) beginSurge() {
+func (t surge) beginSurge() {
 	for zone, surge := range SpreadSurge(t.w.Request.Surge, t.count.left) {
 		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
 	}
@@ -35,21 +40,21 @@ func (t *turn) beginSurge() {
 
 // setup points the group at the wanted revision and suspends what would fight the upgrade
 // (EKS E02, E03; S4).
-func (t *turn) setup() bool {
-	if !t.recount() {
+func (t surge) setup() bool {
+	if !rebuildOf(t.draft).recount() {
 		return false
 	}
-	reclaimed := !t.rec.Back || t.reclaim()
-	if !t.point() || !t.quiesce() || !reclaimed {
+	reclaimed := !t.rec.Back || rollbackOf(t.draft).reclaim()
+	if !t.point() || !processesOf(t.draft).quiesce() || !reclaimed {
 		return false
 	}
-	return !t.rec.Back || t.carry()
+	return !t.rec.Back || rollbackOf(t.draft).carry()
 }
 
 // point has the group launch the revision wanted. Until it does, every node that comes up would be
 // outdated in its turn and be replaced without end: after --replan to another target, or when
 // somebody pointed the group elsewhere.
-func (t *turn) point() bool {
+func (t surge) point() bool {
 	wanted := t.w.Group.Wanted
 	if wanted.ID == t.w.Group.Pointed.ID {
 		return true
@@ -59,54 +64,34 @@ func (t *turn) point() bool {
 	return false
 }
 
-// quiesce suspends the provider's processes that would fight the upgrade, and remembers which were
-// ours to suspend.
-func (t *turn) quiesce() bool {
-	var missing []string
-	for _, process := range t.w.Group.Quiesce {
-		if !slices.Contains(t.w.Group.Suspended, process) {
-			missing = append(missing, process)
-			if !slices.Contains(t.rec.Suspended, process) {
-				t.rec.Suspended = append(t.rec.Suspended, process)
-			}
-		}
-	}
-	if len(missing) == 0 {
-		return true
-	}
-	t.waitForCloud("")
-	t.want(nodegroup.Quiesce{Processes: missing})
-	return false
-}
-
 // scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes
 // (EKS E20–E31).
-func (t *turn) scaleUp() bool {
-	if !t.point() || !t.quiesce() || !t.keepSurge() || !t.raiseMax() {
+func (t surge) scaleUp() bool {
+	if !t.point() || !processesOf(t.draft).quiesce() || !surplusOf(t.draft).keepSurge() || !maximumOf(t.draft).raiseMax() {
 		return false
 	}
-	t.launch()
-	t.holdNew()
+	capacityOf(t.draft).launch()
+	marksOf(t.draft).holdNew()
 	surge := t.surgeWanted()
 	if surge > 0 && !t.surgeUsable(surge) {
 		t.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-t.count.usable), surge))
-		since := t.lastChange()
+		since := t.rec.lastChange()
 		deadline := since.Add(t.rec.Request.BootTimeout.Duration)
-		if t.openLaunches() > 0 && t.count.usable >= surge {
+		if t.rec.Ledger.openLaunches() > 0 && t.count.usable >= surge {
 			deadline = deadline.Add(t.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
-		if t.over(deadline) {
+		if t.w.over(deadline) {
 			t.fail(NodeCreationFailure, t.bootFailure(surge, since))
 		}
 		t.wakeAt(deadline)
 		return false
 	}
-	return t.fenceAll()
+	return marksOf(t.draft).fenceAll()
 }
 
 // surgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
 // refused, what is still to be (GKE G17: without capacity nothing is begun).
-func (t *turn) surgeWanted() int {
+func (t surge) surgeWanted() int {
 	wanted := 0
 	for zone, z := range t.rec.Ledger.Zones {
 		wanted += max(0, max(z.Contribution(), min(z.Surge, t.count.left[zone]))-z.Carried)
@@ -117,9 +102,9 @@ func (t *turn) surgeWanted() int {
 // surgeUsable is the check at the end of scale up: every new node is usable, all that are wanted
 // are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took
 // meanwhile does not come back: then those that are left must do.
-func (t *turn) surgeUsable(wanted int) bool {
+func (t surge) surgeUsable(wanted int) bool {
 	taken := t.nothingComes()
-	if (t.count.usable < wanted && !taken) || t.count.usable < t.count.fresh || t.openLaunches() > 0 {
+	if (t.count.usable < wanted && !taken) || t.count.usable < t.count.fresh || t.rec.Ledger.openLaunches() > 0 {
 		return false
 	}
 	for zone, z := range t.rec.Ledger.Zones {
@@ -132,13 +117,13 @@ func (t *turn) surgeUsable(wanted int) bool {
 
 // nothingComes reports whether the group has as many instances as it is meant to have, by a reading
 // that is younger than what we did last: no further node will come up by itself.
-func (t *turn) nothingComes() bool {
+func (t surge) nothingComes() bool {
 	g := &t.w.Group
 	return g.Sized && g.IsFreshAfter(t.rec.Ledger.Changed) && t.count.instances >= g.Desired
 }
 
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
-func (t *turn) bootFailure(wanted int, since time.Time) string {
+func (t surge) bootFailure(wanted int, since time.Time) string {
 	waited := t.w.Now.Sub(since).Round(time.Second)
 	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, t.count.usable, wanted)
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
@@ -170,27 +155,27 @@ func (t *turn) bootFailure(wanted int, since time.Time) string {
 
 // replace drives the nodes that were started and starts more, until no outdated node is left but
 // the quarantined.
-func (t *turn) replace() bool {
+func (t surge) replace() bool {
 	if !t.point() {
 		return false
 	}
-	t.fencing = !t.fenceAll()
-	for _, name := range t.startedNames() {
+	t.fencing = !marksOf(t.draft).fenceAll()
+	for _, name := range t.rec.startedNames() {
 		if t.rec.Stopping == "" {
-			t.drive(name)
+			lifecycleOf(t.draft).drive(name)
 		}
 	}
-	t.learnGone()
+	orderingOf(t.draft).learnGone()
 	if t.rec.Stopping == "" {
-		t.launch()
-		t.holdNew()
-		t.startMore()
+		capacityOf(t.draft).launch()
+		marksOf(t.draft).holdNew()
+		windowOf(t.draft).startMore()
 		t.hold()
 	}
 	if t.rec.Stopping != "" || (t.replaced() && !t.fencing) {
 		return t.rec.Stopping == ""
 	}
-	t.quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
+	processesOf(t.draft).quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
 	return false
 }
 
@@ -198,52 +183,37 @@ func (t *turn) replace() bool {
 // terminations took from the group was launched again, and whether that is usable: an upgrade ends
 // with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16).
 // What a group without a cloud gets back is launched by another actor, who may take days.
-func (t *turn) replaced() bool {
-	if len(t.count.pending) > 0 || !t.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+func (t surge) replaced() bool {
+	if len(t.count.pending) > 0 || !t.rec.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	if t.openLaunches()+t.short() == 0 && (!t.w.Group.Sized || t.deficit() <= 0) {
+	if t.rec.Ledger.openLaunches()+t.rec.Ledger.short() == 0 && (!t.w.Group.Sized || windowOf(t.draft).deficit() <= 0) {
 		return true
 	}
-	t.waitForReplacement()
+	windowOf(t.draft).waitForReplacement()
 	return false
-}
-
-// short counts the nodes that terminations took from zones and that are still to be launched.
-func (t *turn) short() int {
-	return t.rec.Ledger.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
-}
-
-// rest reports whether no node is in any of the states.
-func (t *turn) rest(states ...NodeState) bool {
-	for _, n := range t.rec.Nodes {
-		if slices.Contains(states, n.State) {
-			return false
-		}
-	}
-	return true
 }
 
 // scaleDown takes back the raise of the maximum, last of all, lets suspended processes run again,
 // and leaves the nodes to autoscalers (EKS E60, E61).
-func (t *turn) scaleDown() bool {
-	freed := t.freeHeld()
-	return t.lowerMax() && t.resume() && freed
+func (t surge) scaleDown() bool {
+	freed := marksOf(t.draft).freeHeld()
+	return maximumOf(t.draft).lowerMax() && processesOf(t.draft).resume() && freed
 }
 
 // conclude ends an upgrade that reached its goal.
-func (t *turn) conclude() {
+func (t surge) conclude() {
 	t.rec.Result = Succeeded
-	if !t.rest(NodeQuarantined) {
+	if !t.rec.rest(NodeQuarantined) {
 		t.rec.Result = LeftBehind
 	}
-	t.rec.Message = notes(t.backNote(), t.owedNote(), t.maxNote(), t.suspendedNote(), t.orphanNote())
+	t.rec.Message = notes(t.rec.backNote(), t.rec.Ledger.owedNote(), maximumOf(t.draft).maxNote(), processesOf(t.draft).suspendedNote(), t.orphanNote())
 	t.rec.Ended, t.finished = t.w.Now, true
 }
 
 // orphanNote names the nodes that were drained and have no machine that could be terminated:
 // nothing but a person takes them away.
-func (t *turn) orphanNote() string {
+func (t surge) orphanNote() string {
 	if !t.w.Group.Sized {
 		return "" // all of its nodes are such nodes, and somebody brings the machines
 	}
@@ -262,4 +232,29 @@ func (t *turn) orphanNote() string {
 // notes joins what is to be said at the end, leaving out what is empty.
 func notes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
+}
+
+// hold brings an upgrade that is to pause to rest when the nodes that were started have finished,
+// and what was taken with them was launched again (GKE G25).
+func (t surge) hold() {
+	if !t.pausing {
+		return
+	}
+	started := 0
+	for _, n := range t.rec.Nodes {
+		if inDrain(n.State) || (n.State == NodeRemoving && !n.givenBack()) {
+			started++
+		}
+	}
+	switch {
+	case started == 1:
+		t.waiting = "pausing: 1 node finishes first"
+	case started > 1:
+		t.waiting = fmt.Sprintf("pausing: %d nodes finish first", started)
+	case t.rec.Ledger.openLaunches()+t.rec.Ledger.short() > 0:
+		windowOf(t.draft).waitForReplacement()
+		t.waiting = "pausing: a replacement is launched first"
+	default:
+		decisionOf(t.draft).pause()
+	}
 }

@@ -11,9 +11,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
+// timeout gives up nodes that are not empty in their time.
+type timeout struct{ *draft }
+
+func timeoutOf(d *draft) timeout { return timeout{d} }
+
 // outOfTime reports whether a node's limit is over. The time does not run while the node waits only
 // for budgets that nodes of this run which were started before it have spent.
-func (t *turn) outOfTime(name string, blocked []Blocked) bool {
+func (t timeout) outOfTime(name string, blocked []Blocked) bool {
 	t.standStill(name, t.yields(name, blocked))
 	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
 	t.wakeAt(deadline)
@@ -22,7 +27,7 @@ func (t *turn) outOfTime(name string, blocked []Blocked) bool {
 
 // standStill has a node's time stand still from now on, as long as it yields, and counts how long
 // it has since the last turn.
-func (t *turn) standStill(name string, yields bool) {
+func (t timeout) standStill(name string, yields bool) {
 	if t.w.Notes.Yielding[name] {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
 	}
@@ -32,7 +37,7 @@ func (t *turn) standStill(name string, yields bool) {
 }
 
 // giveUp applies --on-timeout to a node that was not empty in its time.
-func (t *turn) giveUp(name string, n NodeRecord) {
+func (t timeout) giveUp(name string, n NodeRecord) {
 	reason := t.leftovers(name)
 	switch t.rec.Request.OnTimeout {
 	case Force:
@@ -48,7 +53,7 @@ func (t *turn) giveUp(name string, n NodeRecord) {
 }
 
 // leftovers names what is still on the node, with its obstacle and the remedy of the first.
-func (t *turn) leftovers(name string) string {
+func (t timeout) leftovers(name string) string {
 	var mine []Blocked
 	for _, b := range t.blocked {
 		if b.Node == name {
@@ -60,7 +65,7 @@ func (t *turn) leftovers(name string) string {
 	}
 	view := t.view(t.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, t.inTurn(name, view)) {
+	for _, pod := range slices.Concat(view.leaving, evictionsOf(t.draft).inTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
@@ -68,7 +73,7 @@ func (t *turn) leftovers(name string) string {
 
 // yields reports whether the node waits for nothing but budgets that pods of other draining nodes
 // keep closed.
-func (t *turn) yields(name string, blocked []Blocked) bool {
+func (t timeout) yields(name string, blocked []Blocked) bool {
 	if len(blocked) == 0 || len(t.view(t.count.byName[name]).leaving) > 0 {
 		return false
 	}
@@ -80,7 +85,7 @@ func (t *turn) yields(name string, blocked []Blocked) bool {
 	return true
 }
 
-func (t *turn) sharedBudget(name string, budget types.NamespacedName) bool {
+func (t timeout) sharedBudget(name string, budget types.NamespacedName) bool {
 	for other, view := range t.drains {
 		if other == name || !inDrain(t.rec.Nodes[other].State) {
 			continue

@@ -1,8 +1,14 @@
 package upgrade
 
 import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -50,3 +56,122 @@ type World struct {
 
 // attempt is the last try of the action; the zero Attempt if there was none.
 func (w *World) attempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
+
+// unsupported is why launches that name a zone are not to be had, "" when they are.
+func (w *World) unsupported() string {
+	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
+		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight {
+			return attempt.Detail
+		}
+	}
+	return ""
+}
+
+// fatal is the key of an action that was refused for good and that the upgrade cannot do without,
+// "" when there is none.
+func (w *World) fatal() string {
+	fatal := ""
+	for key, attempt := range w.Open {
+		_, optional := attempt.Action.(HoldNode)
+		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !optional && (fatal == "" || key < fatal) {
+			fatal = key
+		}
+	}
+	return fatal
+}
+
+// answered reports whether a launch is known to have been accepted or to have been refused; neither
+// while that is open.
+func (w *World) answered(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
+	switch {
+	case attempt.InFlight:
+		return false, false
+	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && w.Group.Max >= l.Max:
+		return true, false
+	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
+		return false, !w.unproven(l, attempt)
+	default:
+		return false, false
+	}
+}
+
+// unproven reports whether a launch without a token was answered with moved so shortly ago that the
+// group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
+func (w *World) unproven(l Launch, attempt nodegroup.Attempt) bool {
+	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !w.Group.IsFreshAfter(attempt.Ended)
+}
+
+// resuming reports whether the processes may be about to run again, after they were suspended last:
+// by a request that is under way, or whose effect the group's reading is too old to show.
+func (w *World) resuming(quiesced nodegroup.Attempt) bool {
+	resumed := w.attempt(nodegroup.Resume{})
+	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
+	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !w.Group.IsFreshAfter(resumed.Ended))
+}
+
+// settled reports whether an eviction was answered so shortly ago that the pod's end may not be
+// seen yet. A pod that was moved on is not asked for again either: each eviction that fails on its
+// UID costs the budget one (Kubernetes K01).
+func (w *World) settled(attempt nodegroup.Attempt) bool {
+	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
+	return answered && w.Now.Before(attempt.Ended.Add(seen))
+}
+
+// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal
+// by a budget holds until the budget's object changes; everything else until its time has come.
+func (w *World) waits(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
+	if attempt.Begun.IsZero() || !w.Now.Before(attempt.NotBefore) {
+		return false
+	}
+	sent, _ := attempt.Action.(Evict)
+	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
+}
+
+// pods are those of the group's members.
+func (w *World) pods() iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for i := range w.Members {
+			for _, pod := range w.Members[i].Pods {
+				if !yield(pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// deleted is when the pod's deletion began: now, if it is seen in time.
+func (w *World) deleted(pod *corev1.Pod) time.Time {
+	began := pod.DeletionTimestamp.Time // which is when its grace ends
+	if s := pod.DeletionGracePeriodSeconds; s != nil {
+		began = began.Add(-time.Duration(*s) * time.Second)
+	}
+	if w.Now.Sub(began) < justLeft {
+		return w.Now
+	}
+	return began
+}
+
+// coming reports whether a change of the node that was asked for at a version of it is under way
+// and not to be seen yet.
+func (w *World) coming(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
+	landed := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
+	return attempt.InFlight || (landed && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
+}
+
+// refused says what was refused for good, "" when nothing was.
+func (w *World) refused() string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
+		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
+			all = append(all, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// over reports whether a limit on what the cloud does is over, as far as the cloud was read since:
+// nobody knows what it did while this process slept or the cloud did not answer.
+func (w *World) over(deadline time.Time) bool {
+	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
+}

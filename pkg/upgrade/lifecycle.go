@@ -28,6 +28,11 @@ const (
 	nodeObjectGrace = time.Minute
 )
 
+// lifecycle takes started nodes from their drain to their end.
+type lifecycle struct{ *draft }
+
+func lifecycleOf(d *draft) lifecycle { return lifecycle{d} }
+
 // drainView is what a drain has to know of one node's pods.
 type drainView struct {
 	toEvict []*corev1.Pod
@@ -38,7 +43,7 @@ type drainView struct {
 
 func (v *drainView) remaining() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
 
-func (t *turn) view(m *nodegroup.Member) *drainView {
+func (t *draft) view(m *nodegroup.Member) *drainView {
 	if v, ok := t.drains[m.Name()]; ok {
 		return v
 	}
@@ -74,25 +79,10 @@ func byName(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// startedNames are the nodes that were started, in order of start.
-func (t *turn) startedNames() []string {
-	names := make([]string, 0, len(t.rec.Nodes))
-	for name := range t.rec.Nodes {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if c := t.rec.Nodes[a].Began.Compare(t.rec.Nodes[b].Began); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
-	})
-	return names
-}
-
 // inDrain are the members whose drain goes on, in order of start.
-func (t *turn) inDrain() []*nodegroup.Member {
+func (t *draft) inDrain() []*nodegroup.Member {
 	var members []*nodegroup.Member
-	for _, name := range t.startedNames() {
+	for _, name := range t.rec.startedNames() {
 		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
 			members = append(members, m)
 		}
@@ -101,16 +91,16 @@ func (t *turn) inDrain() []*nodegroup.Member {
 }
 
 // enlist begins the record of a member, which is to be stored before anything happens to it.
-func (t *turn) enlist(m *nodegroup.Member, n NodeRecord) {
+func (t lifecycle) enlist(m *nodegroup.Member, n NodeRecord) {
 	t.count.byName[m.Name()] = m
 	t.rec.Nodes[m.Name()] = n
 }
 
 // drive takes one started node one step further.
-func (t *turn) drive(name string) {
+func (t lifecycle) drive(name string) {
 	n, m := t.rec.Nodes[name], t.count.byName[name]
 	if n.givenBack() {
-		t.driveReturn(name)
+		surplusOf(t.draft).driveReturn(name)
 		return
 	}
 	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
@@ -121,14 +111,14 @@ func (t *turn) drive(name string) {
 	case NodeDraining, NodeForcing, NodeEmpty:
 		t.drainNode(name, n, m)
 	case NodeRemoving:
-		t.remove(name, n, m)
+		removalOf(t.draft).remove(name, n, m)
 	}
 }
 
 // gone books a started node that is no longer there.
-func (t *turn) gone(name string) {
+func (t lifecycle) gone(name string) {
 	n := t.rec.Nodes[name]
-	if !t.ownUp(n) {
+	if !removalOf(t.draft).ownUp(n) {
 		return
 	}
 	if n.State != NodeDrained {
@@ -139,7 +129,7 @@ func (t *turn) gone(name string) {
 	maps.DeleteFunc(t.notes.Returned, func(r Return, _ int) bool { return r.Node == name })
 }
 
-func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
+func (t lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
 		t.waitForCloud("")
 		return // its machine is going down without us; it is booked when it is gone
@@ -149,7 +139,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.rec.Nodes[name] = n
 	}
 	if m.Node != nil && !t.isFenced(m) {
-		t.standStill(name, true)
+		timeoutOf(t.draft).standStill(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	view := t.view(m)
@@ -166,16 +156,16 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.rec.Nodes[name] = n
 	}
 	if t.fencing {
-		t.standStill(name, true)
+		timeoutOf(t.draft).standStill(name, true)
 		return // what leaves could land on a node that is drained next (EKS E30)
 	}
 	if n.State == NodeForcing {
 		t.force(name, n, m, view)
 		return
 	}
-	candidates, blocked := t.evictPods(name, view)
-	if t.outOfTime(name, blocked) {
-		t.phase.late(t, name, n)
+	candidates, blocked := evictionsOf(t.draft).evictPods(name, view)
+	if timeoutOf(t.draft).outOfTime(name, blocked) {
+		t.phase.late(t.draft, name, n)
 		return
 	}
 	t.ensureStarted(n, m)
@@ -183,7 +173,7 @@ func (t *turn) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 }
 
 // ensureStarted writes the start of the drain on the node, once.
-func (t *turn) ensureStarted(n NodeRecord, m *nodegroup.Member) {
+func (t lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
@@ -194,7 +184,7 @@ func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing ||
 
 // force deletes the pods that are left, each with its own grace (EKS E43), and goes on without
 // those that are still there when the longest grace is over: they are named in the node's reason.
-func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drainView) {
+func (t lifecycle) force(name string, n NodeRecord, m *nodegroup.Member, view *drainView) {
 	over := n.Deadline.Add(t.notes.Yielded[name])
 	kept := 0
 	for _, pod := range slices.Concat(view.held, view.toEvict) {
@@ -210,7 +200,7 @@ func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drain
 		}
 	}
 	if kept == 0 && t.w.Now.After(over) {
-		t.phase.emptied(t, name, n, m)
+		t.phase.emptied(t.draft, name, n, m)
 		return
 	}
 	t.wakeAt(over)
@@ -218,7 +208,7 @@ func (t *turn) force(name string, n NodeRecord, m *nodegroup.Member, view *drain
 
 // settleNode waits, once the node is empty, for load balancers and volumes to let go of it (EKS
 // E44, E45).
-func (t *turn) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
+func (t lifecycle) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if n.State != NodeEmpty {
 		n.State, n.EmptyAt = NodeEmpty, t.w.Now
 		t.rec.Nodes[name] = n
@@ -236,12 +226,12 @@ func (t *turn) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 			return // the start of this drain must be on the node before its machine goes
 		}
 	}
-	t.phase.emptied(t, name, n, m)
+	t.phase.emptied(t.draft, name, n, m)
 }
 
 // attached reports whether volumes of pods that left are still attached. Volumes of pods that stay
 // keep their place and cannot be told apart, so a node with such pods is not waited for.
-func (t *turn) attached(m *nodegroup.Member) bool {
+func (t lifecycle) attached(m *nodegroup.Member) bool {
 	for _, pod := range m.Pods {
 		for i := range pod.Spec.Volumes {
 			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {

@@ -12,6 +12,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
+// rebuild makes the ledger again for a record that was lost or whose target moved.
+type rebuild struct{ *draft }
+
+func rebuildOf(d *draft) rebuild { return rebuild{d} }
+
 // groupBaseline is the annotation of this run, "" for a group that has no size.
 func (r *Record) groupBaseline() string {
 	if r.Sizes.Desired == 0 {
@@ -35,10 +40,10 @@ func Rebuild(w World) (Record, error) {
 	if run == "" {
 		return Record{}, nil
 	}
-	t := newTurn(&w)
+	t := newDraft(&w)
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: t.previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Previous: rollbackOf(t).previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
 		Unlabelled: unlabelled(slices.DeleteFunc(t.count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
@@ -108,7 +113,7 @@ func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBa
 // all that the run did: what there is in a zone beyond what there was is taken for ours, as far as
 // the zone has outdated nodes to give it back with. What others changed meanwhile cannot be told
 // from that. It reports whether the books are made.
-func (t *turn) recount() bool {
+func (t rebuild) recount() bool {
 	g, l := &t.w.Group, &t.rec.Ledger
 	if !t.rec.Lost {
 		return true
@@ -117,7 +122,7 @@ func (t *turn) recount() bool {
 		t.waitForCloud("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
-	l.Known, l.Changed = t.unheld(), t.w.Now
+	l.Known, l.Changed = t.w.unheld(), t.w.Now
 	there, was := l.byZone(t.count.zones), l.byZone(t.rec.Sizes.Zones)
 	if g.Sized && !l.Zonal {
 		there[""], was[""] = g.Desired, t.rec.Sizes.Desired
@@ -135,7 +140,7 @@ func (t *turn) recount() bool {
 }
 
 // recountZones books what there is more than there was, zone by zone.
-func (t *turn) recountZones(there, was map[string]int) {
+func (t rebuild) recountZones(there, was map[string]int) {
 	surge := SpreadSurge(t.rec.Request.Surge, t.count.left)
 	known := map[string]int{}
 	for i := range t.w.Members {
@@ -161,10 +166,10 @@ func (t *turn) recountZones(there, was map[string]int) {
 
 // unheld are the names of the members that count as there before the run whose record was lost:
 // current, fit for pods, and not held.
-func (t *turn) unheld() []string {
+func (w *World) unheld() []string {
 	var names []string
-	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.w.Group.IsUsable(m) && !m.IsHeld() {
+	for i := range w.Members {
+		if m := &w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && w.Group.IsUsable(m) && !m.IsHeld() {
 			names = append(names, m.Name())
 		}
 	}
@@ -172,7 +177,7 @@ func (t *turn) unheld() []string {
 }
 
 // outdated counts the outdated members that are still to be replaced.
-func (t *turn) outdated() int {
+func (t rebuild) outdated() int {
 	n := 0
 	for _, left := range t.count.left {
 		n += left
@@ -190,4 +195,44 @@ func (l *Ledger) byZone(counts map[string]int) map[string]int {
 		sums[zone] += n
 	}
 	return sums
+}
+
+// retarget begins the books of the way to a target that moved. What was launched for the earlier
+// target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
+// begins with. Nodes from before the upgrade that turn out to be current are none of those it
+// launched. When a node came tells the two apart: not every provider names an older revision whole.
+func (t rebuild) retarget() {
+	l := &t.rec.Ledger
+	carried := map[string]int{}
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(t.rec.Started); {
+		case t.rec.isEnding(m) || l.knows(m):
+		case launched && m.Outdated:
+			carried[l.zone(m)]++
+		case !launched && !m.Outdated:
+			l.Known = append(l.Known, m.Name())
+		}
+	}
+	slices.Sort(l.Known)
+	t.count = takeCensus(t.w, &t.rec)
+	for zone, surge := range rollbackOf(t.draft).dealSurge() {
+		l.change(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
+	}
+	t.rec.Total = t.knownTotal()
+	l.Moved = false
+	if t.phase.givesBack {
+		t.enter(PhaseSetup) // the surge was given back
+	}
+}
+
+// knownTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
+func (t rebuild) knownTotal() int {
+	total := t.rec.Replaced + len(t.count.pending)
+	for _, n := range t.rec.Nodes {
+		if !n.Added && n.State != NodeDrained {
+			total++
+		}
+	}
+	return total
 }

@@ -10,9 +10,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+// rollback takes stock when a group goes back to the revision it had before.
+type rollback struct{ *draft }
+
+func rollbackOf(d *draft) rollback { return rollback{d} }
+
 // previous is the revision that a rollback goes back to: the one the group points at still or,
 // where it points at the one wanted already, the one that most of the outdated nodes have.
-func (t *turn) previous() nodegroup.Revision {
+func (t rollback) previous() nodegroup.Revision {
 	g := &t.w.Group
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
@@ -34,18 +39,18 @@ func (t *turn) previous() nodegroup.Revision {
 // reclaim gives the nodes of the revision that is wanted again back to the cluster: their fence is
 // taken away, and those whose termination was decided but did not happen are kept (I6: a wanted
 // node is neither fenced nor drained).
-func (t *turn) reclaim() bool {
+func (t rollback) reclaim() bool {
 	t.rec.Total = len(t.count.pending)
 	t.waiting = "the nodes not replaced yet to be unfenced"
-	kept := t.keepSurge()
-	return t.unfence(func(m *nodegroup.Member) bool { return !m.Outdated && t.stays(m) }) && kept
+	kept := surplusOf(t.draft).keepSurge()
+	return marksOf(t.draft).unfence(func(m *nodegroup.Member) bool { return !m.Outdated && t.rec.stays(m) }) && kept
 }
 
 // carry begins the books of the way back. What was added before counts as surge that is up already:
 // so many fewer are launched, and the last outdated nodes of each zone give it back.
-func (t *turn) carry() bool {
+func (t rollback) carry() bool {
 	l := &t.rec.Ledger
-	if !t.settleOpen() || !t.w.Group.IsFreshAfter(l.Changed) {
+	if !capacityOf(t.draft).settleOpen() || !t.w.Group.IsFreshAfter(l.Changed) {
 		t.waitForCloud("what was added to the group to be seen")
 		return false
 	}
@@ -60,7 +65,7 @@ func (t *turn) carry() bool {
 }
 
 // dealSurge deals the surge out to the ledger's zones again, where some of it is there already.
-func (t *turn) dealSurge() map[string]int {
+func (t rollback) dealSurge() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := t.rec.Request.Surge
 	for zone, z := range t.rec.Ledger.Zones {
@@ -79,7 +84,7 @@ func (t *turn) dealSurge() map[string]int {
 // knownBack are the names of the members that have the revision wanted as the way back begins, and
 // are none that the group has yet to bring up: those it counts by ledger zone, and with them
 // instances that are yet to be launched.
-func (t *turn) knownBack(arriving map[string]int) []string {
+func (t rollback) knownBack(arriving map[string]int) []string {
 	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
 	unseen := t.unseenBack()
 	t.spreadMissing(unseen, arriving)
@@ -101,7 +106,7 @@ func (t *turn) knownBack(arriving map[string]int) []string {
 
 // spreadMissing adds the instances that the group has yet to launch by itself, which it does in
 // zones of its choice: where they are expected, as far as that is known, and the rest in one zone.
-func (t *turn) spreadMissing(unseen, arriving map[string]int) {
+func (t rollback) spreadMissing(unseen, arriving map[string]int) {
 	missing := max(0, t.w.Group.Desired-t.count.instances)
 	zones := slices.Sorted(maps.Keys(t.rec.Ledger.Zones))
 	for _, zone := range zones {
@@ -118,7 +123,7 @@ func (t *turn) spreadMissing(unseen, arriving map[string]int) {
 // unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are
 // not among those that have to go on the way back: replacements of nodes that were removed, and
 // launches that came once the group pointed back.
-func (t *turn) unseenBack() map[string]int {
+func (t rollback) unseenBack() map[string]int {
 	unseen := map[string]int{}
 	for zone, z := range t.rec.Ledger.Zones {
 		unseen[zone] = z.Removed + z.Contribution()
@@ -133,58 +138,10 @@ func (t *turn) unseenBack() map[string]int {
 	return unseen
 }
 
-// absent counts the members that were carried over to the way back and do not serve: what was added
-// before may not have come up yet.
-func (t *turn) absent() (n int) {
-	carried := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Carried })
-	for i := 0; i < len(t.w.Members) && n < carried; i++ {
-		m := &t.w.Members[i]
-		if _, ending := t.rec.started(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
-			n++
-		}
-	}
-	return n
-}
-
-// settleOpen finds out what became of launches whose answer nobody knows, and reports whether that
-// is known of all. Under its token a launch is asked for again, which makes it one launch; without
-// a token the group's maximum tells.
-func (t *turn) settleOpen() bool {
-	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
-		for _, launch := range t.rec.Ledger.Zones[zone].Open {
-			t.waitForCloud("")
-			if launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
-				t.unbook(zone, launch)
-			}
-		}
-		if t.rec.Ledger.Zonal {
-			t.ask(zone)
-		}
-	}
-	return t.openLaunches() == 0
-}
-
-// backNote says that the way back is at its end.
-func (t *turn) backNote() string {
-	if !t.rec.Back {
-		return ""
-	}
-	return "rolled back to " + t.rec.Target.Name
-}
-
 // onTo says how an upgrade whose target moved is gone on with.
-func (t *turn) onTo(wanted nodegroup.Revision) string {
+func (t rollback) onTo(wanted nodegroup.Revision) string {
 	if t.rec.Back {
 		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", t.w.Group.Name, wanted.Name)
 	}
 	return "pass --replan to continue to " + wanted.Name
-}
-
-// unbook takes a launch off the books that is known to have had no effect.
-func (t *turn) unbook(zone string, launch Launch) {
-	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
-		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
-		z.Launched -= launch.N
-	})
-	t.rec.Ledger.settleRaise(launch, false)
 }

@@ -1,0 +1,195 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+)
+
+// shrinking counts, by ledger zone, the terminations that are to shrink the group and have not
+// landed.
+func (r *Record) shrinking() map[string]int {
+	counts := map[string]int{}
+	for _, n := range r.Nodes {
+		if n.State == NodeRemoving && n.Shrink && !n.Landed {
+			counts[n.Zone]++
+		}
+	}
+	return counts
+}
+
+// fresh reports whether a current member was not there at the start.
+func (r *Record) fresh(m *nodegroup.Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
+
+// nameOf is the name under which a member was started: its own, its instance's when its node joined
+// only afterwards, or its node's when that is gone already. A new node under an old name is
+// another.
+func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
+	if m.Node == nil {
+		for name, n := range r.Nodes {
+			if n.Instance == m.Instance.ID {
+				return name, true
+			}
+		}
+		return "", false
+	}
+	for _, name := range []string{m.Node.Name, m.Instance.ID} {
+		if n, ok := r.Nodes[name]; ok && (n.UID == "" || n.UID == m.Node.UID) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// begun are the places of the members that one of the records may be about, ascending. A record has
+// the name that the member had when it was started, which its instance's is no more once its node
+// has joined.
+func (r *Record) begun(members []nodegroup.Member) []int {
+	var places []int
+	for name, n := range r.Nodes {
+		i, found := seat(members, name)
+		if found {
+			places = append(places, i)
+		}
+		if n.Instance == "" || (found && members[i].Instance.ID == n.Instance) {
+			continue
+		}
+		if i, found = seat(members, n.Instance); found {
+			places = append(places, i)
+		} else if name == n.Instance {
+			for i := range members {
+				if members[i].Instance.ID == name {
+					places = append(places, i)
+				}
+			}
+		}
+	}
+	slices.Sort(places)
+	return slices.Compact(places)
+}
+
+// started is the record of a member that was started.
+func (r *Record) started(m *nodegroup.Member) (NodeRecord, bool) {
+	name, ok := r.nameOf(m)
+	return r.Nodes[name], ok
+}
+
+// returned reports whether the pod came up on the node after the node's drain began.
+func (r *Record) returned(node string, pod *corev1.Pod) (Return, bool) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || !pod.CreationTimestamp.After(r.Nodes[node].Began) {
+		return Return{}, false
+	}
+	return Return{Node: node, Owner: owner.UID}, true
+}
+
+// uncordoned reports whether somebody took away a fence of this run.
+func (r *Record) uncordoned(node *corev1.Node) bool {
+	return node.Annotations[nodemark.AnnotationRun] == r.Run && !node.Spec.Unschedulable
+}
+
+// startedNames are the nodes that were started, in order of start.
+func (r *Record) startedNames() []string {
+	names := make([]string, 0, len(r.Nodes))
+	for name := range r.Nodes {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if c := r.Nodes[a].Began.Compare(r.Nodes[b].Began); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+// isEnding reports whether the member is on its way out, or was given up.
+func (r *Record) isEnding(m *nodegroup.Member) bool {
+	n, started := r.started(m)
+	return m.Instance.State == nodegroup.InstanceLeaving || (started && ending(n.State))
+}
+
+// backNote says that the way back is at its end.
+func (r *Record) backNote() string {
+	if !r.Back {
+		return ""
+	}
+	return "rolled back to " + r.Target.Name
+}
+
+// rest reports whether no node is in any of the states.
+func (r *Record) rest(states ...NodeState) bool {
+	for _, n := range r.Nodes {
+		if slices.Contains(states, n.State) {
+			return false
+		}
+	}
+	return true
+}
+
+// stays reports whether the member was not terminated by us.
+func (r *Record) stays(m *nodegroup.Member) bool {
+	_, ending := r.started(m)
+	return !ending
+}
+
+// replacedNote says what an abort does not undo, "" when no node was replaced.
+func (r *Record) replacedNote() string {
+	removed := r.Ledger.total(func(z ZoneLedger) int { return z.Removed })
+	if removed <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d nodes were replaced already and stay so", removed, r.Total)
+}
+
+// draining counts the started nodes whose termination is not on the books yet.
+func (r *Record) draining() int {
+	n := 0
+	for _, r := range r.Nodes {
+		if inDrain(r.State) {
+			n++
+		}
+	}
+	return n
+}
+
+// busy counts the nodes between Draining and Removing. A termination that the cloud has begun
+// counts no more: until its replacement is ready it is charged as a deficit.
+func (r *Record) busy() int {
+	busy := 0
+	for _, n := range r.Nodes {
+		if inDrain(n.State) || (n.State == NodeRemoving && !n.Landed) {
+			busy++
+		}
+	}
+	return busy
+}
+
+// busyRemoved counts the terminations of outdated nodes that busy counts already. A new node that
+// is given back is none of those removed.
+func (r *Record) busyRemoved() int {
+	removed := 0
+	for _, n := range r.Nodes {
+		if n.State == NodeRemoving && !n.Landed && !n.Added {
+			removed++
+		}
+	}
+	return removed
+}
+
+// lastChange is since when nodes are waited for: the last change of ours that landed, or the
+// phase's beginning after that.
+func (r *Record) lastChange() time.Time {
+	if r.PhaseBegan.After(r.Ledger.Changed) {
+		return r.PhaseBegan // it was stopped meanwhile
+	}
+	return r.Ledger.Changed
+}

@@ -1,0 +1,128 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+)
+
+// marks puts our marks on nodes and takes them off.
+type marks struct{ *draft }
+
+func marksOf(d *draft) marks { return marks{d} }
+
+// fenceAll fences every outdated node, so that a pod that leaves one does not land on another
+// (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
+func (t marks) fenceAll() bool {
+	all, before := true, t.rec.groupBaseline()
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || t.isFenced(m) {
+			continue
+		}
+		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
+			continue
+		}
+		if t.rec.uncordoned(m.Node) {
+			t.fail(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+			return false
+		}
+		all = false
+		t.waiting = "the outdated nodes to be fenced"
+		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
+	}
+	return all
+}
+
+// holdNew has autoscalers leave alone the nodes that the upgrade brought up: until pods have moved
+// to them they look unneeded. Nothing waits for it, since an autoscaler that is faster does no harm
+// (E61).
+func (t marks) holdNew() {
+	if t.w.Group.Refill() == nodegroup.RefillByUser {
+		return
+	}
+	before, unready := t.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !t.w.Group.IsUsable(m) || !t.rec.fresh(m) || !t.rec.stays(m) {
+			continue
+		}
+		if nodemark.HasTaint(m.Node, unready) {
+			continue // the control plane takes it off at this very moment, and one of the two writes would fail
+		}
+		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
+		if t.attempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
+			t.want(action)
+		}
+	}
+}
+
+// freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and
+// reports whether all are.
+func (t marks) freeHeld() bool {
+	t.actions = slices.DeleteFunc(t.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
+	return t.unmark(t.rec.stays, mark{
+		on:     (*nodegroup.Member).IsHeld,
+		coming: t.holdComing,
+		take: func(n *corev1.Node) nodegroup.Action {
+			return FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+		},
+	})
+}
+
+// holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
+func (t marks) holdComing(node *corev1.Node) bool {
+	attempt := t.attempt(HoldNode{UID: node.UID})
+	sent, _ := attempt.Action.(HoldNode)
+	return t.w.coming(attempt, sent.Version, node)
+}
+
+// unfence takes our fence from the nodes that are fit for it, and reports whether none has it any
+// more.
+func (t marks) unfence(fit func(*nodegroup.Member) bool) bool {
+	return t.unmark(fit, mark{
+		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == t.rec.Run },
+		coming: t.fenceComing,
+		take: func(n *corev1.Node) nodegroup.Action {
+			return Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+		},
+	})
+}
+
+// unmark takes a mark from the nodes that are fit for it, and reports whether none has it any more.
+// Where that is refused for good it was tried, and the report names it.
+func (t marks) unmark(fit func(*nodegroup.Member) bool, ours mark) bool {
+	done := true
+	for i := range t.w.Members {
+		m := &t.w.Members[i]
+		if m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || !fit(m) {
+			continue
+		}
+		if !ours.on(m) {
+			done = done && !ours.coming(m.Node)
+			continue
+		}
+		if action := ours.take(m.Node); t.attempt(action).Outcome != nodegroup.OutcomeFatal {
+			done = false
+			t.want(action)
+		}
+	}
+	return done
+}
+
+// fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it
+// yet.
+func (t marks) fenceComing(node *corev1.Node) bool {
+	attempt := t.attempt(Fence{UID: node.UID})
+	sent, _ := attempt.Action.(Fence)
+	return t.w.coming(attempt, sent.Version, node)
+}
+
+// isFenced reports whether the member is a node that carries the whole fence of this run.
+func (t *draft) isFenced(m *nodegroup.Member) bool {
+	return m.IsFenced(t.rec.Run, nodegroup.FenceTaint(t.w.Group.Provider))
+}
