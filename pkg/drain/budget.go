@@ -106,23 +106,23 @@ func byName(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
 func newIndexed(budgets []*Budget) *indexed {
 	asking := map[label]int{}
 	for _, budget := range budgets {
-		for _, l := range budget.labels() {
+		for _, l := range budget.selectorLabels() {
 			asking[l]++
 		}
 	}
 	x := &indexed{all: budgets}
 	for _, budget := range budgets {
-		asked := budget.labels()
+		asked := budget.selectorLabels()
 		if len(asked) == 0 {
 			x.others = append(x.others, budget)
 			continue
 		}
-		x.file(budget, slices.MinFunc(asked, func(a, b label) int { return cmp.Compare(asking[a], asking[b]) }))
+		x.addBudget(budget, slices.MinFunc(asked, func(a, b label) int { return cmp.Compare(asking[a], asking[b]) }))
 	}
 	return x
 }
 
-func (x *indexed) file(budget *Budget, under label) {
+func (x *indexed) addBudget(budget *Budget, under label) {
 	i := slices.IndexFunc(x.labels, func(l byLabel) bool { return l.key == under.key })
 	if i < 0 {
 		i = len(x.labels)
@@ -131,9 +131,9 @@ func (x *indexed) file(budget *Budget, under label) {
 	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
 }
 
-// labels are those that every pod of the budget carries, as far as its selector names them one by
+// selectorLabels are those that every pod of the budget carries, as far as its selector names them one by
 // one.
-func (b *Budget) labels() (all []label) {
+func (b *Budget) selectorLabels() (all []label) {
 	requirements, _ := b.selector.Requirements()
 	for i := range requirements {
 		switch r := &requirements[i]; r.Operator() {
@@ -153,10 +153,10 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	if x == nil {
 		return nil
 	}
-	covering := matching(nil, x.others, pod)
+	covering := matchingBudgets(nil, x.others, pod)
 	for i := range x.labels {
 		if value, labelled := pod.Labels[x.labels[i].key]; labelled {
-			covering = matching(covering, x.labels[i].values[value], pod)
+			covering = matchingBudgets(covering, x.labels[i].values[value], pod)
 		}
 	}
 	if len(covering) > 1 {
@@ -165,9 +165,9 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// matching adds those of the budgets that match to the others. One alone is returned as a part of
+// matchingBudgets adds those of the budgets that match to the others. One alone is returned as a part of
 // its list, without a copy.
-func matching(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
+func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {
 		case !budget.selector.Matches(labels.Set(pod.Labels)):

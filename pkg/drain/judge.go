@@ -147,7 +147,7 @@ func (v Verdict) Obstacle() Obstacle {
 // The order follows kubectl drain's filters, except that a finished pod never stops a drain and
 // that an emptyDir never does (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	if reason := staying(pod, nodeLost); reason != "" {
+	if reason := reasonToStay(pod, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
 	}
 	switch {
@@ -164,8 +164,8 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 	}
 }
 
-// staying is why the pod goes down with its node; empty when it does not.
-func staying(pod *corev1.Pod, nodeLost bool) Reason {
+// reasonToStay is why the pod goes down with its node; empty when it does not.
+func reasonToStay(pod *corev1.Pod, nodeLost bool) Reason {
 	switch {
 	case pod.Annotations[mirrorAnnotation] != "":
 		return ReasonMirror

@@ -75,7 +75,7 @@ func (o Obstacle) String() string {
 	case NoObstacle:
 		return ""
 	case BudgetSpent, BudgetUnhealthy:
-		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %s)", pdb, o.Need, o.have())
+		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %s)", pdb, o.Need, o.describeHealth())
 	case BudgetNever:
 		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
 	case TwoBudgets:
@@ -93,21 +93,21 @@ func (o Obstacle) String() string {
 	case Returns:
 		return "it came back to the fenced node after each eviction"
 	default:
-		return o.answer()
+		return o.describeAnswer()
 	}
 }
 
-// have is how many pods are healthy. Those beyond the need are granted to evictions that the
+// describeHealth is how many pods are healthy. Those beyond the need are granted to evictions that the
 // disruption controller has not counted yet.
-func (o Obstacle) have() string {
+func (o Obstacle) describeHealth() string {
 	if granted := o.Have - o.Need; granted > 0 {
 		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
 	}
 	return fmt.Sprint(o.Have)
 }
 
-// answer is the detail of an obstacle that a server named, with the budget if that is who refused.
-func (o Obstacle) answer() string {
+// describeAnswer is the detail of an obstacle that a server named, with the budget if that is who refused.
+func (o Obstacle) describeAnswer() string {
 	if o.Kind == Denied && o.Budget.Name != "" {
 		return fmt.Sprintf("PDB %s: %s", o.Budget, o.Detail)
 	}

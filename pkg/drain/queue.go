@@ -56,7 +56,7 @@ func (q *Queue) Next() int {
 		if !line.canStart(node) {
 			continue
 		}
-		lost := line.drain(node)
+		lost := line.drainNode(node)
 		copy(line.open, open)
 		copy(line.next, next)
 		uses := 0
@@ -110,7 +110,7 @@ func newTimeline(q *Queue) *timeline {
 		l.first = append(l.first, len(l.open))
 	}
 	for i := range q.Started {
-		l.drain(&q.Started[i])
+		l.drainNode(&q.Started[i])
 	}
 	return l
 }
@@ -122,8 +122,8 @@ func (l *timeline) canStart(node *NodeDrain) bool {
 	})
 }
 
-// drain takes the slots that the node needs, and returns how much time it loses at budgets.
-func (l *timeline) drain(node *NodeDrain) (lost time.Duration) {
+// drainNode takes the slots that the node needs, and returns how much time it loses at budgets.
+func (l *timeline) drainNode(node *NodeDrain) (lost time.Duration) {
 	end, free := node.Least, node.Least
 	for _, pod := range node.Pods {
 		at := time.Duration(0)

@@ -38,18 +38,18 @@ type Webhooks map[types.NamespacedName]bool
 // AddMutating adds the services of a configuration. Webhooks that are called by a URL name none.
 func (w Webhooks) AddMutating(c *admissionv1.MutatingWebhookConfiguration) {
 	for i := range c.Webhooks {
-		w.add(&c.Webhooks[i].ClientConfig)
+		w.addService(&c.Webhooks[i].ClientConfig)
 	}
 }
 
 // AddValidating is the same of a configuration of the other kind.
 func (w Webhooks) AddValidating(c *admissionv1.ValidatingWebhookConfiguration) {
 	for i := range c.Webhooks {
-		w.add(&c.Webhooks[i].ClientConfig)
+		w.addService(&c.Webhooks[i].ClientConfig)
 	}
 }
 
-func (w Webhooks) add(config *admissionv1.WebhookClientConfig) {
+func (w Webhooks) addService(config *admissionv1.WebhookClientConfig) {
 	if s := config.Service; s != nil {
 		w[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = true
 	}
@@ -84,14 +84,14 @@ func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	switch {
 	case hasCSI(app) || ofStorage(pod):
 		return Storage
-	case app == dnsName || facts.serves(pod):
+	case app == dnsName || facts.isServing(pod):
 		return Serving
 	default:
 		return Ordinary
 	}
 }
 
-func (f Facts) serves(pod *corev1.Pod) bool {
+func (f Facts) isServing(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(f.selectors[pod.Namespace], func(selector map[string]string) bool {
 		for key, value := range selector {
 			if has, ok := pod.Labels[key]; !ok || has != value {
@@ -131,8 +131,8 @@ func Due(l Leavers, facts Facts) []*corev1.Pod {
 	if !slices.ContainsFunc(l.Evict, func(pod *corev1.Pod) bool { return TierOf(pod, facts) > Ordinary }) {
 		return l.Evict
 	}
-	turn := min(lowest(l.Evict, facts), lowest(l.Held, facts))
-	if turn == Storage && lowest(l.Leaving, facts) < Storage {
+	turn := min(lowestTier(l.Evict, facts), lowestTier(l.Held, facts))
+	if turn == Storage && lowestTier(l.Leaving, facts) < Storage {
 		return nil
 	}
 	var due []*corev1.Pod
@@ -144,8 +144,8 @@ func Due(l Leavers, facts Facts) []*corev1.Pod {
 	return due
 }
 
-// lowest is the first tier among the pods, the last there is of none.
-func lowest(pods []*corev1.Pod, facts Facts) Tier {
+// lowestTier is the first tier among the pods, the last there is of none.
+func lowestTier(pods []*corev1.Pod, facts Facts) Tier {
 	first := Storage
 	for _, pod := range pods {
 		first = min(first, TierOf(pod, facts))

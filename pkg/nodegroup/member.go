@@ -34,7 +34,7 @@ func (m *Member) Zone() string {
 	switch {
 	case m.Instance.Zone != "" || m.Node == nil:
 		return m.Instance.Zone
-	case m.read():
+	case m.hasTraits():
 		return m.traits.zone
 	}
 	return m.Node.Labels[corev1.LabelTopologyZone]

@@ -37,12 +37,12 @@ func (m *Member) Read(g *Group) {
 	}
 }
 
-// read reports whether the traits are those of the member's node.
-func (m *Member) read() bool { return m.Node != nil && m.traits.of == m.Node }
+// hasTraits reports whether the traits are those of the member's node.
+func (m *Member) hasTraits() bool { return m.Node != nil && m.traits.of == m.Node }
 
 // IsReady reports whether the member is a node that is Ready.
 func (m *Member) IsReady() bool {
-	if m.read() {
+	if m.hasTraits() {
 		return m.traits.ready
 	}
 	return m.Node != nil && IsNodeReady(m.Node)
@@ -54,7 +54,7 @@ func (g *Group) IsUsable(m *Member) bool {
 	if g.Sized && m.Instance.ID == "" && m.Node != nil && g.IsFreshAfter(m.Node.CreationTimestamp.Time) {
 		return false
 	}
-	if m.read() {
+	if m.hasTraits() {
 		return m.traits.fit && m.Instance.State != InstancePending && m.Instance.State != InstanceLeaving
 	}
 	return m.Usable(g.WantedLabels)
@@ -65,7 +65,7 @@ func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 	switch {
 	case m.Node == nil:
 		return false
-	case m.read():
+	case m.hasTraits():
 		return m.traits.fence && m.traits.run == run
 	}
 	return m.Node.Annotations[nodemark.AnnotationRun] == run && m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, fence)
@@ -73,7 +73,7 @@ func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 
 // IsHeld reports whether the member is a node that we keep autoscalers from.
 func (m *Member) IsHeld() bool {
-	if m.read() {
+	if m.hasTraits() {
 		return m.traits.held
 	}
 	return m.Node != nil && nodemark.IsHeld(m.Node)
@@ -81,7 +81,7 @@ func (m *Member) IsHeld() bool {
 
 // AllowsScaleDown reports whether nothing keeps autoscalers from the member's node.
 func (m *Member) AllowsScaleDown() bool {
-	if m.read() {
+	if m.hasTraits() {
 		return m.traits.open
 	}
 	return m.Node != nil && nodemark.AllowsScaleDown(m.Node)

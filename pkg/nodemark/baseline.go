@@ -35,7 +35,7 @@ func (b GroupBaseline) Text() string {
 // changes nothing.
 func SetGroupBaseline(node *corev1.Node, text string) {
 	if text != "" {
-		annotate(node, AnnotationGroupBaseline, text)
+		setAnnotation(node, AnnotationGroupBaseline, text)
 	}
 }
 

@@ -40,8 +40,8 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	if err != nil {
 		return fmt.Errorf("writing what node %q carried before: %w", node.Name, err)
 	}
-	annotate(node, AnnotationRun, run)
-	annotate(node, AnnotationNodeBaseline, string(text))
+	setAnnotation(node, AnnotationRun, run)
+	setAnnotation(node, AnnotationNodeBaseline, string(text))
 	delete(node.Annotations, AnnotationDeadline)
 	addTaint(node, taint)
 	if !node.Spec.Unschedulable {
@@ -55,14 +55,14 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 // balancers outside the cluster stop sending to the node. A cordon alone has not done that since
 // Kubernetes 1.19 (EKS E46).
 func SetDraining(node *corev1.Node, deadline time.Time) {
-	annotate(node, AnnotationDeadline, FormatTime(deadline))
-	label(node, corev1.LabelNodeExcludeBalancers, "true")
+	setAnnotation(node, AnnotationDeadline, FormatTime(deadline))
+	setLabel(node, corev1.LabelNodeExcludeBalancers, "true")
 }
 
 // SetEpoch changes a node in flight when its upgrade gets another holder, so that late requests of
 // the one before fail on the node's resourceVersion.
 func SetEpoch(node *corev1.Node, epoch int64) {
-	annotate(node, AnnotationEpoch, strconv.FormatInt(epoch, 10))
+	setAnnotation(node, AnnotationEpoch, strconv.FormatInt(epoch, 10))
 }
 
 // ClearFence takes away of all that what was not there before, and all annotations of ours.
@@ -80,7 +80,7 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 		dropTaint(node, cordonTaint())
 	}
 	if prev.Excluded != nil {
-		label(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
+		setLabel(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
@@ -110,14 +110,14 @@ func dropTaint(node *corev1.Node, taint corev1.Taint) {
 	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 }
 
-func annotate(node *corev1.Node, key, value string) {
+func setAnnotation(node *corev1.Node, key, value string) {
 	if node.Annotations == nil {
 		node.Annotations = map[string]string{}
 	}
 	node.Annotations[key] = value
 }
 
-func label(node *corev1.Node, key, value string) {
+func setLabel(node *corev1.Node, key, value string) {
 	if node.Labels == nil {
 		node.Labels = map[string]string{}
 	}

@@ -20,8 +20,8 @@ func SetHold(node *corev1.Node, run string) {
 	if _, theirs := node.Annotations[AnnotationNoScaleDown]; theirs {
 		return
 	}
-	annotate(node, AnnotationNoScaleDown, "true")
-	annotate(node, AnnotationHeld, run)
+	setAnnotation(node, AnnotationNoScaleDown, "true")
+	setAnnotation(node, AnnotationHeld, run)
 }
 
 // ClearHold changes the node as FreeNode means it: what is not ours stays, and so does what

@@ -77,7 +77,7 @@ func Check(w *upgrade.World, facts Facts) []Finding {
 			continue
 		}
 		found = append(found, checkNode(w, m)...)
-		intolerant(w, m, daemons)
+		findIntolerant(w, m, daemons)
 	}
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
 		found = append(found, Finding{
@@ -97,7 +97,7 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 		return nil // nobody says
 	}
 	server, err := version.ParseGeneric(facts.ServerVersion)
-	if err != nil || !newer(kubelet, server) {
+	if err != nil || !isNewer(kubelet, server) {
 		return nil
 	}
 	return []Finding{{
@@ -107,8 +107,8 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	}}
 }
 
-// newer compares major and minor versions alone: a patch ahead is no skew.
-func newer(kubelet, server *version.Version) bool {
+// isNewer compares major and minor versions alone: a patch ahead is no skew.
+func isNewer(kubelet, server *version.Version) bool {
 	if kubelet.Major() != server.Major() {
 		return kubelet.Major() > server.Major()
 	}
@@ -159,11 +159,11 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 	for _, pod := range m.Pods {
 		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
 		found = append(found, checkWish(pod, w.Request.Policy(), m.Name(), object)...)
-		obstacle := foresee(w, pod)
+		obstacle := foreseeObstacle(w, pod)
 		if rule := ruleOf(obstacle.Kind); rule != "" {
 			found = append(found, Finding{
-				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: blocker(object, obstacle),
-				Message: message(obstacle), Remedy: obstacle.Remedy(),
+				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
+				Message: describeObstacle(obstacle), Remedy: obstacle.Remedy(),
 			})
 		}
 	}
@@ -171,13 +171,13 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 	return found
 }
 
-// foresee is what will be in the way of the pod, nothing where it need not leave.
-func foresee(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
+// foreseeObstacle is what will be in the way of the pod, nothing where it need not leave.
+func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	verdict := drain.Judge(pod, w.Request.Policy(), false)
 	switch {
 	case verdict.Fate != drain.Go:
 		return verdict.Obstacle()
-	case returns(pod, w.Group.Provider):
+	case isReturning(pod, w.Group.Provider):
 		return drain.Obstacle{Kind: drain.Returns}
 	default:
 		return drain.Predict(pod, w.Budgets, nil, w.EndingNamespaces[pod.Namespace]).Obstacle
@@ -195,13 +195,13 @@ func checkWish(pod *corev1.Pod, policy drain.Policy, node, object string) []Find
 		f.Remedy = "take the label off to have it evicted"
 	case reason == drain.ReasonCompletes:
 		obstacle := drain.Obstacle{Kind: drain.Completing}
-		f.Blocker, f.Message, f.Remedy = blocker(object, obstacle), obstacle.String(), obstacle.Remedy()
+		f.Blocker, f.Message, f.Remedy = describeBlocker(object, obstacle), obstacle.String(), obstacle.Remedy()
 	case reason == "" && drain.WishOf(pod) == drain.UnknownWish:
 		f.Message = fmt.Sprintf("its label %s is %q, which asks for nothing: it is evicted like any other", drain.Label, pod.Labels[drain.Label])
 		f.Remedy = "use skip or wait-completed"
 	case reason == drain.ReasonDoNotDisrupt:
 		obstacle := drain.Obstacle{Kind: drain.DoNotDisrupt}
-		f.Blocker, f.Message, f.Remedy = blocker(object, obstacle), "it waits for its end, as its annotation "+drain.Protection(pod)+" asks", obstacle.Remedy()
+		f.Blocker, f.Message, f.Remedy = describeBlocker(object, obstacle), "it waits for its end, as its annotation "+drain.Protection(pod)+" asks", obstacle.Remedy()
 	case reason == "" && drain.Protection(pod) != "":
 		f.Message = "its owner asks autoscalers not to disrupt it (" + drain.Protection(pod) + "), and it is evicted like any other"
 		f.Remedy = "pass --respect-do-not-disrupt to wait for its end"
@@ -211,15 +211,15 @@ func checkWish(pod *corev1.Pod, policy drain.Policy, node, object string) []Find
 	return []Finding{f}
 }
 
-func blocker(object string, obstacle drain.Obstacle) string {
+func describeBlocker(object string, obstacle drain.Obstacle) string {
 	if obstacle.Budget.Name != "" {
 		return "PDB " + obstacle.Budget.String()
 	}
 	return fmt.Sprintf("%s (%s)", object, obstacle.Kind)
 }
 
-// message says the obstacle as it is foreseen, before anything was evicted.
-func message(obstacle drain.Obstacle) string {
+// describeObstacle says the obstacle as it is foreseen, before anything was evicted.
+func describeObstacle(obstacle drain.Obstacle) string {
 	if obstacle.Kind == drain.Returns {
 		return "it tolerates the whole fence, so its controller may bring it back to the node"
 	}
@@ -245,16 +245,16 @@ func ruleOf(kind drain.ObstacleKind) string {
 	}
 }
 
-// returns is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS
+// isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS
 // E51), if somebody makes it anew.
-func returns(pod *corev1.Pod, provider string) bool {
+func isReturning(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, nodegroup.FenceTaint(provider))
 }
 
-// intolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
+// findIntolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
 // coming back.
-func intolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
+func findIntolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
 		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.Tolerates(pod, nodegroup.FenceTaint(w.Group.Provider)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true

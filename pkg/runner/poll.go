@@ -76,7 +76,7 @@ func (s *run) pollCloud(ctx context.Context) {
 
 // stuck is the error of an upgrade that cannot go on before the cloud was read, when that is
 // refused for good: credentials that have ended, or a permission that is gone. Elsewhere there is
-// time to mend it, see take.
+// time to mend it, see setIf.
 func (s *run) stuck(step *upgrade.Step) error {
 	if step.Poll > 0 && s.refusals >= refusalsBelieved {
 		return s.refused

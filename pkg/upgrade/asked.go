@@ -26,8 +26,8 @@ type Asked struct {
 	At time.Time `json:"at"`
 }
 
-// object is what the verb is about, as in "the strategy has no ...".
-func (v Verb) object() string {
+// describeObject is what the verb is about, as in "the strategy has no ...".
+func (v Verb) describeObject() string {
 	if v == VerbComplete {
 		return "soak to end"
 	}

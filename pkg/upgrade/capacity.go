@@ -16,14 +16,14 @@ type capacity struct{ *draft }
 
 func capacityOf(d *draft) capacity { return capacity{d} }
 
-// launch keeps each zone's contribution at its surge while the zone has that many outdated nodes
+// keepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes
 // left. What a termination gives back is launched again only when the cloud has begun it: a launch
 // that overtook it would make the group larger than its surge allows, which its maximum may forbid.
-func (t capacity) launch() {
-	if !t.w.Group.Sized || (t.rec.Ledger.crowded() && !maximumOf(t.draft).raiseMax()) {
+func (t capacity) keepSurgeLaunched() {
+	if !t.w.Group.Sized || (t.rec.Ledger.hasRefusedLaunch() && !maximumOf(t.draft).raiseMax()) {
 		return
 	}
-	shrinking := t.rec.shrinking()
+	shrinking := t.rec.openShrinks()
 	if len(shrinking) == 0 {
 		t.lendSurge()
 	}
@@ -34,22 +34,22 @@ func (t capacity) launch() {
 			if len(z.Open) > 0 {
 				t.waitForCloud("")
 			}
-			t.wakeAt(z.RetryAt)
+			t.requeueAt(z.RetryAt)
 			continue
 		}
-		if missing > 0 && (!t.rec.Ledger.Zonal || t.w.unsupported() == "") {
-			t.book(zone, missing)
+		if missing > 0 && (!t.rec.Ledger.Zonal || t.w.zoneLaunchRefusal() == "") {
+			t.recordLaunches(zone, missing)
 		}
-		t.ask(zone)
+		t.requestLaunches(zone)
 	}
 }
 
-// ask sends the zone's launches that are on the books.
-func (t capacity) ask(zone string) {
+// requestLaunches sends the zone's launches that are on the books.
+func (t capacity) requestLaunches(zone string) {
 	for _, l := range t.rec.Ledger.Zones[zone].Open {
 		t.waitForCloud("")
-		if add := t.addition(zone, l); !t.w.unproven(l, t.attempt(add)) {
-			t.want(add)
+		if add := t.launchAction(zone, l); !t.w.isUnproven(l, t.lastAttempt(add)) {
+			t.addAction(add)
 		}
 	}
 }
@@ -74,23 +74,23 @@ func (t capacity) lendSurge() {
 		for _, lender := range slices.Sorted(maps.Keys(spare)) {
 			if spare[lender] > 0 {
 				spare[lender]--
-				t.rec.Ledger.change(lender, func(z *ZoneLedger) { z.Surge-- })
+				t.rec.Ledger.updateZone(lender, func(z *ZoneLedger) { z.Surge-- })
 				break
 			}
 		}
-		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = 1 })
+		t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Surge = 1 })
 		free--
 	}
 }
 
-// book writes down the launches that are to be made. A zonal provider is asked for one node at a
+// recordLaunches writes down the launches that are to be made. A zonal provider is asked for one node at a
 // time, so that no answer can be half a success; another for all at once, and for more only when
 // that is answered, because the maximum that proves the one would count for the other.
-func (t capacity) book(zone string, n int) {
+func (t capacity) recordLaunches(zone string, n int) {
 	if !t.rec.Ledger.Zonal && t.rec.Ledger.openLaunches() > 0 {
 		return
 	}
-	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Launched += n
 		if !t.rec.Ledger.Zonal {
 			z.Serial++
@@ -117,24 +117,24 @@ func (t capacity) raiseWith(n int) int {
 	return l.MaxTo
 }
 
-func (t capacity) addition(zone string, l Launch) nodegroup.AddCapacity {
-	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: token(t.rec.Run, zone, l.Serial)}
+func (t capacity) launchAction(zone string, l Launch) nodegroup.AddCapacity {
+	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: launchToken(t.rec.Run, zone, l.Serial)}
 }
 
-// settle books the answers to launches and terminations. What is observed counts like an answer.
-func (t capacity) settle() {
+// recordAnswers books the answers to launches and terminations. What is observed counts like an answer.
+func (t capacity) recordAnswers() {
 	for zone, z := range t.rec.Ledger.Zones {
 		for _, l := range slices.Clone(z.Open) {
-			t.settleLaunch(zone, l)
+			t.recordAnswer(zone, l)
 		}
 	}
 	t.growAsAWhole()
-	if raise := t.attempt(nodegroup.RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
-		t.changed(raise.Ended)
+	if raise := t.lastAttempt(nodegroup.RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
+		t.noteSizeChange(raise.Ended)
 	}
-	if fatal := t.w.fatal(); fatal != "" {
+	if fatal := t.w.fatalRefusal(); fatal != "" {
 		attempt := t.w.Open[fatal]
-		t.fail(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+		t.stopWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
 }
 
@@ -142,28 +142,28 @@ func (t capacity) settle() {
 // one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
 // who keeps the maximum cannot have it.
 func (t capacity) growAsAWhole() {
-	refusal := t.w.unsupported()
+	refusal := t.w.zoneLaunchRefusal()
 	switch {
 	case refusal == "" || !t.rec.Ledger.Zonal || t.rec.Ledger.openLaunches() > 0:
 	case t.rec.Request.KeepMax:
-		t.fail(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+		t.stopWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 	default:
 		t.rec.mergeZones()
-		t.count = takeCensus(t.w, &t.rec)
+		t.count = countMembers(t.w, &t.rec)
 	}
 }
 
-func (t capacity) settleLaunch(zone string, l Launch) {
-	attempt := t.attempt(t.addition(zone, l))
-	landed, refused := t.w.answered(l, attempt)
+func (t capacity) recordAnswer(zone string, l Launch) {
+	attempt := t.lastAttempt(t.launchAction(zone, l))
+	landed, refused := t.w.answerOf(l, attempt)
 	if !landed && !refused {
 		return
 	}
-	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
 		if landed {
 			z.Refusal = ""
-			t.changed(cmp.Or(attempt.Ended, t.w.Now))
+			t.noteSizeChange(cmp.Or(attempt.Ended, t.w.Now))
 			return
 		}
 		z.Launched -= l.N
@@ -178,19 +178,19 @@ func (t capacity) settleLaunch(zone string, l Launch) {
 	t.rec.Ledger.settleRaise(l, landed)
 }
 
-// changed notes that the group's size was changed by us, so that readings from before are told from
+// noteSizeChange notes that the group's size was changed by us, so that readings from before are told from
 // later ones.
-func (t capacity) changed(at time.Time) {
+func (t capacity) noteSizeChange(at time.Time) {
 	if at.After(t.rec.Ledger.Changed) {
 		t.rec.Ledger.Changed = at
 	}
 }
 
-// shrinks decides how an outdated node is terminated. Where launches name a zone it always shrinks
+// shouldShrink decides how an outdated node is terminated. Where launches name a zone it always shrinks
 // the group, and launch replaces it in its own zone: a group that replaces by itself does so in the
 // zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were
 // added. A group at its minimum cannot shrink: it replaces the node by itself then.
-func (t capacity) shrinks(zone string) bool {
+func (t capacity) shouldShrink(zone string) bool {
 	l := &t.rec.Ledger
 	return t.canShrink() && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
 }
@@ -201,7 +201,7 @@ func (t capacity) shrinks(zone string) bool {
 func (t capacity) canShrink() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	if !g.IsFreshAfter(l.Changed) {
-		return g.Sized && t.rec.Sizes.Desired+l.landed() > g.Min
+		return g.Sized && t.rec.Sizes.Desired+l.confirmedSurge() > g.Min
 	}
 	size := g.Desired
 	for _, n := range t.rec.Nodes {
@@ -219,8 +219,8 @@ const movedPause = 10 * time.Second
 // staleReading is the age of a reading of the cloud at which several in a row must have failed.
 const staleReading = 3 * time.Minute
 
-// spread is by how many nodes the largest zone exceeds the smallest.
-func spread(zones []string, sizes map[string]int) int {
+// zoneSpread is by how many nodes the largest zone exceeds the smallest.
+func zoneSpread(zones []string, sizes map[string]int) int {
 	if len(zones) == 0 {
 		return 0
 	}
@@ -231,27 +231,27 @@ func spread(zones []string, sizes map[string]int) int {
 	return largest - smallest
 }
 
-// settleOpen finds out what became of launches whose answer nobody knows, and reports whether that
+// resolveOpenLaunches finds out what became of launches whose answer nobody knows, and reports whether that
 // is known of all. Under its token a launch is asked for again, which makes it one launch; without
 // a token the group's maximum tells.
-func (t capacity) settleOpen() bool {
+func (t capacity) resolveOpenLaunches() bool {
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		for _, launch := range t.rec.Ledger.Zones[zone].Open {
 			t.waitForCloud("")
-			if launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.attempt(t.addition(zone, launch)).Begun.IsZero() {
-				t.unbook(zone, launch)
+			if launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.lastAttempt(t.launchAction(zone, launch)).Begun.IsZero() {
+				t.dropLaunch(zone, launch)
 			}
 		}
 		if t.rec.Ledger.Zonal {
-			t.ask(zone)
+			t.requestLaunches(zone)
 		}
 	}
 	return t.rec.Ledger.openLaunches() == 0
 }
 
-// unbook takes a launch off the books that is known to have had no effect.
-func (t capacity) unbook(zone string, launch Launch) {
-	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+// dropLaunch takes a launch off the books that is known to have had no effect.
+func (t capacity) dropLaunch(zone string, launch Launch) {
+	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
 		z.Launched -= launch.N
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// census counts the members of the group once a turn.
-type census struct {
+// memberCounts counts the members of the group once a turn.
+type memberCounts struct {
 	// byName are the members that were started, by the name they are recorded under.
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
@@ -42,32 +42,32 @@ type census struct {
 	serving int
 }
 
-// takeCensus sorts the members by what the upgrade has to do with them. It is done in every step
+// countMembers sorts the members by what the upgrade has to do with them. It is done in every step
 // for the whole group, so that it looks at as little of a member as it can.
-func takeCensus(w *World, rec *Record) census {
-	c := census{
+func countMembers(w *World, rec *Record) memberCounts {
+	c := memberCounts{
 		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, usableIn: map[string]int{},
 		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
 	}
 	var counts zoneCounts
-	begun := rec.begun(w.Members)
+	begun := rec.startedMembers(w.Members)
 	for i := range w.Members {
 		m := &w.Members[i]
 		var started *NodeRecord
 		if len(begun) > 0 && begun[0] == i {
 			begun = begun[1:]
-			started = c.find(m, rec)
+			started = c.findRecord(m, rec)
 		}
 		if m.Instance.State != nodegroup.InstanceLeaving {
-			c.add(m, started, counts.of(m.Zone()), w, rec)
+			c.addMember(m, started, counts.countsOf(m.Zone()), w, rec)
 		}
 	}
-	c.sum(counts, &rec.Ledger)
+	c.sumZones(counts, &rec.Ledger)
 	return c
 }
 
-// find is the record of the member, which is noted under that name; nil when it was not started.
-func (c *census) find(m *nodegroup.Member, rec *Record) *NodeRecord {
+// findRecord is the record of the member, which is noted under that name; nil when it was not started.
+func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord {
 	name, started := rec.nameOf(m)
 	if !started {
 		return nil
@@ -77,7 +77,7 @@ func (c *census) find(m *nodegroup.Member, rec *Record) *NodeRecord {
 	return &n
 }
 
-func (c *census) add(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
+func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
 	if m.Instance.ID != "" {
 		c.instances++
 	}
@@ -91,24 +91,24 @@ func (c *census) add(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, 
 	if m.Outdated {
 		c.addOutdated(m, started, zone)
 	} else {
-		c.addCurrent(m, rec, zone, w.Group.IsUsable(m) && (!removing || !rec.fresh(m)))
+		c.addCurrent(m, rec, zone, w.Group.IsUsable(m) && (!removing || !rec.isNewMember(m)))
 	}
 }
 
-func (c *census) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount) {
+func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount) {
 	if started == nil {
 		c.pending = append(c.pending, m)
 		zone.pending++
 	}
-	if started == nil || !ending(started.State) {
+	if started == nil || !isEnding(started.State) {
 		zone.left++
 	}
 }
 
-// ending reports whether a node in the state is no longer to be terminated.
-func ending(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
+// isEnding reports whether a node in the state is no longer to be terminated.
+func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
-func (c *census) countServing(m *nodegroup.Member, fit bool) {
+func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
 	if fit {
 		c.ready++
 	}
@@ -117,9 +117,9 @@ func (c *census) countServing(m *nodegroup.Member, fit bool) {
 	}
 }
 
-func (c *census) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, usable bool) {
+func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, usable bool) {
 	switch {
-	case !rec.fresh(m):
+	case !rec.isNewMember(m):
 		if rec.Run == "" {
 			c.known = append(c.known, m)
 		}
@@ -137,11 +137,11 @@ func (c *census) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCount, u
 	}
 }
 
-// fresh lists the current members that were not there at the start.
-func (t *draft) fresh() []*nodegroup.Member {
+// newMembers lists the current members that were not there at the start.
+func (t *draft) newMembers() []*nodegroup.Member {
 	var fresh []*nodegroup.Member
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.rec.fresh(m) {
+		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.rec.isNewMember(m) {
 			fresh = append(fresh, m)
 		}
 	}
@@ -157,8 +157,8 @@ type zoneCount struct {
 	all, pending, left, usable int
 }
 
-// of is the zone's count, which must be used before the next is asked for.
-func (z *zoneCounts) of(zone string) *zoneCount {
+// countsOf is the zone's count, which must be used before the next is asked for.
+func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	for i := range *z {
 		if (*z)[i].zone == zone {
 			return &(*z)[i]
@@ -168,9 +168,9 @@ func (z *zoneCounts) of(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sum takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands
+// sumZones takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands
 // for none.
-func (c *census) sum(counts zoneCounts, ledger *Ledger) {
+func (c *memberCounts) sumZones(counts zoneCounts, ledger *Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
 			to[zone] += n
@@ -188,7 +188,7 @@ func (c *census) sum(counts zoneCounts, ledger *Ledger) {
 	}
 }
 
-func (c *census) currentNames() []string {
+func (c *memberCounts) currentNames() []string {
 	names := make([]string, 0, len(c.known))
 	for _, m := range c.known {
 		names = append(names, m.Name())
@@ -196,8 +196,8 @@ func (c *census) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// seat finds a member by its name.
-func seat(members []nodegroup.Member, name string) (int, bool) {
+// indexOfMember finds a member by its name.
+func indexOfMember(members []nodegroup.Member, name string) (int, bool) {
 	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
 	return i, i < len(members) && members[i].Name() == name
 }

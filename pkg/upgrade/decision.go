@@ -15,8 +15,8 @@ type decision struct{ *draft }
 
 func decisionOf(d *draft) decision { return decision{d} }
 
-// begin starts the record of a new upgrade, or finishes at once when there is nothing to do.
-func (t decision) begin() {
+// beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
+func (t decision) beginUpgrade() {
 	if len(t.count.pending) == 0 || t.w.Stop {
 		t.rec.Result, t.finished = Succeeded, true
 		if t.w.Stop {
@@ -28,7 +28,7 @@ func (t decision) begin() {
 	t.rec = Record{
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
-		Previous: rollbackOf(t.draft).previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: unlabelled(t.count.pending),
+		Previous: rollbackOf(t.draft).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(t.count.pending),
 		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: t.count.zones},
 		Total:  len(t.count.pending),
 		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: t.count.currentNames()},
@@ -37,9 +37,9 @@ func (t decision) begin() {
 	if w.Group.Pointed.ID != t.rec.Previous.ID {
 		t.rec.Pointed = w.Group.Pointed
 	}
-	t.count = takeCensus(w, &t.rec)
+	t.count = countMembers(w, &t.rec)
 	strategyOf(w.Request.Strategy, false).begin(t.draft)
-	t.enter(t.rec.Phase)
+	t.enterPhase(t.rec.Phase)
 }
 
 // isStopping reports whether the upgrade is being brought to an end before its goal.
@@ -50,10 +50,10 @@ func (t decision) isStopping() bool {
 	return t.rec.Stopping != ""
 }
 
-func (t decision) step() Step {
+func (t decision) finishStep() Step {
 	t.notes.At = t.w.Now
 	if t.rec.Run != "" {
-		t.rec.Total = max(t.rec.Total, rebuildOf(t.draft).knownTotal()) // outdated nodes may join late
+		t.rec.Total = max(t.rec.Total, rebuildOf(t.draft).countTotal()) // outdated nodes may join late
 	}
 	t.actions = append(t.actions, evictionsOf(t.draft).selectEvictions()...)
 	if t.finished {
@@ -61,56 +61,56 @@ func (t decision) step() Step {
 	}
 	return Step{
 		Record: t.rec, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
-		Wake: t.wake, Due: t.due, Poll: t.poll, Status: t.status(), Finished: t.finished,
+		Wake: t.wake, Due: t.due, Poll: t.poll, Status: t.summarizeStatus(), Finished: t.finished,
 	}
 }
 
-// heed does what somebody else asks of this upgrade.
-func (t decision) heed() {
+// applyRequest does what somebody else asks of this upgrade.
+func (t decision) applyRequest() {
 	asked := t.w.Asked
 	if asked.Run == "" || asked.Run != t.rec.Run || t.rec.Allows(asked.Verb) != nil {
 		asked.Verb = ""
 	}
 	if asked.Verb != VerbPause && !t.w.Stop {
-		t.unpause()
+		t.cancelPause()
 	}
 	switch asked.Verb {
 	case VerbPause:
 		t.pausing = t.rec.Stopping == ""
 		if t.phase.untouched {
-			t.pause() // no node was started
+			t.pauseNow() // no node was started
 		}
 	case VerbRollback:
 		if !t.rec.Back { // else it is what was asked for
-			t.giveWay("a rollback")
+			t.yieldToRequest("a rollback")
 		}
 	case VerbAbort:
-		t.giveWay("an abort")
+		t.yieldToRequest("an abort")
 	}
 }
 
-// giveWay stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops nothing
+// yieldToRequest stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops nothing
 // that is being aborted.
-func (t decision) giveWay(to string) {
-	t.fail(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, t.w.Asked.By))
+func (t decision) yieldToRequest(to string) {
+	t.stopWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, t.w.Asked.By))
 }
 
-// unpause goes on with an upgrade that somebody asked to pause and nobody does any more, before it
+// cancelPause goes on with an upgrade that somebody asked to pause and nobody does any more, before it
 // came to rest.
-func (t decision) unpause() {
+func (t decision) cancelPause() {
 	if t.rec.Stopping == Paused && t.rec.PausedBy != "" {
 		t.rec.Stopping, t.rec.PausedBy, t.rec.Message = "", "", ""
-		t.enter(t.rec.Phase)
+		t.enterPhase(t.rec.Phase)
 	}
 }
 
-// pause stops the upgrade, unless no node is left that a pause could keep from being started.
-func (t decision) pause() {
+// pauseNow stops the upgrade, unless no node is left that a pause could keep from being started.
+func (t decision) pauseNow() {
 	if t.rec.Stopping != "" || len(t.count.pending) == 0 {
 		return
 	}
 	t.rec.PausedBy = t.w.Asked.By
-	t.fail(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", t.w.Asked.By, t.w.Group.Name))
+	t.stopWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", t.w.Asked.By, t.w.Group.Name))
 }
 
 // watchProtection stops the upgrade when somebody protects one of its outdated instances against
@@ -122,17 +122,17 @@ func (t decision) watchProtection() {
 		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
-		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
+		if n, started := t.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
-		t.fail(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
+		t.stopWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
 			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name, t.w.Group.Name))
 		return
 	}
 }
 
-// status sums the turn up for people.
-func (t decision) status() Status {
+// summarizeStatus sums the turn up for people.
+func (t decision) summarizeStatus() Status {
 	g := &t.w.Group
 	s := Status{
 		Group: g.Name, Back: t.rec.Back, Phase: t.rec.Phase, Since: t.rec.PhaseBegan,
@@ -141,7 +141,7 @@ func (t decision) status() Status {
 		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
 		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
 	}
-	if why := t.w.unsupported(); why != "" && !t.rec.Ledger.Zonal {
+	if why := t.w.zoneLaunchRefusal(); why != "" && !t.rec.Ledger.Zonal {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
 	if t.w.Brief {
@@ -175,23 +175,23 @@ func (t decision) startedStatus(name string) NodeStatus {
 	n := t.rec.Nodes[name]
 	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
 	if m := t.count.byName[name]; m != nil {
-		view := t.view(m)
-		status.Zone, status.Pods, status.Staying = m.Zone(), view.remaining(), view.staying
+		view := t.podsOf(m)
+		status.Zone, status.Pods, status.Staying = m.Zone(), view.podsLeft(), view.staying
 	}
 	return status
 }
 
-// advance goes through the phases from the one that the record is in, as far as they are complete:
+// runPhases goes through the phases from the one that the record is in, as far as they are complete:
 // one turn may pass through several.
-func (t decision) advance() {
+func (t decision) runPhases() {
 	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		t.fail(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, rollbackOf(t.draft).onTo(wanted)))
+		t.stopWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, rollbackOf(t.draft).howToContinue(wanted)))
 		return
 	}
 	if t.rec.Ledger.Moved {
-		rebuildOf(t.draft).retarget()
+		rebuildOf(t.draft).adoptTarget()
 	}
 	if t.phase.watched {
 		maximumOf(t.draft).watchMax()
@@ -206,10 +206,10 @@ func (t decision) advance() {
 		if i+1 < len(phases) {
 			next = phases[i+1]
 		}
-		t.enter(next.name)
+		t.enterPhase(next.name)
 	}
 	if t.rec.Phase == PhaseDone {
-		surgeOf(t.draft).conclude()
+		surgeOf(t.draft).concludeUpgrade()
 	}
 }
 

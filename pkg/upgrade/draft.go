@@ -16,13 +16,13 @@ type draft struct {
 	// phase is the one that the record is in.
 	phase phase
 	notes Notes
-	count census
+	count memberCounts
 	// drains are the pods of each node that is being drained, by node name.
-	drains map[string]*drainView
+	drains map[string]*nodePods
 	// spent counts, by budget, the evictions that its status does not show yet, flights are those
 	// without an answer.
 	spent   drain.Spending
-	flights map[types.NamespacedName]flight
+	flights map[types.NamespacedName]evictionsSent
 	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
 	leaving map[types.NamespacedName]int32
 	// spacing is how long an eviction has its budget for itself.
@@ -50,33 +50,33 @@ func newDraft(w *World) *draft {
 	}
 	t := &draft{
 		w:   w,
-		rec: w.Record.Clone(), phase: w.Record.phase(),
-		notes:  w.Notes.clone(),
-		drains: map[string]*drainView{},
+		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
+		notes:  w.Notes.cloneNotes(),
+		drains: map[string]*nodePods{},
 		wake:   w.Now.Add(lookAgain),
 	}
-	t.count = takeCensus(w, &t.rec)
-	evictionsOf(t).spend()
+	t.count = countMembers(w, &t.rec)
+	evictionsOf(t).countSpending()
 	return t
 }
 
-// fail stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
-func (t *draft) fail(result Result, message string) {
+// stopWith stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
+func (t *draft) stopWith(result Result, message string) {
 	if t.rec.Stopping == "" {
 		t.rec.Stopping, t.rec.Message = result, message
 		t.actions, t.candidates = nil, nil
-		t.again() // and begin to stop
+		t.requeueNow() // and begin to stop
 	}
 }
 
-func (t *draft) enter(phase Phase) {
+func (t *draft) enterPhase(phase Phase) {
 	t.rec.Phase, t.rec.PhaseBegan = phase, t.w.Now
-	t.phase = t.rec.phase()
+	t.phase = t.rec.currentPhase()
 }
 
-// want adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
+// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
 // ago and its effect is still to be observed.
-func (t *draft) want(a nodegroup.Action) {
+func (t *draft) addAction(a nodegroup.Action) {
 	attempt, begun := t.w.Open[a.Key()]
 	if begun && attempt.InFlight {
 		return
@@ -92,14 +92,14 @@ func (t *draft) want(a nodegroup.Action) {
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
 	if begun && t.w.Now.Before(due) {
-		t.wakeAt(due)
+		t.requeueAt(due)
 		return
 	}
 	t.actions = append(t.actions, a)
 }
 
-// wakeAt makes the next look happen no later than the time, if that is still to come.
-func (t *draft) wakeAt(at time.Time) {
+// requeueAt makes the next look happen no later than the time, if that is still to come.
+func (t *draft) requeueAt(at time.Time) {
 	if !at.After(t.w.Now) {
 		return
 	}
@@ -120,13 +120,13 @@ func (t *draft) waitForCloud(reason string) {
 	}
 }
 
-// again has the next turn follow at once.
-func (t *draft) again() { t.wake, t.due = t.w.Now, t.w.Now }
+// requeueNow has the next turn follow at once.
+func (t *draft) requeueNow() { t.wake, t.due = t.w.Now, t.w.Now }
 
-// attempt is the last try of the action; the zero Attempt if there was none.
-func (t *draft) attempt(a nodegroup.Action) nodegroup.Attempt { return t.w.attempt(a) }
+// lastAttempt is the last try of the action; the zero Attempt if there was none.
+func (t *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return t.w.lastAttempt(a) }
 
-func (t *draft) block(b Blocked, key string) {
+func (t *draft) addBlocked(b Blocked, key string) {
 	since, was := t.w.Notes.BlockedSince[key]
 	if !was {
 		since = t.w.Now
@@ -136,7 +136,7 @@ func (t *draft) block(b Blocked, key string) {
 	t.blocked = append(t.blocked, b)
 }
 
-func (t *draft) end(result Result, message string) {
+func (t *draft) endWith(result Result, message string) {
 	t.rec.Result, t.rec.Message, t.rec.Ended = result, message, t.w.Now
 	t.finished = true
 	t.actions, t.candidates = nil, nil

@@ -19,7 +19,7 @@ func evictionsOf(d *draft) evictions { return evictions{d} }
 
 // evictPods decides what to do about each pod that is in turn: the evictions that could be sent,
 // and what is in the way of the others.
-func (t evictions) evictPods(node string, view *drainView) ([]candidate, []Blocked) {
+func (t evictions) evictPods(node string, view *nodePods) ([]candidate, []Blocked) {
 	first := len(t.blocked)
 	for _, pod := range view.held {
 		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
@@ -34,14 +34,14 @@ func (t evictions) evictPods(node string, view *drainView) ([]candidate, []Block
 // inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
 // node's limit all have their turn: what is left at its end may be deleted without their budgets
 // being asked.
-func (t evictions) inTurn(node string, view *drainView) []*corev1.Pod {
+func (t evictions) inTurn(node string, view *nodePods) []*corev1.Pod {
 	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
 	if len(due) == len(view.toEvict) {
 		return due
 	}
 	all := t.rec.Nodes[node].Deadline.Add(-t.rec.Request.DrainTimeout.Duration / 2)
 	if t.w.Now.Before(all) {
-		t.wakeAt(all)
+		t.requeueAt(all)
 		return due
 	}
 	return view.toEvict
@@ -49,8 +49,8 @@ func (t evictions) inTurn(node string, view *drainView) []*corev1.Pod {
 
 func (t evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
-	attempt := t.attempt(action)
-	if attempt.InFlight || t.w.settled(attempt) {
+	attempt := t.lastAttempt(action)
+	if attempt.InFlight || t.w.isAccepted(attempt) {
 		return nil
 	}
 	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
@@ -58,19 +58,19 @@ func (t evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	switch {
 	case !prediction.Admitted():
 		t.blockPod(node, pod, prediction.Obstacle)
-	case t.returns(node, pod):
+	case t.keepsReturning(node, pod):
 		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
-	case t.w.waits(attempt, prediction):
-		t.blockPod(node, pod, denied(attempt, budget))
-		t.wakeAt(attempt.NotBefore)
-	case prediction.Spends && !t.mayFly(budget):
+	case t.w.waitsForBudget(attempt, prediction):
+		t.blockPod(node, pod, obstacleOfDenial(attempt, budget))
+		t.requeueAt(attempt.NotBefore)
+	case prediction.Spends && !t.canSendNow(budget):
 		// An answer is due within milliseconds and wakes us.
 	default:
 		action.BudgetVersion = prediction.Version
 		if prediction.Spends {
 			action.Budget = budget
 			t.spent[budget]++
-			t.flights[budget] = t.flights[budget].with(t.w.Now)
+			t.flights[budget] = t.flights[budget].withEviction(t.w.Now)
 		}
 		return []candidate{{Evict: action, pod: pod}}
 	}
@@ -90,8 +90,8 @@ func (t evictions) roomFor(pod *corev1.Pod) int32 {
 func (t evictions) roomOf(budget *drain.Budget) int32 {
 	if t.leaving == nil {
 		t.leaving = map[types.NamespacedName]int32{}
-		for _, m := range t.inDrain() {
-			for _, pod := range t.view(m).leaving {
+		for _, m := range t.membersInDrain() {
+			for _, pod := range t.podsOf(m).leaving {
 				for _, covering := range t.w.Budgets.Covering(pod) {
 					t.leaving[covering.Key()]++
 				}
@@ -101,16 +101,16 @@ func (t evictions) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(t.leaving[budget.Key()])
 }
 
-// mayFly reports whether an eviction of the budget may be sent now.
-func (t evictions) mayFly(budget types.NamespacedName) bool {
-	next := t.flights[budget].next(t.w.Now, t.spacing)
-	t.wakeAt(next)
+// canSendNow reports whether an eviction of the budget may be sent now.
+func (t evictions) canSendNow(budget types.NamespacedName) bool {
+	next := t.flights[budget].nextAllowed(t.w.Now, t.spacing)
+	t.requeueAt(next)
 	return !next.IsZero() && !next.After(t.w.Now)
 }
 
-// denied is the obstacle that an answer which was not predicted names, with the budget if that is
+// obstacleOfDenial is the obstacle that an answer which was not predicted names, with the budget if that is
 // who refused.
-func denied(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
+func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
 	switch attempt.Outcome {
 	case nodegroup.OutcomeRefused:
@@ -121,28 +121,28 @@ func denied(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstac
 	return obstacle
 }
 
-func (t evictions) returns(node string, pod *corev1.Pod) bool {
-	r, ok := t.rec.returned(node, pod)
+func (t evictions) keepsReturning(node string, pod *corev1.Pod) bool {
+	r, ok := t.rec.returnOf(node, pod)
 	return ok && t.notes.Returned[r] >= returnsAllowed
 }
 
 func (t evictions) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
-	if r, ok := t.rec.returned(node, pod); ok && attempt.Begun.IsZero() {
+	if r, ok := t.rec.returnOf(node, pod); ok && attempt.Begun.IsZero() {
 		t.notes.Returned[r]++
 	}
 }
 
 func (t evictions) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	t.block(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
+	t.addBlocked(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
 }
 
-// spend counts, by budget, the evictions that its status may not show yet, and those in flight, and
+// countSpending counts, by budget, the evictions that its status may not show yet, and those in flight, and
 // how far apart those of one budget have to be. An eviction shows from the moment its pod was seen
 // in status.disruptedPods.
-func (t evictions) spend() {
+func (t evictions) countSpending() {
 	w := t.w
-	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]flight{}
+	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]evictionsSent{}
 	took, answers := time.Duration(0), time.Duration(0)
 	for _, a := range w.Open {
 		evict, ok := a.Action.(Evict)
@@ -150,11 +150,11 @@ func (t evictions) spend() {
 			continue
 		}
 		if a.InFlight {
-			t.flights[evict.Budget] = t.flights[evict.Budget].with(a.Begun)
+			t.flights[evict.Budget] = t.flights[evict.Budget].withEviction(a.Begun)
 		} else if w.Now.Sub(a.Ended) < present {
 			took, answers = took+a.Ended.Sub(a.Begun), answers+1
 		}
-		if hidden(w, evict, a) {
+		if isHidden(w, evict, a) {
 			t.spent[evict.Budget]++
 		}
 	}
@@ -174,7 +174,7 @@ func (t evictions) selectEvictions() []nodegroup.Action {
 		}
 		t.rankEviction(c, waiting[c.Node], ranks[c.Node])
 	}
-	slices.SortStableFunc(t.candidates, candidate.compare)
+	slices.SortStableFunc(t.candidates, candidate.compareUrgency)
 	selected := t.candidates
 	if limit := t.evictionsAtOnce(); limit > 0 {
 		selected = selected[:min(len(selected), max(0, limit-evictionsInFlight(t.w)))]
@@ -184,7 +184,7 @@ func (t evictions) selectEvictions() []nodegroup.Action {
 		if c.Budget.Name != "" {
 			orderingOf(t.draft).learnLag(c.pod)
 		}
-		t.countReturn(c.Node, c.pod, t.attempt(c.Evict))
+		t.countReturn(c.Node, c.pod, t.lastAttempt(c.Evict))
 		actions = append(actions, c.Evict)
 	}
 	return actions
@@ -201,12 +201,12 @@ func (t evictions) evictionsAtOnce() int {
 
 // rankEviction tells what waits for the candidate, whose node waits for another pod as well or not.
 func (t evictions) rankEviction(c *candidate, waiting bool, rank int) {
-	c.haste, c.rank, c.room = needed, rank, t.roomFor(c.pod)
+	c.priority, c.rank, c.room = needed, rank, t.roomFor(c.pod)
 	switch {
 	case t.notes.Pressing[c.Budget]:
-		c.haste, c.rank = pressing, 0
+		c.priority, c.rank = pressing, 0
 	case waiting:
-		c.haste = idle
+		c.priority = idle
 	}
 }
 
@@ -219,25 +219,25 @@ func (t evictions) nodesWaiting() map[string]bool {
 	return waiting
 }
 
-// pressing are the budgets that decide when the upgrade ends: what is left to leave through them
+// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave through them
 // takes as long as the nodes that wait, when places have become free for them, or a turn less. It
 // is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
-func (t evictions) pressing(p *pace) map[types.NamespacedName]bool {
+func (t evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 	if p.usualGone == 0 {
 		return nil
 	}
-	longest, passages := time.Duration(0), map[types.NamespacedName]passage{}
-	for _, m := range t.left() {
-		for _, pod := range t.view(m).toEvict {
+	longest, passages := time.Duration(0), map[types.NamespacedName]budgetDemand{}
+	for _, m := range t.nodesAhead() {
+		for _, pod := range t.podsOf(m).toEvict {
 			longest = max(longest, p.goneOf(pod))
 			if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 				key := covering[0].Key()
-				passages[key] = passage{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
+				passages[key] = budgetDemand{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
 			}
 		}
 	}
 	// The places of nodes in drain become free one after the other: after half a drain on average.
-	halves := time.Duration(2*min(len(t.count.pending), foreseen)/max(1, t.rec.Request.Window) + 1)
+	halves := time.Duration(2*min(len(t.count.pending), lookahead)/max(1, t.rec.Request.Window) + 1)
 	places := halves * (longest + t.rec.Request.Settle.Duration) / 2
 	decide := map[types.NamespacedName]bool{}
 	for key, g := range passages {
@@ -249,7 +249,7 @@ func (t evictions) pressing(p *pace) map[types.NamespacedName]bool {
 	return decide
 }
 
-// left are the members in drain, and the first of those that wait.
-func (t evictions) left() []*nodegroup.Member {
-	return append(t.inDrain(), t.count.pending[:min(len(t.count.pending), foreseen)]...)
+// nodesAhead are the members in drain, and the first of those that wait.
+func (t evictions) nodesAhead() []*nodegroup.Member {
+	return append(t.membersInDrain(), t.count.pending[:min(len(t.count.pending), lookahead)]...)
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// shrinking counts, by ledger zone, the terminations that are to shrink the group and have not
+// openShrinks counts, by ledger zone, the terminations that are to shrink the group and have not
 // landed.
-func (r *Record) shrinking() map[string]int {
+func (r *Record) openShrinks() map[string]int {
 	counts := map[string]int{}
 	for _, n := range r.Nodes {
 		if n.State == NodeRemoving && n.Shrink && !n.Landed {
@@ -26,8 +26,10 @@ func (r *Record) shrinking() map[string]int {
 	return counts
 }
 
-// fresh reports whether a current member was not there at the start.
-func (r *Record) fresh(m *nodegroup.Member) bool { return r.Run != "" && !r.Ledger.knows(m) }
+// isNewMember reports whether a current member was not there at the start.
+func (r *Record) isNewMember(m *nodegroup.Member) bool {
+	return r.Run != "" && !r.Ledger.isPreexisting(m)
+}
 
 // nameOf is the name under which a member was started: its own, its instance's when its node joined
 // only afterwards, or its node's when that is gone already. A new node under an old name is
@@ -49,20 +51,20 @@ func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
 	return "", false
 }
 
-// begun are the places of the members that one of the records may be about, ascending. A record has
+// startedMembers are the places of the members that one of the records may be about, ascending. A record has
 // the name that the member had when it was started, which its instance's is no more once its node
 // has joined.
-func (r *Record) begun(members []nodegroup.Member) []int {
+func (r *Record) startedMembers(members []nodegroup.Member) []int {
 	var places []int
 	for name, n := range r.Nodes {
-		i, found := seat(members, name)
+		i, found := indexOfMember(members, name)
 		if found {
 			places = append(places, i)
 		}
 		if n.Instance == "" || (found && members[i].Instance.ID == n.Instance) {
 			continue
 		}
-		if i, found = seat(members, n.Instance); found {
+		if i, found = indexOfMember(members, n.Instance); found {
 			places = append(places, i)
 		} else if name == n.Instance {
 			for i := range members {
@@ -76,14 +78,14 @@ func (r *Record) begun(members []nodegroup.Member) []int {
 	return slices.Compact(places)
 }
 
-// started is the record of a member that was started.
-func (r *Record) started(m *nodegroup.Member) (NodeRecord, bool) {
+// findStarted is the record of a member that was started.
+func (r *Record) findStarted(m *nodegroup.Member) (NodeRecord, bool) {
 	name, ok := r.nameOf(m)
 	return r.Nodes[name], ok
 }
 
-// returned reports whether the pod came up on the node after the node's drain began.
-func (r *Record) returned(node string, pod *corev1.Pod) (Return, bool) {
+// returnOf reports whether the pod came up on the node after the node's drain began.
+func (r *Record) returnOf(node string, pod *corev1.Pod) (Return, bool) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !pod.CreationTimestamp.After(r.Nodes[node].Began) {
 		return Return{}, false
@@ -91,8 +93,8 @@ func (r *Record) returned(node string, pod *corev1.Pod) (Return, bool) {
 	return Return{Node: node, Owner: owner.UID}, true
 }
 
-// uncordoned reports whether somebody took away a fence of this run.
-func (r *Record) uncordoned(node *corev1.Node) bool {
+// wasUncordoned reports whether somebody took away a fence of this run.
+func (r *Record) wasUncordoned(node *corev1.Node) bool {
 	return node.Annotations[nodemark.AnnotationRun] == r.Run && !node.Spec.Unschedulable
 }
 
@@ -113,8 +115,8 @@ func (r *Record) startedNames() []string {
 
 // isEnding reports whether the member is on its way out, or was given up.
 func (r *Record) isEnding(m *nodegroup.Member) bool {
-	n, started := r.started(m)
-	return m.Instance.State == nodegroup.InstanceLeaving || (started && ending(n.State))
+	n, started := r.findStarted(m)
+	return m.Instance.State == nodegroup.InstanceLeaving || (started && isEnding(n.State))
 }
 
 // backNote says that the way back is at its end.
@@ -125,8 +127,8 @@ func (r *Record) backNote() string {
 	return "rolled back to " + r.Target.Name
 }
 
-// rest reports whether no node is in any of the states.
-func (r *Record) rest(states ...NodeState) bool {
+// noneInState reports whether no node is in any of the states.
+func (r *Record) noneInState(states ...NodeState) bool {
 	for _, n := range r.Nodes {
 		if slices.Contains(states, n.State) {
 			return false
@@ -135,47 +137,47 @@ func (r *Record) rest(states ...NodeState) bool {
 	return true
 }
 
-// stays reports whether the member was not terminated by us.
-func (r *Record) stays(m *nodegroup.Member) bool {
-	_, ending := r.started(m)
+// isNotEnding reports whether the member was not terminated by us.
+func (r *Record) isNotEnding(m *nodegroup.Member) bool {
+	_, ending := r.findStarted(m)
 	return !ending
 }
 
 // replacedNote says what an abort does not undo, "" when no node was replaced.
 func (r *Record) replacedNote() string {
-	removed := r.Ledger.total(func(z ZoneLedger) int { return z.Removed })
+	removed := r.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed })
 	if removed <= 0 {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d nodes were replaced already and stay so", removed, r.Total)
 }
 
-// draining counts the started nodes whose termination is not on the books yet.
-func (r *Record) draining() int {
+// countDraining counts the started nodes whose termination is not on the books yet.
+func (r *Record) countDraining() int {
 	n := 0
 	for _, r := range r.Nodes {
-		if inDrain(r.State) {
+		if isInDrain(r.State) {
 			n++
 		}
 	}
 	return n
 }
 
-// busy counts the nodes between Draining and Removing. A termination that the cloud has begun
+// countInFlight counts the nodes between Draining and Removing. A termination that the cloud has begun
 // counts no more: until its replacement is ready it is charged as a deficit.
-func (r *Record) busy() int {
+func (r *Record) countInFlight() int {
 	busy := 0
 	for _, n := range r.Nodes {
-		if inDrain(n.State) || (n.State == NodeRemoving && !n.Landed) {
+		if isInDrain(n.State) || (n.State == NodeRemoving && !n.Landed) {
 			busy++
 		}
 	}
 	return busy
 }
 
-// busyRemoved counts the terminations of outdated nodes that busy counts already. A new node that
+// countRemovedInFlight counts the terminations of outdated nodes that busy counts already. A new node that
 // is given back is none of those removed.
-func (r *Record) busyRemoved() int {
+func (r *Record) countRemovedInFlight() int {
 	removed := 0
 	for _, n := range r.Nodes {
 		if n.State == NodeRemoving && !n.Landed && !n.Added {

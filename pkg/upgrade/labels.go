@@ -34,9 +34,9 @@ func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *Record)
 	return found
 }
 
-// unlabelled are the IDs of the machines that are current and whose nodes were found outdated for
+// withoutLabels are the IDs of the machines that are current and whose nodes were found outdated for
 // their labels, sorted.
-func unlabelled(members []*nodegroup.Member) []string {
+func withoutLabels(members []*nodegroup.Member) []string {
 	var ids []string
 	for _, m := range members {
 		if m.Instance.ID != "" && !m.Instance.Outdated {

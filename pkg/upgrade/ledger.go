@@ -94,8 +94,8 @@ func (l *Ledger) Contribution() int {
 	return sum
 }
 
-// landed is the zone's contribution without the launches that are not known to have been accepted.
-func (z ZoneLedger) landed() int {
+// confirmedSurge is the zone's contribution without the launches that are not known to have been accepted.
+func (z ZoneLedger) confirmedSurge() int {
 	sum := z.Contribution()
 	for _, launch := range z.Open {
 		sum -= launch.N
@@ -103,10 +103,10 @@ func (z ZoneLedger) landed() int {
 	return sum
 }
 
-// landed is the contribution without the launches that are not known to have been accepted.
-func (l *Ledger) landed() int { return l.total(ZoneLedger.landed) }
+// confirmedSurge is the contribution without the launches that are not known to have been accepted.
+func (l *Ledger) confirmedSurge() int { return l.sumZones(ZoneLedger.confirmedSurge) }
 
-func (l *Ledger) total(count func(ZoneLedger) int) int {
+func (l *Ledger) sumZones(count func(ZoneLedger) int) int {
 	sum := 0
 	for _, z := range l.Zones {
 		sum += count(z)
@@ -114,7 +114,7 @@ func (l *Ledger) total(count func(ZoneLedger) int) int {
 	return sum
 }
 
-func (l *Ledger) clone() Ledger {
+func (l *Ledger) cloneLedger() Ledger {
 	c := *l
 	c.Zones = maps.Clone(l.Zones)
 	for name, z := range c.Zones {
@@ -124,8 +124,8 @@ func (l *Ledger) clone() Ledger {
 	return c
 }
 
-// change applies f to one zone's ledger.
-func (l *Ledger) change(zone string, f func(*ZoneLedger)) {
+// updateZone applies f to one zone's ledger.
+func (l *Ledger) updateZone(zone string, f func(*ZoneLedger)) {
 	if l.Zones == nil {
 		l.Zones = map[string]ZoneLedger{}
 	}
@@ -153,9 +153,9 @@ func (r *Record) mergeZones() {
 	}
 }
 
-// token names launch number serial of a zone in this run; a cloud accepts up to 64 characters of
+// launchToken names launch number serial of a zone in this run; a cloud accepts up to 64 characters of
 // it.
-func token(run, zone string, serial int) string {
+func launchToken(run, zone string, serial int) string {
 	return fmt.Sprintf("%s-%s-%d", run, zone, serial)
 }
 
@@ -178,9 +178,9 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 	return surge
 }
 
-// crowded reports whether a launch was refused: an autoscaler may have taken the room that its node
+// hasRefusedLaunch reports whether a launch was refused: an autoscaler may have taken the room that its node
 // was to have.
-func (l *Ledger) crowded() bool {
+func (l *Ledger) hasRefusedLaunch() bool {
 	for _, z := range l.Zones {
 		if z.Refusal != "" {
 			return true
@@ -190,7 +190,7 @@ func (l *Ledger) crowded() bool {
 }
 
 func (l *Ledger) openLaunches() int {
-	return l.total(func(z ZoneLedger) int { return len(z.Open) })
+	return l.sumZones(func(z ZoneLedger) int { return len(z.Open) })
 }
 
 // settleRaise books what became of the raise of the maximum that came with a launch. One that
@@ -217,9 +217,9 @@ func (l *Ledger) owedNote() string {
 	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
 }
 
-// knows reports whether the member was there before us, as a node or as an instance still without
+// isPreexisting reports whether the member was there before us, as a node or as an instance still without
 // one.
-func (l *Ledger) knows(m *nodegroup.Member) bool {
+func (l *Ledger) isPreexisting(m *nodegroup.Member) bool {
 	if len(l.Known) == 0 {
 		return false
 	}
@@ -230,8 +230,8 @@ func (l *Ledger) knows(m *nodegroup.Member) bool {
 	return known
 }
 
-// zone is the ledger's zone of a member: its own, or "" when the whole group is one.
-func (l *Ledger) zone(m *nodegroup.Member) string {
+// zoneOf is the ledger's zone of a member: its own, or "" when the whole group is one.
+func (l *Ledger) zoneOf(m *nodegroup.Member) string {
 	if l.Zonal {
 		return m.Zone()
 	}
@@ -250,7 +250,7 @@ func (l *Ledger) noteLowered(maximum int) {
 	}
 }
 
-// short counts the nodes that terminations took from zones and that are still to be launched.
-func (l *Ledger) short() int {
-	return l.total(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
+// countMissing counts the nodes that terminations took from zones and that are still to be launched.
+func (l *Ledger) countMissing() int {
+	return l.sumZones(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
 }

@@ -33,21 +33,21 @@ type lifecycle struct{ *draft }
 
 func lifecycleOf(d *draft) lifecycle { return lifecycle{d} }
 
-// drainView is what a drain has to know of one node's pods.
-type drainView struct {
+// nodePods is what a drain has to know of one node's pods.
+type nodePods struct {
 	toEvict []*corev1.Pod
 	leaving []*corev1.Pod
 	held    []*corev1.Pod
 	staying int
 }
 
-func (v *drainView) remaining() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
+func (v *nodePods) podsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
 
-func (t *draft) view(m *nodegroup.Member) *drainView {
+func (t *draft) podsOf(m *nodegroup.Member) *nodePods {
 	if v, ok := t.drains[m.Name()]; ok {
 		return v
 	}
-	v := &drainView{}
+	v := &nodePods{}
 	var unready []*corev1.Pod
 	lost := m.Node != nil && nodeLost(m.Node, t.w.Now)
 	for _, pod := range m.Pods {
@@ -79,46 +79,46 @@ func byName(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// inDrain are the members whose drain goes on, in order of start.
-func (t *draft) inDrain() []*nodegroup.Member {
+// isInDrain are the members whose drain goes on, in order of start.
+func (t *draft) membersInDrain() []*nodegroup.Member {
 	var members []*nodegroup.Member
 	for _, name := range t.rec.startedNames() {
-		if m := t.count.byName[name]; m != nil && inDrain(t.rec.Nodes[name].State) {
+		if m := t.count.byName[name]; m != nil && isInDrain(t.rec.Nodes[name].State) {
 			members = append(members, m)
 		}
 	}
 	return members
 }
 
-// enlist begins the record of a member, which is to be stored before anything happens to it.
-func (t lifecycle) enlist(m *nodegroup.Member, n NodeRecord) {
+// startRecord begins the record of a member, which is to be stored before anything happens to it.
+func (t lifecycle) startRecord(m *nodegroup.Member, n NodeRecord) {
 	t.count.byName[m.Name()] = m
 	t.rec.Nodes[m.Name()] = n
 }
 
-// drive takes one started node one step further.
-func (t lifecycle) drive(name string) {
+// advanceNode takes one started node one step further.
+func (t lifecycle) advanceNode(name string) {
 	n, m := t.rec.Nodes[name], t.count.byName[name]
-	if n.givenBack() {
+	if n.isGivenBack() {
 		surplusOf(t.draft).driveReturn(name)
 		return
 	}
 	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
-		t.gone(name)
+		t.recordGone(name)
 		return
 	}
 	switch n.State {
 	case NodeDraining, NodeForcing, NodeEmpty:
 		t.drainNode(name, n, m)
 	case NodeRemoving:
-		removalOf(t.draft).remove(name, n, m)
+		removalOf(t.draft).followTermination(name, n, m)
 	}
 }
 
-// gone books a started node that is no longer there.
-func (t lifecycle) gone(name string) {
+// recordGone books a started node that is no longer there.
+func (t lifecycle) recordGone(name string) {
 	n := t.rec.Nodes[name]
-	if !removalOf(t.draft).ownUp(n) {
+	if !removalOf(t.draft).resolveTerminator(n) {
 		return
 	}
 	if n.State != NodeDrained {
@@ -139,16 +139,16 @@ func (t lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.rec.Nodes[name] = n
 	}
 	if m.Node != nil && !t.isFenced(m) {
-		timeoutOf(t.draft).standStill(name, true)
+		timeoutOf(t.draft).pauseDeadline(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
-	view := t.view(m)
-	empty := view.remaining() == 0
+	view := t.podsOf(m)
+	empty := view.podsLeft() == 0
 	if empty || t.fencing || n.State == NodeForcing {
 		t.ensureStarted(n, m)
 	}
 	if empty {
-		t.settleNode(name, n, m)
+		t.waitSettled(name, n, m)
 		return
 	}
 	if n.State == NodeEmpty {
@@ -156,11 +156,11 @@ func (t lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		t.rec.Nodes[name] = n
 	}
 	if t.fencing {
-		timeoutOf(t.draft).standStill(name, true)
+		timeoutOf(t.draft).pauseDeadline(name, true)
 		return // what leaves could land on a node that is drained next (EKS E30)
 	}
 	if n.State == NodeForcing {
-		t.force(name, n, m, view)
+		t.deleteRemaining(name, n, m, view)
 		return
 	}
 	candidates, blocked := evictionsOf(t.draft).evictPods(name, view)
@@ -177,14 +177,14 @@ func (t lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
-	t.want(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
+	t.addAction(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
 }
 
-func inDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
+func isInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
 
-// force deletes the pods that are left, each with its own grace (EKS E43), and goes on without
+// deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and goes on without
 // those that are still there when the longest grace is over: they are named in the node's reason.
-func (t lifecycle) force(name string, n NodeRecord, m *nodegroup.Member, view *drainView) {
+func (t lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {
 	over := n.Deadline.Add(t.notes.Yielded[name])
 	kept := 0
 	for _, pod := range slices.Concat(view.held, view.toEvict) {
@@ -192,7 +192,7 @@ func (t lifecycle) force(name string, n NodeRecord, m *nodegroup.Member, view *d
 			continue // it came back for one that was deleted, and would each time: it goes down with the machine
 		}
 		kept++
-		t.want(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name})
+		t.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name})
 	}
 	for _, pod := range view.leaving {
 		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
@@ -203,23 +203,23 @@ func (t lifecycle) force(name string, n NodeRecord, m *nodegroup.Member, view *d
 		t.phase.emptied(t.draft, name, n, m)
 		return
 	}
-	t.wakeAt(over)
+	t.requeueAt(over)
 }
 
-// settleNode waits, once the node is empty, for load balancers and volumes to let go of it (EKS
+// waitSettled waits, once the node is empty, for load balancers and volumes to let go of it (EKS
 // E44, E45).
-func (t lifecycle) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
+func (t lifecycle) waitSettled(name string, n NodeRecord, m *nodegroup.Member) {
 	if n.State != NodeEmpty {
 		n.State, n.EmptyAt = NodeEmpty, t.w.Now
 		t.rec.Nodes[name] = n
 	}
 	if m.Node != nil {
 		if end := n.EmptyAt.Add(t.rec.Request.Settle.Duration); t.w.Now.Before(end) {
-			t.wakeAt(end)
+			t.requeueAt(end)
 			return
 		}
-		if end := n.EmptyAt.Add(detachLimit); t.attached(m) && t.w.Now.Before(end) {
-			t.wakeAt(end)
+		if end := n.EmptyAt.Add(detachLimit); t.hasAttachedVolumes(m) && t.w.Now.Before(end) {
+			t.requeueAt(end)
 			return
 		}
 		if m.Node.Annotations[nodemark.AnnotationDeadline] != nodemark.FormatTime(n.Deadline) {
@@ -229,9 +229,9 @@ func (t lifecycle) settleNode(name string, n NodeRecord, m *nodegroup.Member) {
 	t.phase.emptied(t.draft, name, n, m)
 }
 
-// attached reports whether volumes of pods that left are still attached. Volumes of pods that stay
+// hasAttachedVolumes reports whether volumes of pods that left are still attached. Volumes of pods that stay
 // keep their place and cannot be told apart, so a node with such pods is not waited for.
-func (t lifecycle) attached(m *nodegroup.Member) bool {
+func (t lifecycle) hasAttachedVolumes(m *nodegroup.Member) bool {
 	for _, pod := range m.Pods {
 		for i := range pod.Spec.Volumes {
 			if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {

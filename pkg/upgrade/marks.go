@@ -24,16 +24,16 @@ func (t marks) fenceAll() bool {
 		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || t.isFenced(m) {
 			continue
 		}
-		if n, started := t.rec.started(m); started && n.State == NodeRemoving {
+		if n, started := t.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
-		if t.rec.uncordoned(m.Node) {
-			t.fail(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+		if t.rec.wasUncordoned(m.Node) {
+			t.stopWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false
 		t.waiting = "the outdated nodes to be fenced"
-		t.want(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
+		t.addAction(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
 	}
 	return all
 }
@@ -48,15 +48,15 @@ func (t marks) holdNew() {
 	before, unready := t.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !t.w.Group.IsUsable(m) || !t.rec.fresh(m) || !t.rec.stays(m) {
+		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !t.w.Group.IsUsable(m) || !t.rec.isNewMember(m) || !t.rec.isNotEnding(m) {
 			continue
 		}
 		if nodemark.HasTaint(m.Node, unready) {
 			continue // the control plane takes it off at this very moment, and one of the two writes would fail
 		}
 		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
-		if t.attempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
-			t.want(action)
+		if t.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
+			t.addAction(action)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func (t marks) holdNew() {
 // reports whether all are.
 func (t marks) freeHeld() bool {
 	t.actions = slices.DeleteFunc(t.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
-	return t.unmark(t.rec.stays, mark{
+	return t.removeMarks(t.rec.isNotEnding, mark{
 		on:     (*nodegroup.Member).IsHeld,
 		coming: t.holdComing,
 		take: func(n *corev1.Node) nodegroup.Action {
@@ -76,15 +76,15 @@ func (t marks) freeHeld() bool {
 
 // holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
 func (t marks) holdComing(node *corev1.Node) bool {
-	attempt := t.attempt(HoldNode{UID: node.UID})
+	attempt := t.lastAttempt(HoldNode{UID: node.UID})
 	sent, _ := attempt.Action.(HoldNode)
-	return t.w.coming(attempt, sent.Version, node)
+	return t.w.isPending(attempt, sent.Version, node)
 }
 
-// unfence takes our fence from the nodes that are fit for it, and reports whether none has it any
+// removeFences takes our fence from the nodes that are fit for it, and reports whether none has it any
 // more.
-func (t marks) unfence(fit func(*nodegroup.Member) bool) bool {
-	return t.unmark(fit, mark{
+func (t marks) removeFences(fit func(*nodegroup.Member) bool) bool {
+	return t.removeMarks(fit, mark{
 		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == t.rec.Run },
 		coming: t.fenceComing,
 		take: func(n *corev1.Node) nodegroup.Action {
@@ -93,9 +93,9 @@ func (t marks) unfence(fit func(*nodegroup.Member) bool) bool {
 	})
 }
 
-// unmark takes a mark from the nodes that are fit for it, and reports whether none has it any more.
+// removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any more.
 // Where that is refused for good it was tried, and the report names it.
-func (t marks) unmark(fit func(*nodegroup.Member) bool, ours mark) bool {
+func (t marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	done := true
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
@@ -106,9 +106,9 @@ func (t marks) unmark(fit func(*nodegroup.Member) bool, ours mark) bool {
 			done = done && !ours.coming(m.Node)
 			continue
 		}
-		if action := ours.take(m.Node); t.attempt(action).Outcome != nodegroup.OutcomeFatal {
+		if action := ours.take(m.Node); t.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
 			done = false
-			t.want(action)
+			t.addAction(action)
 		}
 	}
 	return done
@@ -117,9 +117,9 @@ func (t marks) unmark(fit func(*nodegroup.Member) bool, ours mark) bool {
 // fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it
 // yet.
 func (t marks) fenceComing(node *corev1.Node) bool {
-	attempt := t.attempt(Fence{UID: node.UID})
+	attempt := t.lastAttempt(Fence{UID: node.UID})
 	sent, _ := attempt.Action.(Fence)
-	return t.w.coming(attempt, sent.Version, node)
+	return t.w.isPending(attempt, sent.Version, node)
 }
 
 // isFenced reports whether the member is a node that carries the whole fence of this run.

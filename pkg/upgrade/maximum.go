@@ -17,7 +17,7 @@ func maximumOf(d *draft) maximum { return maximum{d} }
 // maximum and desired size together, and this is a no-op.
 func (t maximum) raiseMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.w.unsupported() != "" {
+	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.w.zoneLaunchRefusal() != "" {
 		return true
 	}
 	if g.Max < l.MaxSeen {
@@ -36,7 +36,7 @@ func (t maximum) raiseMax() bool {
 		l.MaxTo = g.Desired + missing
 	}
 	t.waitForCloud("")
-	t.want(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
+	t.addAction(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
 	return false
 }
 
@@ -57,7 +57,7 @@ func (t maximum) watchMax() {
 		from := l.MaxSeen
 		l.closeRaise()
 		l.MaxSeen = 0
-		t.fail(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+		t.stopWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
 			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name, g.Name))
 	}
 }
@@ -67,7 +67,7 @@ func (t maximum) watchMax() {
 func (t maximum) lowerMax() bool {
 	l, g := &t.rec.Ledger, &t.w.Group
 	old := !g.IsFreshAfter(l.Changed)
-	if l.MaxTo > g.Max && old && t.attempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
+	if l.MaxTo > g.Max && old && t.lastAttempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
 		t.waitForCloud("")
 		return false // the reading may be older than the raise
 	}
@@ -91,7 +91,7 @@ func (t maximum) lowerTo(maximum int) bool {
 		return true
 	}
 	l.MaxLow = maximum
-	t.want(nodegroup.LowerMax{From: g.Max, Max: maximum})
+	t.addAction(nodegroup.LowerMax{From: g.Max, Max: maximum})
 	return false
 }
 

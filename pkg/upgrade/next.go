@@ -18,21 +18,21 @@ func Next(w World) Step {
 	case t.rec.Result != "":
 		t.finished = true
 	case t.rec.Run == "":
-		decisionOf(t).begin()
+		decisionOf(t).beginUpgrade()
 	case t.rec.PhaseBegan.IsZero():
 		t.rec.Ledger.MaxSeen = 0 // what happened to it while nobody looked is known to who goes on
-		t.enter(t.rec.Phase)
+		t.enterPhase(t.rec.Phase)
 	}
 	if !t.finished {
-		capacityOf(t).settle()
-		decisionOf(t).heed()
+		capacityOf(t).recordAnswers()
+		decisionOf(t).applyRequest()
 		if decisionOf(t).isStopping() {
-			stoppingOf(t).stop()
+			stoppingOf(t).bringToRest()
 		} else {
-			decisionOf(t).advance()
+			decisionOf(t).runPhases()
 		}
 	}
-	step := decisionOf(t).step()
+	step := decisionOf(t).finishStep()
 	step.Persist = mustStore(&stored, &step.Record)
 	return step
 }

@@ -41,7 +41,7 @@ type Return struct {
 	Owner types.UID
 }
 
-func (n *Notes) clone() Notes {
+func (n *Notes) cloneNotes() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
 		Returned:     maps.Clone(n.Returned),

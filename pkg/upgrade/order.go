@@ -14,10 +14,10 @@ import (
 )
 
 // contenders is how many of the next nodes are weighed against each other when one may start.
-const contenders = 32
+const maxCandidates = 32
 
 // overdue is when a budget is taken to open that should have been open by now.
-const overdue = 50 * time.Millisecond
+const leastReopening = 50 * time.Millisecond
 
 // ordering chooses the node that is started next, and learns how long pods take.
 type ordering struct{ *draft }
@@ -30,15 +30,15 @@ func orderingOf(d *draft) ordering { return ordering{d} }
 // change places budgets and time decide (drain.Queue); those with a pod that may never leave go
 // last. A node none of whose pods could move now would only lose time.
 func (t ordering) nextNode() *nodegroup.Member {
-	q := t.queue()
+	q := t.drainQueue()
 	var free, stuck []*nodegroup.Member
 	var last []drain.NodeDrain
 	order := t.startOrder()
-	for _, m := range order[:min(len(order), contenders)] {
-		if !t.interchangeable(order[0], m) {
+	for _, m := range order[:min(len(order), maxCandidates)] {
+		if !t.areInterchangeable(order[0], m) {
 			continue
 		}
-		if load, holds := q.load(m, time.Time{}); holds {
+		if load, holds := q.loadNode(m, time.Time{}); holds {
 			stuck, last = append(stuck, m), append(last, load)
 		} else {
 			free, q.Waiting = append(free, m), append(q.Waiting, load)
@@ -51,7 +51,7 @@ func (t ordering) nextNode() *nodegroup.Member {
 	if next < 0 {
 		return nil
 	}
-	t.notes.Pressing = evictionsOf(t.draft).pressing(q.pace)
+	t.notes.Pressing = evictionsOf(t.draft).findCriticalBudgets(q.pace)
 	return free[next]
 }
 
@@ -65,15 +65,15 @@ func (t ordering) startOrder() []*nodegroup.Member {
 	var order []ranked
 	var seen [urgencies]zoneCounts
 	for _, m := range t.count.pending {
-		before := seen[urgency(m)].of(m.Zone())
-		if before.all < contenders {
+		before := seen[urgencyOf(m)].countsOf(m.Zone())
+		if before.all < maxCandidates {
 			order = append(order, ranked{m, t.count.pendingIn[m.Zone()] - before.all})
 		}
 		before.all++
 	}
 	slices.SortFunc(order, func(a, b ranked) int {
 		return cmp.Or(
-			cmp.Compare(urgency(a.Member), urgency(b.Member)),
+			cmp.Compare(urgencyOf(a.Member), urgencyOf(b.Member)),
 			cmp.Compare(b.left, a.left),
 			cmp.Compare(a.Zone(), b.Zone()),
 			cmp.Compare(a.Name(), b.Name()),
@@ -86,10 +86,10 @@ func (t ordering) startOrder() []*nodegroup.Member {
 	return members
 }
 
-// interchangeable reports whether contention may decide which of the two goes first. A group that
+// areInterchangeable reports whether contention may decide which of the two goes first. A group that
 // replaces nodes by itself keeps its zones in balance only if they take turns.
-func (t ordering) interchangeable(a, b *nodegroup.Member) bool {
-	if urgency(a) != urgency(b) {
+func (t ordering) areInterchangeable(a, b *nodegroup.Member) bool {
+	if urgencyOf(a) != urgencyOf(b) {
 		return false
 	}
 	return t.rec.Ledger.Zonal || t.count.pendingIn[a.Zone()] == t.count.pendingIn[b.Zone()]
@@ -98,7 +98,7 @@ func (t ordering) interchangeable(a, b *nodegroup.Member) bool {
 // urgencies is how many degrees of urgency there are.
 const urgencies = 3
 
-func urgency(m *nodegroup.Member) int {
+func urgencyOf(m *nodegroup.Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
@@ -109,19 +109,19 @@ func urgency(m *nodegroup.Member) int {
 	}
 }
 
-// queue is what the window has before it: the nodes in drain, and no others yet.
-func (t ordering) queue() *queue {
-	q := &queue{turn: t.draft, pace: t.pace(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(t.w)}
+// drainQueue is what the window has before it: the nodes in drain, and no others yet.
+func (t ordering) drainQueue() *queueBuilder {
+	q := &queueBuilder{turn: t.draft, pace: t.paceOfPods(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(t.w)}
 	q.Window = t.rec.Request.Window
-	for _, m := range t.inDrain() {
-		load, _ := q.load(m, t.rec.Nodes[m.Name()].Deadline)
+	for _, m := range t.membersInDrain() {
+		load, _ := q.loadNode(m, t.rec.Nodes[m.Name()].Deadline)
 		q.Started = append(q.Started, load)
 	}
 	return q
 }
 
-// queue is a drain.Queue in the making.
-type queue struct {
+// queueBuilder is a drain.Queue in the making.
+type queueBuilder struct {
 	drain.Queue
 	turn    *draft
 	pace    *pace
@@ -130,12 +130,12 @@ type queue struct {
 	spent map[types.NamespacedName][]time.Time
 }
 
-// load is the member as far as its drain takes time, and whether it is stuck: whether it has a pod
+// loadNode is the member as far as its drain takes time, and whether it is stuck: whether it has a pod
 // that no budget may ever let go, or that must not be evicted. A started node has a deadline, and a
 // stuck one takes until then.
-func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
+func (q *queueBuilder) loadNode(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
 	t := q.turn
-	view, settle := t.view(m), t.rec.Request.Settle.Duration
+	view, settle := t.podsOf(m), t.rec.Request.Settle.Duration
 	l = drain.NodeDrain{Least: settle, Pods: make([]drain.PodEviction, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
 		l.Least = max(l.Least, t.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(t.w.Now))
@@ -148,9 +148,9 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case !deadline.IsZero() && orderingOf(t).evicting(pod): // it has gone through
+		case !deadline.IsZero() && orderingOf(t).isEvicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
-			eviction.Budget = q.gate(prediction.Budget, pod)
+			eviction.Budget = q.budgetIndex(prediction.Budget, pod)
 		}
 		l.Pods = append(l.Pods, eviction)
 	}
@@ -160,17 +160,17 @@ func (q *queue) load(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain
 	return l, stuck
 }
 
-// evicting reports whether the pod's eviction is decided, so that it is counted among what was
+// isEvicting reports whether the pod's eviction is decided, so that it is counted among what was
 // spent.
-func (t ordering) evicting(pod *corev1.Pod) bool {
-	attempt := t.attempt(Evict{UID: pod.UID})
-	return attempt.InFlight || t.w.settled(attempt) ||
+func (t ordering) isEvicting(pod *corev1.Pod) bool {
+	attempt := t.lastAttempt(Evict{UID: pod.UID})
+	return attempt.InFlight || t.w.isAccepted(attempt) ||
 		slices.ContainsFunc(t.candidates, func(c candidate) bool { return c.UID == pod.UID })
 }
 
-// gate is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
+// budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
 // far as they explain it.
-func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
+func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) int {
 	if i, known := q.indexes[key]; known {
 		return i
 	}
@@ -182,10 +182,10 @@ func (q *queue) gate(key types.NamespacedName, pod *corev1.Pod) int {
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
-		gate.Open = append(gate.Open, max(overdue, at.Add(gate.Refill).Sub(t.w.Now)))
+		gate.Open = append(gate.Open, max(leastReopening, at.Add(gate.Refill).Sub(t.w.Now)))
 	}
 	for len(gate.Open) < open+missing {
-		gate.Open = append(gate.Open, max(overdue, gate.Refill))
+		gate.Open = append(gate.Open, max(leastReopening, gate.Refill))
 	}
 	slices.Sort(gate.Open)
 	q.indexes[key] = len(q.Budgets)
@@ -208,13 +208,13 @@ func evictionTimes(w *World) map[types.NamespacedName][]time.Time {
 	return begun
 }
 
-func (t ordering) pace() *pace {
+func (t ordering) paceOfPods() *pace {
 	if t.notes.Ready == nil {
-		t.notes.Ready = drain.ReadyTimes(t.w.pods())
+		t.notes.Ready = drain.ReadyTimes(t.w.eachPod())
 	}
 	return &pace{
-		ready: t.notes.Ready, usualReady: drain.Typical(values(t.notes.Ready), usualReady),
-		gone: t.notes.Gone, usualGone: drain.Typical(values(t.notes.Gone), 0),
+		ready: t.notes.Ready, usualReady: drain.Typical(valuesOf(t.notes.Ready), usualReady),
+		gone: t.notes.Gone, usualGone: drain.Typical(valuesOf(t.notes.Gone), 0),
 		lag: cmp.Or(t.notes.Lag, usualLag),
 	}
 }
@@ -222,12 +222,12 @@ func (t ordering) pace() *pace {
 // learnGone notes how long pods took to leave that have left since the last step.
 func (t ordering) learnGone() {
 	leaving := map[types.UID]Departure{}
-	for _, m := range t.inDrain() {
-		for _, pod := range t.view(m).leaving {
+	for _, m := range t.membersInDrain() {
+		for _, pod := range t.podsOf(m).leaving {
 			departure, seen := t.w.Notes.Leaving[pod.UID]
 			if !seen {
-				departure = Departure{Owner: drain.Owner(pod), Since: t.w.deleted(pod)}
-				if attempt := t.attempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
+				departure = Departure{Owner: drain.Owner(pod), Since: t.w.deletedAt(pod)}
+				if attempt := t.lastAttempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
 					departure.Since = attempt.Begun // a place in the window is taken from then on
 				}
 			}
@@ -273,7 +273,7 @@ func (t ordering) learnLag(pod *corev1.Pod) {
 	if len(begun) == 0 {
 		return
 	}
-	p := t.pace()
+	p := t.paceOfPods()
 	lag := t.w.Now.Sub(begun[len(begun)-1]) - (p.turnOf(pod) - p.lag)
 	t.notes.Lag = (3*p.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }

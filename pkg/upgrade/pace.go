@@ -41,7 +41,7 @@ type pace struct {
 	lag                   time.Duration
 }
 
-func values(m map[types.UID]time.Duration) []time.Duration {
+func valuesOf(m map[types.UID]time.Duration) []time.Duration {
 	all := make([]time.Duration, 0, len(m))
 	for _, v := range m {
 		all = append(all, v)

@@ -6,12 +6,12 @@ import "reflect"
 // record before the actions of the step are begun. What a later look at the cluster and the cloud
 // shows again by itself is written with the next change that does.
 func mustStore(stored, record *Record) bool {
-	return record.Run != "" && !reflect.DeepEqual(stored.essence(), record.essence())
+	return record.Run != "" && !reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved())
 }
 
-// essence is the record without what a later look shows again: that a node is empty, that a machine
+// withoutObserved is the record without what a later look shows again: that a node is empty, that a machine
 // is on its way out, how many nodes are outdated, and how old a reading of the group may be.
-func (r *Record) essence() Record {
+func (r *Record) withoutObserved() Record {
 	c := *r
 	c.Total = 0
 	c.Ledger.Changed, c.Ledger.MaxSeen, c.Ledger.MaxSeenAt = r.Started, 0, r.Started

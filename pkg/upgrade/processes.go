@@ -13,48 +13,48 @@ type processes struct{ *draft }
 
 func processesOf(d *draft) processes { return processes{d} }
 
-// resume lets the processes run again that we suspended, unless they would terminate nodes without
+// resumeProcesses lets the processes run again that we suspended, unless they would terminate nodes without
 // a drain at once, because the zones are out of balance: then they stay suspended, and the record
 // says so. A suspension of ours that is on its way, or that the group's reading is too old to show,
 // is waited for.
-func (t processes) resume() bool {
-	quiesced := t.attempt(nodegroup.Quiesce{})
-	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || t.unseen(quiesced)) {
+func (t processes) resumeProcesses() bool {
+	quiesced := t.lastAttempt(nodegroup.Quiesce{})
+	if len(t.rec.Suspended) > 0 && (quiesced.InFlight || t.isUnseen(quiesced)) {
 		t.waitForCloud("")
 		return false
 	}
-	ours := t.suspended()
+	ours := t.stillSuspended()
 	if len(ours) == 0 {
 		return true
 	}
-	if !t.balanced() {
-		coming := t.w.resuming(quiesced)
+	if !t.areZonesBalanced() {
+		coming := t.w.isResuming(quiesced)
 		if coming {
 			t.waitForCloud("")
 		}
 		return !coming // what is suspended still will show
 	}
 	t.waitForCloud("")
-	t.want(nodegroup.Resume{Processes: ours})
+	t.addAction(nodegroup.Resume{Processes: ours})
 	return false
 }
 
-// unseen reports whether the group's reading is too old to show a suspension of ours: older than
+// isUnseen reports whether the group's reading is too old to show a suspension of ours: older than
 // its answer, or so old that nobody remembers whether there was one.
-func (t processes) unseen(quiesced nodegroup.Attempt) bool {
-	if len(t.suspended()) == len(t.rec.Suspended) {
+func (t processes) isUnseen(quiesced nodegroup.Attempt) bool {
+	if len(t.stillSuspended()) == len(t.rec.Suspended) {
 		return false
 	}
 	if t.w.Now.After(t.w.Group.Observed.Add(staleReading)) {
 		return true
 	}
-	resumed := t.attempt(nodegroup.Resume{})
+	resumed := t.lastAttempt(nodegroup.Resume{})
 	undone := resumed.Outcome == nodegroup.OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
 	return quiesced.Outcome != "" && !undone && !t.w.Group.IsFreshAfter(quiesced.Ended)
 }
 
-// suspended are the processes that we suspended and that nobody has resumed.
-func (t processes) suspended() []string {
+// stillSuspended are the processes that we suspended and that nobody has resumed.
+func (t processes) stillSuspended() []string {
 	var ours []string
 	for _, process := range t.rec.Suspended {
 		if slices.Contains(t.w.Group.Suspended, process) {
@@ -64,14 +64,14 @@ func (t processes) suspended() []string {
 	return ours
 }
 
-// balanced reports whether the zones differ by at most one node, or by no more than at the start.
-func (t processes) balanced() bool {
-	return spread(t.w.Group.Zones, t.count.zones) <= max(1, spread(t.w.Group.Zones, t.rec.Sizes.Zones))
+// areZonesBalanced reports whether the zones differ by at most one node, or by no more than at the start.
+func (t processes) areZonesBalanced() bool {
+	return zoneSpread(t.w.Group.Zones, t.count.zones) <= max(1, zoneSpread(t.w.Group.Zones, t.rec.Sizes.Zones))
 }
 
 // suspendedNote says which processes are left suspended, "" when none is.
 func (t processes) suspendedNote() string {
-	ours := t.suspended()
+	ours := t.stillSuspended()
 	if len(ours) == 0 {
 		return ""
 	}
@@ -84,9 +84,9 @@ func (t processes) suspendedNote() string {
 		t.w.Group.Name, strings.Join(ours, " "))
 }
 
-// quiesce suspends the provider's processes that would fight the upgrade, and remembers which were
+// suspendProcesses suspends the provider's processes that would fight the upgrade, and remembers which were
 // ours to suspend.
-func (t processes) quiesce() bool {
+func (t processes) suspendProcesses() bool {
 	var missing []string
 	for _, process := range t.w.Group.Quiesce {
 		if !slices.Contains(t.w.Group.Suspended, process) {
@@ -100,6 +100,6 @@ func (t processes) quiesce() bool {
 		return true
 	}
 	t.waitForCloud("")
-	t.want(nodegroup.Quiesce{Processes: missing})
+	t.addAction(nodegroup.Quiesce{Processes: missing})
 	return false
 }

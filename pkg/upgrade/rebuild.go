@@ -43,8 +43,8 @@ func Rebuild(w World) (Record, error) {
 	t := newDraft(&w)
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: rollbackOf(t).previous(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
-		Unlabelled: unlabelled(slices.DeleteFunc(t.count.pending, func(m *nodegroup.Member) bool {
+		Previous: rollbackOf(t).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Unlabelled: withoutLabels(slices.DeleteFunc(t.count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
@@ -57,14 +57,14 @@ func Rebuild(w World) (Record, error) {
 	rec.Suspended = before.Suspended
 	rec.Ledger.Zonal = w.Group.Zonal
 	for i := range w.Members {
-		rec.takeUp(&w.Members[i])
+		rec.adoptDraining(&w.Members[i])
 	}
 	return rec, nil
 }
 
-// takeUp puts a node on record that is being drained. Which of them were started first is not known
+// adoptDraining puts a node on record that is being drained. Which of them were started first is not known
 // any more: the one whose time ends first goes first.
-func (r *Record) takeUp(m *nodegroup.Member) {
+func (r *Record) adoptDraining(m *nodegroup.Member) {
 	if m.Node == nil || !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || m.Node.Annotations[nodemark.AnnotationRun] != r.Run {
 		return
 	}
@@ -74,7 +74,7 @@ func (r *Record) takeUp(m *nodegroup.Member) {
 	}
 	r.Begun++
 	r.Nodes[m.Name()] = NodeRecord{
-		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.zone(m), State: NodeDraining, Batch: 1,
+		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.zoneOf(m), State: NodeDraining, Batch: 1,
 		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
 	}
 }
@@ -109,11 +109,11 @@ func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBa
 	return nodemark.GroupBaseline{}, false
 }
 
-// recount makes the books anew of a run whose record was lost, by a reading of the group that shows
+// rebuildLedger makes the books anew of a run whose record was lost, by a reading of the group that shows
 // all that the run did: what there is in a zone beyond what there was is taken for ours, as far as
 // the zone has outdated nodes to give it back with. What others changed meanwhile cannot be told
 // from that. It reports whether the books are made.
-func (t rebuild) recount() bool {
+func (t rebuild) rebuildLedger() bool {
 	g, l := &t.w.Group, &t.rec.Ledger
 	if !t.rec.Lost {
 		return true
@@ -122,30 +122,30 @@ func (t rebuild) recount() bool {
 		t.waitForCloud("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
-	l.Known, l.Changed = t.w.unheld(), t.w.Now
+	l.Known, l.Changed = t.w.preexistingNames(), t.w.Now
 	there, was := l.byZone(t.count.zones), l.byZone(t.rec.Sizes.Zones)
 	if g.Sized && !l.Zonal {
 		there[""], was[""] = g.Desired, t.rec.Sizes.Desired
 	}
-	t.recountZones(there, was)
-	outdated := t.outdated()
+	t.rebuildZones(there, was)
+	outdated := t.countOutdated()
 	t.rec.Total = max(outdated, t.rec.Sizes.Desired-len(l.Known)) // a group without a size is as large as it is
 	t.rec.Replaced = t.rec.Total - outdated
 	if g.Sized && g.Max > t.rec.Sizes.Max && !t.rec.Request.KeepMax {
 		l.MaxFrom, l.MaxTo = t.rec.Sizes.Max, g.Max
 	}
 	t.rec.Lost = false
-	t.count = takeCensus(t.w, &t.rec)
+	t.count = countMembers(t.w, &t.rec)
 	return true
 }
 
-// recountZones books what there is more than there was, zone by zone.
-func (t rebuild) recountZones(there, was map[string]int) {
+// rebuildZones books what there is more than there was, zone by zone.
+func (t rebuild) rebuildZones(there, was map[string]int) {
 	surge := SpreadSurge(t.rec.Request.Surge, t.count.left)
 	known := map[string]int{}
 	for i := range t.w.Members {
-		if m := &t.w.Members[i]; t.rec.Ledger.knows(m) {
-			known[t.rec.Ledger.zone(m)]++
+		if m := &t.w.Members[i]; t.rec.Ledger.isPreexisting(m) {
+			known[t.rec.Ledger.zoneOf(m)]++
 		}
 	}
 	for _, counts := range []map[string]int{there, was, t.count.left} {
@@ -156,7 +156,7 @@ func (t rebuild) recountZones(there, was map[string]int) {
 				ours = max(-t.rec.Request.MaxUnavailable, min(there[zone]-was[zone], left))
 			}
 			removed := max(0, was[zone]-known[zone]-left)
-			t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+			t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 				// No token is used again: it would stand for a launch of before.
 				*z = ZoneLedger{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(t.w.Now.Unix())}
 			})
@@ -164,9 +164,9 @@ func (t rebuild) recountZones(there, was map[string]int) {
 	}
 }
 
-// unheld are the names of the members that count as there before the run whose record was lost:
+// preexistingNames are the names of the members that count as there before the run whose record was lost:
 // current, fit for pods, and not held.
-func (w *World) unheld() []string {
+func (w *World) preexistingNames() []string {
 	var names []string
 	for i := range w.Members {
 		if m := &w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && w.Group.IsUsable(m) && !m.IsHeld() {
@@ -176,8 +176,8 @@ func (w *World) unheld() []string {
 	return names // sorted, as the members are
 }
 
-// outdated counts the outdated members that are still to be replaced.
-func (t rebuild) outdated() int {
+// countOutdated counts the outdated members that are still to be replaced.
+func (t rebuild) countOutdated() int {
 	n := 0
 	for _, left := range t.count.left {
 		n += left
@@ -197,37 +197,37 @@ func (l *Ledger) byZone(counts map[string]int) map[string]int {
 	return sums
 }
 
-// retarget begins the books of the way to a target that moved. What was launched for the earlier
+// adoptTarget begins the books of the way to a target that moved. What was launched for the earlier
 // target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
 // begins with. Nodes from before the upgrade that turn out to be current are none of those it
 // launched. When a node came tells the two apart: not every provider names an older revision whole.
-func (t rebuild) retarget() {
+func (t rebuild) adoptTarget() {
 	l := &t.rec.Ledger
 	carried := map[string]int{}
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
 		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(t.rec.Started); {
-		case t.rec.isEnding(m) || l.knows(m):
+		case t.rec.isEnding(m) || l.isPreexisting(m):
 		case launched && m.Outdated:
-			carried[l.zone(m)]++
+			carried[l.zoneOf(m)]++
 		case !launched && !m.Outdated:
 			l.Known = append(l.Known, m.Name())
 		}
 	}
 	slices.Sort(l.Known)
-	t.count = takeCensus(t.w, &t.rec)
+	t.count = countMembers(t.w, &t.rec)
 	for zone, surge := range rollbackOf(t.draft).dealSurge() {
-		l.change(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
+		l.updateZone(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
 	}
-	t.rec.Total = t.knownTotal()
+	t.rec.Total = t.countTotal()
 	l.Moved = false
 	if t.phase.givesBack {
-		t.enter(PhaseSetup) // the surge was given back
+		t.enterPhase(PhaseSetup) // the surge was given back
 	}
 }
 
-// knownTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
-func (t rebuild) knownTotal() int {
+// countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
+func (t rebuild) countTotal() int {
 	total := t.rec.Replaced + len(t.count.pending)
 	for _, n := range t.rec.Nodes {
 		if !n.Added && n.State != NodeDrained {

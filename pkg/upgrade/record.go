@@ -159,7 +159,7 @@ func (r *Record) Clone() Record {
 		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
 	}
 	c.Suspended = slices.Clone(r.Suspended)
-	c.Ledger = r.Ledger.clone()
+	c.Ledger = r.Ledger.cloneLedger()
 	return c
 }
 
@@ -170,7 +170,7 @@ func (r *Record) Running() bool { return r.Run != "" && r.Result == "" }
 func (r *Record) InFlight() map[string]types.UID {
 	nodes := map[string]types.UID{}
 	for name, n := range r.Nodes {
-		if n.UID != "" && (inDrain(n.State) || n.State == NodeRemoving) {
+		if n.UID != "" && (isInDrain(n.State) || n.State == NodeRemoving) {
 			nodes[name] = n.UID
 		}
 	}

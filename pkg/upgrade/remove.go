@@ -11,10 +11,10 @@ type removal struct{ *draft }
 
 func removalOf(d *draft) removal { return removal{d} }
 
-// terminate decides the end of a drained node's machine and books it. It is written before it is
+// terminateNode decides the end of a drained node's machine and books it. It is written before it is
 // done.
-func (t removal) terminate(name string, n NodeRecord, m *nodegroup.Member) {
-	zone := t.rec.Ledger.zone(m)
+func (t removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
+	zone := t.rec.Ledger.zoneOf(m)
 	if t.awaitsLaunch(zone) {
 		t.waitForCloud("the answer to a launch")
 		return
@@ -23,10 +23,10 @@ func (t removal) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 		n.State = NodeDrained
 		t.rec.Replaced++
 	} else {
-		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, capacityOf(t.draft).shrinks(zone)
+		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, capacityOf(t.draft).shouldShrink(zone)
 	}
 	n.Zone = zone
-	t.rec.Ledger.change(zone, func(z *ZoneLedger) {
+	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Removed++
 		if n.Shrink {
 			z.Shrunk++
@@ -36,7 +36,7 @@ func (t removal) terminate(name string, n NodeRecord, m *nodegroup.Member) {
 	t.count.left[zone]--
 	t.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
-		t.remove(name, n, m)
+		t.followTermination(name, n, m)
 	}
 }
 
@@ -48,62 +48,62 @@ func (t removal) awaitsLaunch(zone string) bool {
 		return t.rec.Ledger.openLaunches() > 0
 	}
 	givesBack := t.rec.Ledger.Zones[zone].Contribution() >= t.count.left[zone]
-	return givesBack && !capacityOf(t.draft).canShrink() && t.rec.Ledger.openLaunches()+t.rec.Ledger.short() > 0
+	return givesBack && !capacityOf(t.draft).canShrink() && t.rec.Ledger.openLaunches()+t.rec.Ledger.countMissing() > 0
 }
 
-// remove sees a termination through: asked for once, asked for again only when the instance is seen
+// followTermination sees a termination through: asked for once, asked for again only when the instance is seen
 // in service after an answer that left its effect open, and over when machine and node are gone.
-func (t removal) remove(name string, n NodeRecord, m *nodegroup.Member) {
+func (t removal) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
 	t.waitForCloud("")
 	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
-	attempt := t.attempt(action)
+	attempt := t.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
-	case !n.Landed && t.othersTook(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
-		n = t.unshrink(n)
+	case !n.Landed && t.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
+		n = t.undoShrink(n)
 		n.Landed = true
 		t.rec.Nodes[name] = n
-	case !n.Landed && !n.givenBack() && refusedToShrink(n, attempt):
-		n = t.unshrink(n)
+	case !n.Landed && !n.isGivenBack() && refusedToShrink(n, attempt):
+		n = t.undoShrink(n)
 		t.rec.Nodes[name] = n
-		t.again() // and ask for it without shrinking
+		t.requeueNow() // and ask for it without shrinking
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
-		t.land(name, n, attempt)
+		t.markTerminationStarted(name, n, attempt)
 		t.deleteNode(n, m)
-	case n.Terminated.Equal(t.w.Now) || t.stillThere(n, attempt, m.Instance.State == nodegroup.InstanceInService):
-		t.want(action)
+	case n.Terminated.Equal(t.w.Now) || t.hadNoEffect(n, attempt, m.Instance.State == nodegroup.InstanceInService):
+		t.addAction(action)
 	}
 }
 
-// land books that the machine of a node is on its way out because of us.
-func (t removal) land(name string, n NodeRecord, attempt nodegroup.Attempt) {
+// markTerminationStarted books that the machine of a node is on its way out because of us.
+func (t removal) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
 	n.Landed = true
-	capacityOf(t.draft).changed(cmp.Or(attempt.Ended, t.w.Now))
+	capacityOf(t.draft).noteSizeChange(cmp.Or(attempt.Ended, t.w.Now))
 	t.rec.Nodes[name] = n
 }
 
-// othersTook reports whether somebody else terminated the instance: it was gone when we asked, or
+// terminatedByOthers reports whether somebody else terminated the instance: it was gone when we asked, or
 // it leaves although our last request is known to have had no effect. An earlier one had none
 // either, or it would not have been repeated.
-func (t removal) othersTook(n NodeRecord, leaving bool) bool {
-	attempt := t.attempt(nodegroup.Terminate{Instance: n.Instance})
+func (t removal) terminatedByOthers(n NodeRecord, leaving bool) bool {
+	attempt := t.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
-// ownUp books who ended the machine of a node that is no longer there, and reports whether that is
+// resolveTerminator books who ended the machine of a node that is no longer there, and reports whether that is
 // known: an answer under way will tell.
-func (t removal) ownUp(n NodeRecord) bool {
+func (t removal) resolveTerminator(n NodeRecord) bool {
 	if n.State != NodeRemoving || n.Landed {
 		return true
 	}
-	if t.attempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
+	if t.lastAttempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
 		return false
 	}
-	if t.othersTook(n, true) {
-		t.unshrink(n)
+	if t.terminatedByOthers(n, true) {
+		t.undoShrink(n)
 	}
 	return true
 }
@@ -115,20 +115,20 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 	return n.Shrink && sent.Shrink && attempt.Outcome == nodegroup.OutcomeExhausted
 }
 
-// unshrink takes a termination off the books that did not shrink the group after all.
-func (t removal) unshrink(n NodeRecord) NodeRecord {
+// undoShrink takes a termination off the books that did not shrink the group after all.
+func (t removal) undoShrink(n NodeRecord) NodeRecord {
 	if n.Shrink {
-		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		t.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
 		n.Shrink = false
 	}
 	return n
 }
 
-// stillThere reports whether the group's newest reading proves that the termination has not
+// hadNoEffect reports whether the group's newest reading proves that the termination has not
 // happened, so that asking for it again cannot shrink the group twice: without an answer, or with
 // one that was lost, the reading must be younger than any lag allows and show the instance in
 // service.
-func (t removal) stillThere(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
+func (t removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
 	if attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink {
 		return true
 	}
@@ -147,8 +147,8 @@ func (t removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
 	}
 	end := n.Terminated.Add(nodeObjectGrace)
 	if t.w.Now.Before(end) || nodegroup.IsNodeReady(m.Node) {
-		t.wakeAt(end)
+		t.requeueAt(end)
 		return
 	}
-	t.want(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
+	t.addAction(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
 }

@@ -91,26 +91,26 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // stays as it is. Another model brings its own numbers.
 func (r Request) With(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
-	take(&r.Strategy, other.Strategy, given("strategy"))
-	take(&r.Like, other.Like, given("like"))
-	take(&r.To, other.To, given("to"))
-	take(&r.Current, other.Current, given("current"))
-	take(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
-	take(&r.Window, other.Window, model || given("max-unavailable"))
-	take(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
-	take(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
-	take(&r.Settle, other.Settle, model || given("settle"))
-	take(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
-	take(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
-	take(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
-	take(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
-	take(&r.KeepMax, other.KeepMax, given("keep-max"))
-	take(&r.KeepFence, other.KeepFence, given("keep-fence"))
-	take(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
+	setIf(&r.Strategy, other.Strategy, given("strategy"))
+	setIf(&r.Like, other.Like, given("like"))
+	setIf(&r.To, other.To, given("to"))
+	setIf(&r.Current, other.Current, given("current"))
+	setIf(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
+	setIf(&r.Window, other.Window, model || given("max-unavailable"))
+	setIf(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
+	setIf(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
+	setIf(&r.Settle, other.Settle, model || given("settle"))
+	setIf(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
+	setIf(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
+	setIf(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
+	setIf(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
+	setIf(&r.KeepMax, other.KeepMax, given("keep-max"))
+	setIf(&r.KeepFence, other.KeepFence, given("keep-fence"))
+	setIf(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
 	return r
 }
 
-func take[T any](to *T, value T, given bool) {
+func setIf[T any](to *T, value T, given bool) {
 	if given {
 		*to = value
 	}

@@ -15,9 +15,9 @@ type rollback struct{ *draft }
 
 func rollbackOf(d *draft) rollback { return rollback{d} }
 
-// previous is the revision that a rollback goes back to: the one the group points at still or,
+// previousRevision is the revision that a rollback goes back to: the one the group points at still or,
 // where it points at the one wanted already, the one that most of the outdated nodes have.
-func (t rollback) previous() nodegroup.Revision {
+func (t rollback) previousRevision() nodegroup.Revision {
 	g := &t.w.Group
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
@@ -36,28 +36,28 @@ func (t rollback) previous() nodegroup.Revision {
 	})
 }
 
-// reclaim gives the nodes of the revision that is wanted again back to the cluster: their fence is
+// keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their fence is
 // taken away, and those whose termination was decided but did not happen are kept (I6: a wanted
 // node is neither fenced nor drained).
-func (t rollback) reclaim() bool {
+func (t rollback) keepCurrentNodes() bool {
 	t.rec.Total = len(t.count.pending)
 	t.waiting = "the nodes not replaced yet to be unfenced"
 	kept := surplusOf(t.draft).keepSurge()
-	return marksOf(t.draft).unfence(func(m *nodegroup.Member) bool { return !m.Outdated && t.rec.stays(m) }) && kept
+	return marksOf(t.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && t.rec.isNotEnding(m) }) && kept
 }
 
-// carry begins the books of the way back. What was added before counts as surge that is up already:
+// carryOverSurge begins the books of the way back. What was added before counts as surge that is up already:
 // so many fewer are launched, and the last outdated nodes of each zone give it back.
-func (t rollback) carry() bool {
+func (t rollback) carryOverSurge() bool {
 	l := &t.rec.Ledger
-	if !capacityOf(t.draft).settleOpen() || !t.w.Group.IsFreshAfter(l.Changed) {
+	if !capacityOf(t.draft).resolveOpenLaunches() || !t.w.Group.IsFreshAfter(l.Changed) {
 		t.waitForCloud("what was added to the group to be seen")
 		return false
 	}
 	arriving := map[string]int{}
-	l.Known = t.knownBack(arriving)
+	l.Known = t.preexistingOnRollback(arriving)
 	for zone, surge := range t.dealSurge() {
-		l.change(zone, func(z *ZoneLedger) {
+		l.updateZone(zone, func(z *ZoneLedger) {
 			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
 		})
 	}
@@ -81,17 +81,17 @@ func (t rollback) dealSurge() map[string]int {
 	return surge
 }
 
-// knownBack are the names of the members that have the revision wanted as the way back begins, and
+// preexistingOnRollback are the names of the members that have the revision wanted as the way back begins, and
 // are none that the group has yet to bring up: those it counts by ledger zone, and with them
 // instances that are yet to be launched.
-func (t rollback) knownBack(arriving map[string]int) []string {
+func (t rollback) preexistingOnRollback(arriving map[string]int) []string {
 	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
 	unseen := t.unseenBack()
 	t.spreadMissing(unseen, arriving)
 	var names []string
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		zone := t.rec.Ledger.zone(m)
+		zone := t.rec.Ledger.zoneOf(m)
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
 		case unseen[zone] > 0 && !t.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
@@ -130,16 +130,16 @@ func (t rollback) unseenBack() map[string]int {
 	}
 	for i := range t.w.Members {
 		m := &t.w.Members[i]
-		before := t.rec.Ledger.knows(m) || slices.Contains(t.rec.Unlabelled, m.Instance.ID)
+		before := t.rec.Ledger.isPreexisting(m) || slices.Contains(t.rec.Unlabelled, m.Instance.ID)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !before {
-			unseen[t.rec.Ledger.zone(m)]--
+			unseen[t.rec.Ledger.zoneOf(m)]--
 		}
 	}
 	return unseen
 }
 
-// onTo says how an upgrade whose target moved is gone on with.
-func (t rollback) onTo(wanted nodegroup.Revision) string {
+// howToContinue says how an upgrade whose target moved is gone on with.
+func (t rollback) howToContinue(wanted nodegroup.Revision) string {
 	if t.rec.Back {
 		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", t.w.Group.Name, wanted.Name)
 	}

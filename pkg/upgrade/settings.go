@@ -81,13 +81,13 @@ func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, 
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
 		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged, RespectDoNotDisrupt: s.RespectDoNotDisrupt,
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
-		DrainTimeout: Duration{valueOr(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOr(s.Settle, model.settle)},
+		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
-	if req.MaxUnavailable, err = valueOr(s.MaxUnavailable, model.maxUnavailable).Unavailable(size); err != nil {
+	if req.MaxUnavailable, err = valueOrDefault(s.MaxUnavailable, model.maxUnavailable).Unavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
-	if req.Surge, err = s.surge(group, like, req.MaxUnavailable, size, outdated); err != nil {
+	if req.Surge, err = s.resolveSurge(group, like, req.MaxUnavailable, size, outdated); err != nil {
 		return Request{}, err
 	}
 	req.Window = req.MaxUnavailable
@@ -100,10 +100,10 @@ func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, 
 	return req, nil
 }
 
-// surge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 × zones,
+// resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 × zones,
 // maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are outdated,
 // and none without a cloud.
-func (s Settings) surge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
+func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
 	case s.MaxSurge != nil:
@@ -131,7 +131,7 @@ func (s Settings) surge(group *nodegroup.Group, like string, unavailable, size, 
 	return min(surge, room), nil
 }
 
-func valueOr[T any](value *T, otherwise T) T {
+func valueOrDefault[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise
 	}

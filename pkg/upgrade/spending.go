@@ -22,14 +22,14 @@ const (
 	statusLag = 2 * time.Second
 )
 
-// flight are the evictions of one budget that have no answer.
-type flight struct {
+// evictionsSent are the evictions of one budget that have no answer.
+type evictionsSent struct {
 	count int
 	// last is when the last of them was sent.
 	last time.Time
 }
 
-func (f flight) with(sent time.Time) flight {
+func (f evictionsSent) withEviction(sent time.Time) evictionsSent {
 	f.count++
 	if sent.After(f.last) {
 		f.last = sent
@@ -37,8 +37,8 @@ func (f flight) with(sent time.Time) flight {
 	return f
 }
 
-// next is when one more may be sent; the zero time is not before an answer.
-func (f flight) next(now time.Time, spacing time.Duration) time.Time {
+// nextAllowed is when one more may be sent; the zero time is not before an answer.
+func (f evictionsSent) nextAllowed(now time.Time, spacing time.Duration) time.Time {
 	switch {
 	case f.count == 0:
 		return now
@@ -49,8 +49,8 @@ func (f flight) next(now time.Time, spacing time.Duration) time.Time {
 	}
 }
 
-// hidden reports whether an eviction may have spent budget that the status does not show.
-func hidden(w *World, evict Evict, a nodegroup.Attempt) bool {
+// isHidden reports whether an eviction may have spent budget that the status does not show.
+func isHidden(w *World, evict Evict, a nodegroup.Attempt) bool {
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	young := a.InFlight || (accepted && w.Now.Before(a.Ended.Add(statusLag)))
 	if !young {

@@ -102,8 +102,8 @@ func (s *Status) Find(name string) (NodeStatus, bool) {
 	return s.Nodes[i], true
 }
 
-// summarize joins the first few blocked pods of a node into one line and counts the rest.
-func summarize(blocked []Blocked, now time.Time) string {
+// summarizeBlocked joins the first few blocked pods of a node into one line and counts the rest.
+func summarizeBlocked(blocked []Blocked, now time.Time) string {
 	const most = 3
 	var parts []string
 	for i, b := range blocked {

@@ -16,21 +16,21 @@ type stopping struct{ *draft }
 
 func stoppingOf(d *draft) stopping { return stopping{d} }
 
-// stop brings an upgrade to rest before its goal: nothing new is begun, nodes that were not started
+// bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not started
 // take pods again, suspended processes run again and, where no old node was touched yet, the surge
 // is returned. What was started stays as it is, for the same command to go on with.
-func (t stopping) stop() {
+func (t stopping) bringToRest() {
 	if t.rec.Stopping == Aborted {
-		t.undo()
+		t.undoUpgrade()
 		return
 	}
 	freed := marksOf(t.draft).freeHeld()
 	rested := t.unfenceUnstarted() && freed
 	rested = t.returnRoom() && rested
-	rested = processesOf(t.draft).resume() && rested
+	rested = processesOf(t.draft).resumeProcesses() && rested
 	if rested {
 		t.rec.Result, t.rec.Ended = t.rec.Stopping, t.w.Now
-		t.rec.Message = notes(t.rec.Message, processesOf(t.draft).suspendedNote())
+		t.rec.Message = joinNotes(t.rec.Message, processesOf(t.draft).suspendedNote())
 		t.finished = true
 	}
 }
@@ -42,8 +42,8 @@ func (t stopping) returnRoom() bool {
 	switch {
 	case t.rec.Stopping == NodeCreationFailure && t.phase.untouched:
 		return surplusOf(t.draft).returnSurge() && maximumOf(t.draft).lowerMax()
-	case t.rec.Stopping == Failed && t.rec.Begun == 0 && t.rec.Ledger.landed() <= 0:
-		return t.attempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || maximumOf(t.draft).lowerMax()
+	case t.rec.Stopping == Failed && t.rec.Begun == 0 && t.rec.Ledger.confirmedSurge() <= 0:
+		return t.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || maximumOf(t.draft).lowerMax()
 	default:
 		return true
 	}
@@ -53,12 +53,12 @@ func (t stopping) returnRoom() bool {
 // it, and what is left of it from nodes that somebody made schedulable, so that the same command
 // can fence them again.
 func (t stopping) unfenceUnstarted() bool {
-	return marksOf(t.draft).unfence(func(m *nodegroup.Member) bool {
-		_, started := t.rec.started(m)
+	return marksOf(t.draft).removeFences(func(m *nodegroup.Member) bool {
+		_, started := t.rec.findStarted(m)
 		if !m.Outdated {
 			return t.rec.Back && !started // the way back was to unfence it
 		}
-		if (started || t.rec.Request.KeepFence) && !t.rec.uncordoned(m.Node) {
+		if (started || t.rec.Request.KeepFence) && !t.rec.wasUncordoned(m.Node) {
 			return false
 		}
 		return true
@@ -73,34 +73,34 @@ type mark struct {
 	take   func(*corev1.Node) nodegroup.Action
 }
 
-// givenBack reports whether the node is a new one that is given back: it was never started.
-func (n NodeRecord) givenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
+// isGivenBack reports whether the node is a new one that is given back: it was never started.
+func (n NodeRecord) isGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
 
-// ended reports whether the machine is known to be on its way out.
-func ended(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+// isOnItsWayOut reports whether the machine is known to be on its way out.
+func isOnItsWayOut(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
 	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 }
 
-// undo takes away what is ours of an upgrade that is aborted, and moves no pod for it: all fences,
+// undoUpgrade takes away what is ours of an upgrade that is aborted, and moves no pod for it: all fences,
 // the new nodes that carry nothing, the raise of the maximum, the group's revision and suspended
 // processes. Nodes that were replaced stay replaced. What is refused for good is left and named,
 // and the same verb tries it again.
-func (t stopping) undo() {
+func (t stopping) undoUpgrade() {
 	if t.rec.Message == "" {
 		t.rec.Message = "being aborted" // it is on record before the first thing is undone
 	}
 	t.waiting = "what the upgrade did to be undone"
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
-	shrunk := !t.w.Stop && t.evenOut() && surplusOf(t.draft).returnSurge() && maximumOf(t.draft).lowerMax() && t.pointBack()
+	shrunk := !t.w.Stop && t.launchMissing() && surplusOf(t.draft).returnSurge() && maximumOf(t.draft).lowerMax() && t.restoreRevision()
 	freed := marksOf(t.draft).freeHeld()
-	unfenced := marksOf(t.draft).unfence(t.rec.stays) && freed
-	rested := processesOf(t.draft).resume() && unfenced
+	unfenced := marksOf(t.draft).removeFences(t.rec.isNotEnding) && freed
+	rested := processesOf(t.draft).resumeProcesses() && unfenced
 	switch {
 	case !t.w.Stop:
 		t.concludeUndo(rested && shrunk)
 	case rested:
-		t.end(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", t.w.Group.Name))
+		t.endWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", t.w.Group.Name))
 	}
 }
 
@@ -111,18 +111,18 @@ func (t stopping) concludeUndo(done bool) {
 		t.waitForCloud("")
 		return
 	}
-	refused := t.w.refused()
+	refused := t.w.describeRefused()
 	switch {
-	case refused != "" && (done || t.idle()):
-		left := notes(refused, t.keptNote(), processesOf(t.draft).suspendedNote())
-		t.end(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, t.w.Group.Name))
+	case refused != "" && (done || t.hasNothingOpen()):
+		left := joinNotes(refused, t.keptNote(), processesOf(t.draft).suspendedNote())
+		t.endWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, t.w.Group.Name))
 	case done:
-		t.end(Aborted, notes(t.rec.replacedNote(), t.keptNote(), maximumOf(t.draft).maxNote(), processesOf(t.draft).suspendedNote()))
+		t.endWith(Aborted, joinNotes(t.rec.replacedNote(), t.keptNote(), maximumOf(t.draft).maxNote(), processesOf(t.draft).suspendedNote()))
 	}
 }
 
-// idle reports whether there is nothing to do in this turn and no answer to wait for.
-func (t stopping) idle() bool {
+// hasNothingOpen reports whether there is nothing to do in this turn and no answer to wait for.
+func (t stopping) hasNothingOpen() bool {
 	for _, attempt := range t.w.Open {
 		if attempt.InFlight {
 			return false
@@ -131,36 +131,36 @@ func (t stopping) idle() bool {
 	return len(t.actions)+len(t.candidates) == 0
 }
 
-// evenOut has the zones be no smaller because of us: a node that was taken and not replaced yet is
+// launchMissing has the zones be no smaller because of us: a node that was taken and not replaced yet is
 // launched. It is not tried again where that is refused.
-func (t stopping) evenOut() bool {
-	if counted := rebuildOf(t.draft).recount(); !counted || !t.w.Group.Sized {
+func (t stopping) launchMissing() bool {
+	if counted := rebuildOf(t.draft).rebuildLedger(); !counted || !t.w.Group.Sized {
 		return counted
 	}
-	even := capacityOf(t.draft).settleOpen()
+	even := capacityOf(t.draft).resolveOpenLaunches()
 	if !t.rec.Ledger.Zonal {
 		return even // such a group replaces by itself what is terminated
 	}
-	shrinking := t.rec.shrinking()
+	shrinking := t.rec.openShrinks()
 	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
 		z := t.rec.Ledger.Zones[zone]
 		if missing := -z.Contribution() - shrinking[zone]; missing > 0 && z.Refusal == "" {
 			even = false
-			capacityOf(t.draft).book(zone, missing)
-			capacityOf(t.draft).ask(zone)
+			capacityOf(t.draft).recordLaunches(zone, missing)
+			capacityOf(t.draft).requestLaunches(zone)
 		}
 	}
 	return even
 }
 
-// pointBack points the group at the revision it had before us, if it is still where we pointed it.
-func (t stopping) pointBack() bool {
-	to := t.rec.original()
+// restoreRevision points the group at the revision it had before us, if it is still where we pointed it.
+func (t stopping) restoreRevision() bool {
+	to := t.rec.originalRevision()
 	if to.ID == t.rec.Target.ID || t.w.Group.Pointed.ID != t.rec.Target.ID {
 		return true
 	}
 	t.waitForCloud("")
-	t.want(nodegroup.SetRevision{To: to, Token: token(t.rec.Run, "revision-"+to.ID, 1)})
+	t.addAction(nodegroup.SetRevision{To: to, Token: launchToken(t.rec.Run, "revision-"+to.ID, 1)})
 	return false
 }
 
@@ -174,8 +174,8 @@ func (t stopping) keptNote() string {
 		return fmt.Sprintf("the group keeps %d fewer nodes than before: launching them was refused", -owed)
 	}
 	var loaded []string
-	for _, m := range surplusOf(t.draft).added() {
-		if surplusOf(t.draft).carriesPods(m) && t.rec.Ledger.Zones[t.rec.Ledger.zone(m)].Contribution() > 0 {
+	for _, m := range surplusOf(t.draft).addedMembers() {
+		if surplusOf(t.draft).carriesPods(m) && t.rec.Ledger.Zones[t.rec.Ledger.zoneOf(m)].Contribution() > 0 {
 			loaded = append(loaded, m.Name())
 		}
 	}

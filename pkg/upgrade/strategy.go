@@ -38,13 +38,13 @@ type phase struct {
 	verbs []Verb
 }
 
-// strategies is the list of all there are.
-func strategies() []strategy { return []strategy{surgeStrategy()} }
+// allStrategies is the list of all there are.
+func allStrategies() []strategy { return []strategy{surgeStrategy()} }
 
 // strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
 // upgrade was.
 func strategyOf(name Strategy, back bool) strategy {
-	all := strategies()
+	all := allStrategies()
 	i := slices.IndexFunc(all, func(s strategy) bool { return s.name == name })
 	if i < 0 || back {
 		i = slices.IndexFunc(all, func(s strategy) bool { return s.name == Surge })
@@ -52,8 +52,8 @@ func strategyOf(name Strategy, back bool) strategy {
 	return all[i]
 }
 
-// find is the phase of the name; the zero phase where the strategy has none.
-func (s strategy) find(name Phase) phase {
+// findPhase is the phase of the name; the zero phase where the strategy has none.
+func (s strategy) findPhase(name Phase) phase {
 	for _, p := range s.phases {
 		if p.name == name {
 			return p
@@ -65,7 +65,7 @@ func (s strategy) find(name Phase) phase {
 // Strategies are the names of all strategies.
 func Strategies() []Strategy {
 	var names []Strategy
-	for _, s := range strategies() {
+	for _, s := range allStrategies() {
 		names = append(names, s.name)
 	}
 	return names
@@ -82,20 +82,22 @@ func Phases(name Strategy) []Phase {
 
 // WaitsFor is what keeps the next node from being started in the phase that the record is in, ""
 // for what the step waits for.
-func (r *Record) WaitsFor() string { return r.phase().waitsFor }
+func (r *Record) WaitsFor() string { return r.currentPhase().waitsFor }
 
-// phase is the phase that the record is in.
-func (r *Record) phase() phase { return strategyOf(r.Request.Strategy, r.Back).find(r.Phase) }
+// currentPhase is the phase that the record is in.
+func (r *Record) currentPhase() phase {
+	return strategyOf(r.Request.Strategy, r.Back).findPhase(r.Phase)
+}
 
 // Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
 // the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
 func (r *Record) Allows(verb Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
 	switch {
-	case slices.Contains(s.find(r.Phase).verbs, verb):
+	case slices.Contains(s.findPhase(r.Phase).verbs, verb):
 		return nil
 	case !slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
-		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.object())
+		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.describeObject())
 	default:
 		return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
 	}

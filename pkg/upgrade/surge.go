@@ -23,9 +23,9 @@ func surgeStrategy() strategy {
 		name:  Surge,
 		begin: func(t *draft) { surgeOf(t).beginSurge() },
 		phases: []phase{
-			{name: PhaseSetup, run: func(t *draft) bool { return surgeOf(t).setup() }, untouched: true, waitsFor: "the surge", verbs: verbs},
+			{name: PhaseSetup, run: func(t *draft) bool { return surgeOf(t).setUp() }, untouched: true, waitsFor: "the surge", verbs: verbs},
 			{name: PhaseScaleUp, run: func(t *draft) bool { return surgeOf(t).scaleUp() }, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs},
-			{name: PhaseUpgrade, run: func(t *draft) bool { return surgeOf(t).replace() }, emptied: func(t *draft, name string, n NodeRecord, m *nodegroup.Member) { removalOf(t).terminate(name, n, m) }, late: func(t *draft, name string, n NodeRecord) { timeoutOf(t).giveUp(name, n) }, watched: true, verbs: verbs},
+			{name: PhaseUpgrade, run: func(t *draft) bool { return surgeOf(t).replaceNodes() }, emptied: func(t *draft, name string, n NodeRecord, m *nodegroup.Member) { removalOf(t).terminateNode(name, n, m) }, late: func(t *draft, name string, n NodeRecord) { timeoutOf(t).giveUp(name, n) }, watched: true, verbs: verbs},
 			{name: PhaseScaleDown, run: func(t *draft) bool { return surgeOf(t).scaleDown() }, givesBack: true, verbs: verbs},
 		},
 	}
@@ -34,43 +34,43 @@ func surgeStrategy() strategy {
 // beginSurge deals the surge out to the zones.
 func (t surge) beginSurge() {
 	for zone, surge := range SpreadSurge(t.w.Request.Surge, t.count.left) {
-		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Surge = surge })
+		t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Surge = surge })
 	}
 }
 
-// setup points the group at the wanted revision and suspends what would fight the upgrade
+// setUp points the group at the wanted revision and suspends what would fight the upgrade
 // (EKS E02, E03; S4).
-func (t surge) setup() bool {
-	if !rebuildOf(t.draft).recount() {
+func (t surge) setUp() bool {
+	if !rebuildOf(t.draft).rebuildLedger() {
 		return false
 	}
-	reclaimed := !t.rec.Back || rollbackOf(t.draft).reclaim()
-	if !t.point() || !processesOf(t.draft).quiesce() || !reclaimed {
+	reclaimed := !t.rec.Back || rollbackOf(t.draft).keepCurrentNodes()
+	if !t.setRevision() || !processesOf(t.draft).suspendProcesses() || !reclaimed {
 		return false
 	}
-	return !t.rec.Back || rollbackOf(t.draft).carry()
+	return !t.rec.Back || rollbackOf(t.draft).carryOverSurge()
 }
 
-// point has the group launch the revision wanted. Until it does, every node that comes up would be
+// setRevision has the group launch the revision wanted. Until it does, every node that comes up would be
 // outdated in its turn and be replaced without end: after --replan to another target, or when
 // somebody pointed the group elsewhere.
-func (t surge) point() bool {
+func (t surge) setRevision() bool {
 	wanted := t.w.Group.Wanted
 	if wanted.ID == t.w.Group.Pointed.ID {
 		return true
 	}
 	t.waitForCloud("the group to take revision " + wanted.Name)
-	t.want(nodegroup.SetRevision{To: wanted, Token: token(t.rec.Run, "revision-"+wanted.ID, 1)})
+	t.addAction(nodegroup.SetRevision{To: wanted, Token: launchToken(t.rec.Run, "revision-"+wanted.ID, 1)})
 	return false
 }
 
 // scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes
 // (EKS E20–E31).
 func (t surge) scaleUp() bool {
-	if !t.point() || !processesOf(t.draft).quiesce() || !surplusOf(t.draft).keepSurge() || !maximumOf(t.draft).raiseMax() {
+	if !t.setRevision() || !processesOf(t.draft).suspendProcesses() || !surplusOf(t.draft).keepSurge() || !maximumOf(t.draft).raiseMax() {
 		return false
 	}
-	capacityOf(t.draft).launch()
+	capacityOf(t.draft).keepSurgeLaunched()
 	marksOf(t.draft).holdNew()
 	surge := t.surgeWanted()
 	if surge > 0 && !t.surgeUsable(surge) {
@@ -80,10 +80,10 @@ func (t surge) scaleUp() bool {
 		if t.rec.Ledger.openLaunches() > 0 && t.count.usable >= surge {
 			deadline = deadline.Add(t.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
-		if t.w.over(deadline) {
-			t.fail(NodeCreationFailure, t.bootFailure(surge, since))
+		if t.w.isDeadlinePassed(deadline) {
+			t.stopWith(NodeCreationFailure, t.bootFailure(surge, since))
 		}
-		t.wakeAt(deadline)
+		t.requeueAt(deadline)
 		return false
 	}
 	return marksOf(t.draft).fenceAll()
@@ -139,7 +139,7 @@ func (t surge) bootFailure(wanted int, since time.Time) string {
 	if f := t.w.Group.LaunchFailure; f.Message != "" && f.At.After(t.rec.Started) {
 		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
 	}
-	for _, m := range t.fresh() {
+	for _, m := range t.newMembers() {
 		switch {
 		case m.Usable(t.w.Group.WantedLabels):
 		case m.Node == nil:
@@ -153,41 +153,41 @@ func (t surge) bootFailure(wanted int, since time.Time) string {
 	return head + ": see the group's scaling activities"
 }
 
-// replace drives the nodes that were started and starts more, until no outdated node is left but
+// replaceNodes drives the nodes that were started and starts more, until no outdated node is left but
 // the quarantined.
-func (t surge) replace() bool {
-	if !t.point() {
+func (t surge) replaceNodes() bool {
+	if !t.setRevision() {
 		return false
 	}
 	t.fencing = !marksOf(t.draft).fenceAll()
 	for _, name := range t.rec.startedNames() {
 		if t.rec.Stopping == "" {
-			lifecycleOf(t.draft).drive(name)
+			lifecycleOf(t.draft).advanceNode(name)
 		}
 	}
 	orderingOf(t.draft).learnGone()
 	if t.rec.Stopping == "" {
-		capacityOf(t.draft).launch()
+		capacityOf(t.draft).keepSurgeLaunched()
 		marksOf(t.draft).holdNew()
 		windowOf(t.draft).startMore()
-		t.hold()
+		t.pauseWhenIdle()
 	}
-	if t.rec.Stopping != "" || (t.replaced() && !t.fencing) {
+	if t.rec.Stopping != "" || (t.isReplaced() && !t.fencing) {
 		return t.rec.Stopping == ""
 	}
-	processesOf(t.draft).quiesce() // they may have been resumed meanwhile, by a stop of ours or by somebody
+	processesOf(t.draft).suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by somebody
 	return false
 }
 
-// replaced reports whether no outdated node is left but the quarantined, whether what the
+// isReplaced reports whether no outdated node is left but the quarantined, whether what the
 // terminations took from the group was launched again, and whether that is usable: an upgrade ends
 // with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16).
 // What a group without a cloud gets back is launched by another actor, who may take days.
-func (t surge) replaced() bool {
-	if len(t.count.pending) > 0 || !t.rec.rest(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+func (t surge) isReplaced() bool {
+	if len(t.count.pending) > 0 || !t.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	if t.rec.Ledger.openLaunches()+t.rec.Ledger.short() == 0 && (!t.w.Group.Sized || windowOf(t.draft).deficit() <= 0) {
+	if t.rec.Ledger.openLaunches()+t.rec.Ledger.countMissing() == 0 && (!t.w.Group.Sized || windowOf(t.draft).countUnavailable() <= 0) {
 		return true
 	}
 	windowOf(t.draft).waitForReplacement()
@@ -198,16 +198,16 @@ func (t surge) replaced() bool {
 // and leaves the nodes to autoscalers (EKS E60, E61).
 func (t surge) scaleDown() bool {
 	freed := marksOf(t.draft).freeHeld()
-	return maximumOf(t.draft).lowerMax() && processesOf(t.draft).resume() && freed
+	return maximumOf(t.draft).lowerMax() && processesOf(t.draft).resumeProcesses() && freed
 }
 
-// conclude ends an upgrade that reached its goal.
-func (t surge) conclude() {
+// concludeUpgrade ends an upgrade that reached its goal.
+func (t surge) concludeUpgrade() {
 	t.rec.Result = Succeeded
-	if !t.rec.rest(NodeQuarantined) {
+	if !t.rec.noneInState(NodeQuarantined) {
 		t.rec.Result = LeftBehind
 	}
-	t.rec.Message = notes(t.rec.backNote(), t.rec.Ledger.owedNote(), maximumOf(t.draft).maxNote(), processesOf(t.draft).suspendedNote(), t.orphanNote())
+	t.rec.Message = joinNotes(t.rec.backNote(), t.rec.Ledger.owedNote(), maximumOf(t.draft).maxNote(), processesOf(t.draft).suspendedNote(), t.orphanNote())
 	t.rec.Ended, t.finished = t.w.Now, true
 }
 
@@ -229,20 +229,20 @@ func (t surge) orphanNote() string {
 	return "drained nodes that have no machine any more are still there: kubectl delete node " + strings.Join(orphans, " ")
 }
 
-// notes joins what is to be said at the end, leaving out what is empty.
-func notes(all ...string) string {
+// joinNotes joins what is to be said at the end, leaving out what is empty.
+func joinNotes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }
 
-// hold brings an upgrade that is to pause to rest when the nodes that were started have finished,
+// pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have finished,
 // and what was taken with them was launched again (GKE G25).
-func (t surge) hold() {
+func (t surge) pauseWhenIdle() {
 	if !t.pausing {
 		return
 	}
 	started := 0
 	for _, n := range t.rec.Nodes {
-		if inDrain(n.State) || (n.State == NodeRemoving && !n.givenBack()) {
+		if isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack()) {
 			started++
 		}
 	}
@@ -251,10 +251,10 @@ func (t surge) hold() {
 		t.waiting = "pausing: 1 node finishes first"
 	case started > 1:
 		t.waiting = fmt.Sprintf("pausing: %d nodes finish first", started)
-	case t.rec.Ledger.openLaunches()+t.rec.Ledger.short() > 0:
+	case t.rec.Ledger.openLaunches()+t.rec.Ledger.countMissing() > 0:
 		windowOf(t.draft).waitForReplacement()
 		t.waiting = "pausing: a replacement is launched first"
 	default:
-		decisionOf(t.draft).pause()
+		decisionOf(t.draft).pauseNow()
 	}
 }

@@ -18,53 +18,53 @@ func surplusOf(d *draft) surplus { return surplus{d} }
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
 // the others stay and are owed.
 func (t surplus) returnSurge() bool {
-	if l := &t.rec.Ledger; l.landed() > 0 && !t.w.Group.IsFreshAfter(l.Changed) {
+	if l := &t.rec.Ledger; l.confirmedSurge() > 0 && !t.w.Group.IsFreshAfter(l.Changed) {
 		t.waitForCloud("")
 		return false // the reading may be too old to show them all
 	}
 	needed := false
-	for _, m := range t.added() {
+	for _, m := range t.addedMembers() {
 		switch {
-		case !t.owed(m):
+		case !t.isSurplus(m):
 			continue
-		case t.stands(m):
+		case t.replacesMissing(m):
 			needed = true
 			t.waitForCloud("")
 			continue
 		}
-		zone := t.rec.Ledger.zone(m)
+		zone := t.rec.Ledger.zoneOf(m)
 		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: t.w.Now, Terminated: t.w.Now, Shrink: true, Added: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
 		}
-		t.rec.Ledger.change(zone, func(z *ZoneLedger) { z.Shrunk++ })
+		t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Shrunk++ })
 		t.rec.Ledger.Changed = t.w.Now
-		lifecycleOf(t.draft).enlist(m, n)
+		lifecycleOf(t.draft).startRecord(m, n)
 	}
-	given := t.rec.Ledger.landed()
-	if t.driveReturns(); t.rec.Ledger.landed() > given {
-		t.again() // a node that was taken back may be owed now
+	given := t.rec.Ledger.confirmedSurge()
+	if t.driveReturns(); t.rec.Ledger.confirmedSurge() > given {
+		t.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
-	return t.rec.rest(NodeRemoving) && (!needed || t.w.over(t.rec.lastChange().Add(t.rec.Request.BootTimeout.Duration)))
+	return t.rec.noneInState(NodeRemoving) && (!needed || t.w.isDeadlinePassed(t.rec.lastChange().Add(t.rec.Request.BootTimeout.Duration)))
 }
 
-// owed reports whether a new node is one to give back: idle, and beyond what its zone and the group
+// isSurplus reports whether a new node is one to give back: idle, and beyond what its zone and the group
 // had.
-func (t surplus) owed(m *nodegroup.Member) bool {
-	if _, returning := t.rec.started(m); returning || m.Instance.ID == "" || t.carriesPods(m) || !capacityOf(t.draft).canShrink() {
+func (t surplus) isSurplus(m *nodegroup.Member) bool {
+	if _, returning := t.rec.findStarted(m); returning || m.Instance.ID == "" || t.carriesPods(m) || !capacityOf(t.draft).canShrink() {
 		return false
 	}
-	return t.rec.Ledger.Zones[t.rec.Ledger.zone(m)].landed() > 0 && t.rec.Ledger.landed() > 0
+	return t.rec.Ledger.Zones[t.rec.Ledger.zoneOf(m)].confirmedSurge() > 0 && t.rec.Ledger.confirmedSurge() > 0
 }
 
-// stands reports whether a new node stands in for one that was taken and whose replacement is not
+// replacesMissing reports whether a new node stands in for one that was taken and whose replacement is not
 // fit for pods yet. One that is not needed is counted as gone.
-func (t surplus) stands(m *nodegroup.Member) bool {
+func (t surplus) replacesMissing(m *nodegroup.Member) bool {
 	if !t.w.Group.IsUsable(m) {
 		return false
 	}
-	if windowOf(t.draft).shortBut(0) >= 0 {
+	if windowOf(t.draft).countUnavailableExcept(0) >= 0 {
 		return true
 	}
 	t.count.usable--
@@ -72,18 +72,18 @@ func (t surplus) stands(m *nodegroup.Member) bool {
 	return false
 }
 
-// added are the new nodes, as far as they can be told: where the target moved, or a way back has
+// addedMembers are the new nodes, as far as they can be told: where the target moved, or a way back has
 // not taken stock yet, any node may count as outdated or as new.
-func (t surplus) added() []*nodegroup.Member {
+func (t surplus) addedMembers() []*nodegroup.Member {
 	if t.w.Group.Wanted.ID != t.rec.Target.ID || (t.rec.Back && t.rec.Phase == PhaseSetup) {
 		return nil
 	}
-	return t.fresh()
+	return t.newMembers()
 }
 
 func (t surplus) driveReturns() {
 	for _, name := range slices.Sorted(maps.Keys(t.rec.Nodes)) {
-		if t.rec.Nodes[name].givenBack() {
+		if t.rec.Nodes[name].isGivenBack() {
 			t.driveReturn(name)
 		}
 	}
@@ -96,17 +96,17 @@ func (t surplus) driveReturns() {
 func (t surplus) driveReturn(name string) {
 	m := t.count.byName[name]
 	n := t.rec.Nodes[name]
-	attempt := t.attempt(nodegroup.Terminate{Instance: n.Instance})
+	attempt := t.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	if m == nil {
 		t.forgetReturn(name, n, attempt)
 		return
 	}
 	unwanted := t.rec.Stopping != "" && !m.Outdated && !t.carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
-	case unwanted || attempt.InFlight || ended(n, attempt, m):
-		removalOf(t.draft).remove(name, n, m)
-	case t.spared(n, attempt, m):
-		t.takeBack(name, n)
+	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
+		removalOf(t.draft).followTermination(name, n, m)
+	case t.terminationFailed(n, attempt, m):
+		t.keepInstance(name, n)
 	default:
 		t.waitForCloud("") // whether it was asked for will show
 	}
@@ -117,15 +117,15 @@ func (t surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attem
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !t.w.Group.IsFreshAfter(n.Terminated):
 		t.waitForCloud("") // a reading from before it came up does not show it either
-	case removalOf(t.draft).ownUp(n):
+	case removalOf(t.draft).resolveTerminator(n):
 		delete(t.rec.Nodes, name)
 	}
 }
 
-// spared reports whether the termination of a node that is given back is known not to have
+// terminationFailed reports whether the termination of a node that is given back is known not to have
 // happened: nobody may ask for it again before a reading that is younger than the last time
 // somebody can have asked.
-func (t surplus) spared(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+func (t surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
@@ -139,11 +139,11 @@ func (t surplus) spared(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Me
 	return m.Instance.State == nodegroup.InstanceInService && t.w.Group.IsFreshAfter(asked)
 }
 
-// takeBack forgets the termination of a node that is there still.
-func (t surplus) takeBack(name string, n NodeRecord) {
-	removalOf(t.draft).unshrink(n)
+// keepInstance forgets the termination of a node that is there still.
+func (t surplus) keepInstance(name string, n NodeRecord) {
+	removalOf(t.draft).undoShrink(n)
 	if !n.Added {
-		t.rec.Ledger.change(n.Zone, func(z *ZoneLedger) { z.Removed-- })
+		t.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Removed-- })
 	}
 	delete(t.rec.Nodes, name)
 }
@@ -153,7 +153,7 @@ func (t surplus) takeBack(name string, n NodeRecord) {
 func (t surplus) keepSurge() bool {
 	t.driveReturns()
 	for _, n := range t.rec.Nodes {
-		if n.givenBack() && !n.Landed {
+		if n.isGivenBack() && !n.Landed {
 			t.waitForCloud("")
 			return false
 		}

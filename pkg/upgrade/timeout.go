@@ -19,15 +19,15 @@ func timeoutOf(d *draft) timeout { return timeout{d} }
 // outOfTime reports whether a node's limit is over. The time does not run while the node waits only
 // for budgets that nodes of this run which were started before it have spent.
 func (t timeout) outOfTime(name string, blocked []Blocked) bool {
-	t.standStill(name, t.yields(name, blocked))
+	t.pauseDeadline(name, t.isBlockedByPeers(name, blocked))
 	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
-	t.wakeAt(deadline)
+	t.requeueAt(deadline)
 	return !t.w.Now.Before(deadline)
 }
 
-// standStill has a node's time stand still from now on, as long as it yields, and counts how long
+// pauseDeadline has a node's time stand still from now on, as long as it yields, and counts how long
 // it has since the last turn.
-func (t timeout) standStill(name string, yields bool) {
+func (t timeout) pauseDeadline(name string, yields bool) {
 	if t.w.Notes.Yielding[name] {
 		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
 	}
@@ -38,22 +38,22 @@ func (t timeout) standStill(name string, yields bool) {
 
 // giveUp applies --on-timeout to a node that was not empty in its time.
 func (t timeout) giveUp(name string, n NodeRecord) {
-	reason := t.leftovers(name)
+	reason := t.describeRemaining(name)
 	switch t.rec.Request.OnTimeout {
 	case Force:
 		n.State, n.Reason = NodeForcing, reason
 	case Skip:
 		n.State, n.Reason = NodeQuarantined, reason
 	default:
-		t.fail(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
+		t.stopWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
 		return
 	}
 	t.rec.Nodes[name] = n
-	t.again() // and act on the new state
+	t.requeueNow() // and act on the new state
 }
 
-// leftovers names what is still on the node, with its obstacle and the remedy of the first.
-func (t timeout) leftovers(name string) string {
+// describeRemaining names what is still on the node, with its obstacle and the remedy of the first.
+func (t timeout) describeRemaining(name string) string {
 	var mine []Blocked
 	for _, b := range t.blocked {
 		if b.Node == name {
@@ -61,9 +61,9 @@ func (t timeout) leftovers(name string) string {
 		}
 	}
 	if len(mine) > 0 {
-		return summarize(mine, t.w.Now) + ": " + mine[0].Remedy()
+		return summarizeBlocked(mine, t.w.Now) + ": " + mine[0].Remedy()
 	}
-	view := t.view(t.count.byName[name])
+	view := t.podsOf(t.count.byName[name])
 	var pods []string
 	for _, pod := range slices.Concat(view.leaving, evictionsOf(t.draft).inTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
@@ -71,10 +71,10 @@ func (t timeout) leftovers(name string) string {
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
 }
 
-// yields reports whether the node waits for nothing but budgets that pods of other draining nodes
+// isBlockedByPeers reports whether the node waits for nothing but budgets that pods of other draining nodes
 // keep closed.
-func (t timeout) yields(name string, blocked []Blocked) bool {
-	if len(blocked) == 0 || len(t.view(t.count.byName[name]).leaving) > 0 {
+func (t timeout) isBlockedByPeers(name string, blocked []Blocked) bool {
+	if len(blocked) == 0 || len(t.podsOf(t.count.byName[name]).leaving) > 0 {
 		return false
 	}
 	for _, b := range blocked {
@@ -87,11 +87,11 @@ func (t timeout) yields(name string, blocked []Blocked) bool {
 
 func (t timeout) sharedBudget(name string, budget types.NamespacedName) bool {
 	for other, view := range t.drains {
-		if other == name || !inDrain(t.rec.Nodes[other].State) {
+		if other == name || !isInDrain(t.rec.Nodes[other].State) {
 			continue
 		}
 		for _, pod := range slices.Concat(view.leaving, view.toEvict) {
-			if covers(t.w.Budgets, pod, budget) {
+			if coversPod(t.w.Budgets, pod, budget) {
 				return true
 			}
 		}
@@ -99,6 +99,6 @@ func (t timeout) sharedBudget(name string, budget types.NamespacedName) bool {
 	return false
 }
 
-func covers(budgets drain.Budgets, pod *corev1.Pod, key types.NamespacedName) bool {
+func coversPod(budgets drain.Budgets, pod *corev1.Pod, key types.NamespacedName) bool {
 	return slices.ContainsFunc(budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == key })
 }

@@ -30,7 +30,7 @@ func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
 				continue
 			}
 			status.Pods++
-			if o := obstacleOf(pod, verdict, view); o.Kind != drain.NoObstacle && inDrain(n.State) {
+			if o := obstacleOf(pod, verdict, view); o.Kind != drain.NoObstacle && isInDrain(n.State) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now})
 			}

@@ -11,7 +11,7 @@ import (
 
 // foreseen is how many of the nodes that wait are looked at for what decides when the upgrade ends;
 // it is taken to end with them.
-const foreseen = 256
+const lookahead = 256
 
 // fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are
 // pressing: one for each node that may be in drain. More would keep those from being carried out
@@ -27,32 +27,32 @@ type candidate struct {
 	Evict
 	pod *corev1.Pod
 	// room is how many pods like it its budget lets be missing.
-	room  int32
-	haste haste
+	room     int32
+	priority priority
 	// rank is the node's, in order of start.
 	rank int
 }
 
-// haste tells what waits for an eviction.
-type haste int
+// priority tells what waits for an eviction.
+type priority int
 
 const (
 	// pressing is an eviction that uses a budget which decides when the upgrade ends.
-	pressing haste = iota
+	pressing priority = iota
 	// needed is one of a node that waits for nothing else.
 	needed
 	// idle is one of a node that cannot be empty before another of its pods may go.
 	idle
 )
 
-// compare puts the more urgent first; among equals that is the one of the scarcer budget.
-func (c candidate) compare(other candidate) int {
-	return cmp.Or(cmp.Compare(c.haste, other.haste), cmp.Compare(c.rank, other.rank), cmp.Compare(c.room, other.room))
+// compareUrgency puts the more urgent first; among equals that is the one of the scarcer budget.
+func (c candidate) compareUrgency(other candidate) int {
+	return cmp.Or(cmp.Compare(c.priority, other.priority), cmp.Compare(c.rank, other.rank), cmp.Compare(c.room, other.room))
 }
 
-// passage is a budget with the pods that are to leave through it, and how long after an eviction
+// budgetDemand is a budget with the pods that are to leave through it, and how long after an eviction
 // one is made up for.
-type passage struct {
+type budgetDemand struct {
 	budget *drain.Budget
 	pods   int
 	turn   time.Duration

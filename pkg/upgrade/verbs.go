@@ -51,7 +51,7 @@ func (r *Record) WayBack() (to string, err error) {
 func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
-		original := c.original()
+		original := c.originalRevision()
 		c.Previous, c.Pointed, c.Ledger.Moved = c.Target, nodegroup.Revision{}, false
 		if original.ID != c.Previous.ID {
 			c.Pointed = original
@@ -86,8 +86,8 @@ func (r *Record) Aborting() Record {
 	return c
 }
 
-// original is the revision the group pointed at before us.
-func (r *Record) original() nodegroup.Revision {
+// originalRevision is the revision the group pointed at before us.
+func (r *Record) originalRevision() nodegroup.Revision {
 	if r.Pointed.ID != "" {
 		return r.Pointed
 	}
@@ -107,6 +107,6 @@ func (r *Record) dropStarted() {
 // forgetRefusals has launches that were refused be tried again.
 func (r *Record) forgetRefusals() {
 	for zone := range r.Ledger.Zones {
-		r.Ledger.change(zone, func(z *ZoneLedger) { z.Refusal, z.RetryAt = "", time.Time{} })
+		r.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Refusal, z.RetryAt = "", time.Time{} })
 	}
 }

@@ -15,19 +15,19 @@ func windowOf(d *draft) window { return window{d} }
 // startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
 func (t window) startMore() {
-	for t.rec.Stopping == "" && !t.pausing && len(t.count.pending) > 0 && t.room(t.leastPrice()) {
+	for t.rec.Stopping == "" && !t.pausing && len(t.count.pending) > 0 && t.canStartNode(t.leastUnavailableCost()) {
 		m := orderingOf(t.draft).nextNode()
-		if m == nil || !t.room(price(m)) || (t.fencing && m.Node != nil && !t.isFenced(m)) {
+		if m == nil || !t.canStartNode(unavailableCost(m)) || (t.fencing && m.Node != nil && !t.isFenced(m)) {
 			return
 		}
-		t.start(m)
+		t.startNode(m)
 	}
 }
 
-// room reports whether one more node may be started: the window is not full, the group would not
+// canStartNode reports whether one more node may be started: the window is not full, the group would not
 // miss more than maxUnavailable nodes, and no batch is being waited for.
-func (t window) room(price int) bool {
-	req, busy := &t.rec.Request, t.rec.busy()
+func (t window) canStartNode(price int) bool {
+	req, busy := &t.rec.Request, t.rec.countInFlight()
 	if req.BatchBarrier && busy > 0 && t.rec.Begun%req.Window == 0 {
 		t.waiting = "the batch to end"
 		return false
@@ -43,48 +43,48 @@ func (t window) room(price int) bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
-	spent := t.w.Group.Sized && t.rec.Ledger.landed()-t.rec.draining() <= -req.MaxUnavailable
-	if spent || busy+price+t.deficit() > unavailable {
+	spent := t.w.Group.Sized && t.rec.Ledger.confirmedSurge()-t.rec.countDraining() <= -req.MaxUnavailable
+	if spent || busy+price+t.countUnavailable() > unavailable {
 		t.waitForReplacement()
 		return false
 	}
 	return true
 }
 
-// price is how many nodes that serve are lost with the start of the member: none if it is not
+// unavailableCost is how many nodes that serve are lost with the start of the member: none if it is not
 // Ready.
-func price(m *nodegroup.Member) int {
-	if urgency(m) < urgencies-1 {
+func unavailableCost(m *nodegroup.Member) int {
+	if urgencyOf(m) < urgencies-1 {
 		return 0
 	}
 	return 1
 }
 
-// leastPrice is that of the cheapest node which is left.
-func (t window) leastPrice() int {
-	if slices.ContainsFunc(t.count.pending, func(m *nodegroup.Member) bool { return price(m) == 0 }) {
+// leastUnavailableCost is that of the cheapest node which is left.
+func (t window) leastUnavailableCost() int {
+	if slices.ContainsFunc(t.count.pending, func(m *nodegroup.Member) bool { return unavailableCost(m) == 0 }) {
 		return 0
 	}
 	return 1
 }
 
-// deficit is how many nodes the group is short of what it would have without the upgrade: those we
+// countUnavailable is how many nodes the group is short of what it would have without the upgrade: those we
 // removed minus the new ones fit for pods. It is negative while surge is to spare. It is never more
 // than what the group's own size lacks, so that nodes an autoscaler took away, one of ours among
 // them, are not waited for.
-func (t window) deficit() int { return t.shortBut(t.rec.busyRemoved()) }
+func (t window) countUnavailable() int { return t.countUnavailableExcept(t.rec.countRemovedInFlight()) }
 
-// shortBut is the deficit but for so many of the nodes that we removed.
-func (t window) shortBut(excused int) int {
+// countUnavailableExcept is the deficit but for so many of the nodes that we removed.
+func (t window) countUnavailableExcept(excused int) int {
 	if t.w.Group.Refill() == nodegroup.RefillByUser && !t.rec.Request.WaitReplacement {
 		return 0
 	}
-	removed := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Removed - z.Carried })
-	short := removed + t.absent() - excused - t.count.usable
+	removed := t.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
+	short := removed + t.countNotServing() - excused - t.count.usable
 	if !t.w.Group.Sized || !t.w.Group.IsFreshAfter(t.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
-	without := t.w.Group.Desired - t.rec.Ledger.landed() // its size were it not for us, as an autoscaler left it (EKS E61)
+	without := t.w.Group.Desired - t.rec.Ledger.confirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
 	return min(short, without-t.count.serving)
 }
 
@@ -92,20 +92,20 @@ func (t window) waitForReplacement() {
 	t.waitForCloud("a replacement to be ready")
 	since := t.rec.lastChange()
 	deadline := since.Add(t.rec.Request.BootTimeout.Duration)
-	if t.w.Group.Refill() == nodegroup.RefillByUser || t.rec.busy() > 0 {
+	if t.w.Group.Refill() == nodegroup.RefillByUser || t.rec.countInFlight() > 0 {
 		return
 	}
-	if t.w.over(deadline) {
-		t.fail(NodeCreationFailure, surgeOf(t.draft).bootFailure(t.count.usable+t.deficit(), since))
+	if t.w.isDeadlinePassed(deadline) {
+		t.stopWith(NodeCreationFailure, surgeOf(t.draft).bootFailure(t.count.usable+t.countUnavailable(), since))
 		return
 	}
-	t.wakeAt(deadline)
+	t.requeueAt(deadline)
 }
 
-// start begins a node's drain.
-func (t window) start(m *nodegroup.Member) {
+// startNode begins a node's drain.
+func (t window) startNode(m *nodegroup.Member) {
 	n := NodeRecord{
-		Instance: m.Instance.ID, Zone: t.rec.Ledger.zone(m), State: NodeDraining,
+		Instance: m.Instance.ID, Zone: t.rec.Ledger.zoneOf(m), State: NodeDraining,
 		Batch: t.rec.Begun/t.rec.Request.Window + 1, Began: t.w.Now,
 	}
 	if m.Node != nil {
@@ -113,20 +113,20 @@ func (t window) start(m *nodegroup.Member) {
 		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
 	}
 	t.rec.Begun++
-	lifecycleOf(t.draft).enlist(m, n)
+	lifecycleOf(t.draft).startRecord(m, n)
 	t.count.pending = slices.DeleteFunc(t.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	t.count.pendingIn[m.Zone()]--
-	t.wakeAt(t.w.Now.Add(time.Second))
-	lifecycleOf(t.draft).drive(m.Name())
+	t.requeueAt(t.w.Now.Add(time.Second))
+	lifecycleOf(t.draft).advanceNode(m.Name())
 }
 
-// absent counts the members that were carried over to the way back and do not serve: what was added
+// countNotServing counts the members that were carried over to the way back and do not serve: what was added
 // before may not have come up yet.
-func (t window) absent() (n int) {
-	carried := t.rec.Ledger.total(func(z ZoneLedger) int { return z.Carried })
+func (t window) countNotServing() (n int) {
+	carried := t.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Carried })
 	for i := 0; i < len(t.w.Members) && n < carried; i++ {
 		m := &t.w.Members[i]
-		if _, ending := t.rec.started(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
+		if _, ending := t.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
 			n++
 		}
 	}

@@ -54,11 +54,11 @@ type World struct {
 	Brief bool
 }
 
-// attempt is the last try of the action; the zero Attempt if there was none.
-func (w *World) attempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
+// lastAttempt is the last try of the action; the zero Attempt if there was none.
+func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
-// unsupported is why launches that name a zone are not to be had, "" when they are.
-func (w *World) unsupported() string {
+// zoneLaunchRefusal is why launches that name a zone are not to be had, "" when they are.
+func (w *World) zoneLaunchRefusal() string {
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight {
 			return attempt.Detail
@@ -67,9 +67,9 @@ func (w *World) unsupported() string {
 	return ""
 }
 
-// fatal is the key of an action that was refused for good and that the upgrade cannot do without,
+// fatalRefusal is the key of an action that was refused for good and that the upgrade cannot do without,
 // "" when there is none.
-func (w *World) fatal() string {
+func (w *World) fatalRefusal() string {
 	fatal := ""
 	for key, attempt := range w.Open {
 		_, optional := attempt.Action.(HoldNode)
@@ -80,46 +80,46 @@ func (w *World) fatal() string {
 	return fatal
 }
 
-// answered reports whether a launch is known to have been accepted or to have been refused; neither
+// answerOf reports whether a launch is known to have been accepted or to have been refused; neither
 // while that is open.
-func (w *World) answered(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
+func (w *World) answerOf(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	switch {
 	case attempt.InFlight:
 		return false, false
 	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && w.Group.Max >= l.Max:
 		return true, false
 	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
-		return false, !w.unproven(l, attempt)
+		return false, !w.isUnproven(l, attempt)
 	default:
 		return false, false
 	}
 }
 
-// unproven reports whether a launch without a token was answered with moved so shortly ago that the
+// isUnproven reports whether a launch without a token was answered with moved so shortly ago that the
 // group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
-func (w *World) unproven(l Launch, attempt nodegroup.Attempt) bool {
+func (w *World) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
 	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !w.Group.IsFreshAfter(attempt.Ended)
 }
 
-// resuming reports whether the processes may be about to run again, after they were suspended last:
+// isResuming reports whether the processes may be about to run again, after they were suspended last:
 // by a request that is under way, or whose effect the group's reading is too old to show.
-func (w *World) resuming(quiesced nodegroup.Attempt) bool {
-	resumed := w.attempt(nodegroup.Resume{})
+func (w *World) isResuming(quiesced nodegroup.Attempt) bool {
+	resumed := w.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
 	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !w.Group.IsFreshAfter(resumed.Ended))
 }
 
-// settled reports whether an eviction was answered so shortly ago that the pod's end may not be
+// isAccepted reports whether an eviction was answered so shortly ago that the pod's end may not be
 // seen yet. A pod that was moved on is not asked for again either: each eviction that fails on its
 // UID costs the budget one (Kubernetes K01).
-func (w *World) settled(attempt nodegroup.Attempt) bool {
+func (w *World) isAccepted(attempt nodegroup.Attempt) bool {
 	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 	return answered && w.Now.Before(attempt.Ended.Add(seen))
 }
 
-// waits reports whether an eviction that was not accepted is not yet to be tried again. A refusal
+// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A refusal
 // by a budget holds until the budget's object changes; everything else until its time has come.
-func (w *World) waits(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
+func (w *World) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !w.Now.Before(attempt.NotBefore) {
 		return false
 	}
@@ -127,8 +127,8 @@ func (w *World) waits(attempt nodegroup.Attempt, prediction drain.Prediction) bo
 	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
 }
 
-// pods are those of the group's members.
-func (w *World) pods() iter.Seq[*corev1.Pod] {
+// eachPod are those of the group's members.
+func (w *World) eachPod() iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for i := range w.Members {
 			for _, pod := range w.Members[i].Pods {
@@ -140,8 +140,8 @@ func (w *World) pods() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// deleted is when the pod's deletion began: now, if it is seen in time.
-func (w *World) deleted(pod *corev1.Pod) time.Time {
+// deletedAt is when the pod's deletion began: now, if it is seen in time.
+func (w *World) deletedAt(pod *corev1.Pod) time.Time {
 	began := pod.DeletionTimestamp.Time // which is when its grace ends
 	if s := pod.DeletionGracePeriodSeconds; s != nil {
 		began = began.Add(-time.Duration(*s) * time.Second)
@@ -152,15 +152,15 @@ func (w *World) deleted(pod *corev1.Pod) time.Time {
 	return began
 }
 
-// coming reports whether a change of the node that was asked for at a version of it is under way
+// isPending reports whether a change of the node that was asked for at a version of it is under way
 // and not to be seen yet.
-func (w *World) coming(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
+func (w *World) isPending(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
 	landed := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
 	return attempt.InFlight || (landed && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }
 
-// refused says what was refused for good, "" when nothing was.
-func (w *World) refused() string {
+// describeRefused says what was refused for good, "" when nothing was.
+func (w *World) describeRefused() string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
 		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
@@ -170,8 +170,8 @@ func (w *World) refused() string {
 	return strings.Join(all, "; ")
 }
 
-// over reports whether a limit on what the cloud does is over, as far as the cloud was read since:
+// isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was read since:
 // nobody knows what it did while this process slept or the cloud did not answer.
-func (w *World) over(deadline time.Time) bool {
+func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }

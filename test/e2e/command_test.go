@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long anything may take that has to happen at some time: longer than the two minutes for which the
-// disruption controller holds a pod to be disrupted that is not, when it is late (see add).
+// disruption controller holds a pod to be disrupted that is not, when it is late (see addService).
 const patience = 4 * time.Minute
 
 // event is one line of --progress=json.
