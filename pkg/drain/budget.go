@@ -131,8 +131,8 @@ func (x *indexed) addBudget(budget *Budget, under label) {
 	x.labels[i].values[under.value] = append(x.labels[i].values[under.value], budget)
 }
 
-// selectorLabels are those that every pod of the budget carries, as far as its selector names them one by
-// one.
+// selectorLabels are those that every pod of the budget carries, as far as its selector names them
+// one by one.
 func (b *Budget) selectorLabels() (all []label) {
 	requirements, _ := b.selector.Requirements()
 	for i := range requirements {
@@ -165,8 +165,8 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 	return covering
 }
 
-// matchingBudgets adds those of the budgets that match to the others. One alone is returned as a part of
-// its list, without a copy.
+// matchingBudgets adds those of the budgets that match to the others. One alone is returned as a
+// part of its list, without a copy.
 func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {

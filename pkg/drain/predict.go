@@ -97,8 +97,8 @@ func (o Obstacle) String() string {
 	}
 }
 
-// describeHealth is how many pods are healthy. Those beyond the need are granted to evictions that the
-// disruption controller has not counted yet.
+// describeHealth is how many pods are healthy. Those beyond the need are granted to evictions that
+// the disruption controller has not counted yet.
 func (o Obstacle) describeHealth() string {
 	if granted := o.Have - o.Need; granted > 0 {
 		return fmt.Sprintf("%d, %d of them being evicted", o.Have, granted)
@@ -106,7 +106,8 @@ func (o Obstacle) describeHealth() string {
 	return fmt.Sprint(o.Have)
 }
 
-// describeAnswer is the detail of an obstacle that a server named, with the budget if that is who refused.
+// describeAnswer is the detail of an obstacle that a server named, with the budget if that is who
+// refused.
 func (o Obstacle) describeAnswer() string {
 	if o.Kind == Denied && o.Budget.Name != "" {
 		return fmt.Sprintf("PDB %s: %s", o.Budget, o.Detail)

@@ -37,9 +37,8 @@ type Info struct {
 	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
 	// is no more than its nodes.
 	KindByNodes string
-	// ResumeCommand is the command line by which a user resumes processes that an upgrade
-	// suspended: the words before the group's name, and those before the names of the processes.
-	ResumeCommand [2]string
+	// resume is that command line: the words before the group's name, and before the processes.
+	resume [2]string
 }
 
 // Providers are the providers that decisions know, by name.
@@ -48,9 +47,9 @@ func Providers() []Info {
 	return []Info{
 		{
 			Name: "aws", Scheme: "aws://", Model: "eks", Refill: RefillBySize,
-			FenceTaint:    corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
-			KindByNodes:   "Auto Scaling group, as its nodes tell",
-			ResumeCommand: [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
+			FenceTaint:  corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
+			KindByNodes: "Auto Scaling group, as its nodes tell",
+			resume:      [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
 		},
 		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours},
 		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
@@ -84,6 +83,12 @@ func (p Info) Zone(node *corev1.Node) string {
 		return ""
 	}
 	return parts[len(parts)-2]
+}
+
+// ResumeCommand is the command line by which a user resumes processes of the group that an upgrade
+// suspended.
+func (p Info) ResumeCommand(group string, suspended []string) string {
+	return strings.Join([]string{p.resume[0], group, p.resume[1], strings.Join(suspended, " ")}, " ")
 }
 
 // FenceTaint is the NoSchedule taint that fences nodes of the provider's groups (EKS E30).

@@ -61,10 +61,10 @@ func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrad
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
 const fresh = 10 * time.Second
 
-// adoptDraining reads the record again, since it may have changed while the lease was waited for. Whoever
-// held the lease after the cluster and the group were read may have upgraded the group: then all is
-// read again. An undoing is written at once: from then on the record says what the request said,
-// which is withdrawn.
+// adoptDraining reads the record again, since it may have changed while the lease was waited for.
+// Whoever held the lease after the cluster and the group were read may have upgraded the group:
+// then all is read again. An undoing is written at once: from then on the record says what the
+// request said, which is withdrawn.
 func (o *options) takeUp(ctx context.Context, s *session, p *prospect, hold *cluster.Hold) error {
 	age := time.Since(p.now.Round(0))
 	last := hold.LastHeld()

@@ -41,8 +41,7 @@ func suspended(g *nodegroup.Group, record *upgrade.Record) []report.Leftover {
 	if record.Running() || len(left) == 0 {
 		return nil
 	}
-	resume := nodegroup.InfoOf(g.Provider).ResumeCommand
-	remedy := fmt.Sprintf("%s %s %s %s", resume[0], g.Name, resume[1], strings.Join(left, " "))
+	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)
 	if record.Resumable() {
 		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
 	}

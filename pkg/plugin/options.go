@@ -85,7 +85,7 @@ func (o *options) addUpgrade(cmd *cobra.Command) {
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
 func (o *options) addStrategy(flags *pflag.FlagSet) {
-	flags.StringVar(&o.strategy, "strategy", "", "How the group is replaced: surge")
+	flags.StringVar(&o.strategy, "strategy", "", "How the group is replaced: "+strings.Join(texts(upgrade.Strategies()), ", "))
 	flags.StringVar(&o.like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
 	flags.StringVar(&o.to, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&o.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")

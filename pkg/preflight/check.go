@@ -245,8 +245,8 @@ func ruleOf(kind drain.ObstacleKind) string {
 	}
 }
 
-// isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again (EKS
-// E51), if somebody makes it anew.
+// isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again
+// (EKS E51), if somebody makes it anew.
 func isReturning(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, nodegroup.FenceTaint(provider))

@@ -16,85 +16,86 @@ type capacity struct{ *draft }
 
 func capacityOf(d *draft) capacity { return capacity{d} }
 
-// keepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many outdated nodes
-// left. What a termination gives back is launched again only when the cloud has begun it: a launch
-// that overtook it would make the group larger than its surge allows, which its maximum may forbid.
-func (t capacity) keepSurgeLaunched() {
-	if !t.w.Group.Sized || (t.rec.Ledger.hasRefusedLaunch() && !maximumOf(t.draft).raiseMax()) {
+// keepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many
+// outdated nodes left. What a termination gives back is launched again only when the cloud has
+// begun it: a launch that overtook it would make the group larger than its surge allows, which its
+// maximum may forbid.
+func (d capacity) keepSurgeLaunched() {
+	if !d.w.Group.Sized || (d.rec.Ledger.hasRefusedLaunch() && !maximumOf(d.draft).raiseMax()) {
 		return
 	}
-	shrinking := t.rec.openShrinks()
+	shrinking := d.rec.openShrinks()
 	if len(shrinking) == 0 {
-		t.lendSurge()
+		d.lendSurge()
 	}
-	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
-		z := t.rec.Ledger.Zones[zone]
-		missing := min(z.Surge, t.count.left[zone]) - z.Contribution() - shrinking[zone]
-		if t.w.Now.Before(z.RetryAt) {
+	for _, zone := range slices.Sorted(maps.Keys(d.rec.Ledger.Zones)) {
+		z := d.rec.Ledger.Zones[zone]
+		missing := min(z.Surge, d.count.left[zone]) - z.Contribution() - shrinking[zone]
+		if d.w.Now.Before(z.RetryAt) {
 			if len(z.Open) > 0 {
-				t.waitForCloud("")
+				d.waitForCloud("")
 			}
-			t.requeueAt(z.RetryAt)
+			d.requeueAt(z.RetryAt)
 			continue
 		}
-		if missing > 0 && (!t.rec.Ledger.Zonal || t.w.zoneLaunchRefusal() == "") {
-			t.recordLaunches(zone, missing)
+		if missing > 0 && (!d.rec.Ledger.Zonal || d.w.zoneLaunchRefusal() == "") {
+			d.recordLaunches(zone, missing)
 		}
-		t.requestLaunches(zone)
+		d.requestLaunches(zone)
 	}
 }
 
 // requestLaunches sends the zone's launches that are on the books.
-func (t capacity) requestLaunches(zone string) {
-	for _, l := range t.rec.Ledger.Zones[zone].Open {
-		t.waitForCloud("")
-		if add := t.launchAction(zone, l); !t.w.isUnproven(l, t.lastAttempt(add)) {
-			t.addAction(add)
+func (d capacity) requestLaunches(zone string) {
+	for _, l := range d.rec.Ledger.Zones[zone].Open {
+		d.waitForCloud("")
+		if add := d.launchAction(zone, l); !d.w.isUnproven(l, d.lastAttempt(add)) {
+			d.addAction(add)
 		}
 	}
 }
 
 // lendSurge gives zones that were dealt no surge what other zones have given back. Where no node
 // may be missing they could not begin otherwise (S6).
-func (t capacity) lendSurge() {
-	if t.rec.Request.MaxUnavailable > 0 {
+func (d capacity) lendSurge() {
+	if d.rec.Request.MaxUnavailable > 0 {
 		return
 	}
-	free := t.rec.Request.Surge
+	free := d.rec.Request.Surge
 	spare := map[string]int{} // by zone, what it was dealt and has given back
-	for zone, z := range t.rec.Ledger.Zones {
-		needed := max(z.Contribution(), min(z.Surge, t.count.left[zone]))
+	for zone, z := range d.rec.Ledger.Zones {
+		needed := max(z.Contribution(), min(z.Surge, d.count.left[zone]))
 		free -= needed
 		spare[zone] = z.Surge - needed
 	}
-	for _, zone := range slices.Sorted(maps.Keys(t.count.left)) {
-		if free <= 0 || t.count.left[zone] == 0 || t.rec.Ledger.Zones[zone].Surge > 0 {
+	for _, zone := range slices.Sorted(maps.Keys(d.count.left)) {
+		if free <= 0 || d.count.left[zone] == 0 || d.rec.Ledger.Zones[zone].Surge > 0 {
 			continue
 		}
 		for _, lender := range slices.Sorted(maps.Keys(spare)) {
 			if spare[lender] > 0 {
 				spare[lender]--
-				t.rec.Ledger.updateZone(lender, func(z *ZoneLedger) { z.Surge-- })
+				d.rec.Ledger.updateZone(lender, func(z *ZoneLedger) { z.Surge-- })
 				break
 			}
 		}
-		t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Surge = 1 })
+		d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Surge = 1 })
 		free--
 	}
 }
 
-// recordLaunches writes down the launches that are to be made. A zonal provider is asked for one node at a
-// time, so that no answer can be half a success; another for all at once, and for more only when
-// that is answered, because the maximum that proves the one would count for the other.
-func (t capacity) recordLaunches(zone string, n int) {
-	if !t.rec.Ledger.Zonal && t.rec.Ledger.openLaunches() > 0 {
+// recordLaunches writes down the launches that are to be made. A zonal provider is asked for one
+// node at a time, so that no answer can be half a success; another for all at once, and for more
+// only when that is answered, because the maximum that proves the one would count for the other.
+func (d capacity) recordLaunches(zone string, n int) {
+	if !d.rec.Ledger.Zonal && d.rec.Ledger.openLaunches() > 0 {
 		return
 	}
-	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
+	d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Launched += n
-		if !t.rec.Ledger.Zonal {
+		if !d.rec.Ledger.Zonal {
 			z.Serial++
-			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: t.w.Group.Desired, Max: t.raiseWith(n)})
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: d.w.Group.Desired, Max: d.raiseWith(n)})
 			return
 		}
 		for range n {
@@ -106,8 +107,8 @@ func (t capacity) recordLaunches(zone string, n int) {
 
 // raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that
 // names no zones, and returns what it makes of the maximum.
-func (t capacity) raiseWith(n int) int {
-	l, g := &t.rec.Ledger, &t.w.Group
+func (d capacity) raiseWith(n int) int {
+	l, g := &d.rec.Ledger, &d.w.Group
 	l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 	from := g.Max
 	if !g.IsFreshAfter(l.Changed) {
@@ -117,53 +118,54 @@ func (t capacity) raiseWith(n int) int {
 	return l.MaxTo
 }
 
-func (t capacity) launchAction(zone string, l Launch) nodegroup.AddCapacity {
-	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: launchToken(t.rec.Run, zone, l.Serial)}
+func (d capacity) launchAction(zone string, l Launch) nodegroup.AddCapacity {
+	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: launchToken(d.rec.Run, zone, l.Serial)}
 }
 
-// recordAnswers books the answers to launches and terminations. What is observed counts like an answer.
-func (t capacity) recordAnswers() {
-	for zone, z := range t.rec.Ledger.Zones {
+// recordAnswers books the answers to launches and terminations. What is observed counts like an
+// answer.
+func (d capacity) recordAnswers() {
+	for zone, z := range d.rec.Ledger.Zones {
 		for _, l := range slices.Clone(z.Open) {
-			t.recordAnswer(zone, l)
+			d.recordAnswer(zone, l)
 		}
 	}
-	t.growAsAWhole()
-	if raise := t.lastAttempt(nodegroup.RaiseMax{Max: t.rec.Ledger.MaxTo}); raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
-		t.noteSizeChange(raise.Ended)
+	d.growAsAWhole()
+	if raise := d.lastAttempt(nodegroup.RaiseMax{Max: d.rec.Ledger.MaxTo}); raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
+		d.noteSizeChange(raise.Ended)
 	}
-	if fatal := t.w.fatalRefusal(); fatal != "" {
-		attempt := t.w.Open[fatal]
-		t.stopWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+	if fatal := d.w.fatalRefusal(); fatal != "" {
+		attempt := d.w.Open[fatal]
+		d.stopWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
 }
 
 // growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
 // one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
 // who keeps the maximum cannot have it.
-func (t capacity) growAsAWhole() {
-	refusal := t.w.zoneLaunchRefusal()
+func (d capacity) growAsAWhole() {
+	refusal := d.w.zoneLaunchRefusal()
 	switch {
-	case refusal == "" || !t.rec.Ledger.Zonal || t.rec.Ledger.openLaunches() > 0:
-	case t.rec.Request.KeepMax:
-		t.stopWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+	case refusal == "" || !d.rec.Ledger.Zonal || d.rec.Ledger.openLaunches() > 0:
+	case d.rec.Request.KeepMax:
+		d.stopWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 	default:
-		t.rec.mergeZones()
-		t.count = countMembers(t.w, &t.rec)
+		d.rec.mergeZones()
+		d.count = countMembers(d.w, &d.rec)
 	}
 }
 
-func (t capacity) recordAnswer(zone string, l Launch) {
-	attempt := t.lastAttempt(t.launchAction(zone, l))
-	landed, refused := t.w.answerOf(l, attempt)
+func (d capacity) recordAnswer(zone string, l Launch) {
+	attempt := d.lastAttempt(d.launchAction(zone, l))
+	landed, refused := d.w.answerOf(l, attempt)
 	if !landed && !refused {
 		return
 	}
-	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
+	d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == l.Serial })
 		if landed {
 			z.Refusal = ""
-			t.noteSizeChange(cmp.Or(attempt.Ended, t.w.Now))
+			d.noteSizeChange(cmp.Or(attempt.Ended, d.w.Now))
 			return
 		}
 		z.Launched -= l.N
@@ -175,36 +177,36 @@ func (t capacity) recordAnswer(zone string, l Launch) {
 			z.RetryAt = retry // several may be refused at once
 		}
 	})
-	t.rec.Ledger.settleRaise(l, landed)
+	d.rec.Ledger.settleRaise(l, landed)
 }
 
-// noteSizeChange notes that the group's size was changed by us, so that readings from before are told from
-// later ones.
-func (t capacity) noteSizeChange(at time.Time) {
-	if at.After(t.rec.Ledger.Changed) {
-		t.rec.Ledger.Changed = at
+// noteSizeChange notes that the group's size was changed by us, so that readings from before are
+// told from later ones.
+func (d capacity) noteSizeChange(at time.Time) {
+	if at.After(d.rec.Ledger.Changed) {
+		d.rec.Ledger.Changed = at
 	}
 }
 
-// shouldShrink decides how an outdated node is terminated. Where launches name a zone it always shrinks
-// the group, and launch replaces it in its own zone: a group that replaces by itself does so in the
-// zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than were
-// added. A group at its minimum cannot shrink: it replaces the node by itself then.
-func (t capacity) shouldShrink(zone string) bool {
-	l := &t.rec.Ledger
-	return t.canShrink() && (l.Zonal || t.count.left[zone] <= l.Zones[zone].Contribution())
+// shouldShrink decides how an outdated node is terminated. Where launches name a zone it always
+// shrinks the group, and launch replaces it in its own zone: a group that replaces by itself does
+// so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than
+// were added. A group at its minimum cannot shrink: it replaces the node by itself then.
+func (d capacity) shouldShrink(zone string) bool {
+	l := &d.rec.Ledger
+	return d.canShrink() && (l.Zonal || d.count.left[zone] <= l.Zones[zone].Contribution())
 }
 
 // canShrink reports whether the group's size may fall by one: by its last reading or, while that
 // may not show what landed lately, by our books. What others did meanwhile may be on neither: then
 // the cloud refuses, see refusedToShrink.
-func (t capacity) canShrink() bool {
-	l, g := &t.rec.Ledger, &t.w.Group
+func (d capacity) canShrink() bool {
+	l, g := &d.rec.Ledger, &d.w.Group
 	if !g.IsFreshAfter(l.Changed) {
-		return g.Sized && t.rec.Sizes.Desired+l.confirmedSurge() > g.Min
+		return g.Sized && d.rec.Sizes.Desired+l.confirmedSurge() > g.Min
 	}
 	size := g.Desired
-	for _, n := range t.rec.Nodes {
+	for _, n := range d.rec.Nodes {
 		if n.State == NodeRemoving && n.Shrink && !n.Landed {
 			size--
 		}
@@ -231,29 +233,29 @@ func zoneSpread(zones []string, sizes map[string]int) int {
 	return largest - smallest
 }
 
-// resolveOpenLaunches finds out what became of launches whose answer nobody knows, and reports whether that
-// is known of all. Under its token a launch is asked for again, which makes it one launch; without
-// a token the group's maximum tells.
-func (t capacity) resolveOpenLaunches() bool {
-	for _, zone := range slices.Sorted(maps.Keys(t.rec.Ledger.Zones)) {
-		for _, launch := range t.rec.Ledger.Zones[zone].Open {
-			t.waitForCloud("")
-			if launch.Max > 0 && t.w.Group.IsFreshAfter(t.rec.PhaseBegan) && t.lastAttempt(t.launchAction(zone, launch)).Begun.IsZero() {
-				t.dropLaunch(zone, launch)
+// resolveOpenLaunches finds out what became of launches whose answer nobody knows, and reports
+// whether that is known of all. Under its token a launch is asked for again, which makes it one
+// launch; without a token the group's maximum tells.
+func (d capacity) resolveOpenLaunches() bool {
+	for _, zone := range slices.Sorted(maps.Keys(d.rec.Ledger.Zones)) {
+		for _, launch := range d.rec.Ledger.Zones[zone].Open {
+			d.waitForCloud("")
+			if launch.Max > 0 && d.w.Group.IsFreshAfter(d.rec.PhaseBegan) && d.lastAttempt(d.launchAction(zone, launch)).Begun.IsZero() {
+				d.dropLaunch(zone, launch)
 			}
 		}
-		if t.rec.Ledger.Zonal {
-			t.requestLaunches(zone)
+		if d.rec.Ledger.Zonal {
+			d.requestLaunches(zone)
 		}
 	}
-	return t.rec.Ledger.openLaunches() == 0
+	return d.rec.Ledger.openLaunches() == 0
 }
 
 // dropLaunch takes a launch off the books that is known to have had no effect.
-func (t capacity) dropLaunch(zone string, launch Launch) {
-	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
+func (d capacity) dropLaunch(zone string, launch Launch) {
+	d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
 		z.Launched -= launch.N
 	})
-	t.rec.Ledger.settleRaise(launch, false)
+	d.rec.Ledger.settleRaise(launch, false)
 }

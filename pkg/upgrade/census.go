@@ -66,7 +66,8 @@ func countMembers(w *World, rec *Record) memberCounts {
 	return c
 }
 
-// findRecord is the record of the member, which is noted under that name; nil when it was not started.
+// findRecord is the record of the member, which is noted under that name; nil when it was not
+// started.
 func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord {
 	name, started := rec.nameOf(m)
 	if !started {
@@ -138,10 +139,10 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCo
 }
 
 // newMembers lists the current members that were not there at the start.
-func (t *draft) newMembers() []*nodegroup.Member {
+func (d *draft) newMembers() []*nodegroup.Member {
 	var fresh []*nodegroup.Member
-	for i := range t.w.Members {
-		if m := &t.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && t.rec.isNewMember(m) {
+	for i := range d.w.Members {
+		if m := &d.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && d.rec.isNewMember(m) {
 			fresh = append(fresh, m)
 		}
 	}
@@ -168,8 +169,8 @@ func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sumZones takes the counts over, those that are by ledger zone as the ledger has zones. Nothing stands
-// for none.
+// sumZones takes the counts over, those that are by ledger zone as the ledger has zones. Nothing
+// stands for none.
 func (c *memberCounts) sumZones(counts zoneCounts, ledger *Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {

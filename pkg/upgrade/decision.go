@@ -16,200 +16,200 @@ type decision struct{ *draft }
 func decisionOf(d *draft) decision { return decision{d} }
 
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
-func (t decision) beginUpgrade() {
-	if len(t.count.pending) == 0 || t.w.Stop {
-		t.rec.Result, t.finished = Succeeded, true
-		if t.w.Stop {
-			t.rec.Result = Interrupted
+func (d decision) beginUpgrade() {
+	if len(d.count.pending) == 0 || d.w.Stop {
+		d.rec.Result, d.finished = Succeeded, true
+		if d.w.Stop {
+			d.rec.Result = Interrupted
 		}
 		return
 	}
-	w := t.w
-	t.rec = Record{
+	w := d.w
+	d.rec = Record{
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
-		Previous: rollbackOf(t.draft).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(t.count.pending),
-		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: t.count.zones},
-		Total:  len(t.count.pending),
-		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: t.count.currentNames()},
+		Previous: rollbackOf(d.draft).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
+		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.zones},
+		Total:  len(d.count.pending),
+		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.currentNames()},
 		Nodes:  map[string]NodeRecord{},
 	}
-	if w.Group.Pointed.ID != t.rec.Previous.ID {
-		t.rec.Pointed = w.Group.Pointed
+	if w.Group.Pointed.ID != d.rec.Previous.ID {
+		d.rec.Pointed = w.Group.Pointed
 	}
-	t.count = countMembers(w, &t.rec)
-	strategyOf(w.Request.Strategy, false).begin(t.draft)
-	t.enterPhase(t.rec.Phase)
+	d.count = countMembers(w, &d.rec)
+	strategyOf(w.Request.Strategy, false).begin(d.draft)
+	d.enterPhase(d.rec.Phase)
 }
 
 // isStopping reports whether the upgrade is being brought to an end before its goal.
-func (t decision) isStopping() bool {
-	if t.rec.Stopping == "" && t.w.Stop {
-		t.rec.Stopping = Interrupted
+func (d decision) isStopping() bool {
+	if d.rec.Stopping == "" && d.w.Stop {
+		d.rec.Stopping = Interrupted
 	}
-	return t.rec.Stopping != ""
+	return d.rec.Stopping != ""
 }
 
-func (t decision) finishStep() Step {
-	t.notes.At = t.w.Now
-	if t.rec.Run != "" {
-		t.rec.Total = max(t.rec.Total, rebuildOf(t.draft).countTotal()) // outdated nodes may join late
+func (d decision) finishStep() Step {
+	d.notes.At = d.w.Now
+	if d.rec.Run != "" {
+		d.rec.Total = max(d.rec.Total, rebuildOf(d.draft).countTotal()) // outdated nodes may join late
 	}
-	t.actions = append(t.actions, evictionsOf(t.draft).selectEvictions()...)
-	if t.finished {
-		t.wake, t.due = time.Time{}, time.Time{}
+	d.actions = append(d.actions, evictionsOf(d.draft).selectEvictions()...)
+	if d.finished {
+		d.wake, d.due = time.Time{}, time.Time{}
 	}
 	return Step{
-		Record: t.rec, Notes: t.notes, Actions: t.actions, Blocked: t.blocked,
-		Wake: t.wake, Due: t.due, Poll: t.poll, Status: t.summarizeStatus(), Finished: t.finished,
+		Record: d.rec, Notes: d.notes, Actions: d.actions, Blocked: d.blocked,
+		Wake: d.wake, Due: d.due, Poll: d.poll, Status: d.summarizeStatus(), Finished: d.finished,
 	}
 }
 
 // applyRequest does what somebody else asks of this upgrade.
-func (t decision) applyRequest() {
-	asked := t.w.Asked
-	if asked.Run == "" || asked.Run != t.rec.Run || t.rec.Allows(asked.Verb) != nil {
+func (d decision) applyRequest() {
+	asked := d.w.Asked
+	if asked.Run == "" || asked.Run != d.rec.Run || d.rec.Allows(asked.Verb) != nil {
 		asked.Verb = ""
 	}
-	if asked.Verb != VerbPause && !t.w.Stop {
-		t.cancelPause()
+	if asked.Verb != VerbPause && !d.w.Stop {
+		d.cancelPause()
 	}
 	switch asked.Verb {
 	case VerbPause:
-		t.pausing = t.rec.Stopping == ""
-		if t.phase.untouched {
-			t.pauseNow() // no node was started
+		d.pausing = d.rec.Stopping == ""
+		if d.phase.untouched {
+			d.pauseNow() // no node was started
 		}
 	case VerbRollback:
-		if !t.rec.Back { // else it is what was asked for
-			t.yieldToRequest("a rollback")
+		if !d.rec.Back { // else it is what was asked for
+			d.yieldToRequest("a rollback")
 		}
 	case VerbAbort:
-		t.yieldToRequest("an abort")
+		d.yieldToRequest("an abort")
 	}
 }
 
-// yieldToRequest stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops nothing
-// that is being aborted.
-func (t decision) yieldToRequest(to string) {
-	t.stopWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, t.w.Asked.By))
+// yieldToRequest stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops
+// nothing that is being aborted.
+func (d decision) yieldToRequest(to string) {
+	d.stopWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
-// cancelPause goes on with an upgrade that somebody asked to pause and nobody does any more, before it
-// came to rest.
-func (t decision) cancelPause() {
-	if t.rec.Stopping == Paused && t.rec.PausedBy != "" {
-		t.rec.Stopping, t.rec.PausedBy, t.rec.Message = "", "", ""
-		t.enterPhase(t.rec.Phase)
+// cancelPause goes on with an upgrade that somebody asked to pause and nobody does any more, before
+// it came to rest.
+func (d decision) cancelPause() {
+	if d.rec.Stopping == Paused && d.rec.PausedBy != "" {
+		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
+		d.enterPhase(d.rec.Phase)
 	}
 }
 
 // pauseNow stops the upgrade, unless no node is left that a pause could keep from being started.
-func (t decision) pauseNow() {
-	if t.rec.Stopping != "" || len(t.count.pending) == 0 {
+func (d decision) pauseNow() {
+	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return
 	}
-	t.rec.PausedBy = t.w.Asked.By
-	t.stopWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", t.w.Asked.By, t.w.Group.Name))
+	d.rec.PausedBy = d.w.Asked.By
+	d.stopWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
 // watchProtection stops the upgrade when somebody protects one of its outdated instances against
 // removal: AWS would not keep us from terminating it, since its protection is against scale-in
 // alone. What is on its way out already goes.
-func (t decision) watchProtection() {
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
+func (d decision) watchProtection() {
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
 		if !m.Outdated || !m.Instance.Protected || m.Instance.State == nodegroup.InstanceLeaving {
 			continue
 		}
-		if n, started := t.rec.findStarted(m); started && n.State == NodeRemoving {
+		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
-		t.stopWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
-			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), t.w.Group.Name, t.w.Group.Name))
+		d.stopWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
+			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), d.w.Group.Name, d.w.Group.Name))
 		return
 	}
 }
 
 // summarizeStatus sums the turn up for people.
-func (t decision) summarizeStatus() Status {
-	g := &t.w.Group
+func (d decision) summarizeStatus() Status {
+	g := &d.w.Group
 	s := Status{
-		Group: g.Name, Back: t.rec.Back, Phase: t.rec.Phase, Since: t.rec.PhaseBegan,
-		Total: t.rec.Total, Replaced: t.rec.Replaced, Outdated: len(t.count.pending), Ready: t.count.ready,
-		New: t.count.fresh, NewReady: t.count.usable,
-		Owed: t.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
-		Zones: zoneSizes(t.count.zones), Waiting: t.waiting,
+		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
+		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
+		New: d.count.fresh, NewReady: d.count.usable,
+		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
+		Zones: zoneSizes(d.count.zones), Waiting: d.waiting,
 	}
-	if why := t.w.zoneLaunchRefusal(); why != "" && !t.rec.Ledger.Zonal {
+	if why := d.w.zoneLaunchRefusal(); why != "" && !d.rec.Ledger.Zonal {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
-	if t.w.Brief {
+	if d.w.Brief {
 		return s
 	}
-	s.Nodes = make([]NodeStatus, 0, len(t.count.pending)+len(t.rec.Nodes))
+	s.Nodes = make([]NodeStatus, 0, len(d.count.pending)+len(d.rec.Nodes))
 	// Both are in order of name already; a large group would take longer to sort than all else
 	// does.
-	started := slices.Sorted(maps.Keys(t.rec.Nodes))
-	for _, m := range t.count.pending {
+	started := slices.Sorted(maps.Keys(d.rec.Nodes))
+	for _, m := range d.count.pending {
 		for len(started) > 0 && started[0] < m.Name() {
-			s.Nodes, started = append(s.Nodes, t.startedStatus(started[0])), started[1:]
+			s.Nodes, started = append(s.Nodes, d.startedStatus(started[0])), started[1:]
 		}
-		s.Nodes = append(s.Nodes, t.pendingStatus(m))
+		s.Nodes = append(s.Nodes, d.pendingStatus(m))
 	}
 	for _, name := range started {
-		s.Nodes = append(s.Nodes, t.startedStatus(name))
+		s.Nodes = append(s.Nodes, d.startedStatus(name))
 	}
 	return s
 }
 
-func (t decision) pendingStatus(m *nodegroup.Member) NodeStatus {
+func (d decision) pendingStatus(m *nodegroup.Member) NodeStatus {
 	state := NodePending
-	if t.rec.Run != "" && t.isFenced(m) {
+	if d.rec.Run != "" && d.isFenced(m) {
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
 }
 
-func (t decision) startedStatus(name string) NodeStatus {
-	n := t.rec.Nodes[name]
+func (d decision) startedStatus(name string) NodeStatus {
+	n := d.rec.Nodes[name]
 	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
-	if m := t.count.byName[name]; m != nil {
-		view := t.podsOf(m)
+	if m := d.count.byName[name]; m != nil {
+		view := d.podsOf(m)
 		status.Zone, status.Pods, status.Staying = m.Zone(), view.podsLeft(), view.staying
 	}
 	return status
 }
 
-// runPhases goes through the phases from the one that the record is in, as far as they are complete:
-// one turn may pass through several.
-func (t decision) runPhases() {
-	if wanted := t.w.Group.Wanted; wanted.ID != t.rec.Target.ID {
+// runPhases goes through the phases from the one that the record is in, as far as they are
+// complete: one turn may pass through several.
+func (d decision) runPhases() {
+	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		t.stopWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", t.rec.Target.Name, wanted.Name, rollbackOf(t.draft).howToContinue(wanted)))
+		d.stopWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
 		return
 	}
-	if t.rec.Ledger.Moved {
-		rebuildOf(t.draft).adoptTarget()
+	if d.rec.Ledger.Moved {
+		rebuildOf(d.draft).adoptTarget()
 	}
-	if t.phase.watched {
-		maximumOf(t.draft).watchMax()
-		t.watchProtection()
+	if d.phase.watched {
+		maximumOf(d.draft).watchMax()
+		d.watchProtection()
 	}
-	phases := strategyOf(t.rec.Request.Strategy, t.rec.Back).phases
+	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	for i, p := range phases {
-		if t.rec.Phase != p.name || t.rec.Stopping != "" || !p.run(t.draft) || t.rec.Stopping != "" {
+		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d.draft) || d.rec.Stopping != "" {
 			continue
 		}
 		next := phase{name: PhaseDone}
 		if i+1 < len(phases) {
 			next = phases[i+1]
 		}
-		t.enterPhase(next.name)
+		d.enterPhase(next.name)
 	}
-	if t.rec.Phase == PhaseDone {
-		surgeOf(t.draft).concludeUpgrade()
+	if d.rec.Phase == PhaseDone {
+		surgeOf(d.draft).concludeUpgrade()
 	}
 }
 

@@ -48,42 +48,42 @@ func newDraft(w *World) *draft {
 		w.Record = w.Record.Extended(w.Idle)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
-	t := &draft{
+	d := &draft{
 		w:   w,
 		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
 		notes:  w.Notes.cloneNotes(),
 		drains: map[string]*nodePods{},
 		wake:   w.Now.Add(lookAgain),
 	}
-	t.count = countMembers(w, &t.rec)
-	evictionsOf(t).countSpending()
-	return t
+	d.count = countMembers(w, &d.rec)
+	evictionsOf(d).countSpending()
+	return d
 }
 
 // stopWith stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
-func (t *draft) stopWith(result Result, message string) {
-	if t.rec.Stopping == "" {
-		t.rec.Stopping, t.rec.Message = result, message
-		t.actions, t.candidates = nil, nil
-		t.requeueNow() // and begin to stop
+func (d *draft) stopWith(result Result, message string) {
+	if d.rec.Stopping == "" {
+		d.rec.Stopping, d.rec.Message = result, message
+		d.actions, d.candidates = nil, nil
+		d.requeueNow() // and begin to stop
 	}
 }
 
-func (t *draft) enterPhase(phase Phase) {
-	t.rec.Phase, t.rec.PhaseBegan = phase, t.w.Now
-	t.phase = t.rec.currentPhase()
+func (d *draft) enterPhase(phase Phase) {
+	d.rec.Phase, d.rec.PhaseBegan = phase, d.w.Now
+	d.phase = d.rec.currentPhase()
 }
 
-// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a moment
-// ago and its effect is still to be observed.
-func (t *draft) addAction(a nodegroup.Action) {
-	attempt, begun := t.w.Open[a.Key()]
+// addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a
+// moment ago and its effect is still to be observed.
+func (d *draft) addAction(a nodegroup.Action) {
+	attempt, begun := d.w.Open[a.Key()]
 	if begun && attempt.InFlight {
 		return
 	}
 	due := attempt.NotBefore
 	switch {
-	case attempt.Outcome == nodegroup.OutcomeFatal && t.rec.Stopping == Aborted:
+	case attempt.Outcome == nodegroup.OutcomeFatal && d.rec.Stopping == Aborted:
 		return // it was tried; the report names it
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
@@ -91,53 +91,53 @@ func (t *draft) addAction(a nodegroup.Action) {
 		// What moved it is not seen yet, and the answer would be the same.
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
-	if begun && t.w.Now.Before(due) {
-		t.requeueAt(due)
+	if begun && d.w.Now.Before(due) {
+		d.requeueAt(due)
 		return
 	}
-	t.actions = append(t.actions, a)
+	d.actions = append(d.actions, a)
 }
 
 // requeueAt makes the next look happen no later than the time, if that is still to come.
-func (t *draft) requeueAt(at time.Time) {
-	if !at.After(t.w.Now) {
+func (d *draft) requeueAt(at time.Time) {
+	if !at.After(d.w.Now) {
 		return
 	}
-	if at.Before(t.wake) {
-		t.wake = at
+	if at.Before(d.wake) {
+		d.wake = at
 	}
-	if t.due.IsZero() || at.Before(t.due) {
-		t.due = at
+	if d.due.IsZero() || at.Before(d.due) {
+		d.due = at
 	}
 }
 
 // waitForCloud has the cloud asked often, because something of ours is under way there. reason says
 // what the upgrade waits for; with "" what was said before stands.
-func (t *draft) waitForCloud(reason string) {
-	t.poll = pollInterval
+func (d *draft) waitForCloud(reason string) {
+	d.poll = pollInterval
 	if reason != "" {
-		t.waiting = reason
+		d.waiting = reason
 	}
 }
 
 // requeueNow has the next turn follow at once.
-func (t *draft) requeueNow() { t.wake, t.due = t.w.Now, t.w.Now }
+func (d *draft) requeueNow() { d.wake, d.due = d.w.Now, d.w.Now }
 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
-func (t *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return t.w.lastAttempt(a) }
+func (d *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
 
-func (t *draft) addBlocked(b Blocked, key string) {
-	since, was := t.w.Notes.BlockedSince[key]
+func (d *draft) addBlocked(b Blocked, key string) {
+	since, was := d.w.Notes.BlockedSince[key]
 	if !was {
-		since = t.w.Now
+		since = d.w.Now
 	}
 	b.Since = since
-	t.notes.BlockedSince[key] = since
-	t.blocked = append(t.blocked, b)
+	d.notes.BlockedSince[key] = since
+	d.blocked = append(d.blocked, b)
 }
 
-func (t *draft) endWith(result Result, message string) {
-	t.rec.Result, t.rec.Message, t.rec.Ended = result, message, t.w.Now
-	t.finished = true
-	t.actions, t.candidates = nil, nil
+func (d *draft) endWith(result Result, message string) {
+	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
+	d.finished = true
+	d.actions, d.candidates = nil, nil
 }

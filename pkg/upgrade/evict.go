@@ -19,58 +19,58 @@ func evictionsOf(d *draft) evictions { return evictions{d} }
 
 // evictPods decides what to do about each pod that is in turn: the evictions that could be sent,
 // and what is in the way of the others.
-func (t evictions) evictPods(node string, view *nodePods) ([]candidate, []Blocked) {
-	first := len(t.blocked)
+func (d evictions) evictPods(node string, view *nodePods) ([]candidate, []Blocked) {
+	first := len(d.blocked)
 	for _, pod := range view.held {
-		t.blockPod(node, pod, drain.Judge(pod, t.rec.Request.Policy(), false).Obstacle())
+		d.blockPod(node, pod, drain.Judge(pod, d.rec.Request.Policy(), false).Obstacle())
 	}
 	var found []candidate
-	for _, pod := range t.inTurn(node, view) {
-		found = append(found, t.evictPod(node, pod)...)
+	for _, pod := range d.inTurn(node, view) {
+		found = append(found, d.evictPod(node, pod)...)
 	}
-	return found, t.blocked[first:]
+	return found, d.blocked[first:]
 }
 
 // inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
 // node's limit all have their turn: what is left at its end may be deleted without their budgets
 // being asked.
-func (t evictions) inTurn(node string, view *nodePods) []*corev1.Pod {
-	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, t.w.Facts)
+func (d evictions) inTurn(node string, view *nodePods) []*corev1.Pod {
+	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, d.w.Facts)
 	if len(due) == len(view.toEvict) {
 		return due
 	}
-	all := t.rec.Nodes[node].Deadline.Add(-t.rec.Request.DrainTimeout.Duration / 2)
-	if t.w.Now.Before(all) {
-		t.requeueAt(all)
+	all := d.rec.Nodes[node].Deadline.Add(-d.rec.Request.DrainTimeout.Duration / 2)
+	if d.w.Now.Before(all) {
+		d.requeueAt(all)
 		return due
 	}
 	return view.toEvict
 }
 
-func (t evictions) evictPod(node string, pod *corev1.Pod) []candidate {
+func (d evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
-	attempt := t.lastAttempt(action)
-	if attempt.InFlight || t.w.isAccepted(attempt) {
+	attempt := d.lastAttempt(action)
+	if attempt.InFlight || d.w.isAccepted(attempt) {
 		return nil
 	}
-	prediction := drain.Predict(pod, t.w.Budgets, t.spent, t.w.EndingNamespaces[pod.Namespace])
+	prediction := drain.Predict(pod, d.w.Budgets, d.spent, d.w.EndingNamespaces[pod.Namespace])
 	budget := prediction.Budget
 	switch {
 	case !prediction.Admitted():
-		t.blockPod(node, pod, prediction.Obstacle)
-	case t.keepsReturning(node, pod):
-		t.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
-	case t.w.waitsForBudget(attempt, prediction):
-		t.blockPod(node, pod, obstacleOfDenial(attempt, budget))
-		t.requeueAt(attempt.NotBefore)
-	case prediction.Spends && !t.canSendNow(budget):
+		d.blockPod(node, pod, prediction.Obstacle)
+	case d.keepsReturning(node, pod):
+		d.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
+	case d.w.waitsForBudget(attempt, prediction):
+		d.blockPod(node, pod, obstacleOfDenial(attempt, budget))
+		d.requeueAt(attempt.NotBefore)
+	case prediction.Spends && !d.canSendNow(budget):
 		// An answer is due within milliseconds and wakes us.
 	default:
 		action.BudgetVersion = prediction.Version
 		if prediction.Spends {
 			action.Budget = budget
-			t.spent[budget]++
-			t.flights[budget] = t.flights[budget].withEviction(t.w.Now)
+			d.spent[budget]++
+			d.flights[budget] = d.flights[budget].withEviction(d.w.Now)
 		}
 		return []candidate{{Evict: action, pod: pod}}
 	}
@@ -78,38 +78,38 @@ func (t evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 }
 
 // roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
-func (t evictions) roomFor(pod *corev1.Pod) int32 {
-	if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-		return t.roomOf(covering[0])
+func (d evictions) roomFor(pod *corev1.Pod) int32 {
+	if covering := d.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+		return d.roomOf(covering[0])
 	}
 	return math.MaxInt32
 }
 
 // roomOf is how many pods the budget lets be missing while all are well, as far as the others that
 // leave are those of nodes in drain.
-func (t evictions) roomOf(budget *drain.Budget) int32 {
-	if t.leaving == nil {
-		t.leaving = map[types.NamespacedName]int32{}
-		for _, m := range t.membersInDrain() {
-			for _, pod := range t.podsOf(m).leaving {
-				for _, covering := range t.w.Budgets.Covering(pod) {
-					t.leaving[covering.Key()]++
+func (d evictions) roomOf(budget *drain.Budget) int32 {
+	if d.leaving == nil {
+		d.leaving = map[types.NamespacedName]int32{}
+		for _, m := range d.membersInDrain() {
+			for _, pod := range d.podsOf(m).leaving {
+				for _, covering := range d.w.Budgets.Covering(pod) {
+					d.leaving[covering.Key()]++
 				}
 			}
 		}
 	}
-	return budget.Room(t.leaving[budget.Key()])
+	return budget.Room(d.leaving[budget.Key()])
 }
 
 // canSendNow reports whether an eviction of the budget may be sent now.
-func (t evictions) canSendNow(budget types.NamespacedName) bool {
-	next := t.flights[budget].nextAllowed(t.w.Now, t.spacing)
-	t.requeueAt(next)
-	return !next.IsZero() && !next.After(t.w.Now)
+func (d evictions) canSendNow(budget types.NamespacedName) bool {
+	next := d.flights[budget].nextAllowed(d.w.Now, d.spacing)
+	d.requeueAt(next)
+	return !next.IsZero() && !next.After(d.w.Now)
 }
 
-// obstacleOfDenial is the obstacle that an answer which was not predicted names, with the budget if that is
-// who refused.
+// obstacleOfDenial is the obstacle that an answer which was not predicted names, with the budget if
+// that is who refused.
 func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
 	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
 	switch attempt.Outcome {
@@ -121,28 +121,28 @@ func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) dr
 	return obstacle
 }
 
-func (t evictions) keepsReturning(node string, pod *corev1.Pod) bool {
-	r, ok := t.rec.returnOf(node, pod)
-	return ok && t.notes.Returned[r] >= returnsAllowed
+func (d evictions) keepsReturning(node string, pod *corev1.Pod) bool {
+	r, ok := d.rec.returnOf(node, pod)
+	return ok && d.notes.Returned[r] >= returnsAllowed
 }
 
-func (t evictions) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
-	if r, ok := t.rec.returnOf(node, pod); ok && attempt.Begun.IsZero() {
-		t.notes.Returned[r]++
+func (d evictions) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
+	if r, ok := d.rec.returnOf(node, pod); ok && attempt.Begun.IsZero() {
+		d.notes.Returned[r]++
 	}
 }
 
-func (t evictions) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
+func (d evictions) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	t.addBlocked(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
+	d.addBlocked(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
 }
 
-// countSpending counts, by budget, the evictions that its status may not show yet, and those in flight, and
-// how far apart those of one budget have to be. An eviction shows from the moment its pod was seen
-// in status.disruptedPods.
-func (t evictions) countSpending() {
-	w := t.w
-	t.spent, t.flights = drain.Spending{}, map[types.NamespacedName]evictionsSent{}
+// countSpending counts, by budget, the evictions that its status may not show yet, and those in
+// flight, and how far apart those of one budget have to be. An eviction shows from the moment its
+// pod was seen in status.disruptedPods.
+func (d evictions) countSpending() {
+	w := d.w
+	d.spent, d.flights = drain.Spending{}, map[types.NamespacedName]evictionsSent{}
 	took, answers := time.Duration(0), time.Duration(0)
 	for _, a := range w.Open {
 		evict, ok := a.Action.(Evict)
@@ -150,60 +150,60 @@ func (t evictions) countSpending() {
 			continue
 		}
 		if a.InFlight {
-			t.flights[evict.Budget] = t.flights[evict.Budget].withEviction(a.Begun)
+			d.flights[evict.Budget] = d.flights[evict.Budget].withEviction(a.Begun)
 		} else if w.Now.Sub(a.Ended) < present {
 			took, answers = took+a.Ended.Sub(a.Begun), answers+1
 		}
 		if isHidden(w, evict, a) {
-			t.spent[evict.Budget]++
+			d.spent[evict.Budget]++
 		}
 	}
-	t.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
+	d.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
 
 // selectEvictions are those of the candidates that are to be begun now: no more than may be in
 // flight. Those of budgets that decide when the upgrade ends go first, since time in which such a
 // one is not used is lost. Then nodes are emptied in order of start: emptied together, all would be
 // late. The others are decided again with the next answer.
-func (t evictions) selectEvictions() []nodegroup.Action {
-	waiting, ranks := t.nodesWaiting(), map[string]int{}
-	for i := range t.candidates {
-		c := &t.candidates[i]
+func (d evictions) selectEvictions() []nodegroup.Action {
+	waiting, ranks := d.nodesWaiting(), map[string]int{}
+	for i := range d.candidates {
+		c := &d.candidates[i]
 		if _, known := ranks[c.Node]; !known {
 			ranks[c.Node] = len(ranks)
 		}
-		t.rankEviction(c, waiting[c.Node], ranks[c.Node])
+		d.rankEviction(c, waiting[c.Node], ranks[c.Node])
 	}
-	slices.SortStableFunc(t.candidates, candidate.compareUrgency)
-	selected := t.candidates
-	if limit := t.evictionsAtOnce(); limit > 0 {
-		selected = selected[:min(len(selected), max(0, limit-evictionsInFlight(t.w)))]
+	slices.SortStableFunc(d.candidates, candidate.compareUrgency)
+	selected := d.candidates
+	if limit := d.evictionsAtOnce(); limit > 0 {
+		selected = selected[:min(len(selected), max(0, limit-evictionsInFlight(d.w)))]
 	}
 	actions := make([]nodegroup.Action, 0, len(selected))
 	for _, c := range selected {
 		if c.Budget.Name != "" {
-			orderingOf(t.draft).learnLag(c.pod)
+			orderingOf(d.draft).learnLag(c.pod)
 		}
-		t.countReturn(c.Node, c.pod, t.lastAttempt(c.Evict))
+		d.countReturn(c.Node, c.pod, d.lastAttempt(c.Evict))
 		actions = append(actions, c.Evict)
 	}
 	return actions
 }
 
 // evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
-func (t evictions) evictionsAtOnce() int {
-	none := t.notes.Pressing != nil && len(t.notes.Pressing) == 0
-	if none || t.rec.Request.Window == 1 {
-		return t.w.EvictionsAtOnce
+func (d evictions) evictionsAtOnce() int {
+	none := d.notes.Pressing != nil && len(d.notes.Pressing) == 0
+	if none || d.rec.Request.Window == 1 {
+		return d.w.EvictionsAtOnce
 	}
-	return min(t.w.EvictionsAtOnce, max(fewAtOnce, min(t.rec.Request.Window, manyAtOnce)))
+	return min(d.w.EvictionsAtOnce, max(fewAtOnce, min(d.rec.Request.Window, manyAtOnce)))
 }
 
 // rankEviction tells what waits for the candidate, whose node waits for another pod as well or not.
-func (t evictions) rankEviction(c *candidate, waiting bool, rank int) {
-	c.priority, c.rank, c.room = needed, rank, t.roomFor(c.pod)
+func (d evictions) rankEviction(c *candidate, waiting bool, rank int) {
+	c.priority, c.rank, c.room = needed, rank, d.roomFor(c.pod)
 	switch {
-	case t.notes.Pressing[c.Budget]:
+	case d.notes.Pressing[c.Budget]:
 		c.priority, c.rank = pressing, 0
 	case waiting:
 		c.priority = idle
@@ -211,37 +211,38 @@ func (t evictions) rankEviction(c *candidate, waiting bool, rank int) {
 }
 
 // nodesWaiting are those with a pod that may not go now.
-func (t evictions) nodesWaiting() map[string]bool {
+func (d evictions) nodesWaiting() map[string]bool {
 	waiting := map[string]bool{}
-	for i := range t.blocked {
-		waiting[t.blocked[i].Node] = true
+	for i := range d.blocked {
+		waiting[d.blocked[i].Node] = true
 	}
 	return waiting
 }
 
-// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave through them
-// takes as long as the nodes that wait, when places have become free for them, or a turn less. It
-// is nil as long as no pod was seen to leave, for then nobody knows how long nodes take.
-func (t evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
+// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
+// through them takes as long as the nodes that wait, when places have become free for them, or a
+// turn less. It is nil as long as no pod was seen to leave, for then nobody knows how long nodes
+// take.
+func (d evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 	if p.usualGone == 0 {
 		return nil
 	}
 	longest, passages := time.Duration(0), map[types.NamespacedName]budgetDemand{}
-	for _, m := range t.nodesAhead() {
-		for _, pod := range t.podsOf(m).toEvict {
+	for _, m := range d.nodesAhead() {
+		for _, pod := range d.podsOf(m).toEvict {
 			longest = max(longest, p.goneOf(pod))
-			if covering := t.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+			if covering := d.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 				key := covering[0].Key()
 				passages[key] = budgetDemand{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
 			}
 		}
 	}
 	// The places of nodes in drain become free one after the other: after half a drain on average.
-	halves := time.Duration(2*min(len(t.count.pending), lookahead)/max(1, t.rec.Request.Window) + 1)
-	places := halves * (longest + t.rec.Request.Settle.Duration) / 2
+	halves := time.Duration(2*min(len(d.count.pending), lookahead)/max(1, d.rec.Request.Window) + 1)
+	places := halves * (longest + d.rec.Request.Settle.Duration) / 2
 	decide := map[types.NamespacedName]bool{}
 	for key, g := range passages {
-		room := max(1, int(t.roomOf(g.budget)))
+		room := max(1, int(d.roomOf(g.budget)))
 		if turns := time.Duration((g.pods + room - 1) / room); (turns+1)*g.turn+longest >= places {
 			decide[key] = true
 		}
@@ -250,6 +251,6 @@ func (t evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 }
 
 // nodesAhead are the members in drain, and the first of those that wait.
-func (t evictions) nodesAhead() []*nodegroup.Member {
-	return append(t.membersInDrain(), t.count.pending[:min(len(t.count.pending), lookahead)]...)
+func (d evictions) nodesAhead() []*nodegroup.Member {
+	return append(d.membersInDrain(), d.count.pending[:min(len(d.count.pending), lookahead)]...)
 }

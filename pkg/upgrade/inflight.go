@@ -51,9 +51,9 @@ func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
 	return "", false
 }
 
-// startedMembers are the places of the members that one of the records may be about, ascending. A record has
-// the name that the member had when it was started, which its instance's is no more once its node
-// has joined.
+// startedMembers are the places of the members that one of the records may be about, ascending. A
+// record has the name that the member had when it was started, which its instance's is no more once
+// its node has joined.
 func (r *Record) startedMembers(members []nodegroup.Member) []int {
 	var places []int
 	for name, n := range r.Nodes {
@@ -163,8 +163,8 @@ func (r *Record) countDraining() int {
 	return n
 }
 
-// countInFlight counts the nodes between Draining and Removing. A termination that the cloud has begun
-// counts no more: until its replacement is ready it is charged as a deficit.
+// countInFlight counts the nodes between Draining and Removing. A termination that the cloud has
+// begun counts no more: until its replacement is ready it is charged as a deficit.
 func (r *Record) countInFlight() int {
 	busy := 0
 	for _, n := range r.Nodes {
@@ -175,8 +175,8 @@ func (r *Record) countInFlight() int {
 	return busy
 }
 
-// countRemovedInFlight counts the terminations of outdated nodes that busy counts already. A new node that
-// is given back is none of those removed.
+// countRemovedInFlight counts the terminations of outdated nodes that busy counts already. A new
+// node that is given back is none of those removed.
 func (r *Record) countRemovedInFlight() int {
 	removed := 0
 	for _, n := range r.Nodes {

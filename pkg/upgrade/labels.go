@@ -34,8 +34,8 @@ func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *Record)
 	return found
 }
 
-// withoutLabels are the IDs of the machines that are current and whose nodes were found outdated for
-// their labels, sorted.
+// withoutLabels are the IDs of the machines that are current and whose nodes were found outdated
+// for their labels, sorted.
 func withoutLabels(members []*nodegroup.Member) []string {
 	var ids []string
 	for _, m := range members {

@@ -94,7 +94,8 @@ func (l *Ledger) Contribution() int {
 	return sum
 }
 
-// confirmedSurge is the zone's contribution without the launches that are not known to have been accepted.
+// confirmedSurge is the zone's contribution without the launches that are not known to have been
+// accepted.
 func (z ZoneLedger) confirmedSurge() int {
 	sum := z.Contribution()
 	for _, launch := range z.Open {
@@ -153,8 +154,8 @@ func (r *Record) mergeZones() {
 	}
 }
 
-// launchToken names launch number serial of a zone in this run; a cloud accepts up to 64 characters of
-// it.
+// launchToken names launch number serial of a zone in this run; a cloud accepts up to 64 characters
+// of it.
 func launchToken(run, zone string, serial int) string {
 	return fmt.Sprintf("%s-%s-%d", run, zone, serial)
 }
@@ -178,8 +179,8 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 	return surge
 }
 
-// hasRefusedLaunch reports whether a launch was refused: an autoscaler may have taken the room that its node
-// was to have.
+// hasRefusedLaunch reports whether a launch was refused: an autoscaler may have taken the room that
+// its node was to have.
 func (l *Ledger) hasRefusedLaunch() bool {
 	for _, z := range l.Zones {
 		if z.Refusal != "" {
@@ -217,8 +218,8 @@ func (l *Ledger) owedNote() string {
 	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
 }
 
-// isPreexisting reports whether the member was there before us, as a node or as an instance still without
-// one.
+// isPreexisting reports whether the member was there before us, as a node or as an instance still
+// without one.
 func (l *Ledger) isPreexisting(m *nodegroup.Member) bool {
 	if len(l.Known) == 0 {
 		return false
@@ -250,7 +251,8 @@ func (l *Ledger) noteLowered(maximum int) {
 	}
 }
 
-// countMissing counts the nodes that terminations took from zones and that are still to be launched.
+// countMissing counts the nodes that terminations took from zones and that are still to be
+// launched.
 func (l *Ledger) countMissing() int {
 	return l.sumZones(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
 }

@@ -17,23 +17,23 @@ func marksOf(d *draft) marks { return marks{d} }
 
 // fenceAll fences every outdated node, so that a pod that leaves one does not land on another
 // (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
-func (t marks) fenceAll() bool {
-	all, before := true, t.rec.groupBaseline()
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || t.isFenced(m) {
+func (d marks) fenceAll() bool {
+	all, before := true, d.rec.groupBaseline()
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFenced(m) {
 			continue
 		}
-		if n, started := t.rec.findStarted(m); started && n.State == NodeRemoving {
+		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
-		if t.rec.wasUncordoned(m.Node) {
-			t.stopWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+		if d.rec.wasUncordoned(m.Node) {
+			d.stopWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false
-		t.waiting = "the outdated nodes to be fenced"
-		t.addAction(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
+		d.waiting = "the outdated nodes to be fenced"
+		d.addAction(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
 	}
 	return all
 }
@@ -41,33 +41,33 @@ func (t marks) fenceAll() bool {
 // holdNew has autoscalers leave alone the nodes that the upgrade brought up: until pods have moved
 // to them they look unneeded. Nothing waits for it, since an autoscaler that is faster does no harm
 // (E61).
-func (t marks) holdNew() {
-	if t.w.Group.Refill() == nodegroup.RefillByUser {
+func (d marks) holdNew() {
+	if d.w.Group.Refill() == nodegroup.RefillByUser {
 		return
 	}
-	before, unready := t.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !t.w.Group.IsUsable(m) || !t.rec.isNewMember(m) || !t.rec.isNotEnding(m) {
+	before, unready := d.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !d.w.Group.IsUsable(m) || !d.rec.isNewMember(m) || !d.rec.isNotEnding(m) {
 			continue
 		}
 		if nodemark.HasTaint(m.Node, unready) {
 			continue // the control plane takes it off at this very moment, and one of the two writes would fail
 		}
 		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
-		if t.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
-			t.addAction(action)
+		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
+			d.addAction(action)
 		}
 	}
 }
 
 // freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and
 // reports whether all are.
-func (t marks) freeHeld() bool {
-	t.actions = slices.DeleteFunc(t.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
-	return t.removeMarks(t.rec.isNotEnding, mark{
+func (d marks) freeHeld() bool {
+	d.actions = slices.DeleteFunc(d.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
+	return d.removeMarks(d.rec.isNotEnding, mark{
 		on:     (*nodegroup.Member).IsHeld,
-		coming: t.holdComing,
+		coming: d.holdComing,
 		take: func(n *corev1.Node) nodegroup.Action {
 			return FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		},
@@ -75,30 +75,30 @@ func (t marks) freeHeld() bool {
 }
 
 // holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
-func (t marks) holdComing(node *corev1.Node) bool {
-	attempt := t.lastAttempt(HoldNode{UID: node.UID})
+func (d marks) holdComing(node *corev1.Node) bool {
+	attempt := d.lastAttempt(HoldNode{UID: node.UID})
 	sent, _ := attempt.Action.(HoldNode)
-	return t.w.isPending(attempt, sent.Version, node)
+	return d.w.isPending(attempt, sent.Version, node)
 }
 
-// removeFences takes our fence from the nodes that are fit for it, and reports whether none has it any
-// more.
-func (t marks) removeFences(fit func(*nodegroup.Member) bool) bool {
-	return t.removeMarks(fit, mark{
-		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == t.rec.Run },
-		coming: t.fenceComing,
+// removeFences takes our fence from the nodes that are fit for it, and reports whether none has it
+// any more.
+func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
+	return d.removeMarks(fit, mark{
+		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == d.rec.Run },
+		coming: d.fenceComing,
 		take: func(n *corev1.Node) nodegroup.Action {
 			return Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
 		},
 	})
 }
 
-// removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any more.
-// Where that is refused for good it was tried, and the report names it.
-func (t marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
+// removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any
+// more. Where that is refused for good it was tried, and the report names it.
+func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	done := true
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
 		if m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || !fit(m) {
 			continue
 		}
@@ -106,9 +106,9 @@ func (t marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 			done = done && !ours.coming(m.Node)
 			continue
 		}
-		if action := ours.take(m.Node); t.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
+		if action := ours.take(m.Node); d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
 			done = false
-			t.addAction(action)
+			d.addAction(action)
 		}
 	}
 	return done
@@ -116,13 +116,13 @@ func (t marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 
 // fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it
 // yet.
-func (t marks) fenceComing(node *corev1.Node) bool {
-	attempt := t.lastAttempt(Fence{UID: node.UID})
+func (d marks) fenceComing(node *corev1.Node) bool {
+	attempt := d.lastAttempt(Fence{UID: node.UID})
 	sent, _ := attempt.Action.(Fence)
-	return t.w.isPending(attempt, sent.Version, node)
+	return d.w.isPending(attempt, sent.Version, node)
 }
 
 // isFenced reports whether the member is a node that carries the whole fence of this run.
-func (t *draft) isFenced(m *nodegroup.Member) bool {
-	return m.IsFenced(t.rec.Run, nodegroup.FenceTaint(t.w.Group.Provider))
+func (d *draft) isFenced(m *nodegroup.Member) bool {
+	return m.IsFenced(d.rec.Run, nodegroup.FenceTaint(d.w.Group.Provider))
 }

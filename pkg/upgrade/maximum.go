@@ -15,19 +15,19 @@ func maximumOf(d *draft) maximum { return maximum{d} }
 // raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself
 // first; elsewhere, and where such launches turn out not to be supported, one request raises
 // maximum and desired size together, and this is a no-op.
-func (t maximum) raiseMax() bool {
-	l, g := &t.rec.Ledger, &t.w.Group
-	if !g.Sized || !l.Zonal || t.rec.Request.KeepMax || t.w.zoneLaunchRefusal() != "" {
+func (d maximum) raiseMax() bool {
+	l, g := &d.rec.Ledger, &d.w.Group
+	if !g.Sized || !l.Zonal || d.rec.Request.KeepMax || d.w.zoneLaunchRefusal() != "" {
 		return true
 	}
 	if g.Max < l.MaxSeen {
-		t.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
+		d.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
 		return false
 	}
 	if l.MaxTo == 0 || g.Max >= l.MaxTo {
 		missing := 0
 		for zone, z := range l.Zones {
-			missing += max(0, min(z.Surge, t.count.left[zone])-z.Contribution())
+			missing += max(0, min(z.Surge, d.count.left[zone])-z.Contribution())
 		}
 		if g.Desired+missing <= g.Max {
 			return true
@@ -35,16 +35,16 @@ func (t maximum) raiseMax() bool {
 		l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 		l.MaxTo = g.Desired + missing
 	}
-	t.waitForCloud("")
-	t.addAction(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
+	d.waitForCloud("")
+	d.addAction(nodegroup.RaiseMax{From: g.Max, Max: l.MaxTo})
 	return false
 }
 
 // watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its
 // replacements may still have the room that they need is for a person to say. It is not raised
 // again by itself.
-func (t maximum) watchMax() {
-	l, g := &t.rec.Ledger, &t.w.Group
+func (d maximum) watchMax() {
+	l, g := &d.rec.Ledger, &d.w.Group
 	switch {
 	case !g.Sized:
 	case g.Max >= l.MaxSeen, g.Max == l.MaxLow: // a stop of ours may have lowered it
@@ -52,23 +52,23 @@ func (t maximum) watchMax() {
 			l.MaxSeen, l.MaxSeenAt = g.Max, g.Observed
 		}
 	case !g.IsFreshAfter(l.MaxSeenAt):
-		t.waitForCloud("")
+		d.waitForCloud("")
 	default:
 		from := l.MaxSeen
 		l.closeRaise()
 		l.MaxSeen = 0
-		t.stopWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+		d.stopWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
 			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name, g.Name))
 	}
 }
 
 // lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
 // not at all when somebody else changed it meanwhile (EKS E61).
-func (t maximum) lowerMax() bool {
-	l, g := &t.rec.Ledger, &t.w.Group
+func (d maximum) lowerMax() bool {
+	l, g := &d.rec.Ledger, &d.w.Group
 	old := !g.IsFreshAfter(l.Changed)
-	if l.MaxTo > g.Max && old && t.lastAttempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
-		t.waitForCloud("")
+	if l.MaxTo > g.Max && old && d.lastAttempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
+		d.waitForCloud("")
 		return false // the reading may be older than the raise
 	}
 	l.noteLowered(g.Max)
@@ -76,30 +76,30 @@ func (t maximum) lowerMax() bool {
 		l.closeRaise()
 		return true
 	}
-	t.waitForCloud("")
+	d.waitForCloud("")
 	if g.Desired > l.MaxFrom && l.Contribution() <= 0 && old {
-		t.waiting = "the group's desired size to show what was given back"
+		d.waiting = "the group's desired size to show what was given back"
 		return false
 	}
-	return t.lowerTo(max(l.MaxFrom, g.Desired))
+	return d.lowerTo(max(l.MaxFrom, g.Desired))
 }
 
 // lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
-func (t maximum) lowerTo(maximum int) bool {
-	l, g := &t.rec.Ledger, &t.w.Group
+func (d maximum) lowerTo(maximum int) bool {
+	l, g := &d.rec.Ledger, &d.w.Group
 	if maximum >= g.Max {
 		return true
 	}
 	l.MaxLow = maximum
-	t.addAction(nodegroup.LowerMax{From: g.Max, Max: maximum})
+	d.addAction(nodegroup.LowerMax{From: g.Max, Max: maximum})
 	return false
 }
 
 // maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
-func (t maximum) maxNote() string {
-	l := &t.rec.Ledger
+func (d maximum) maxNote() string {
+	l := &d.rec.Ledger
 	if l.MaxTo <= l.MaxFrom {
 		return ""
 	}
-	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.MaxTo, l.MaxFrom, t.w.Group.Desired)
+	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.MaxTo, l.MaxFrom, d.w.Group.Desired)
 }

@@ -13,26 +13,26 @@ const pollInterval = 5 * time.Second
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
-	t := newDraft(&w)
+	d := newDraft(&w)
 	switch {
-	case t.rec.Result != "":
-		t.finished = true
-	case t.rec.Run == "":
-		decisionOf(t).beginUpgrade()
-	case t.rec.PhaseBegan.IsZero():
-		t.rec.Ledger.MaxSeen = 0 // what happened to it while nobody looked is known to who goes on
-		t.enterPhase(t.rec.Phase)
+	case d.rec.Result != "":
+		d.finished = true
+	case d.rec.Run == "":
+		decisionOf(d).beginUpgrade()
+	case d.rec.PhaseBegan.IsZero():
+		d.rec.Ledger.MaxSeen = 0 // what happened to it while nobody looked is known to who goes on
+		d.enterPhase(d.rec.Phase)
 	}
-	if !t.finished {
-		capacityOf(t).recordAnswers()
-		decisionOf(t).applyRequest()
-		if decisionOf(t).isStopping() {
-			stoppingOf(t).bringToRest()
+	if !d.finished {
+		capacityOf(d).recordAnswers()
+		decisionOf(d).applyRequest()
+		if decisionOf(d).isStopping() {
+			stoppingOf(d).bringToRest()
 		} else {
-			decisionOf(t).runPhases()
+			decisionOf(d).runPhases()
 		}
 	}
-	step := decisionOf(t).finishStep()
+	step := decisionOf(d).finishStep()
 	step.Persist = mustStore(&stored, &step.Record)
 	return step
 }

@@ -29,13 +29,13 @@ func orderingOf(d *draft) ordering { return ordering{d} }
 // with the most outdated nodes, so that zones end together. Among the first of these that may
 // change places budgets and time decide (drain.Queue); those with a pod that may never leave go
 // last. A node none of whose pods could move now would only lose time.
-func (t ordering) nextNode() *nodegroup.Member {
-	q := t.drainQueue()
+func (d ordering) nextNode() *nodegroup.Member {
+	q := d.drainQueue()
 	var free, stuck []*nodegroup.Member
 	var last []drain.NodeDrain
-	order := t.startOrder()
+	order := d.startOrder()
 	for _, m := range order[:min(len(order), maxCandidates)] {
-		if !t.areInterchangeable(order[0], m) {
+		if !d.areInterchangeable(order[0], m) {
 			continue
 		}
 		if load, holds := q.loadNode(m, time.Time{}); holds {
@@ -51,23 +51,23 @@ func (t ordering) nextNode() *nodegroup.Member {
 	if next < 0 {
 		return nil
 	}
-	t.notes.Pressing = evictionsOf(t.draft).findCriticalBudgets(q.pace)
+	d.notes.Pressing = evictionsOf(d.draft).findCriticalBudgets(q.pace)
 	return free[next]
 }
 
 // startOrder sorts the pending members by what is known before anything contends, as far as they
 // may be among the first contenders: each time one of the zone that has most left, then by name.
-func (t ordering) startOrder() []*nodegroup.Member {
+func (d ordering) startOrder() []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
 		left int
 	}
 	var order []ranked
 	var seen [urgencies]zoneCounts
-	for _, m := range t.count.pending {
+	for _, m := range d.count.pending {
 		before := seen[urgencyOf(m)].countsOf(m.Zone())
 		if before.all < maxCandidates {
-			order = append(order, ranked{m, t.count.pendingIn[m.Zone()] - before.all})
+			order = append(order, ranked{m, d.count.pendingIn[m.Zone()] - before.all})
 		}
 		before.all++
 	}
@@ -86,13 +86,13 @@ func (t ordering) startOrder() []*nodegroup.Member {
 	return members
 }
 
-// areInterchangeable reports whether contention may decide which of the two goes first. A group that
-// replaces nodes by itself keeps its zones in balance only if they take turns.
-func (t ordering) areInterchangeable(a, b *nodegroup.Member) bool {
+// areInterchangeable reports whether contention may decide which of the two goes first. A group
+// that replaces nodes by itself keeps its zones in balance only if they take turns.
+func (d ordering) areInterchangeable(a, b *nodegroup.Member) bool {
 	if urgencyOf(a) != urgencyOf(b) {
 		return false
 	}
-	return t.rec.Ledger.Zonal || t.count.pendingIn[a.Zone()] == t.count.pendingIn[b.Zone()]
+	return d.rec.Ledger.Zonal || d.count.pendingIn[a.Zone()] == d.count.pendingIn[b.Zone()]
 }
 
 // urgencies is how many degrees of urgency there are.
@@ -110,11 +110,11 @@ func urgencyOf(m *nodegroup.Member) int {
 }
 
 // drainQueue is what the window has before it: the nodes in drain, and no others yet.
-func (t ordering) drainQueue() *queueBuilder {
-	q := &queueBuilder{turn: t.draft, pace: t.paceOfPods(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(t.w)}
-	q.Window = t.rec.Request.Window
-	for _, m := range t.membersInDrain() {
-		load, _ := q.loadNode(m, t.rec.Nodes[m.Name()].Deadline)
+func (d ordering) drainQueue() *queueBuilder {
+	q := &queueBuilder{draft: d.draft, pace: d.paceOfPods(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(d.w)}
+	q.Window = d.rec.Request.Window
+	for _, m := range d.membersInDrain() {
+		load, _ := q.loadNode(m, d.rec.Nodes[m.Name()].Deadline)
 		q.Started = append(q.Started, load)
 	}
 	return q
@@ -123,66 +123,66 @@ func (t ordering) drainQueue() *queueBuilder {
 // queueBuilder is a drain.Queue in the making.
 type queueBuilder struct {
 	drain.Queue
-	turn    *draft
+	draft   *draft
 	pace    *pace
 	indexes map[types.NamespacedName]int
 	// spent is when our evictions began, by budget.
 	spent map[types.NamespacedName][]time.Time
 }
 
-// loadNode is the member as far as its drain takes time, and whether it is stuck: whether it has a pod
-// that no budget may ever let go, or that must not be evicted. A started node has a deadline, and a
-// stuck one takes until then.
+// loadNode is the member as far as its drain takes time, and whether it is stuck: whether it has a
+// pod that no budget may ever let go, or that must not be evicted. A started node has a deadline,
+// and a stuck one takes until then.
 func (q *queueBuilder) loadNode(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
-	t := q.turn
-	view, settle := t.podsOf(m), t.rec.Request.Settle.Duration
+	d := q.draft
+	view, settle := d.podsOf(m), d.rec.Request.Settle.Duration
 	l = drain.NodeDrain{Least: settle, Pods: make([]drain.PodEviction, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
-		l.Least = max(l.Least, t.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(t.w.Now))
+		l.Least = max(l.Least, d.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(d.w.Now))
 	}
 	stuck = len(view.held) > 0
 	for _, pod := range view.toEvict {
 		eviction := drain.PodEviction{Budget: -1, Gone: q.pace.goneOf(pod) + settle}
-		prediction := drain.Predict(pod, t.w.Budgets, nil, t.w.EndingNamespaces[pod.Namespace])
+		prediction := drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace])
 		switch {
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case !deadline.IsZero() && orderingOf(t).isEvicting(pod): // it has gone through
+		case !deadline.IsZero() && orderingOf(d).isEvicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
 			eviction.Budget = q.budgetIndex(prediction.Budget, pod)
 		}
 		l.Pods = append(l.Pods, eviction)
 	}
 	if stuck {
-		l.Least = max(l.Least, deadline.Sub(t.w.Now))
+		l.Least = max(l.Least, deadline.Sub(d.w.Now))
 	}
 	return l, stuck
 }
 
 // isEvicting reports whether the pod's eviction is decided, so that it is counted among what was
 // spent.
-func (t ordering) isEvicting(pod *corev1.Pod) bool {
-	attempt := t.lastAttempt(Evict{UID: pod.UID})
-	return attempt.InFlight || t.w.isAccepted(attempt) ||
-		slices.ContainsFunc(t.candidates, func(c candidate) bool { return c.UID == pod.UID })
+func (d ordering) isEvicting(pod *corev1.Pod) bool {
+	attempt := d.lastAttempt(Evict{UID: pod.UID})
+	return attempt.InFlight || d.w.isAccepted(attempt) ||
+		slices.ContainsFunc(d.candidates, func(c candidate) bool { return c.UID == pod.UID })
 }
 
-// budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our evictions, as
-// far as they explain it.
+// budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our
+// evictions, as far as they explain it.
 func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) int {
 	if i, known := q.indexes[key]; known {
 		return i
 	}
-	t := q.turn
-	budget := t.w.Budgets.Covering(pod)[0]
+	d := q.draft
+	budget := d.w.Budgets.Covering(pod)[0]
 	gate := drain.BudgetSlots{Refill: q.pace.turnOf(pod)}
-	open := int(max(0, budget.Status.DisruptionsAllowed-t.spent[key]))
-	missing := int(max(1, evictionsOf(t).roomOf(budget))) - open
+	open := int(max(0, budget.Status.DisruptionsAllowed-d.spent[key]))
+	missing := int(max(1, evictionsOf(d).roomOf(budget))) - open
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
-		gate.Open = append(gate.Open, max(leastReopening, at.Add(gate.Refill).Sub(t.w.Now)))
+		gate.Open = append(gate.Open, max(leastReopening, at.Add(gate.Refill).Sub(d.w.Now)))
 	}
 	for len(gate.Open) < open+missing {
 		gate.Open = append(gate.Open, max(leastReopening, gate.Refill))
@@ -208,72 +208,72 @@ func evictionTimes(w *World) map[types.NamespacedName][]time.Time {
 	return begun
 }
 
-func (t ordering) paceOfPods() *pace {
-	if t.notes.Ready == nil {
-		t.notes.Ready = drain.ReadyTimes(t.w.eachPod())
+func (d ordering) paceOfPods() *pace {
+	if d.notes.Ready == nil {
+		d.notes.Ready = drain.ReadyTimes(d.w.eachPod())
 	}
 	return &pace{
-		ready: t.notes.Ready, usualReady: drain.Typical(valuesOf(t.notes.Ready), usualReady),
-		gone: t.notes.Gone, usualGone: drain.Typical(valuesOf(t.notes.Gone), 0),
-		lag: cmp.Or(t.notes.Lag, usualLag),
+		ready: d.notes.Ready, usualReady: drain.Typical(valuesOf(d.notes.Ready), usualReady),
+		gone: d.notes.Gone, usualGone: drain.Typical(valuesOf(d.notes.Gone), 0),
+		lag: cmp.Or(d.notes.Lag, usualLag),
 	}
 }
 
 // learnGone notes how long pods took to leave that have left since the last step.
-func (t ordering) learnGone() {
+func (d ordering) learnGone() {
 	leaving := map[types.UID]Departure{}
-	for _, m := range t.membersInDrain() {
-		for _, pod := range t.podsOf(m).leaving {
-			departure, seen := t.w.Notes.Leaving[pod.UID]
+	for _, m := range d.membersInDrain() {
+		for _, pod := range d.podsOf(m).leaving {
+			departure, seen := d.w.Notes.Leaving[pod.UID]
 			if !seen {
-				departure = Departure{Owner: drain.Owner(pod), Since: t.w.deletedAt(pod)}
-				if attempt := t.lastAttempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
+				departure = Departure{Owner: drain.Owner(pod), Since: d.w.deletedAt(pod)}
+				if attempt := d.lastAttempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
 					departure.Since = attempt.Begun // a place in the window is taken from then on
 				}
 			}
 			leaving[pod.UID] = departure
 		}
 	}
-	t.notes.Leaving = leaving
-	for _, uid := range slices.Sorted(maps.Keys(t.w.Notes.Leaving)) {
+	d.notes.Leaving = leaving
+	for _, uid := range slices.Sorted(maps.Keys(d.w.Notes.Leaving)) {
 		if _, still := leaving[uid]; !still {
-			t.noteGone(t.w.Notes.Leaving[uid])
+			d.noteGone(d.w.Notes.Leaving[uid])
 		}
 	}
 }
 
 // noteGone learns from a pod that has left. The first ones leave beside many others, and take
 // longer for it.
-func (t ordering) noteGone(d Departure) {
-	took := t.w.Now.Sub(d.Since)
-	if before, known := t.notes.Gone[d.Owner]; known {
+func (d ordering) noteGone(left Departure) {
+	took := d.w.Now.Sub(left.Since)
+	if before, known := d.notes.Gone[left.Owner]; known {
 		if (took - before).Abs() < before/goneSteps {
 			return
 		}
 		took = (took + before) / 2
 	}
-	gone := maps.Clone(t.notes.Gone) // the last step's notes keep theirs
+	gone := maps.Clone(d.notes.Gone) // the last step's notes keep theirs
 	if gone == nil {
 		gone = map[types.UID]time.Duration{}
 	}
-	gone[d.Owner] = took
-	t.notes.Gone = gone
+	gone[left.Owner] = took
+	d.notes.Gone = gone
 }
 
 // learnLag notes how much longer than its pods take to become ready a budget was closed that a pod
 // has waited for. Only one that lets a single pod be missing tells which eviction it is that was
 // made up for.
-func (t ordering) learnLag(pod *corev1.Pod) {
-	covering := t.w.Budgets.Covering(pod)
-	_, waited := t.w.Notes.BlockedSince[string(pod.UID)]
-	if !waited || len(covering) != 1 || evictionsOf(t.draft).roomOf(covering[0]) != 1 {
+func (d ordering) learnLag(pod *corev1.Pod) {
+	covering := d.w.Budgets.Covering(pod)
+	_, waited := d.w.Notes.BlockedSince[string(pod.UID)]
+	if !waited || len(covering) != 1 || evictionsOf(d.draft).roomOf(covering[0]) != 1 {
 		return
 	}
-	begun := evictionTimes(t.w)[covering[0].Key()]
+	begun := evictionTimes(d.w)[covering[0].Key()]
 	if len(begun) == 0 {
 		return
 	}
-	p := t.paceOfPods()
-	lag := t.w.Now.Sub(begun[len(begun)-1]) - (p.turnOf(pod) - p.lag)
-	t.notes.Lag = (3*p.lag + min(max(lag, time.Millisecond), longestLag)) / 4
+	p := d.paceOfPods()
+	lag := d.w.Now.Sub(begun[len(begun)-1]) - (p.turnOf(pod) - p.lag)
+	d.notes.Lag = (3*p.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }

@@ -9,8 +9,9 @@ func mustStore(stored, record *Record) bool {
 	return record.Run != "" && !reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved())
 }
 
-// withoutObserved is the record without what a later look shows again: that a node is empty, that a machine
-// is on its way out, how many nodes are outdated, and how old a reading of the group may be.
+// withoutObserved is the record without what a later look shows again: that a node is empty, that a
+// machine is on its way out, how many nodes are outdated, and how old a reading of the group may
+// be.
 func (r *Record) withoutObserved() Record {
 	c := *r
 	c.Total = 0

@@ -40,11 +40,11 @@ func Rebuild(w World) (Record, error) {
 	if run == "" {
 		return Record{}, nil
 	}
-	t := newDraft(&w)
+	d := newDraft(&w)
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: rollbackOf(t).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
-		Unlabelled: withoutLabels(slices.DeleteFunc(t.count.pending, func(m *nodegroup.Member) bool {
+		Previous: rollbackOf(d).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Unlabelled: withoutLabels(slices.DeleteFunc(d.count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
@@ -62,8 +62,8 @@ func Rebuild(w World) (Record, error) {
 	return rec, nil
 }
 
-// adoptDraining puts a node on record that is being drained. Which of them were started first is not known
-// any more: the one whose time ends first goes first.
+// adoptDraining puts a node on record that is being drained. Which of them were started first is
+// not known any more: the one whose time ends first goes first.
 func (r *Record) adoptDraining(m *nodegroup.Member) {
 	if m.Node == nil || !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || m.Node.Annotations[nodemark.AnnotationRun] != r.Run {
 		return
@@ -109,63 +109,63 @@ func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBa
 	return nodemark.GroupBaseline{}, false
 }
 
-// rebuildLedger makes the books anew of a run whose record was lost, by a reading of the group that shows
-// all that the run did: what there is in a zone beyond what there was is taken for ours, as far as
-// the zone has outdated nodes to give it back with. What others changed meanwhile cannot be told
-// from that. It reports whether the books are made.
-func (t rebuild) rebuildLedger() bool {
-	g, l := &t.w.Group, &t.rec.Ledger
-	if !t.rec.Lost {
+// rebuildLedger makes the books anew of a run whose record was lost, by a reading of the group that
+// shows all that the run did: what there is in a zone beyond what there was is taken for ours, as
+// far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot be
+// told from that. It reports whether the books are made.
+func (d rebuild) rebuildLedger() bool {
+	g, l := &d.w.Group, &d.rec.Ledger
+	if !d.rec.Lost {
 		return true
 	}
-	if g.Sized && !g.IsFreshAfter(t.rec.PhaseBegan) {
-		t.waitForCloud("the group to show what was done to it, since the record of that is lost")
+	if g.Sized && !g.IsFreshAfter(d.rec.PhaseBegan) {
+		d.waitForCloud("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
-	l.Known, l.Changed = t.w.preexistingNames(), t.w.Now
-	there, was := l.byZone(t.count.zones), l.byZone(t.rec.Sizes.Zones)
+	l.Known, l.Changed = d.w.preexistingNames(), d.w.Now
+	there, was := l.byZone(d.count.zones), l.byZone(d.rec.Sizes.Zones)
 	if g.Sized && !l.Zonal {
-		there[""], was[""] = g.Desired, t.rec.Sizes.Desired
+		there[""], was[""] = g.Desired, d.rec.Sizes.Desired
 	}
-	t.rebuildZones(there, was)
-	outdated := t.countOutdated()
-	t.rec.Total = max(outdated, t.rec.Sizes.Desired-len(l.Known)) // a group without a size is as large as it is
-	t.rec.Replaced = t.rec.Total - outdated
-	if g.Sized && g.Max > t.rec.Sizes.Max && !t.rec.Request.KeepMax {
-		l.MaxFrom, l.MaxTo = t.rec.Sizes.Max, g.Max
+	d.rebuildZones(there, was)
+	outdated := d.countOutdated()
+	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(l.Known)) // a group without a size is as large as it is
+	d.rec.Replaced = d.rec.Total - outdated
+	if g.Sized && g.Max > d.rec.Sizes.Max && !d.rec.Request.KeepMax {
+		l.MaxFrom, l.MaxTo = d.rec.Sizes.Max, g.Max
 	}
-	t.rec.Lost = false
-	t.count = countMembers(t.w, &t.rec)
+	d.rec.Lost = false
+	d.count = countMembers(d.w, &d.rec)
 	return true
 }
 
 // rebuildZones books what there is more than there was, zone by zone.
-func (t rebuild) rebuildZones(there, was map[string]int) {
-	surge := SpreadSurge(t.rec.Request.Surge, t.count.left)
+func (d rebuild) rebuildZones(there, was map[string]int) {
+	surge := SpreadSurge(d.rec.Request.Surge, d.count.left)
 	known := map[string]int{}
-	for i := range t.w.Members {
-		if m := &t.w.Members[i]; t.rec.Ledger.isPreexisting(m) {
-			known[t.rec.Ledger.zoneOf(m)]++
+	for i := range d.w.Members {
+		if m := &d.w.Members[i]; d.rec.Ledger.isPreexisting(m) {
+			known[d.rec.Ledger.zoneOf(m)]++
 		}
 	}
-	for _, counts := range []map[string]int{there, was, t.count.left} {
+	for _, counts := range []map[string]int{there, was, d.count.left} {
 		for zone := range counts {
-			left := t.count.left[zone]
+			left := d.count.left[zone]
 			ours := 0
-			if t.w.Group.Sized {
-				ours = max(-t.rec.Request.MaxUnavailable, min(there[zone]-was[zone], left))
+			if d.w.Group.Sized {
+				ours = max(-d.rec.Request.MaxUnavailable, min(there[zone]-was[zone], left))
 			}
 			removed := max(0, was[zone]-known[zone]-left)
-			t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
+			d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 				// No token is used again: it would stand for a launch of before.
-				*z = ZoneLedger{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(t.w.Now.Unix())}
+				*z = ZoneLedger{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(d.w.Now.Unix())}
 			})
 		}
 	}
 }
 
-// preexistingNames are the names of the members that count as there before the run whose record was lost:
-// current, fit for pods, and not held.
+// preexistingNames are the names of the members that count as there before the run whose record was
+// lost: current, fit for pods, and not held.
 func (w *World) preexistingNames() []string {
 	var names []string
 	for i := range w.Members {
@@ -177,9 +177,9 @@ func (w *World) preexistingNames() []string {
 }
 
 // countOutdated counts the outdated members that are still to be replaced.
-func (t rebuild) countOutdated() int {
+func (d rebuild) countOutdated() int {
 	n := 0
-	for _, left := range t.count.left {
+	for _, left := range d.count.left {
 		n += left
 	}
 	return n
@@ -201,13 +201,13 @@ func (l *Ledger) byZone(counts map[string]int) map[string]int {
 // target is outdated by now, but it serves: it is carried over as the nodes are that a rollback
 // begins with. Nodes from before the upgrade that turn out to be current are none of those it
 // launched. When a node came tells the two apart: not every provider names an older revision whole.
-func (t rebuild) adoptTarget() {
-	l := &t.rec.Ledger
+func (d rebuild) adoptTarget() {
+	l := &d.rec.Ledger
 	carried := map[string]int{}
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(t.rec.Started); {
-		case t.rec.isEnding(m) || l.isPreexisting(m):
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(d.rec.Started); {
+		case d.rec.isEnding(m) || l.isPreexisting(m):
 		case launched && m.Outdated:
 			carried[l.zoneOf(m)]++
 		case !launched && !m.Outdated:
@@ -215,21 +215,21 @@ func (t rebuild) adoptTarget() {
 		}
 	}
 	slices.Sort(l.Known)
-	t.count = countMembers(t.w, &t.rec)
-	for zone, surge := range rollbackOf(t.draft).dealSurge() {
+	d.count = countMembers(d.w, &d.rec)
+	for zone, surge := range rollbackOf(d.draft).dealSurge() {
 		l.updateZone(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
 	}
-	t.rec.Total = t.countTotal()
+	d.rec.Total = d.countTotal()
 	l.Moved = false
-	if t.phase.givesBack {
-		t.enterPhase(PhaseSetup) // the surge was given back
+	if d.phase.givesBack {
+		d.enterPhase(PhaseSetup) // the surge was given back
 	}
 }
 
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
-func (t rebuild) countTotal() int {
-	total := t.rec.Replaced + len(t.count.pending)
-	for _, n := range t.rec.Nodes {
+func (d rebuild) countTotal() int {
+	total := d.rec.Replaced + len(d.count.pending)
+	for _, n := range d.rec.Nodes {
 		if !n.Added && n.State != NodeDrained {
 			total++
 		}

@@ -11,99 +11,100 @@ type removal struct{ *draft }
 
 func removalOf(d *draft) removal { return removal{d} }
 
-// terminateNode decides the end of a drained node's machine and books it. It is written before it is
-// done.
-func (t removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
-	zone := t.rec.Ledger.zoneOf(m)
-	if t.awaitsLaunch(zone) {
-		t.waitForCloud("the answer to a launch")
+// terminateNode decides the end of a drained node's machine and books it. It is written before it
+// is done.
+func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
+	zone := d.rec.Ledger.zoneOf(m)
+	if d.awaitsLaunch(zone) {
+		d.waitForCloud("the answer to a launch")
 		return
 	}
 	if m.Instance.ID == "" {
 		n.State = NodeDrained
-		t.rec.Replaced++
+		d.rec.Replaced++
 	} else {
-		n.State, n.Terminated, n.Shrink = NodeRemoving, t.w.Now, capacityOf(t.draft).shouldShrink(zone)
+		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, capacityOf(d.draft).shouldShrink(zone)
 	}
 	n.Zone = zone
-	t.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
+	d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
 		z.Removed++
 		if n.Shrink {
 			z.Shrunk++
 		}
 	})
-	t.rec.Ledger.Changed = t.w.Now
-	t.count.left[zone]--
-	t.rec.Nodes[name] = n
+	d.rec.Ledger.Changed = d.w.Now
+	d.count.left[zone]--
+	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
-		t.followTermination(name, n, m)
+		d.followTermination(name, n, m)
 	}
 }
 
 // awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told
 // from its repetition by the group's size, which must not fall meanwhile. One with a token makes
 // room above the group's minimum for what this zone is to give back.
-func (t removal) awaitsLaunch(zone string) bool {
-	if !t.rec.Ledger.Zonal {
-		return t.rec.Ledger.openLaunches() > 0
+func (d removal) awaitsLaunch(zone string) bool {
+	if !d.rec.Ledger.Zonal {
+		return d.rec.Ledger.openLaunches() > 0
 	}
-	givesBack := t.rec.Ledger.Zones[zone].Contribution() >= t.count.left[zone]
-	return givesBack && !capacityOf(t.draft).canShrink() && t.rec.Ledger.openLaunches()+t.rec.Ledger.countMissing() > 0
+	givesBack := d.rec.Ledger.Zones[zone].Contribution() >= d.count.left[zone]
+	return givesBack && !capacityOf(d.draft).canShrink() && d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() > 0
 }
 
-// followTermination sees a termination through: asked for once, asked for again only when the instance is seen
-// in service after an answer that left its effect open, and over when machine and node are gone.
-func (t removal) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
-	t.waitForCloud("")
+// followTermination sees a termination through: asked for once, asked for again only when the
+// instance is seen in service after an answer that left its effect open, and over when machine and
+// node are gone.
+func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
+	d.waitForCloud("")
 	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
-	attempt := t.lastAttempt(action)
+	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
-	case !n.Landed && t.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
-		n = t.undoShrink(n)
+	case !n.Landed && d.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
+		n = d.undoShrink(n)
 		n.Landed = true
-		t.rec.Nodes[name] = n
+		d.rec.Nodes[name] = n
 	case !n.Landed && !n.isGivenBack() && refusedToShrink(n, attempt):
-		n = t.undoShrink(n)
-		t.rec.Nodes[name] = n
-		t.requeueNow() // and ask for it without shrinking
+		n = d.undoShrink(n)
+		d.rec.Nodes[name] = n
+		d.requeueNow() // and ask for it without shrinking
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
-		t.markTerminationStarted(name, n, attempt)
-		t.deleteNode(n, m)
-	case n.Terminated.Equal(t.w.Now) || t.hadNoEffect(n, attempt, m.Instance.State == nodegroup.InstanceInService):
-		t.addAction(action)
+		d.markTerminationStarted(name, n, attempt)
+		d.deleteNode(n, m)
+	case n.Terminated.Equal(d.w.Now) || d.hadNoEffect(n, attempt, m.Instance.State == nodegroup.InstanceInService):
+		d.addAction(action)
 	}
 }
 
 // markTerminationStarted books that the machine of a node is on its way out because of us.
-func (t removal) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
+func (d removal) markTerminationStarted(name string, n NodeRecord, attempt nodegroup.Attempt) {
 	if n.Landed {
 		return
 	}
 	n.Landed = true
-	capacityOf(t.draft).noteSizeChange(cmp.Or(attempt.Ended, t.w.Now))
-	t.rec.Nodes[name] = n
+	capacityOf(d.draft).noteSizeChange(cmp.Or(attempt.Ended, d.w.Now))
+	d.rec.Nodes[name] = n
 }
 
-// terminatedByOthers reports whether somebody else terminated the instance: it was gone when we asked, or
-// it leaves although our last request is known to have had no effect. An earlier one had none
-// either, or it would not have been repeated.
-func (t removal) terminatedByOthers(n NodeRecord, leaving bool) bool {
-	attempt := t.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
+// terminatedByOthers reports whether somebody else terminated the instance: it was gone when we
+// asked, or it leaves although our last request is known to have had no effect. An earlier one had
+// none either, or it would not have been repeated.
+func (d removal) terminatedByOthers(n NodeRecord, leaving bool) bool {
+	attempt := d.lastAttempt(nodegroup.Terminate{Instance: n.Instance})
 	return attempt.Outcome == nodegroup.OutcomeMoved || (leaving && attempt.Outcome == nodegroup.OutcomeLater && !attempt.InFlight)
 }
 
-// resolveTerminator books who ended the machine of a node that is no longer there, and reports whether that is
-// known: an answer under way will tell.
-func (t removal) resolveTerminator(n NodeRecord) bool {
+// resolveTerminator books who ended the machine of a node that is no longer there, and reports
+// whether that is known: an answer under way will tell.
+func (d removal) resolveTerminator(n NodeRecord) bool {
 	if n.State != NodeRemoving || n.Landed {
 		return true
 	}
-	if t.lastAttempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
+	if d.lastAttempt(nodegroup.Terminate{Instance: n.Instance}).InFlight {
 		return false
 	}
-	if t.terminatedByOthers(n, true) {
-		t.undoShrink(n)
+	if d.terminatedByOthers(n, true) {
+		d.undoShrink(n)
 	}
 	return true
 }
@@ -116,9 +117,9 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 }
 
 // undoShrink takes a termination off the books that did not shrink the group after all.
-func (t removal) undoShrink(n NodeRecord) NodeRecord {
+func (d removal) undoShrink(n NodeRecord) NodeRecord {
 	if n.Shrink {
-		t.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		d.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
 		n.Shrink = false
 	}
 	return n
@@ -128,7 +129,7 @@ func (t removal) undoShrink(n NodeRecord) NodeRecord {
 // happened, so that asking for it again cannot shrink the group twice: without an answer, or with
 // one that was lost, the reading must be younger than any lag allows and show the instance in
 // service.
-func (t removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
+func (d removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
 	if attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink {
 		return true
 	}
@@ -136,19 +137,19 @@ func (t removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, inService 
 	if attempt.Begun.IsZero() {
 		asked = n.Terminated
 	}
-	return inService && t.w.Group.IsFreshAfter(asked)
+	return inService && d.w.Group.IsFreshAfter(asked)
 }
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone
 // (Kubernetes K08).
-func (t removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
+func (d removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Instance.ID != "" {
 		return
 	}
 	end := n.Terminated.Add(nodeObjectGrace)
-	if t.w.Now.Before(end) || nodegroup.IsNodeReady(m.Node) {
-		t.requeueAt(end)
+	if d.w.Now.Before(end) || nodegroup.IsNodeReady(m.Node) {
+		d.requeueAt(end)
 		return
 	}
-	t.addAction(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
+	d.addAction(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
 }

@@ -15,15 +15,15 @@ type rollback struct{ *draft }
 
 func rollbackOf(d *draft) rollback { return rollback{d} }
 
-// previousRevision is the revision that a rollback goes back to: the one the group points at still or,
-// where it points at the one wanted already, the one that most of the outdated nodes have.
-func (t rollback) previousRevision() nodegroup.Revision {
-	g := &t.w.Group
+// previousRevision is the revision that a rollback goes back to: the one the group points at still
+// or, where it points at the one wanted already, the one that most of the outdated nodes have.
+func (d rollback) previousRevision() nodegroup.Revision {
+	g := &d.w.Group
 	if g.Pointed.ID != g.Wanted.ID {
 		return g.Pointed
 	}
 	counts := map[nodegroup.Revision]int{}
-	for _, m := range t.count.pending {
+	for _, m := range d.count.pending {
 		if r := m.Instance.Revision; r.ID != "" {
 			counts[r]++
 		}
@@ -36,27 +36,27 @@ func (t rollback) previousRevision() nodegroup.Revision {
 	})
 }
 
-// keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their fence is
-// taken away, and those whose termination was decided but did not happen are kept (I6: a wanted
-// node is neither fenced nor drained).
-func (t rollback) keepCurrentNodes() bool {
-	t.rec.Total = len(t.count.pending)
-	t.waiting = "the nodes not replaced yet to be unfenced"
-	kept := surplusOf(t.draft).keepSurge()
-	return marksOf(t.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && t.rec.isNotEnding(m) }) && kept
+// keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their
+// fence is taken away, and those whose termination was decided but did not happen are kept (I6: a
+// wanted node is neither fenced nor drained).
+func (d rollback) keepCurrentNodes() bool {
+	d.rec.Total = len(d.count.pending)
+	d.waiting = "the nodes not replaced yet to be unfenced"
+	kept := surplusOf(d.draft).keepSurge()
+	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
 }
 
-// carryOverSurge begins the books of the way back. What was added before counts as surge that is up already:
-// so many fewer are launched, and the last outdated nodes of each zone give it back.
-func (t rollback) carryOverSurge() bool {
-	l := &t.rec.Ledger
-	if !capacityOf(t.draft).resolveOpenLaunches() || !t.w.Group.IsFreshAfter(l.Changed) {
-		t.waitForCloud("what was added to the group to be seen")
+// carryOverSurge begins the books of the way back. What was added before counts as surge that is up
+// already: so many fewer are launched, and the last outdated nodes of each zone give it back.
+func (d rollback) carryOverSurge() bool {
+	l := &d.rec.Ledger
+	if !capacityOf(d.draft).resolveOpenLaunches() || !d.w.Group.IsFreshAfter(l.Changed) {
+		d.waitForCloud("what was added to the group to be seen")
 		return false
 	}
 	arriving := map[string]int{}
-	l.Known = t.preexistingOnRollback(arriving)
-	for zone, surge := range t.dealSurge() {
+	l.Known = d.preexistingOnRollback(arriving)
+	for zone, surge := range d.dealSurge() {
 		l.updateZone(zone, func(z *ZoneLedger) {
 			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
 		})
@@ -65,14 +65,14 @@ func (t rollback) carryOverSurge() bool {
 }
 
 // dealSurge deals the surge out to the ledger's zones again, where some of it is there already.
-func (t rollback) dealSurge() map[string]int {
+func (d rollback) dealSurge() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
-	left := t.rec.Request.Surge
-	for zone, z := range t.rec.Ledger.Zones {
+	left := d.rec.Request.Surge
+	for zone, z := range d.rec.Ledger.Zones {
 		surge[zone] = max(0, z.Contribution())
 		left -= surge[zone]
 	}
-	for zone, n := range t.count.left {
+	for zone, n := range d.count.left {
 		free[zone] = max(0, n-surge[zone])
 	}
 	for zone, n := range SpreadSurge(left, free) {
@@ -81,20 +81,20 @@ func (t rollback) dealSurge() map[string]int {
 	return surge
 }
 
-// preexistingOnRollback are the names of the members that have the revision wanted as the way back begins, and
-// are none that the group has yet to bring up: those it counts by ledger zone, and with them
-// instances that are yet to be launched.
-func (t rollback) preexistingOnRollback(arriving map[string]int) []string {
-	lately := t.rec.Started.Add(-t.rec.Request.BootTimeout.Duration)
-	unseen := t.unseenBack()
-	t.spreadMissing(unseen, arriving)
+// preexistingOnRollback are the names of the members that have the revision wanted as the way back
+// begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
+// them instances that are yet to be launched.
+func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
+	lately := d.rec.Started.Add(-d.rec.Request.BootTimeout.Duration)
+	unseen := d.unseenBack()
+	d.spreadMissing(unseen, arriving)
 	var names []string
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		zone := t.rec.Ledger.zoneOf(m)
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		zone := d.rec.Ledger.zoneOf(m)
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
-		case unseen[zone] > 0 && !t.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
+		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
 			arriving[zone]++
 			unseen[zone]--
 		default:
@@ -106,9 +106,9 @@ func (t rollback) preexistingOnRollback(arriving map[string]int) []string {
 
 // spreadMissing adds the instances that the group has yet to launch by itself, which it does in
 // zones of its choice: where they are expected, as far as that is known, and the rest in one zone.
-func (t rollback) spreadMissing(unseen, arriving map[string]int) {
-	missing := max(0, t.w.Group.Desired-t.count.instances)
-	zones := slices.Sorted(maps.Keys(t.rec.Ledger.Zones))
+func (d rollback) spreadMissing(unseen, arriving map[string]int) {
+	missing := max(0, d.w.Group.Desired-d.count.instances)
+	zones := slices.Sorted(maps.Keys(d.rec.Ledger.Zones))
 	for _, zone := range zones {
 		n := max(0, min(missing, unseen[zone]))
 		arriving[zone] += n
@@ -123,25 +123,25 @@ func (t rollback) spreadMissing(unseen, arriving map[string]int) {
 // unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are
 // not among those that have to go on the way back: replacements of nodes that were removed, and
 // launches that came once the group pointed back.
-func (t rollback) unseenBack() map[string]int {
+func (d rollback) unseenBack() map[string]int {
 	unseen := map[string]int{}
-	for zone, z := range t.rec.Ledger.Zones {
+	for zone, z := range d.rec.Ledger.Zones {
 		unseen[zone] = z.Removed + z.Contribution()
 	}
-	for i := range t.w.Members {
-		m := &t.w.Members[i]
-		before := t.rec.Ledger.isPreexisting(m) || slices.Contains(t.rec.Unlabelled, m.Instance.ID)
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		before := d.rec.Ledger.isPreexisting(m) || slices.Contains(d.rec.Unlabelled, m.Instance.ID)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !before {
-			unseen[t.rec.Ledger.zoneOf(m)]--
+			unseen[d.rec.Ledger.zoneOf(m)]--
 		}
 	}
 	return unseen
 }
 
 // howToContinue says how an upgrade whose target moved is gone on with.
-func (t rollback) howToContinue(wanted nodegroup.Revision) string {
-	if t.rec.Back {
-		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", t.w.Group.Name, wanted.Name)
+func (d rollback) howToContinue(wanted nodegroup.Revision) string {
+	if d.rec.Back {
+		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", d.w.Group.Name, wanted.Name)
 	}
 	return "pass --replan to continue to " + wanted.Name
 }

@@ -100,9 +100,9 @@ func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, 
 	return req, nil
 }
 
-// resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 × zones,
-// maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are outdated,
-// and none without a cloud.
+// resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
+// zones, maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are
+// outdated, and none without a cloud.
 func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {

@@ -18,80 +18,80 @@ func timeoutOf(d *draft) timeout { return timeout{d} }
 
 // outOfTime reports whether a node's limit is over. The time does not run while the node waits only
 // for budgets that nodes of this run which were started before it have spent.
-func (t timeout) outOfTime(name string, blocked []Blocked) bool {
-	t.pauseDeadline(name, t.isBlockedByPeers(name, blocked))
-	deadline := t.rec.Nodes[name].Deadline.Add(t.notes.Yielded[name])
-	t.requeueAt(deadline)
-	return !t.w.Now.Before(deadline)
+func (d timeout) outOfTime(name string, blocked []Blocked) bool {
+	d.pauseDeadline(name, d.isBlockedByPeers(name, blocked))
+	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
+	d.requeueAt(deadline)
+	return !d.w.Now.Before(deadline)
 }
 
-// pauseDeadline has a node's time stand still from now on, as long as it yields, and counts how long
-// it has since the last turn.
-func (t timeout) pauseDeadline(name string, yields bool) {
-	if t.w.Notes.Yielding[name] {
-		t.notes.Yielded[name] += max(0, t.w.Now.Sub(t.w.Notes.At))
+// pauseDeadline has a node's time stand still from now on, as long as it yields, and counts how
+// long it has since the last turn.
+func (d timeout) pauseDeadline(name string, yields bool) {
+	if d.w.Notes.Yielding[name] {
+		d.notes.Yielded[name] += max(0, d.w.Now.Sub(d.w.Notes.At))
 	}
 	if yields {
-		t.notes.Yielding[name] = true
+		d.notes.Yielding[name] = true
 	}
 }
 
 // giveUp applies --on-timeout to a node that was not empty in its time.
-func (t timeout) giveUp(name string, n NodeRecord) {
-	reason := t.describeRemaining(name)
-	switch t.rec.Request.OnTimeout {
+func (d timeout) giveUp(name string, n NodeRecord) {
+	reason := d.describeRemaining(name)
+	switch d.rec.Request.OnTimeout {
 	case Force:
 		n.State, n.Reason = NodeForcing, reason
 	case Skip:
 		n.State, n.Reason = NodeQuarantined, reason
 	default:
-		t.stopWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, t.rec.Request.DrainTimeout, reason))
+		d.stopWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, reason))
 		return
 	}
-	t.rec.Nodes[name] = n
-	t.requeueNow() // and act on the new state
+	d.rec.Nodes[name] = n
+	d.requeueNow() // and act on the new state
 }
 
 // describeRemaining names what is still on the node, with its obstacle and the remedy of the first.
-func (t timeout) describeRemaining(name string) string {
+func (d timeout) describeRemaining(name string) string {
 	var mine []Blocked
-	for _, b := range t.blocked {
+	for _, b := range d.blocked {
 		if b.Node == name {
 			mine = append(mine, b)
 		}
 	}
 	if len(mine) > 0 {
-		return summarizeBlocked(mine, t.w.Now) + ": " + mine[0].Remedy()
+		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
 	}
-	view := t.podsOf(t.count.byName[name])
+	view := d.podsOf(d.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, evictionsOf(t.draft).inTurn(name, view)) {
+	for _, pod := range slices.Concat(view.leaving, evictionsOf(d.draft).inTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
 }
 
-// isBlockedByPeers reports whether the node waits for nothing but budgets that pods of other draining nodes
-// keep closed.
-func (t timeout) isBlockedByPeers(name string, blocked []Blocked) bool {
-	if len(blocked) == 0 || len(t.podsOf(t.count.byName[name]).leaving) > 0 {
+// isBlockedByPeers reports whether the node waits for nothing but budgets that pods of other
+// draining nodes keep closed.
+func (d timeout) isBlockedByPeers(name string, blocked []Blocked) bool {
+	if len(blocked) == 0 || len(d.podsOf(d.count.byName[name]).leaving) > 0 {
 		return false
 	}
 	for _, b := range blocked {
-		if b.Kind != drain.BudgetSpent || !t.sharedBudget(name, b.Budget) {
+		if b.Kind != drain.BudgetSpent || !d.sharedBudget(name, b.Budget) {
 			return false
 		}
 	}
 	return true
 }
 
-func (t timeout) sharedBudget(name string, budget types.NamespacedName) bool {
-	for other, view := range t.drains {
-		if other == name || !isInDrain(t.rec.Nodes[other].State) {
+func (d timeout) sharedBudget(name string, budget types.NamespacedName) bool {
+	for other, view := range d.drains {
+		if other == name || !isInDrain(d.rec.Nodes[other].State) {
 			continue
 		}
 		for _, pod := range slices.Concat(view.leaving, view.toEvict) {
-			if coversPod(t.w.Budgets, pod, budget) {
+			if coversPod(d.w.Budgets, pod, budget) {
 				return true
 			}
 		}

@@ -50,8 +50,8 @@ func (c candidate) compareUrgency(other candidate) int {
 	return cmp.Or(cmp.Compare(c.priority, other.priority), cmp.Compare(c.rank, other.rank), cmp.Compare(c.room, other.room))
 }
 
-// budgetDemand is a budget with the pods that are to leave through it, and how long after an eviction
-// one is made up for.
+// budgetDemand is a budget with the pods that are to leave through it, and how long after an
+// eviction one is made up for.
 type budgetDemand struct {
 	budget *drain.Budget
 	pods   int

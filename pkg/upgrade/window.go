@@ -14,26 +14,26 @@ func windowOf(d *draft) window { return window{d} }
 
 // startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
-func (t window) startMore() {
-	for t.rec.Stopping == "" && !t.pausing && len(t.count.pending) > 0 && t.canStartNode(t.leastUnavailableCost()) {
-		m := orderingOf(t.draft).nextNode()
-		if m == nil || !t.canStartNode(unavailableCost(m)) || (t.fencing && m.Node != nil && !t.isFenced(m)) {
+func (d window) startMore() {
+	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
+		m := orderingOf(d.draft).nextNode()
+		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFenced(m)) {
 			return
 		}
-		t.startNode(m)
+		d.startNode(m)
 	}
 }
 
-// canStartNode reports whether one more node may be started: the window is not full, the group would not
-// miss more than maxUnavailable nodes, and no batch is being waited for.
-func (t window) canStartNode(price int) bool {
-	req, busy := &t.rec.Request, t.rec.countInFlight()
-	if req.BatchBarrier && busy > 0 && t.rec.Begun%req.Window == 0 {
-		t.waiting = "the batch to end"
+// canStartNode reports whether one more node may be started: the window is not full, the group
+// would not miss more than maxUnavailable nodes, and no batch is being waited for.
+func (d window) canStartNode(price int) bool {
+	req, busy := &d.rec.Request, d.rec.countInFlight()
+	if req.BatchBarrier && busy > 0 && d.rec.Begun%req.Window == 0 {
+		d.waiting = "the batch to end"
 		return false
 	}
 	window, unavailable := req.Window, req.MaxUnavailable
-	if unready := t.count.unready; unready > 0 {
+	if unready := d.count.unready; unready > 0 {
 		// Unready nodes that are not ours count as unavailable, but never bring the upgrade to a
 		// halt.
 		window, unavailable = max(1, window-unready), min(unavailable, max(1, unavailable-unready))
@@ -43,16 +43,16 @@ func (t window) canStartNode(price int) bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
-	spent := t.w.Group.Sized && t.rec.Ledger.confirmedSurge()-t.rec.countDraining() <= -req.MaxUnavailable
-	if spent || busy+price+t.countUnavailable() > unavailable {
-		t.waitForReplacement()
+	spent := d.w.Group.Sized && d.rec.Ledger.confirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
+	if spent || busy+price+d.countUnavailable() > unavailable {
+		d.waitForReplacement()
 		return false
 	}
 	return true
 }
 
-// unavailableCost is how many nodes that serve are lost with the start of the member: none if it is not
-// Ready.
+// unavailableCost is how many nodes that serve are lost with the start of the member: none if it is
+// not Ready.
 func unavailableCost(m *nodegroup.Member) int {
 	if urgencyOf(m) < urgencies-1 {
 		return 0
@@ -61,72 +61,72 @@ func unavailableCost(m *nodegroup.Member) int {
 }
 
 // leastUnavailableCost is that of the cheapest node which is left.
-func (t window) leastUnavailableCost() int {
-	if slices.ContainsFunc(t.count.pending, func(m *nodegroup.Member) bool { return unavailableCost(m) == 0 }) {
+func (d window) leastUnavailableCost() int {
+	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return unavailableCost(m) == 0 }) {
 		return 0
 	}
 	return 1
 }
 
-// countUnavailable is how many nodes the group is short of what it would have without the upgrade: those we
-// removed minus the new ones fit for pods. It is negative while surge is to spare. It is never more
-// than what the group's own size lacks, so that nodes an autoscaler took away, one of ours among
-// them, are not waited for.
-func (t window) countUnavailable() int { return t.countUnavailableExcept(t.rec.countRemovedInFlight()) }
+// countUnavailable is how many nodes the group is short of what it would have without the upgrade:
+// those we removed minus the new ones fit for pods. It is negative while surge is to spare. It is
+// never more than what the group's own size lacks, so that nodes an autoscaler took away, one of
+// ours among them, are not waited for.
+func (d window) countUnavailable() int { return d.countUnavailableExcept(d.rec.countRemovedInFlight()) }
 
 // countUnavailableExcept is the deficit but for so many of the nodes that we removed.
-func (t window) countUnavailableExcept(excused int) int {
-	if t.w.Group.Refill() == nodegroup.RefillByUser && !t.rec.Request.WaitReplacement {
+func (d window) countUnavailableExcept(excused int) int {
+	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	removed := t.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
-	short := removed + t.countNotServing() - excused - t.count.usable
-	if !t.w.Group.Sized || !t.w.Group.IsFreshAfter(t.rec.Ledger.Changed) {
+	removed := d.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
+	short := removed + d.countNotServing() - excused - d.count.usable
+	if !d.w.Group.Sized || !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
-	without := t.w.Group.Desired - t.rec.Ledger.confirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
-	return min(short, without-t.count.serving)
+	without := d.w.Group.Desired - d.rec.Ledger.confirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
+	return min(short, without-d.count.serving)
 }
 
-func (t window) waitForReplacement() {
-	t.waitForCloud("a replacement to be ready")
-	since := t.rec.lastChange()
-	deadline := since.Add(t.rec.Request.BootTimeout.Duration)
-	if t.w.Group.Refill() == nodegroup.RefillByUser || t.rec.countInFlight() > 0 {
+func (d window) waitForReplacement() {
+	d.waitForCloud("a replacement to be ready")
+	since := d.rec.lastChange()
+	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
+	if d.w.Group.Refill() == nodegroup.RefillByUser || d.rec.countInFlight() > 0 {
 		return
 	}
-	if t.w.isDeadlinePassed(deadline) {
-		t.stopWith(NodeCreationFailure, surgeOf(t.draft).bootFailure(t.count.usable+t.countUnavailable(), since))
+	if d.w.isDeadlinePassed(deadline) {
+		d.stopWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.usable+d.countUnavailable(), since))
 		return
 	}
-	t.requeueAt(deadline)
+	d.requeueAt(deadline)
 }
 
 // startNode begins a node's drain.
-func (t window) startNode(m *nodegroup.Member) {
+func (d window) startNode(m *nodegroup.Member) {
 	n := NodeRecord{
-		Instance: m.Instance.ID, Zone: t.rec.Ledger.zoneOf(m), State: NodeDraining,
-		Batch: t.rec.Begun/t.rec.Request.Window + 1, Began: t.w.Now,
+		Instance: m.Instance.ID, Zone: d.rec.Ledger.zoneOf(m), State: NodeDraining,
+		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
 	}
 	if m.Node != nil {
 		n.UID = m.Node.UID
-		n.Deadline = t.w.Now.Add(t.rec.Request.DrainTimeout.Duration)
+		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 	}
-	t.rec.Begun++
-	lifecycleOf(t.draft).startRecord(m, n)
-	t.count.pending = slices.DeleteFunc(t.count.pending, func(p *nodegroup.Member) bool { return p == m })
-	t.count.pendingIn[m.Zone()]--
-	t.requeueAt(t.w.Now.Add(time.Second))
-	lifecycleOf(t.draft).advanceNode(m.Name())
+	d.rec.Begun++
+	lifecycleOf(d.draft).startRecord(m, n)
+	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
+	d.count.pendingIn[m.Zone()]--
+	d.requeueAt(d.w.Now.Add(time.Second))
+	lifecycleOf(d.draft).advanceNode(m.Name())
 }
 
-// countNotServing counts the members that were carried over to the way back and do not serve: what was added
-// before may not have come up yet.
-func (t window) countNotServing() (n int) {
-	carried := t.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Carried })
-	for i := 0; i < len(t.w.Members) && n < carried; i++ {
-		m := &t.w.Members[i]
-		if _, ending := t.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
+// countNotServing counts the members that were carried over to the way back and do not serve: what
+// was added before may not have come up yet.
+func (d window) countNotServing() (n int) {
+	carried := d.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Carried })
+	for i := 0; i < len(d.w.Members) && n < carried; i++ {
+		m := &d.w.Members[i]
+		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
 			n++
 		}
 	}

@@ -67,8 +67,8 @@ func (w *World) zoneLaunchRefusal() string {
 	return ""
 }
 
-// fatalRefusal is the key of an action that was refused for good and that the upgrade cannot do without,
-// "" when there is none.
+// fatalRefusal is the key of an action that was refused for good and that the upgrade cannot do
+// without, "" when there is none.
 func (w *World) fatalRefusal() string {
 	fatal := ""
 	for key, attempt := range w.Open {
@@ -95,14 +95,14 @@ func (w *World) answerOf(l Launch, attempt nodegroup.Attempt) (landed, refused b
 	}
 }
 
-// isUnproven reports whether a launch without a token was answered with moved so shortly ago that the
-// group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
+// isUnproven reports whether a launch without a token was answered with moved so shortly ago that
+// the group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
 func (w *World) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
 	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !w.Group.IsFreshAfter(attempt.Ended)
 }
 
-// isResuming reports whether the processes may be about to run again, after they were suspended last:
-// by a request that is under way, or whose effect the group's reading is too old to show.
+// isResuming reports whether the processes may be about to run again, after they were suspended
+// last: by a request that is under way, or whose effect the group's reading is too old to show.
 func (w *World) isResuming(quiesced nodegroup.Attempt) bool {
 	resumed := w.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
@@ -117,8 +117,9 @@ func (w *World) isAccepted(attempt nodegroup.Attempt) bool {
 	return answered && w.Now.Before(attempt.Ended.Add(seen))
 }
 
-// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A refusal
-// by a budget holds until the budget's object changes; everything else until its time has come.
+// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A
+// refusal by a budget holds until the budget's object changes; everything else until its time has
+// come.
 func (w *World) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
 	if attempt.Begun.IsZero() || !w.Now.Before(attempt.NotBefore) {
 		return false
@@ -170,8 +171,8 @@ func (w *World) describeRefused() string {
 	return strings.Join(all, "; ")
 }
 
-// isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was read since:
-// nobody knows what it did while this process slept or the cloud did not answer.
+// isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was
+// read since: nobody knows what it did while this process slept or the cloud did not answer.
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }
