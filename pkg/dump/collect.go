@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -30,33 +31,14 @@ type identity struct{ kind, namespace, name string }
 
 func (i identity) String() string {
 	if i.namespace == "" {
-		return fmt.Sprintf("%s %s", i.kind, clip(i.name))
+		return fmt.Sprintf("%s %s", i.kind, clipText(i.name))
 	}
-	return fmt.Sprintf("%s %s/%s", i.kind, clip(i.namespace), clip(i.name))
+	return fmt.Sprintf("%s %s/%s", i.kind, clipText(i.namespace), clipText(i.name))
 }
 
 func newCollector(limits Limits) *collector {
-	return &collector{
-		limits: limits, kinds: kinds(), seen: map[identity]bool{}, uids: map[types.UID]identity{},
-		dump: &Dump{EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}},
-	}
-}
-
-// listMeta is what a list says of its items.
-type listMeta struct{ APIVersion, Kind string }
-
-func listOf(fields map[string]json.RawMessage) listMeta {
-	var list listMeta
-	// A field of another type says nothing; the list's end finds that it is missing.
-	_ = kjson.Unmarshal(fields["apiVersion"], &list.APIVersion)
-	_ = kjson.Unmarshal(fields["kind"], &list.Kind)
-	return list
-}
-
-func listMetaOf(raw []byte) listMeta {
-	fields := map[string]json.RawMessage{}
-	_ = kjson.Unmarshal(raw, &fields) // as listOf
-	return listOf(fields)
+	d := &Dump{EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}}
+	return &collector{limits: limits, dump: d, kinds: kindsOf(d), seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
 // head is what is looked at first.
@@ -70,92 +52,73 @@ type head struct {
 	Items json.RawMessage `json:"items"`
 }
 
-// next names the object that comes next, for errors.
-func (c *collector) next() string { return ordinal(c.count+1, c.place) }
-
-func ordinal(n int, place string) string {
-	if place == "" {
-		return fmt.Sprintf("object %d", n)
+// nameNext names the object that comes next, for errors.
+func (c *collector) nameNext() string {
+	if c.place == "" {
+		return fmt.Sprintf("object %d", c.count+1)
 	}
-	return fmt.Sprintf("object %d (%s)", n, place)
+	return fmt.Sprintf("object %d (%s)", c.count+1, c.place)
 }
 
-func (c *collector) truncated() error {
-	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", plural(c.count, "whole object"), Command)
+func (c *collector) refuseTruncated() error {
+	return fmt.Errorf("the text ends in the middle, after %s: the file was cut short: write it again with %s", countNoun(c.count, "whole object"), Command)
 }
 
-func (c *collector) noObject() error {
-	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.next(), Command)
+func (c *collector) refuseText() error {
+	return fmt.Errorf("%s is plain text, not an object of Kubernetes: write the file with %s", c.nameNext(), Command)
 }
 
-// item takes in an item of a list. Items of a typed list, such as a NodeList, take their kind from
-// it.
-func (c *collector) item(raw []byte, list listMeta) error {
-	h, err := c.head(raw)
-	if err != nil {
+// addObject takes in an item of a list, or without one an object that stands by itself. Items of a
+// typed list, such as a NodeList, take their kind from it.
+func (c *collector) addObject(raw []byte, list *metav1.TypeMeta) error {
+	var h head
+	switch {
+	case len(raw) == 0 || raw[0] != '{':
+		return c.refuseText()
+	case !utf8.Valid(raw):
+		return fmt.Errorf("%s is not UTF-8: write the file with %s", c.nameNext(), Command)
+	}
+	if err := c.decodeObject(raw, &h); err != nil {
 		return err
 	}
-	if isList(h.Kind) && (h.Kind == "List" || h.Items != nil) {
-		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.next(), clip(h.Kind), Command)
+	if list != nil && isList(h.Kind) && (h.Kind == "List" || h.Items != nil) {
+		return fmt.Errorf("%s is a %s inside a List: write the file with one command: %s", c.nameNext(), clipText(h.Kind), Command)
 	}
-	if kind := strings.TrimSuffix(list.Kind, "List"); h.Kind == "" && kind != "" {
-		h.Kind, h.APIVersion = kind, list.APIVersion
+	if list != nil && h.Kind == "" {
+		h.Kind, h.APIVersion = strings.TrimSuffix(list.Kind, "List"), list.APIVersion
 	}
-	return c.take(raw, h)
-}
-
-// add takes in an object that stands by itself.
-func (c *collector) add(raw []byte) error {
-	h, err := c.head(raw)
-	if err != nil {
-		return err
-	}
-	return c.take(raw, h)
+	return c.keepObject(raw, h)
 }
 
 func isList(kind string) bool { return strings.HasSuffix(kind, "List") }
 
 // endList is called behind a list's last item, when all of its fields are known.
-func (c *collector) endList(list listMeta) error {
+func (c *collector) endList(list metav1.TypeMeta) error {
 	switch {
 	case list.Kind == "":
-		return c.truncated() // kubectl writes kind last
+		return c.refuseTruncated() // kubectl writes kind last
 	case !isList(list.Kind):
-		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clip(list.Kind), Command)
+		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command)
 	default:
 		return nil
 	}
 }
 
-func (c *collector) head(raw []byte) (head, error) {
-	var h head
-	if len(raw) == 0 || raw[0] != '{' {
-		return h, c.noObject()
-	}
-	if !utf8.Valid(raw) {
-		return h, fmt.Errorf("%s is not UTF-8: write the file with %s", c.next(), Command)
-	}
-	if err := c.decode(raw, &h); err != nil {
-		return h, err
-	}
-	return h, nil
-}
-
-// take looks at the kind, and keeps what says something about an upgrade.
-func (c *collector) take(raw []byte, h head) error {
+// keepObject looks at the kind, and keeps what says something about an upgrade.
+func (c *collector) keepObject(raw []byte, h head) error {
 	if c.count >= c.limits.Objects {
 		return fmt.Errorf("more than %d objects: leave out namespaces or kinds that the node group has nothing to do with", c.limits.Objects)
 	}
 	k, known := c.kinds[h.APIVersion+"/"+h.Kind]
 	switch {
 	case h.Kind == "":
-		return fmt.Errorf("%s has no kind: write the file with %s", c.next(), Command)
+		return fmt.Errorf("%s has no kind: write the file with %s", c.nameNext(), Command)
 	case !known:
 		c.count++
 		c.dump.Ignored[h.Kind]++
 		return nil
 	case h.Metadata.Name == "":
-		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.next(), h.Kind)
+		return fmt.Errorf("%s is a %s without a name: give it metadata.name", c.nameNext(), h.Kind)
 	}
 	id := identity{kind: h.Kind, name: h.Metadata.Name}
 	if k.namespaced {
@@ -165,7 +128,7 @@ func (c *collector) take(raw []byte, h head) error {
 		}
 	}
 	if c.seen[id] {
-		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.next(), id)
+		return fmt.Errorf("%s is %s, which was there before: every object may stand in the file once", c.nameNext(), id)
 	}
 	c.seen[id] = true
 	if k.keep != nil {
@@ -181,16 +144,17 @@ func (c *collector) take(raw []byte, h head) error {
 	return nil
 }
 
-// decode reads an object as the API server would, without regard to fields that it does not know.
-func (c *collector) decode(raw []byte, into any) error {
+// decodeObject reads an object as the API server would, without regard to fields that it does not
+// know.
+func (c *collector) decodeObject(raw []byte, into any) error {
 	if err := kjson.Unmarshal(raw, into); err != nil {
-		return fmt.Errorf("%s: %s: write the file with %s", c.next(), clip(err.Error()), Command)
+		return fmt.Errorf("%s: %s: write the file with %s", c.nameNext(), clipText(err.Error()), Command)
 	}
 	return nil
 }
 
-// clip shortens what comes from the input to what a person reads.
-func clip(text string) string {
+// clipText shortens what comes from the input to what a person reads.
+func clipText(text string) string {
 	const most = 200
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > most {
@@ -199,23 +163,26 @@ func clip(text string) string {
 	return text
 }
 
-// finish looks at the whole.
-func (c *collector) finish() (*Dump, error) {
+// completeDump looks at the whole.
+func (c *collector) completeDump() (*Dump, error) {
 	d := c.dump
 	switch {
 	case c.count == 0:
 		return nil, fmt.Errorf("it is empty: write it with %s", Command)
 	case c.known == 0:
-		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", tally(d.Ignored), Command)
+		return nil, fmt.Errorf("found %s, but nothing of a cluster: write it with %s", nameKinds(d.Ignored), Command)
 	case len(d.Nodes) == 0:
-		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", plural(c.count, "object"), Command)
+		return nil, fmt.Errorf("found %s, but no nodes: write it with %s", countNoun(c.count, "object"), Command)
 	}
-	c.adopt()
+	for _, node := range d.Nodes { // nothing detaches volumes in a simulation
+		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
+	}
+	c.fillOwnerUIDs()
 	return d, nil
 }
 
-// tally names kinds with their numbers, the first few of them.
-func tally(kinds map[string]int) string {
+// nameKinds names kinds with their numbers, the first few of them.
+func nameKinds(kinds map[string]int) string {
 	const most = 3
 	var parts []string
 	for i, kind := range slices.Sorted(maps.Keys(kinds)) {
@@ -223,32 +190,32 @@ func tally(kinds map[string]int) string {
 			parts = append(parts, "more")
 			break
 		}
-		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], clip(kind)))
+		parts = append(parts, fmt.Sprintf("%d %s", kinds[kind], clipText(kind)))
 	}
 	return strings.Join(parts, ", ")
 }
 
-// plural is a count with its noun.
-func plural(n int, noun string) string {
+// countNoun is a count with its noun.
+func countNoun(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// claim gives an object without a UID one, and finds two objects with the same.
-func (c *collector) claim(uid types.UID, id identity) (types.UID, error) {
+// claimUID gives an object without a UID one, and finds two objects with the same.
+func (c *collector) claimUID(uid types.UID, id identity) (types.UID, error) {
 	if uid == "" {
-		uid = madeUID(id)
+		uid = makeUID(id)
 	}
 	if other, taken := c.uids[uid]; taken {
-		return "", fmt.Errorf("%s is %s and has the uid of %s: every object has its own; leave it out and one is made", c.next(), id, other)
+		return "", fmt.Errorf("%s is %s and has the uid of %s: every object has its own; leave it out and one is made", c.nameNext(), id, other)
 	}
 	c.uids[uid] = id
 	return uid, nil
 }
 
-// madeUID is the same whenever the same dump is read.
-func madeUID(id identity) types.UID {
+// makeUID is the same whenever the same dump is read.
+func makeUID(id identity) types.UID {
 	return types.UID(strings.ToLower(id.kind) + "/" + id.namespace + "/" + id.name)
 }

@@ -2,6 +2,7 @@ package dump
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -60,22 +61,22 @@ func (l Limits) orDefaults() Limits {
 // reader's own error.
 func Read(r io.Reader, limits Limits) (*Dump, error) {
 	limits = limits.orDefaults()
-	m, err := open(r, limits)
+	m, err := openInput(r, limits)
 	if err != nil {
 		return nil, err
 	}
 	c := newCollector(limits)
-	format, err := m.format()
+	isJSON, err := m.detectJSON()
 	if err != nil {
 		return nil, err
 	}
-	if format == formatJSON {
-		err = c.readJSON(m, m.mark)
+	if isJSON {
+		err = (&jsonReader{c: c, dec: json.NewDecoder(m), mark: m.markDone}).readAll()
 	} else {
-		err = c.readYAML(m)
+		err = (&yamlReader{c: c}).readAll(m)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.finish()
+	return c.completeDump()
 }

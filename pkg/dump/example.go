@@ -32,9 +32,10 @@ type sample struct {
 	spare int32
 }
 
-// samples are a dozen workloads as clusters have them: most move in a minute; search starts slowly,
-// and two of its pods share a node, so that its budget holds that node's drain up for a while.
-func samples() []sample {
+// sampleWorkloads are a dozen workloads as clusters have them: most move in a minute; search starts
+// slowly, and two of its pods share a node, so that its budget holds that node's drain up for a
+// while.
+func sampleWorkloads() []sample {
 	const s, m = time.Second, time.Minute
 	return []sample{
 		{"ReplicaSet", "shop", "web", 9, 0, 1, 4, 8 * s, 30 * s, "500m", "512Mi", 3},
@@ -61,7 +62,7 @@ func Example() *Dump {
 		d.Nodes = append(d.Nodes, node)
 		d.Pods = append(d.Pods, exampleDaemon(d.Taken, node))
 	}
-	for _, s := range samples() {
+	for _, s := range sampleWorkloads() {
 		d.addSample(s)
 	}
 	return d
@@ -76,7 +77,7 @@ func exampleNode(taken time.Time, i int) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: madeUID(identity{kind: "Node", name: name}), CreationTimestamp: created,
+			Name: name, UID: makeUID(identity{kind: "Node", name: name}), CreationTimestamp: created,
 			Labels: map[string]string{
 				"alpha.eksctl.io/nodegroup-name": ExampleGroup,
 				corev1.LabelTopologyZone:         zone, corev1.LabelHostname: name, corev1.LabelInstanceTypeStable: "m7i.xlarge",
@@ -97,7 +98,7 @@ func exampleNode(taken time.Time, i int) *corev1.Node {
 func (d *Dump) addSample(s sample) {
 	owner := identity{kind: s.kind, namespace: s.namespace, name: s.name}
 	labels := map[string]string{"app": s.name}
-	meta := metav1.ObjectMeta{Name: s.name, Namespace: s.namespace, UID: madeUID(owner)}
+	meta := metav1.ObjectMeta{Name: s.name, Namespace: s.namespace, UID: makeUID(owner)}
 	if s.kind == "StatefulSet" {
 		d.StatefulSets = append(d.StatefulSets, &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &s.replicas}})
 	} else {
@@ -107,7 +108,7 @@ func (d *Dump) addSample(s sample) {
 		node := d.Nodes[(s.node+i/s.share*s.step)%exampleNodes]
 		pod := examplePod(d.Taken, node, owner, fmt.Sprintf("%s-%d", s.name, i))
 		pod.Labels = labels
-		d.Pods = append(d.Pods, s.fill(pod))
+		d.Pods = append(d.Pods, s.fillPod(pod))
 		if s.namespace == "data" {
 			d.addVolume(pod, node)
 		}
@@ -117,7 +118,7 @@ func (d *Dump) addSample(s sample) {
 	}
 	spare := intstr.FromInt32(s.spare)
 	d.Budgets = append(d.Budgets, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: s.namespace, UID: madeUID(identity{"PodDisruptionBudget", s.namespace, s.name}), Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: s.namespace, UID: makeUID(identity{"PodDisruptionBudget", s.namespace, s.name}), Generation: 1},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &spare, Selector: &metav1.LabelSelector{MatchLabels: labels}},
 		Status: policyv1.PodDisruptionBudgetStatus{
 			ObservedGeneration: 1, ExpectedPods: s.replicas, CurrentHealthy: s.replicas,
@@ -131,26 +132,26 @@ func examplePod(taken time.Time, node *corev1.Node, owner identity, name string)
 	created := metav1.Time{Time: taken.Add(-72 * time.Hour)}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: owner.namespace, UID: madeUID(identity{"Pod", owner.namespace, name}), CreationTimestamp: created,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner.kind, Name: owner.name, UID: madeUID(owner), Controller: &controller}},
+			Name: name, Namespace: owner.namespace, UID: makeUID(identity{"Pod", owner.namespace, name}), CreationTimestamp: created,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner.kind, Name: owner.name, UID: makeUID(owner), Controller: &controller}},
 		},
 		Spec:   corev1.PodSpec{NodeName: node.Name, RestartPolicy: corev1.RestartPolicyAlways},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &created},
 	}
 }
 
-// fill says what the pod asks for and how long it takes.
-func (s sample) fill(pod *corev1.Pod) *corev1.Pod {
+// fillPod says what the pod asks for and how long it takes.
+func (s sample) fillPod(pod *corev1.Pod) *corev1.Pod {
 	grace := int64(s.grace / time.Second)
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	pod.Spec.Containers = []corev1.Container{{Name: s.name, Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(s.cpu), corev1.ResourceMemory: resource.MustParse(s.memory),
 	}}}}
-	pod.Status.Conditions = readyAt(pod.Status.StartTime.Add(s.ready))
+	pod.Status.Conditions = readySince(pod.Status.StartTime.Add(s.ready))
 	return pod
 }
 
-func readyAt(at time.Time) []corev1.PodCondition {
+func readySince(at time.Time) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}}
 }
 
@@ -177,6 +178,6 @@ func (d *Dump) addVolume(pod *corev1.Pod, node *corev1.Node) {
 func exampleDaemon(taken time.Time, node *corev1.Node) *corev1.Pod {
 	pod := examplePod(taken, node, identity{"DaemonSet", "kube-system", "node-agent"}, "node-agent-"+node.Name)
 	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	pod.Status.Conditions = readyAt(pod.Status.StartTime.Add(3 * time.Second))
+	pod.Status.Conditions = readySince(pod.Status.StartTime.Add(3 * time.Second))
 	return pod
 }

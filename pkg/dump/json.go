@@ -5,137 +5,132 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// readJSON reads documents of JSON, one after the other. mark is told how far it has come, in
-// bytes; it may be nil.
-func (c *collector) readJSON(r io.Reader, mark func(int64)) error {
-	dec := json.NewDecoder(r)
-	d := &document{c: c, dec: dec, mark: mark}
-	for {
-		switch err := d.read(); {
-		case errors.Is(err, errEnd):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-}
-
-// errEnd is the end of the input between two documents.
-var errEnd = errors.New("end of input")
-
-// document is one JSON value at the top level: a list, whose items are read one by one, or a single
-// object.
-type document struct {
-	c    *collector
-	dec  *json.Decoder
+// jsonReader reads documents of JSON, each a single object or a list, whose items it hands on one
+// by one.
+type jsonReader struct {
+	c   *collector
+	dec *json.Decoder
+	// mark is told how far everything has been dealt with, in bytes.
 	mark func(int64)
 }
 
-func (d *document) read() error {
-	token, err := d.dec.Token()
-	switch {
-	case errors.Is(err, io.EOF):
-		return errEnd
-	case err != nil:
-		return d.broken(err)
-	case token == nil:
-		return nil // an empty document of YAML
-	case token == json.Delim('['):
-		return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", d.c.next(), Command)
-	case token != json.Delim('{'):
-		return d.c.noObject()
-	}
-	fields := map[string]json.RawMessage{}
-	list := false
-	for d.dec.More() {
-		name, err := d.dec.Token()
-		if err != nil {
-			return d.broken(err)
+// readAll reads documents until the input ends.
+func (r *jsonReader) readAll() error {
+	for {
+		token, err := r.dec.Token()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return r.explainError(err)
+		case token == nil: // an empty document of YAML
+		case token == json.Delim('['):
+			return fmt.Errorf("%s is an array, not a List of Kubernetes: write it with %s", r.c.nameNext(), Command)
+		case token != json.Delim('{'):
+			return r.c.refuseText()
+		default:
+			if err := r.readObject(); err != nil {
+				return err
+			}
 		}
-		key, _ := name.(string) // the decoder lets nothing else be a key
-		if key == "items" {
-			list = true
-			err = d.items(fields)
+	}
+}
+
+// readObject reads an object behind its opening brace.
+func (r *jsonReader) readObject() error {
+	fields, isList := map[string]json.RawMessage{}, false
+	for r.dec.More() {
+		name, err := r.dec.Token()
+		if err != nil {
+			return r.explainError(err)
+		}
+		if name == "items" {
+			isList = true
+			err = r.readItems(fields)
 		} else {
-			err = d.value(fields, key)
+			key, _ := name.(string) // the decoder lets nothing else be a key
+			fields[key], err = r.readValue()
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if _, err := d.dec.Token(); err != nil {
-		return d.broken(err)
+	if _, err := r.dec.Token(); err != nil {
+		return r.explainError(err)
 	}
-	return d.close(fields, list)
-}
-
-func (d *document) value(fields map[string]json.RawMessage, key string) error {
-	var value json.RawMessage
-	if err := d.dec.Decode(&value); err != nil {
-		return d.broken(err)
-	}
-	fields[key] = value
-	return nil
-}
-
-// items reads the items of a list whose other fields so far are given.
-func (d *document) items(fields map[string]json.RawMessage) error {
-	token, err := d.dec.Token()
+	r.mark(r.dec.InputOffset())
+	raw, err := json.Marshal(fields)
 	switch {
 	case err != nil:
-		return d.broken(err)
+		return fmt.Errorf("%s: %w", r.c.nameNext(), err)
+	case isList:
+		return r.c.endList(typeOf(raw))
+	case len(fields) == 0:
+		return nil
+	default:
+		return r.c.addObject(raw, nil)
+	}
+}
+
+// readItems reads the items of a list whose other fields so far are given.
+func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
+	token, err := r.dec.Token()
+	switch {
+	case err != nil:
+		return r.explainError(err)
 	case token == nil:
 		return nil
 	case token != json.Delim('['):
-		return fmt.Errorf("%s: items is not an array: write the file with %s", d.c.next(), Command)
+		return fmt.Errorf("%s: items is not an array: write the file with %s", r.c.nameNext(), Command)
 	}
-	list := listOf(fields)
-	for d.dec.More() {
-		var item json.RawMessage
-		if err := d.dec.Decode(&item); err != nil {
-			return d.broken(err)
-		}
-		if err := d.c.item(item, list); err != nil {
+	raw, _ := json.Marshal(fields) // as they were read
+	list := typeOf(raw)
+	for r.dec.More() {
+		item, err := r.readValue()
+		if err != nil {
 			return err
 		}
-		if d.mark != nil {
-			d.mark(d.dec.InputOffset())
+		if err := r.c.addObject(item, &list); err != nil {
+			return err
 		}
+		r.mark(r.dec.InputOffset())
 	}
-	if _, err = d.dec.Token(); err != nil {
-		return d.broken(err)
+	if _, err := r.dec.Token(); err != nil {
+		return r.explainError(err)
 	}
 	return nil
 }
 
-func (d *document) close(fields map[string]json.RawMessage, list bool) error {
-	if list {
-		return d.c.endList(listOf(fields))
+func (r *jsonReader) readValue() (json.RawMessage, error) {
+	var value json.RawMessage
+	if err := r.dec.Decode(&value); err != nil {
+		return nil, r.explainError(err)
 	}
-	if len(fields) == 0 {
-		return nil
-	}
-	raw, err := json.Marshal(fields)
-	if err != nil {
-		return fmt.Errorf("%s: %w", d.c.next(), err)
-	}
-	if d.mark != nil {
-		d.mark(d.dec.InputOffset())
-	}
-	return d.c.add(raw)
+	return value, nil
 }
 
-// broken says where the text stops being JSON.
-func (d *document) broken(err error) error {
+// explainError says where the text stops being JSON.
+func (r *jsonReader) explainError(err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return d.c.truncated()
+		return r.c.refuseTruncated()
 	case errors.As(err, &syntax):
-		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", d.c.next(), d.dec.InputOffset(), err, Command)
+		return fmt.Errorf("%s is not JSON from byte %d on: %w: write the file with %s", r.c.nameNext(), r.dec.InputOffset(), err, Command)
 	default:
-		return fmt.Errorf("%s: %w", d.c.next(), err)
+		return fmt.Errorf("%s: %w", r.c.nameNext(), err)
 	}
+}
+
+// typeOf is what a list says of its items.
+func typeOf(raw []byte) metav1.TypeMeta {
+	var list metav1.TypeMeta
+	// A field of another type says nothing; the list's end finds that it is missing.
+	_ = kjson.Unmarshal(raw, &list)
+	return list
 }

@@ -20,30 +20,30 @@ func (c *collector) checkNumbers(raw []byte) error {
 	if bytes.Contains(raw, []byte(`\u`)) {
 		// Digits may hide behind escapes.
 		var value any
-		if err := c.decode(raw, &value); err != nil {
+		if err := c.decodeObject(raw, &value); err != nil {
 			return err
 		}
 		plain, err := json.Marshal(value)
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.next(), err)
+			return fmt.Errorf("%s: %w", c.nameNext(), err)
 		}
 		raw = plain
 	}
-	if endless(raw) {
-		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.next(), Command)
+	if hasEndlessNumber(raw) {
+		return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nameNext(), Command)
 	}
 	return nil
 }
 
-func endless(raw []byte) bool {
+func hasEndlessNumber(raw []byte) bool {
 	for len(raw) > 0 {
-		n := digits(raw)
+		n := countDigits(raw)
 		if n > mostDigits {
 			return true
 		}
 		raw = raw[n:]
 		if n > 0 && len(raw) > 1 && raw[0]|0x20 == 'e' && raw[1] == '-' {
-			e := digits(raw[2:])
+			e := countDigits(raw[2:])
 			// A uid may hold 7e-1234-, but it goes on.
 			if end := raw[2+e:]; e > mostExponent && (len(end) == 0 || bytes.IndexByte([]byte("\",]} \t\r\n"), end[0]) >= 0) {
 				return true
@@ -58,8 +58,8 @@ func endless(raw []byte) bool {
 	return false
 }
 
-// digits counts those at the beginning, points among them.
-func digits(text []byte) int {
+// countDigits counts those at the beginning, points among them.
+func countDigits(text []byte) int {
 	n := 0
 	for n < len(text) && (text[n] == '.' || '0' <= text[n] && text[n] <= '9') {
 		n++
