@@ -12,22 +12,22 @@ type Asker interface {
 	AskedChanged() <-chan struct{}
 }
 
-// asking is what others ask now.
-func (r *Runner) asking() upgrade.Asked {
+// readRequest is what others ask now.
+func (r *Runner) readRequest() upgrade.Asked {
 	if r.Asks == nil {
 		return upgrade.Asked{}
 	}
 	return r.Asks.Asked()
 }
 
-// reasons are the time to look again without an event, and the news of what others ask. Of a
+// wakeChannels are the time to look again without an event, and the news of what others ask. Of a
 // finished upgrade only answers are waited for.
-func (s *run) reasons(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
+func (s *run) wakeChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil
 	}
 	if s.Asks != nil {
 		asked = s.Asks.AskedChanged()
 	}
-	return time.After(time.Until(s.lookAgain(step))), asked
+	return time.After(time.Until(s.nextLook(step))), asked
 }

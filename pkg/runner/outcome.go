@@ -30,7 +30,7 @@ func Sort(err error) Answer {
 	if err == nil {
 		return Answer{Outcome: nodegroup.OutcomeDone}
 	}
-	answer := Answer{Outcome: sortError(err), Detail: detail(err)}
+	answer := Answer{Outcome: classifyError(err), Detail: describeError(err)}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		answer.After = time.Duration(seconds) * time.Second
 	}
@@ -42,9 +42,9 @@ func Sort(err error) Answer {
 // request asks the plugin anew.
 const noCredentials = "getting credentials: "
 
-// detail is what a person should read: of a request that no API server answered, that, rather than
-// its address.
-func detail(err error) string {
+// describeError is what a person should read: of a request that no API server answered, that,
+// rather than its address.
+func describeError(err error) string {
 	var cloudErr *cloud.Error
 	var unanswered *url.Error
 	if errors.As(err, &unanswered) && !errors.As(err, &cloudErr) {
@@ -57,25 +57,25 @@ func detail(err error) string {
 	return err.Error()
 }
 
-func sortError(err error) nodegroup.Outcome {
+func classifyError(err error) nodegroup.Outcome {
 	var cloudErr *cloud.Error
 	switch {
 	case errors.As(err, &cloudErr):
 		return cloudErr.Outcome
 	case errors.Is(err, errUnrenewed):
 		return nodegroup.OutcomeLater
-	case fromAdmission(err): // before the codes, since it may use any of them
+	case isAdmissionDenial(err): // before the codes, since it may use any of them
 		return nodegroup.OutcomeLater
 	case errors.Is(err, nodegroup.ErrMoved), apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nodegroup.OutcomeMoved
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nodegroup.OutcomeUnclear
 	default:
-		return sortStatus(err)
+		return classifyStatus(err)
 	}
 }
 
-func sortStatus(err error) nodegroup.Outcome {
+func classifyStatus(err error) nodegroup.Outcome {
 	switch {
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return nodegroup.OutcomeRefused
@@ -92,11 +92,11 @@ func sortStatus(err error) nodegroup.Outcome {
 	}
 }
 
-// fromAdmission recognises the answer of an admission webhook or policy: a denial is not a missing
-// permission, and some webhooks deny while they move the pod themselves (WH002). The words are the
-// API server's (webhook/errors/statuserror.go, util/webhook/error.go,
+// isAdmissionDenial recognises the answer of an admission webhook or policy: a denial is not a
+// missing permission, and some webhooks deny while they move the pod themselves (WH002). The words
+// are the API server's (webhook/errors/statuserror.go, util/webhook/error.go,
 // policy/validating/dispatcher.go).
-func fromAdmission(err error) bool {
+func isAdmissionDenial(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "admission webhook") || strings.Contains(text, "failed calling webhook") ||
 		(strings.Contains(text, "ValidatingAdmissionPolicy") && strings.Contains(text, "denied request"))

@@ -176,7 +176,7 @@ func wantAnswer(t *testing.T, got Answer, err error, outcome nodegroup.Outcome, 
 	t.Helper()
 	want := Answer{Outcome: outcome, After: after}
 	if err != nil {
-		want.Detail = detail(err)
+		want.Detail = describeError(err)
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -210,7 +210,7 @@ func TestBackoffBounds(t *testing.T) {
 		if answer.Outcome != nodegroup.OutcomeDone {
 			least, below = max(least, answer.After), max(below, answer.After+1)
 		}
-		if got := backoff(answer, tries); got < least || got >= below {
+		if got := retryDelay(answer, tries); got < least || got >= below {
 			t.Errorf("%s after %d tries, asked to wait %s: rests %s, want from %s and below %s", answer.Outcome, tries, answer.After, got, least, below)
 		}
 	})
@@ -221,7 +221,7 @@ func TestBackoffIsDrawn(t *testing.T) {
 	for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeRefused, nodegroup.OutcomeLater} {
 		waits := map[time.Duration]bool{}
 		for range 20 {
-			waits[backoff(Answer{Outcome: outcome}, 3)] = true
+			waits[retryDelay(Answer{Outcome: outcome}, 3)] = true
 		}
 		if len(waits) < 10 {
 			t.Errorf("%s: 20 waits have %d values", outcome, len(waits))

@@ -7,22 +7,22 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// overdueLook is how often it is looked whether an overdue lease was renewed.
-const overdueLook = 5 * time.Second
+// leaseCheckInterval is how often it is looked whether an overdue lease was renewed.
+const leaseCheckInterval = 5 * time.Second
 
-// overdue says that the lease should have been renewed by now and was not: the API server is out of
-// reach.
-func (r *Runner) overdue() bool { return r.limit() < requestLimit }
+// isLeaseOverdue says that the lease should have been renewed by now and was not: the API server is
+// out of reach.
+func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimit }
 
-// lookAgain is when a step is due though nothing was seen to change: when the decision asks for it,
+// nextLook is when a step is due though nothing was seen to change: when the decision asks for it,
 // and when the lease becomes overdue or may be overdue no more.
-func (r *Runner) lookAgain(step *upgrade.Step) time.Time {
+func (r *Runner) nextLook(step *upgrade.Step) time.Time {
 	if r.Expires == nil {
 		return step.Wake
 	}
 	look := r.Expires().Add(-requestLimit + time.Millisecond)
-	if r.overdue() {
-		look = time.Now().Add(overdueLook)
+	if r.isLeaseOverdue() {
+		look = time.Now().Add(leaseCheckInterval)
 	}
 	if look.Before(step.Wake) {
 		return look
@@ -39,18 +39,18 @@ const (
 	outageGap = 10 * time.Second
 )
 
-// reached notes whether the API server answered a request, and tells of an outage that lasts.
-// Without credentials no request has an answer.
-func (s *run) reached(answered bool, detail string) {
+// recordReachability notes whether the API server answered a request, and tells of an outage that
+// lasts. Without credentials no request has an answer.
+func (s *run) recordReachability(answered bool, detail string) {
 	now := time.Now()
 	if answered {
-		s.silent, detail = time.Time{}, ""
+		s.outageSince, detail = time.Time{}, ""
 	} else {
-		if s.silent.IsZero() || now.Sub(s.unheard) > outageGap {
-			s.silent = now
+		if s.outageSince.IsZero() || now.Sub(s.lastFailure) > outageGap {
+			s.outageSince = now
 		}
-		s.unheard = now
-		if now.Sub(s.silent) < outageTold {
+		s.lastFailure = now
+		if now.Sub(s.outageSince) < outageTold {
 			return
 		}
 	}
@@ -59,22 +59,22 @@ func (s *run) reached(answered bool, detail string) {
 	}
 }
 
-// unwatched notes that a watch could not be opened. One that was answered tells nothing: a list
-// follows it.
-func (s *run) unwatched(err error) {
+// recordWatchFailure notes that a watch could not be opened. One that was answered tells nothing: a
+// list follows it.
+func (s *run) recordWatchFailure(err error) {
 	if a := Sort(err); a.Outcome == nodegroup.OutcomeUnclear {
-		s.reached(false, a.Detail)
+		s.recordReachability(false, a.Detail)
 	}
 }
 
-// show hands a step to whoever watches. What it waits for is the API server while that is out of
-// reach.
-func (s *run) show(step upgrade.Step) {
-	s.shown = step
+// showStep hands a step to whoever watches. What it waits for is the API server while that is out
+// of reach.
+func (s *run) showStep(step upgrade.Step) {
+	s.lastShown = step
 	if s.Watch == nil {
 		return
 	}
-	if s.overdue() {
+	if s.isLeaseOverdue() {
 		step.Status.Waiting = "the API server, which has not renewed the lease in time"
 	}
 	s.Watch(step)

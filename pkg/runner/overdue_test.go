@@ -80,7 +80,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				if heard.from < 50*time.Second || heard.from > 56*time.Second {
 					t.Errorf("told after %s, want 20s to 26s after the last renewal at 30s", heard.from)
 				}
-				if heard.to < again || heard.to > again+2*overdueLook {
+				if heard.to < again || heard.to > again+2*leaseCheckInterval {
 					t.Errorf("told until %s, want until soon after the renewal at %s", heard.to, again)
 				}
 			})

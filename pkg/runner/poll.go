@@ -24,79 +24,80 @@ const (
 	refusalsBelieved = 2
 )
 
-// poll is the cloud's answer.
-type poll struct {
+// pollResult is the cloud's answer.
+type pollResult struct {
 	group nodegroup.Group
 	err   error
 }
 
-// nextPoll is when the cloud is to be asked: often while something of ours is under way there, soon
-// after a change.
-func (s *run) nextPoll(step upgrade.Step) time.Time {
-	if s.polling {
+// nextPollTime is when the cloud is to be asked: often while something of ours is under way there,
+// soon after a change.
+func (s *run) nextPollTime(step upgrade.Step) time.Time {
+	if s.pollInFlight {
 		return time.Now().Add(cloudIdle)
 	}
-	next := s.asked.Add(cloudIdle)
+	next := s.lastPoll.Add(cloudIdle)
 	if step.Poll > 0 {
-		next = s.asked.Add(step.Poll)
+		next = s.lastPoll.Add(step.Poll)
 	}
-	if !s.soon.IsZero() && s.soon.Before(next) {
-		next = s.soon
+	if !s.pollAt.IsZero() && s.pollAt.Before(next) {
+		next = s.pollAt
 	}
 	return next
 }
 
-// askBy has the cloud asked no later than that, as far as it was not asked too often just now.
-func (s *run) askBy(at time.Time) {
-	if len(s.asks) == cloudBurst {
-		if earliest := s.asks[0].Add(cloudBurst * CloudSoon); at.Before(earliest) {
+// requestPollBy has the cloud asked no later than that, as far as it was not asked too often just
+// now.
+func (s *run) requestPollBy(at time.Time) {
+	if len(s.recentPolls) == cloudBurst {
+		if earliest := s.recentPolls[0].Add(cloudBurst * CloudSoon); at.Before(earliest) {
 			at = earliest
 		}
 	}
-	if s.soon.IsZero() || at.Before(s.soon) {
-		s.soon = at
+	if s.pollAt.IsZero() || at.Before(s.pollAt) {
+		s.pollAt = at
 	}
 }
 
 func (s *run) pollCloud(ctx context.Context) {
-	s.polling, s.asked, s.soon = true, time.Now(), time.Time{}
-	s.asks = append(s.asks, s.asked)
-	s.asks = s.asks[max(0, len(s.asks)-cloudBurst):]
-	if s.doubtful {
-		s.doubtful = false
-		s.askBy(s.asked.Add(cloudAgain))
+	s.pollInFlight, s.lastPoll, s.pollAt = true, time.Now(), time.Time{}
+	s.recentPolls = append(s.recentPolls, s.lastPoll)
+	s.recentPolls = s.recentPolls[max(0, len(s.recentPolls)-cloudBurst):]
+	if s.cloudStale {
+		s.cloudStale = false
+		s.requestPollBy(s.lastPoll.Add(cloudAgain))
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
 		group, err := s.Cloud.Observe(ctx, cloud.Ref{Name: s.Request.Group, To: s.Request.To})
-		s.polls <- poll{group: group, err: err}
+		s.polls <- pollResult{group: group, err: err}
 	}()
 }
 
-// stuck is the error of an upgrade that cannot go on before the cloud was read, when that is
-// refused for good: credentials that have ended, or a permission that is gone. Elsewhere there is
-// time to mend it, see setIf.
-func (s *run) stuck(step *upgrade.Step) error {
-	if step.Poll > 0 && s.refusals >= refusalsBelieved {
-		return s.refused
+// fatalCloudError is the error of an upgrade that cannot go on before the cloud was read, when that
+// is refused for good: credentials that have ended, or a permission that is gone. Elsewhere there
+// is time to mend it, see recordPoll.
+func (s *run) fatalCloudError(step *upgrade.Step) error {
+	if step.Poll > 0 && s.refusedPolls >= refusalsBelieved {
+		return s.lastPollError
 	}
 	return nil
 }
 
-// take keeps what the cloud said. While it cannot be asked the last answer stands: nothing
+// recordPoll keeps what the cloud said. While it cannot be asked the last answer stands: nothing
 // destructive rests on it that would not be re-read by the provider first.
-func (s *run) take(p poll) {
-	s.polling = false
+func (s *run) recordPoll(p pollResult) {
+	s.pollInFlight = false
 	switch {
 	case p.err == nil:
-		s.Group, s.refusals, s.roster = p.group, 0, roster{}
+		s.Group, s.refusedPolls, s.memberCache = p.group, 0, memberCache{}
 	case Sort(p.err).Outcome == nodegroup.OutcomeFatal:
-		s.refusals++
+		s.refusedPolls++
 	default:
-		s.refusals = 0
+		s.refusedPolls = 0
 	}
-	s.refused = p.err
+	s.lastPollError = p.err
 	if s.Polled != nil {
 		s.Polled(p.err)
 	}

@@ -216,9 +216,9 @@ func TestQuestionsMayFollowEachOther(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &run{asks: c.asks}
-			s.askBy(now)
-			if got := s.soon.Sub(now); got != c.want {
+			s := &run{recentPolls: c.asks}
+			s.requestPollBy(now)
+			if got := s.pollAt.Sub(now); got != c.want {
 				t.Errorf("asked %s later, want %s", got, c.want)
 			}
 		})

@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// coalesce is how long events are gathered after a step, in times that the step took, so that
-	// steps take a ninth of the time as long as that is no longer than coalesceLimit.
-	coalesce      = 8
-	coalesceLimit = 20 * time.Millisecond
+	// coalesceFactor is how long events are gathered after a step, in times that the step took, so
+	// that steps take a ninth of the time as long as that is no longer than coalesceLimit.
+	coalesceFactor = 8
+	coalesceLimit  = 20 * time.Millisecond
 	// requestLimit ends every request before the lease could be somebody else's.
 	requestLimit = 40 * time.Second
 	// stopLimit is how long an interrupted upgrade may take to come to rest.
 	stopLimit = 10 * time.Second
-	// probe is how long a refusal that sends no event is believed; up to as much again is added by
-	// lot.
-	probe = 30 * time.Second
+	// refusalDelay is how long a refusal that sends no event is believed; up to as much again is
+	// added by lot.
+	refusalDelay = 30 * time.Second
 	// outageLimit is how long an action without answer rests at most, half of it drawn: longer
 	// rests would outlast the outage.
 	outageLimit = 10 * time.Second
 	// leaseSlack is how much of the lease must be left for a request to be begun.
 	leaseSlack = 10 * time.Second
-	// patience is how long the record may fail to be written before the upgrade gives up.
-	patience = 15 * time.Minute
-	// remembered is how long the end of an action is kept, at least as long as any rests before its
-	// next try.
-	remembered = 2 * time.Minute
+	// saveLimit is how long the record may fail to be written before the upgrade gives up.
+	saveLimit = 15 * time.Minute
+	// attemptMemory is how long the end of an action is kept, at least as long as any rests before
+	// its next try.
+	attemptMemory = 2 * time.Minute
 )
 
 // Observer is the cluster as it is known now; *cluster.Watcher implements it.
@@ -98,39 +98,39 @@ var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s",
 // run is the state of one Run.
 type run struct {
 	*Runner
-	open    map[string]nodegroup.Attempt
-	notes   upgrade.Notes
-	results chan result
-	polls   chan poll
-	// cluster and cloud are what was begun and has not ended, by where it goes to.
-	cluster lane
-	cloud   lane
-	polling bool
-	// asked is when the cloud was asked last, asks are its last questions, not more than may follow
-	// each other.
-	asked time.Time
-	asks  []time.Time
-	// soon is when the cloud is to be asked early, zero for never; doubtful that the answer may be
-	// older than a change of ours.
-	soon     time.Time
-	doubtful bool
-	// refusals counts the polls that were refused for good since the last that was not; refused is
-	// the last poll's error.
-	refusals int
-	refused  error
-	// silent is since when requests to the API server have no answer, zero while they have; unheard
-	// is when the last had none.
-	silent, unheard time.Time
+	attempts map[string]nodegroup.Attempt
+	notes    upgrade.Notes
+	results  chan result
+	polls    chan pollResult
+	// clusterQueue and cloudQueue are what was begun and has not ended, by where it goes to.
+	clusterQueue requestQueue
+	cloudQueue   requestQueue
+	pollInFlight bool
+	// lastPoll is when the cloud was asked last, recentPolls its last questions, not more than may
+	// follow each other.
+	lastPoll    time.Time
+	recentPolls []time.Time
+	// pollAt is when the cloud is to be asked early, zero for never; cloudStale that the answer may
+	// be older than a change of ours.
+	pollAt     time.Time
+	cloudStale bool
+	// refusedPolls counts the polls that were refused for good since the last that was not;
+	// lastPollError is the last poll's error.
+	refusedPolls  int
+	lastPollError error
+	// outageSince is since when requests to the API server have no answer, zero while they have;
+	// lastFailure is when the last had none.
+	outageSince, lastFailure time.Time
 	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
 	gaveUp error
-	// decided is when the last step was decided, by the wall clock.
-	decided time.Time
-	// quiet is until when events are gathered.
-	quiet time.Time
-	shown upgrade.Step
-	stop  bool
-	// roster is empty when it has to be made anew.
-	roster roster
+	// lastDecided is when the last step was decided, by the wall clock.
+	lastDecided time.Time
+	// quietUntil is until when events are gathered.
+	quietUntil time.Time
+	lastShown  upgrade.Step
+	stopping   bool
+	// memberCache is empty when it has to be made anew.
+	memberCache memberCache
 }
 
 type result struct {
@@ -146,14 +146,14 @@ type result struct {
 func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	work, cancel := r.working(ctx)
+	work, cancel := r.contextForWork(ctx)
 	defer cancel(nil)
 	s := &run{
-		Runner: r, open: map[string]nodegroup.Attempt{}, asked: r.Group.Observed,
-		results: make(chan result, toCluster+toCloud), polls: make(chan poll, 1),
-		cluster: lane{room: toCluster}, cloud: lane{room: toCloud},
+		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: r.Group.Observed,
+		results: make(chan result, toCluster+toCloud), polls: make(chan pollResult, 1),
+		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
-	record, err := s.loop(ctx, work, stop)
+	record, err := s.runLoop(ctx, work, stop)
 	switch {
 	case s.gaveUp == nil:
 	case errors.Is(err, ErrUnrested):
@@ -164,51 +164,51 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	return record, err
 }
 
-// loop is Run; stop is called when the upgrade is stuck.
-func (s *run) loop(ctx, work context.Context, stop func()) (upgrade.Record, error) {
+// runLoop is Run; stop is called when the upgrade is stuck.
+func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, error) {
 	for {
-		s.send(work)
-		step := s.step()
+		s.sendWaiting(work)
+		step := s.decideStep()
 		if step.Persist {
-			if err := s.save(work, step.Record); err != nil {
+			if err := s.saveRecord(work, step.Record); err != nil {
 				return s.Record, err
 			}
 		}
-		s.book(&step)
-		s.show(step)
-		if step.Finished && s.cluster.idle() && s.cloud.idle() {
+		s.adoptStep(&step)
+		s.showStep(step)
+		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
 			return s.Record, nil
 		}
-		if err := s.stuck(&step); err != nil && s.gaveUp == nil {
+		if err := s.fatalCloudError(&step); err != nil && s.gaveUp == nil {
 			s.gaveUp = err
 			stop()
 		}
 		for _, action := range step.Actions {
-			s.begin(action)
+			s.enqueueAction(action)
 		}
-		s.send(work)
-		if err := s.wait(ctx, work, step); err != nil {
+		s.sendWaiting(work)
+		if err := s.waitForEvent(ctx, work, step); err != nil {
 			return s.Record, err
 		}
 	}
 }
 
-// book makes the step's record the one that holds.
-func (s *run) book(step *upgrade.Step) {
+// adoptStep makes the step's record the one that holds.
+func (s *run) adoptStep(step *upgrade.Step) {
 	if step.Persist {
-		s.roster = roster{} // it has the nodes that were started, too
+		s.memberCache = memberCache{} // it has the nodes that were started, too
 	}
 	s.Record, s.notes = step.Record, step.Notes
 }
 
-// step decides what to do now.
-func (s *run) step() upgrade.Step {
+// decideStep decides what to do now.
+func (s *run) decideStep() upgrade.Step {
 	began := time.Now()
-	world := s.world()
-	world.Idle = s.idle(world.Now)
-	s.decided = world.Now
+	world := s.observeWorld()
+	world.Idle = s.idleTime(world.Now)
+	s.lastDecided = world.Now
 	step := upgrade.Next(world)
-	s.quiet = time.Now().Add(min(coalesce*time.Since(began), coalesceLimit))
+	s.quietUntil = time.Now().Add(min(coalesceFactor*time.Since(began), coalesceLimit))
 	return step
 }
 
@@ -216,20 +216,20 @@ func (s *run) step() upgrade.Step {
 // was asleep, or could not store its record. A process at work decides twice as often at least.
 const idleAfter = time.Minute
 
-// idle is for how long, up to now, nobody was at work.
-func (s *run) idle(now time.Time) time.Duration {
-	if s.decided.IsZero() {
+// idleTime is for how long, up to now, nobody was at work.
+func (s *run) idleTime(now time.Time) time.Duration {
+	if s.lastDecided.IsZero() {
 		return s.Idle
 	}
-	if gap := now.Sub(s.decided); gap > idleAfter {
+	if gap := now.Sub(s.lastDecided); gap > idleAfter {
 		return gap
 	}
 	return 0
 }
 
-// working is the context of everything that is begun. It ends with ErrLost when the right to write
-// is lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
-func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+// contextForWork is the context of everything that is begun. It ends with ErrLost when the right to
+// write is lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
+func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
 		var rest <-chan time.Time
@@ -249,16 +249,16 @@ func (r *Runner) working(ctx context.Context) (context.Context, context.CancelCa
 	return work, cancel
 }
 
-// save stores the record before anything rests on it. It tries again while the API server cannot be
-// reached, since nothing may be done meanwhile anyway.
-func (s *run) save(work context.Context, record upgrade.Record) error {
-	saving, cancel := context.WithTimeoutCause(work, patience, fmt.Errorf("gave up after %s", patience))
+// saveRecord stores the record before anything rests on it. It tries again while the API server
+// cannot be reached, since nothing may be done meanwhile anyway.
+func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
+	saving, cancel := context.WithTimeoutCause(work, saveLimit, fmt.Errorf("gave up after %s", saveLimit))
 	defer cancel()
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := s.trySave(saving, record)
+		err := s.trySaveRecord(saving, record)
 		switch {
 		case err == nil:
-			s.reached(true, "")
+			s.recordReachability(true, "")
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
@@ -267,10 +267,10 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 		case Sort(err).Outcome == nodegroup.OutcomeFatal:
 			return err
 		}
-		if s.overdue() && s.shown.Status.Group != "" {
-			s.show(s.shown) // no other step is taken until the record is written
+		if s.isLeaseOverdue() && s.lastShown.Status.Group != "" {
+			s.showStep(s.lastShown) // no other step is taken until the record is written
 		}
-		s.reached(false, Sort(err).Detail)
+		s.recordReachability(false, Sort(err).Detail)
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():
@@ -279,37 +279,37 @@ func (s *run) save(work context.Context, record upgrade.Record) error {
 	}
 }
 
-func (s *run) trySave(ctx context.Context, record upgrade.Record) error {
-	if err := s.mayWrite(); err != nil {
+func (s *run) trySaveRecord(ctx context.Context, record upgrade.Record) error {
+	if err := s.checkLease(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.limit())
+	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout())
 	defer cancel()
 	return s.Store.Save(ctx, record)
 }
 
-// mayWrite errs when somebody else may write by now, or soon: a request that is begun has to end
-// before that.
-func (s *run) mayWrite() error {
+// checkLease returns an error when somebody else may write by now, or soon: a request that is begun
+// has to end before that.
+func (s *run) checkLease() error {
 	switch {
-	case s.lost():
+	case s.isLeaseLost():
 		return ErrLost
-	case s.limit() < leaseSlack:
+	case s.requestTimeout() < leaseSlack:
 		return errUnrenewed
 	default:
 		return nil
 	}
 }
 
-// limit is how long a request that is begun now may take.
-func (r *Runner) limit() time.Duration {
+// requestTimeout is how long a request that is begun now may take.
+func (r *Runner) requestTimeout() time.Duration {
 	if r.Expires == nil {
 		return requestLimit
 	}
 	return min(requestLimit, time.Until(r.Expires()))
 }
 
-func (s *run) lost() bool {
+func (s *run) isLeaseLost() bool {
 	select {
 	case <-s.Lost:
 		return true
@@ -318,40 +318,40 @@ func (s *run) lost() bool {
 	}
 }
 
-// settle books the end of an action and says when it may be tried again.
-func (s *run) settle(r result) {
-	s.lane(r.action).flying--
+// recordAnswer books the end of an action and says when it may be tried again.
+func (s *run) recordAnswer(r result) {
+	s.queueFor(r.action).inFlight--
 	now := time.Now().Round(0)
-	attempt := s.open[r.action.Key()]
+	attempt := s.attempts[r.action.Key()]
 	attempt.InFlight, attempt.Ended = false, now
 	attempt.Outcome, attempt.Detail = r.answer.Outcome, r.answer.Detail
-	attempt.NotBefore = now.Add(backoff(r.answer, attempt.Tries))
-	s.open[r.action.Key()] = attempt
+	attempt.NotBefore = now.Add(retryDelay(r.answer, attempt.Tries))
+	s.attempts[r.action.Key()] = attempt
 	if nodegroup.OfCloud(r.action) {
-		s.doubtful = true
-		s.askBy(now)
+		s.cloudStale = true
+		s.requestPollBy(now)
 		return
 	}
 	switch attempt.Outcome {
 	case nodegroup.OutcomeUnclear:
-		s.reached(false, attempt.Detail)
+		s.recordReachability(false, attempt.Detail)
 	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
-		s.reached(true, "")
+		s.recordReachability(true, "")
 	}
 }
 
-// backoff is how long an action rests after an answer: nothing after success, long after a refusal
-// that an event will lift, and from half a second up, doubling, after everything else. An object
-// that has moved is no exception: until it is observed anew the same request would get the same
-// answer.
-func backoff(answer Answer, tries int) time.Duration {
+// retryDelay is how long an action rests after an answer: nothing after success, long after a
+// refusal that an event will lift, and from half a second up, doubling, after everything else. An
+// object that has moved is no exception: until it is observed anew the same request would get the
+// same answer.
+func retryDelay(answer Answer, tries int) time.Duration {
 	switch answer.Outcome {
 	case nodegroup.OutcomeDone:
 		return 0
 	case nodegroup.OutcomeRefused, nodegroup.OutcomeExhausted:
-		return max(answer.After, probe+rand.N(probe))
+		return max(answer.After, refusalDelay+rand.N(refusalDelay))
 	default:
-		limit := probe
+		limit := refusalDelay
 		if answer.Outcome == nodegroup.OutcomeUnclear {
 			limit = outageLimit
 		}
@@ -360,67 +360,67 @@ func backoff(answer Answer, tries int) time.Duration {
 	}
 }
 
-// wait returns when there is reason to look again.
-func (s *run) wait(ctx, work context.Context, step upgrade.Step) error {
-	wake, asked := s.reasons(&step)
-	ask := time.NewTimer(time.Until(s.nextPoll(step)))
+// waitForEvent returns when there is reason to look again.
+func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
+	wake, asked := s.wakeChannels(&step)
+	ask := time.NewTimer(time.Until(s.nextPollTime(step)))
 	defer ask.Stop()
 	select {
 	case r := <-s.results:
-		s.settle(r)
-		s.settleAll()
+		s.recordAnswer(r)
+		s.recordWaitingAnswers()
 	case p := <-s.polls:
-		s.take(p)
+		s.recordPoll(p)
 	case <-ask.C:
 		s.pollCloud(work)
 	case err := <-s.Failures:
-		s.unwatched(err)
+		s.recordWatchFailure(err)
 	case <-s.Cluster.NodesChanged():
-		s.doubtful = true
-		s.askBy(s.asked.Add(cloudAgain))
+		s.cloudStale = true
+		s.requestPollBy(s.lastPoll.Add(cloudAgain))
 	case <-s.Cluster.Changed():
-		s.gather(work)
+		s.gatherEvents(work)
 	case <-wake:
 	case <-asked:
-	case <-s.stopped(ctx):
-		s.stop = true
+	case <-s.stopRequested(ctx):
+		s.stopping = true
 	case <-work.Done():
 		return context.Cause(work)
 	}
 	return nil
 }
 
-// stopped is closed when the upgrade is to come to rest; nil once that is known.
-func (s *run) stopped(ctx context.Context) <-chan struct{} {
-	if s.stop {
+// stopRequested is closed when the upgrade is to come to rest; nil once that is known.
+func (s *run) stopRequested(ctx context.Context) <-chan struct{} {
+	if s.stopping {
 		return nil
 	}
 	return ctx.Done()
 }
 
-// settleAll books the answers that are there.
-func (s *run) settleAll() {
+// recordWaitingAnswers books the answers that are there.
+func (s *run) recordWaitingAnswers() {
 	for {
 		select {
 		case r := <-s.results:
-			s.settle(r)
+			s.recordAnswer(r)
 		default:
 			return
 		}
 	}
 }
 
-// gather lets a burst of events pass if a step was taken a moment ago, and takes the answers that
-// come with it.
-func (s *run) gather(work context.Context) {
-	pause := time.NewTimer(time.Until(s.quiet))
+// gatherEvents lets a burst of events pass if a step was taken a moment ago, and takes the answers
+// that come with it.
+func (s *run) gatherEvents(work context.Context) {
+	pause := time.NewTimer(time.Until(s.quietUntil))
 	defer pause.Stop()
 	for {
 		select {
 		case r := <-s.results:
-			s.settle(r)
+			s.recordAnswer(r)
 		case p := <-s.polls:
-			s.take(p)
+			s.recordPoll(p)
 		case <-pause.C:
 			return
 		case <-work.Done():

@@ -162,8 +162,8 @@ func TestSaveThatFails(t *testing.T) {
 	}{
 		"somebody else wrote it":          {func(context.Context) error { return upgrade.ErrRecordChanged }, ErrLost, 0, 1},
 		"it may not be written":           {func(context.Context) error { return forbidden }, forbidden, 0, 1},
-		"no answer ever":                  {hang, context.DeadlineExceeded, patience, 21},
-		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, patience, 184},
+		"no answer ever":                  {hang, context.DeadlineExceeded, saveLimit, 21},
+		"never written":                   {func(context.Context) error { return http.ErrHandlerTimeout }, http.ErrHandlerTimeout, saveLimit, 184},
 		"somebody else wrote it, wrapped": {func(context.Context) error { return fmt.Errorf("x: %w", upgrade.ErrRecordChanged) }, upgrade.ErrRecordChanged, 0, 1},
 	}
 	for name, c := range cases {
@@ -245,13 +245,13 @@ func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 // TestRequestsEndBeforeTheLease gives a request no more time than is left of the lease.
 func TestRequestsEndBeforeTheLease(t *testing.T) {
 	s := &run{Runner: &Runner{}}
-	if got := s.limit(); got != requestLimit {
+	if got := s.requestTimeout(); got != requestLimit {
 		t.Errorf("%s without a lease, want %s", got, requestLimit)
 	}
 	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errUnrenewed, -time.Hour: errUnrenewed} {
 		s.Expires = func() time.Time { return time.Now().Add(left) }
-		if got := s.mayWrite(); !errors.Is(got, want) || s.limit() > min(left, requestLimit) {
-			t.Errorf("with %s left: %v, and %s for a request", left, got, s.limit())
+		if got := s.checkLease(); !errors.Is(got, want) || s.requestTimeout() > min(left, requestLimit) {
+			t.Errorf("with %s left: %v, and %s for a request", left, got, s.requestTimeout())
 		}
 	}
 }
@@ -392,7 +392,7 @@ func TestBurstIsOneStep(t *testing.T) {
 			for range bursts {
 				for range each {
 					signal(s.changed)
-					time.Sleep(coalesce / each)
+					time.Sleep(coalesceFactor / each)
 				}
 				time.Sleep(time.Second)
 			}
@@ -422,8 +422,8 @@ func TestRefusedEvictionIsBelieved(t *testing.T) {
 			t.Fatalf("%d evictions at %v, want 4", len(at), at)
 		}
 		for i := 1; i < len(at); i++ {
-			if pause := at[i] - at[i-1]; pause < probe || pause > 2*probe+time.Second {
-				t.Errorf("asked again after %s, want %s to %s", pause, probe, 2*probe)
+			if pause := at[i] - at[i-1]; pause < refusalDelay || pause > 2*refusalDelay+time.Second {
+				t.Errorf("asked again after %s, want %s to %s", pause, refusalDelay, 2*refusalDelay)
 			}
 		}
 	})

@@ -9,23 +9,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// roster is the group's members, joined from the nodes; the next step is likely to have the same.
-type roster struct {
+// memberCache is the group's members, joined from the nodes; the next step is likely to have the
+// same.
+type memberCache struct {
 	nodes   []*corev1.Node
 	members []nodegroup.Member
 }
 
-// of reports whether the members were joined from these nodes, which are shared by all views since
-// a node changed last.
-func (r *roster) of(nodes []*corev1.Node) bool {
+// isJoinedFrom reports whether the members were joined from these nodes, which are shared by all
+// views since a node changed last.
+func (r *memberCache) isJoinedFrom(nodes []*corev1.Node) bool {
 	return len(r.nodes) > 0 && len(nodes) == len(r.nodes) && &nodes[0] == &r.nodes[0]
 }
 
-// join finds the group's members among the nodes.
-func (s *run) join(all []*corev1.Node) []nodegroup.Member {
+// joinMembers finds the group's members among the nodes.
+func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 	var nodes []*corev1.Node
 	for _, node := range all {
-		if s.Cloud.Belongs(&s.Group, node) || s.started(node) {
+		if s.Cloud.Belongs(&s.Group, node) || s.isDrainStarted(node) {
 			nodes = append(nodes, node)
 		}
 	}
@@ -37,33 +38,33 @@ func (s *run) join(all []*corev1.Node) []nodegroup.Member {
 	return members
 }
 
-// started reports whether the node's drain was begun, whatever its labels say now.
-func (s *run) started(node *corev1.Node) bool {
+// isDrainStarted reports whether the node's drain was begun, whatever its labels say now.
+func (s *run) isDrainStarted(node *corev1.Node) bool {
 	record, started := s.Record.Nodes[node.Name]
 	return started && record.UID == node.UID
 }
 
-// world is all that is known now.
-func (s *run) world() upgrade.World {
+// observeWorld is all that is known now.
+func (s *run) observeWorld() upgrade.World {
 	view := s.Cluster.View()
-	if !s.roster.of(view.Nodes) {
-		s.roster = roster{view.Nodes, s.join(view.Nodes)}
+	if !s.memberCache.isJoinedFrom(view.Nodes) {
+		s.memberCache = memberCache{view.Nodes, s.joinMembers(view.Nodes)}
 	}
-	members := s.roster.members
+	members := s.memberCache.members
 	for i := range members {
 		if members[i].Node != nil {
 			members[i].Pods = view.Pods[members[i].Node.Name]
 		}
 	}
 	now := time.Now().Round(0) // the wall clock alone: a sleeping laptop stops the monotonic one
-	for key, attempt := range s.open {
-		if !attempt.InFlight && now.Sub(attempt.Ended) > remembered {
-			delete(s.open, key)
+	for key, attempt := range s.attempts {
+		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory {
+			delete(s.attempts, key)
 		}
 	}
 	return upgrade.World{
 		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
 		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
-		Open: s.open, Record: s.Record, Notes: s.notes, Stop: s.stop, Asked: s.asking(), EvictionsAtOnce: toCluster,
+		Open: s.attempts, Record: s.Record, Notes: s.notes, Stop: s.stopping, Asked: s.readRequest(), EvictionsAtOnce: toCluster,
 	}
 }

@@ -30,30 +30,30 @@ func TestRosterIsMadeAnew(t *testing.T) {
 			r.Group.Instances = append(r.Group.Instances, nodegroup.Instance{ID: "i-old-3"})
 			s.addNode("old-3", true)
 		}, 3},
-		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.take(poll{group: s.group()}) }, 1},
+		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.recordPoll(pollResult{group: s.group()}) }, 1},
 		"a drain is begun": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
-			r.take(poll{group: s.group()})
-			r.world()
+			r.recordPoll(pollResult{group: s.group()})
+			r.observeWorld()
 			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.book(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}, Persist: true})
+			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}, Persist: true})
 		}, 2},
 		"a drain is over": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
-			r.take(poll{group: s.group()})
+			r.recordPoll(pollResult{group: s.group()})
 			r.Record.Nodes = map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.world()
-			r.book(&upgrade.Step{Persist: true})
+			r.observeWorld()
+			r.adoptStep(&upgrade.Step{Persist: true})
 		}, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, 2)
-			r := &run{Runner: s.runner(), open: map[string]nodegroup.Attempt{}}
+			r := &run{Runner: s.runner(), attempts: map[string]nodegroup.Attempt{}}
 			r.Cloud = listing{sky{s}}
-			r.world()
+			r.observeWorld()
 			c.happens(s, r)
-			if got := len(r.world().Members); got != c.want {
+			if got := len(r.observeWorld().Members); got != c.want {
 				t.Errorf("%d members, want %d", got, c.want)
 			}
 		})

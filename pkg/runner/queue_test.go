@@ -35,15 +35,15 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		var decided []string
 		log := &logbook{}
 		s := &run{
-			Runner: &Runner{Writer: log}, open: map[string]nodegroup.Attempt{},
-			results: make(chan result, toCluster), cluster: lane{room: toCluster},
+			Runner: &Runner{Writer: log}, attempts: map[string]nodegroup.Attempt{},
+			results: make(chan result, toCluster), clusterQueue: requestQueue{limit: toCluster},
 		}
 		for i := range toCluster {
 			pod := fmt.Sprint("pod-", i)
 			decided = append(decided, pod)
-			s.begin(upgrade.Evict{Namespace: "default", Pod: pod, UID: types.UID(pod)})
+			s.enqueueAction(upgrade.Evict{Namespace: "default", Pod: pod, UID: types.UID(pod)})
 		}
-		s.send(t.Context())
+		s.sendWaiting(t.Context())
 		for range toCluster {
 			<-s.results
 		}

@@ -1,0 +1,78 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// toCluster and toCloud are how many requests may be in flight at once. More would only wait for
+// each other in the server.
+const (
+	toCluster = 24
+	toCloud   = 8
+)
+
+// requestQueue holds the actions that go to one server, in the order in which they were decided.
+type requestQueue struct {
+	// limit is how many may be in flight.
+	limit    int
+	waiting  []nodegroup.Action
+	inFlight int
+}
+
+func (l *requestQueue) isEmpty() bool { return len(l.waiting)+l.inFlight == 0 }
+
+func (s *run) queueFor(action nodegroup.Action) *requestQueue {
+	if nodegroup.OfCloud(action) {
+		return &s.cloudQueue
+	}
+	return &s.clusterQueue
+}
+
+// enqueueAction puts an action into its queue: from now on it is in flight for those who decide.
+func (s *run) enqueueAction(action nodegroup.Action) {
+	key := action.Key()
+	before := s.attempts[key]
+	s.attempts[key] = nodegroup.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
+	l := s.queueFor(action)
+	l.waiting = append(l.waiting, action)
+}
+
+// sendWaiting starts what waits, as far as there is room, each on its own goroutine; its end
+// arrives as a result. One is running before the next is started, so that they go out in the order
+// in which they were decided: of goroutines started together the last would run first.
+func (s *run) sendWaiting(work context.Context) {
+	for _, l := range []*requestQueue{&s.clusterQueue, &s.cloudQueue} {
+		for ; len(l.waiting) > 0 && l.inFlight < l.limit; l.waiting = l.waiting[1:] {
+			l.inFlight++
+			running := make(chan struct{})
+			go func(action nodegroup.Action) {
+				close(running)
+				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
+				defer cancel()
+				s.deliverResult(work, result{action: action, answer: Sort(s.carryOut(ctx, action))})
+			}(l.waiting[0])
+			<-running
+		}
+	}
+}
+
+// deliverResult hands a result to the loop, if there still is one.
+func (s *run) deliverResult(work context.Context, r result) {
+	select {
+	case s.results <- r:
+	case <-work.Done():
+	}
+}
+
+func (s *run) carryOut(ctx context.Context, action nodegroup.Action) error {
+	if err := s.checkLease(); err != nil {
+		return err
+	}
+	if nodegroup.OfCloud(action) {
+		return s.Cloud.Do(ctx, s.Request.Group, action)
+	}
+	return s.Writer.Do(ctx, action)
+}
