@@ -34,16 +34,24 @@ type Background struct {
 func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Background, error) {
 	b, apps, core := &Background{}, client.AppsV1().RESTClient(), client.CoreV1().RESTClient()
 	kinds := map[string]func(ctx context.Context, kind string) error{
-		"deployments":            func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.Deployments)) },
-		"replicasets":            func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.ReplicaSets)) },
-		"statefulsets":           func(ctx context.Context, kind string) error { return list(ctx, apps, kind, appendTo(&b.StatefulSets)) },
-		"persistentvolumeclaims": func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Claims)) },
-		"persistentvolumes":      func(ctx context.Context, kind string) error { return list(ctx, core, kind, appendTo(&b.Volumes)) },
+		"deployments": func(ctx context.Context, kind string) error {
+			return listObjects(ctx, apps, kind, trimInto(&b.Deployments))
+		},
+		"replicasets": func(ctx context.Context, kind string) error {
+			return listObjects(ctx, apps, kind, trimInto(&b.ReplicaSets))
+		},
+		"statefulsets": func(ctx context.Context, kind string) error {
+			return listObjects(ctx, apps, kind, trimInto(&b.StatefulSets))
+		},
+		"persistentvolumeclaims": func(ctx context.Context, kind string) error { return listObjects(ctx, core, kind, trimInto(&b.Claims)) },
+		"persistentvolumes": func(ctx context.Context, kind string) error {
+			return listObjects(ctx, core, kind, trimInto(&b.Volumes))
+		},
 	}
-	var u unread
+	var u forbiddenKinds
 	g, ctx := errgroup.WithContext(ctx)
 	for kind, read := range kinds {
-		g.Go(func() error { return u.unless(kind, read(ctx, kind)) })
+		g.Go(func() error { return u.ignoreForbidden(kind, read(ctx, kind)) })
 	}
 	g.Go(func() (err error) {
 		b.Facts, err = readFacts(ctx, client, &u)
@@ -59,17 +67,17 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 // readFacts asks which services admission webhooks name, and keeps of all services what selects the
 // pods of those. Only then is it known which these are, and one list is read sooner than each of
 // them.
-func readFacts(ctx context.Context, client kubernetes.Interface, u *unread) (drain.Facts, error) {
+func readFacts(ctx context.Context, client kubernetes.Interface, u *forbiddenKinds) (drain.Facts, error) {
 	admission, core, webhooks := client.AdmissionregistrationV1().RESTClient(), client.CoreV1().RESTClient(), drain.Webhooks{}
 	const mutating, validating, services = "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "services"
-	if err := u.unless(mutating, list(ctx, admission, mutating, webhooks.AddMutating)); err != nil {
+	if err := u.ignoreForbidden(mutating, listObjects(ctx, admission, mutating, webhooks.AddMutating)); err != nil {
 		return drain.Facts{}, err
 	}
-	if err := u.unless(validating, list(ctx, admission, validating, webhooks.AddValidating)); err != nil {
+	if err := u.ignoreForbidden(validating, listObjects(ctx, admission, validating, webhooks.AddValidating)); err != nil {
 		return drain.Facts{}, err
 	}
 	var needed []*corev1.Service
-	err := u.unless(services, list(ctx, core, services, func(service *corev1.Service) {
+	err := u.ignoreForbidden(services, listObjects(ctx, core, services, func(service *corev1.Service) {
 		if webhooks.Need(service) {
 			needed = append(needed, service)
 		}
@@ -77,14 +85,15 @@ func readFacts(ctx context.Context, client kubernetes.Interface, u *unread) (dra
 	return drain.NewFacts(needed), err
 }
 
-// unread collects the kinds that may not be listed.
-type unread struct {
+// forbiddenKinds collects the kinds that may not be listed.
+type forbiddenKinds struct {
 	mu    sync.Mutex
 	kinds []string
 }
 
-// unless returns the error of a list, unless it is that the kind may not be listed, which is noted.
-func (u *unread) unless(kind string, err error) error {
+// ignoreForbidden returns the error of a list, unless it is that the kind may not be listed, which
+// is noted.
+func (u *forbiddenKinds) ignoreForbidden(kind string, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}

@@ -30,14 +30,14 @@ type Follower struct {
 // From then on Save knows of requests that were written beside the record. It returns an error when
 // ConfigMaps may not be watched, and when the server is not reached.
 func (s *Store) Follow(ctx context.Context) (*Follower, error) {
-	f := &Follower{latest: s.last, changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
+	f := &Follower{latest: s.lastSeen, changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 	own := fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(s.group)).String()
 	factory := informers.NewSharedInformerFactoryWithOptions(s.client, 0,
 		informers.WithNamespace(s.namespace), informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = own }))
 	failed := make(chan error, 1)
-	registration, err := listen("configmaps", factory.Core().V1().ConfigMaps().Informer(), failed, cache.ResourceEventHandlerFuncs{
-		AddFunc:    f.put,
-		UpdateFunc: func(_, object any) { f.put(object) },
+	registration, err := addHandlers("configmaps", factory.Core().V1().ConfigMaps().Informer(), failed, cache.ResourceEventHandlerFuncs{
+		AddFunc:    f.storeLatest,
+		UpdateFunc: func(_, object any) { f.storeLatest(object) },
 	})
 	if err != nil {
 		return nil, err
@@ -52,27 +52,27 @@ func (s *Store) Follow(ctx context.Context) (*Follower, error) {
 	return f, nil
 }
 
-func (f *Follower) put(object any) {
+func (f *Follower) storeLatest(object any) {
 	stored, ok := object.(*corev1.ConfigMap)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !ok || f.latest != nil && newer(f.latest, stored) {
+	if !ok || f.latest != nil && isNewer(f.latest, stored) {
 		return
 	}
 	if f.latest == nil || f.latest.Data[keyRequest] != stored.Data[keyRequest] {
-		signal(f.asked)
+		notifyListener(f.asked)
 	}
 	f.latest = stored
-	signal(f.changed)
+	notifyListener(f.changed)
 }
 
-// newer reports whether the first of two states of one object is the later one.
-func newer(a, b *corev1.ConfigMap) bool {
+// isNewer reports whether the first of two states of one object is the later one.
+func isNewer(a, b *corev1.ConfigMap) bool {
 	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
 	return err == nil && order > 0
 }
 
-func (f *Follower) object() *corev1.ConfigMap {
+func (f *Follower) latestObject() *corev1.ConfigMap {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.latest
@@ -81,7 +81,7 @@ func (f *Follower) object() *corev1.ConfigMap {
 // Record is the record as it was seen last, zero when there is none. It returns an error as
 // Store.Load does.
 func (f *Follower) Record() (upgrade.Record, error) {
-	stored := f.object()
+	stored := f.latestObject()
 	if stored == nil {
 		return upgrade.Record{}, nil
 	}
@@ -90,7 +90,7 @@ func (f *Follower) Record() (upgrade.Record, error) {
 
 // Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be
 // read.
-func (f *Follower) Asked() upgrade.Asked { return decodeAsked(f.object()) }
+func (f *Follower) Asked() upgrade.Asked { return decodeRequest(f.latestObject()) }
 
 // Changed receives when the record or the request is not the one that was seen last. Several
 // changes may be one receipt.
@@ -99,9 +99,9 @@ func (f *Follower) Changed() <-chan struct{} { return f.changed }
 // AskedChanged receives when the request is another.
 func (f *Follower) AskedChanged() <-chan struct{} { return f.asked }
 
-// decodeAsked reads the request beside a record. Anybody may have written it: what cannot be read
+// decodeRequest reads the request beside a record. Anybody may have written it: what cannot be read
 // asks nothing.
-func decodeAsked(stored *corev1.ConfigMap) upgrade.Asked {
+func decodeRequest(stored *corev1.ConfigMap) upgrade.Asked {
 	var asked upgrade.Asked
 	if stored == nil || json.Unmarshal([]byte(stored.Data[keyRequest]), &asked) != nil {
 		return upgrade.Asked{}

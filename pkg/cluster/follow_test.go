@@ -122,7 +122,7 @@ func TestFollowerKeepsTheLatest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &Follower{changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 			for _, s := range c.states {
-				f.put(s)
+				f.storeLatest(s)
 			}
 			if got := f.Asked().Verb; got != c.want {
 				t.Errorf("asked is %q, want %q", got, c.want)
@@ -144,7 +144,7 @@ func testLeasePatient(t *testing.T, s *space) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		hold, err := acquire(t.Context(), s.client, second, times)
+		hold, err := acquireWithTimes(t.Context(), s.client, second, times)
 		answers <- answer{hold, err}
 	}()
 	select {
@@ -170,7 +170,7 @@ func testLeasePatientStopped(t *testing.T, s *space) {
 	second := s.claim("bob")
 	ctx, cancel := context.WithCancel(t.Context())
 	second.Patient, second.Waiting = true, func(string) { cancel() }
-	if _, err := acquire(ctx, s.client, second, brief); !errors.Is(err, context.Canceled) {
+	if _, err := acquireWithTimes(ctx, s.client, second, brief); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }

@@ -48,13 +48,13 @@ type Hold struct {
 	lost    chan struct{}
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	renewed *renewals
+	renewed *renewalTracker
 	times   leaseTimes
-	// overtook is true when the lease was somebody else's who had not given it back.
-	overtook bool
-	// before is when the holder before us was at work last, by the API server's clock; zero when
-	// there was none.
-	before time.Time
+	// tookOver is true when the lease was somebody else's who had not given it back.
+	tookOver bool
+	// previouslyHeld is when the holder before us was at work last, by the API server's clock; zero
+	// when there was none.
+	previouslyHeld time.Time
 }
 
 // Epoch is the number of the lease's holders so far, of which this is the last.
@@ -62,30 +62,30 @@ func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 
 // Overtook reports whether the lease was taken from a holder that had not given it back: it may
 // still send something.
-func (h *Hold) Overtook() bool { return h.overtook }
+func (h *Hold) Overtook() bool { return h.tookOver }
 
 // LastHeld is when the holder before this one renewed the lease last or gave it back, by the API
 // server's clock and to the second; zero when there was none.
-func (h *Hold) LastHeld() time.Time { return h.before }
+func (h *Hold) LastHeld() time.Time { return h.previouslyHeld }
 
 // Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the
 // clock that says so first: of a laptop that sleeps only the wall clock goes on, and of a wall
 // clock that is set back only the monotonic one.
 func (h *Hold) Expires() time.Time {
-	return sooner(*h.renewed.last.Load(), time.Now()).Add(h.times.duration)
+	return clockSafeNow(*h.renewed.lastRenewal.Load(), time.Now()).Add(h.times.duration)
 }
 
-// sooner is now less what has passed since a time by the clock by which that is more.
-func sooner(since, now time.Time) time.Time {
+// clockSafeNow is now less what has passed since a time by the clock by which that is more.
+func clockSafeNow(since, now time.Time) time.Time {
 	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
 }
 
-// renewals is the lease as the election writes it, and remembers when it last did. The election
-// would take a lease anew that somebody took over meanwhile and gave back, and has to be kept from
-// it: the upgrade may be over by now.
-type renewals struct {
+// renewalTracker is the lease as the election writes it, and remembers when it last did. The
+// election would take a lease anew that somebody took over meanwhile and gave back, and has to be
+// kept from it: the upgrade may be over by now.
+type renewalTracker struct {
 	resourcelock.Interface
-	last atomic.Pointer[time.Time]
+	lastRenewal atomic.Pointer[time.Time]
 	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is
 	// called when it is another.
 	epoch     atomic.Int64
@@ -97,30 +97,30 @@ var errOvertaken = errors.New("another holder had the lease meanwhile")
 
 // Create makes the lease ours. The time counts from before the request: what others see is no
 // earlier.
-func (r *renewals) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+func (r *renewalTracker) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := time.Now()
-	return r.note(r.Interface.Create(ctx, record), began, record)
+	return r.recordRenewal(r.Interface.Create(ctx, record), began, record)
 }
 
 // Update takes or renews the lease.
-func (r *renewals) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if epoch := r.epoch.Load(); epoch != 0 && epoch != epochOf(record) {
+func (r *renewalTracker) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if epoch := r.epoch.Load(); epoch != 0 && epoch != holderEpoch(record) {
 		r.overtaken()
 		return errOvertaken
 	}
 	began := time.Now()
-	return r.note(r.Interface.Update(ctx, record), began, record)
+	return r.recordRenewal(r.Interface.Update(ctx, record), began, record)
 }
 
-func (r *renewals) note(err error, began time.Time, record resourcelock.LeaderElectionRecord) error {
+func (r *renewalTracker) recordRenewal(err error, began time.Time, record resourcelock.LeaderElectionRecord) error {
 	if err == nil {
-		r.last.Store(&began)
-		r.epoch.Store(epochOf(record))
+		r.lastRenewal.Store(&began)
+		r.epoch.Store(holderEpoch(record))
 	}
 	return err
 }
 
-func epochOf(record resourcelock.LeaderElectionRecord) int64 {
+func holderEpoch(record resourcelock.LeaderElectionRecord) int64 {
 	return int64(record.LeaderTransitions) + 1
 }
 
@@ -149,12 +149,12 @@ type Claim struct {
 // as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be
 // written is an error at once.
 func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
-	return acquire(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
+	return acquireWithTimes(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
 }
 
-func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
+func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
 	for {
-		hold, err := stand(ctx, client, claim, times)
+		hold, err := runElection(ctx, client, claim, times)
 		if !errors.Is(err, errGivenBack) {
 			return hold, err
 		}
@@ -165,24 +165,24 @@ func acquire(ctx context.Context, client kubernetes.Interface, claim Claim, time
 // one under way would notice with its next try.
 var errGivenBack = errors.New("the lease was given back")
 
-// stand is one election.
-func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
-	found, err := prepare(ctx, client, claim)
+// runElection is one election.
+func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
+	found, err := prepareLease(ctx, client, claim)
 	if err != nil {
 		return nil, err
 	}
-	hold, started, err := elect(ctx, client, claim, times)
+	hold, started, err := startElection(ctx, client, claim, times)
 	if err != nil {
 		return nil, err
 	}
-	hold.overtook, hold.before = found.holder != "", found.held
-	if hold.overtook && !claim.Takeover && claim.Waiting != nil {
+	hold.tookOver, hold.previouslyHeld = found.holder != "", found.heldAt
+	if hold.tookOver && !claim.Takeover && claim.Waiting != nil {
 		claim.Waiting(found.holder)
 	}
 	select {
 	case <-started:
 		return hold, nil
-	case err = <-watchRenewal(ctx, client, claim, found.lease): // of a lease that was free too: somebody may be faster
+	case err = <-watchHolder(ctx, client, claim, found.lease): // of a lease that was free too: somebody may be faster
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -190,34 +190,35 @@ func stand(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	return nil, err
 }
 
-// found is a lease before we hold it: who else holds it, "" for nobody, and when that was last at
-// work.
-type found struct {
+// leaseState is a lease before we hold it: who else holds it, "" for nobody, and when that was last
+// at work.
+type leaseState struct {
 	lease  *coordinationv1.Lease
 	holder string
-	held   time.Time
+	heldAt time.Time
 }
 
-// prepare reads the lease, or creates one without a holder, and puts our name in it for a takeover.
-// The election that follows would try for ever where it may not write, so that is asked here.
-func prepare(ctx context.Context, client kubernetes.Interface, claim Claim) (found, error) {
-	var before found
+// prepareLease reads the lease, or creates one without a holder, and puts our name in it for a
+// takeover. The election that follows would try for ever where it may not write, so that is asked
+// here.
+func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (leaseState, error) {
+	var before leaseState
 	leases := client.CoordinationV1().Leases(claim.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lease, err := getOrCreate(ctx, leases, ObjectName(claim.Group))
+		lease, err := getOrCreateLease(ctx, leases, ObjectName(claim.Group))
 		if err != nil {
 			return err
 		}
-		before = found{lease: lease, holder: holder(lease), held: LastHeld(lease)}
+		before = leaseState{lease: lease, holder: leaseHolder(lease), heldAt: LastHeld(lease)}
 		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		if claim.Takeover {
-			before.lease, options.DryRun = takenOver(lease, claim.Identity), nil
+			before.lease, options.DryRun = leaseWithHolder(lease, claim.Identity), nil
 		}
 		_, err = leases.Update(ctx, before.lease, options)
 		return err
 	})
 	if err != nil {
-		return found{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+		return leaseState{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
 	return before, nil
 }
@@ -240,7 +241,7 @@ func LastHeld(lease *coordinationv1.Lease) (last time.Time) {
 	return last
 }
 
-func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, name string) (*coordinationv1.Lease, error) {
+func getOrCreateLease(ctx context.Context, leases coordinationclient.LeaseInterface, name string) (*coordinationv1.Lease, error) {
 	current, err := leases.Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return current, err
@@ -256,9 +257,9 @@ func getOrCreate(ctx context.Context, leases coordinationclient.LeaseInterface, 
 	return created, err
 }
 
-// takenOver is the lease with its new holder: in one step, since the old holder could renew one
-// that is free.
-func takenOver(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
+// leaseWithHolder is the lease with its new holder: in one step, since the old holder could renew
+// one that is free.
+func leaseWithHolder(lease *coordinationv1.Lease, identity string) *coordinationv1.Lease {
 	taken := lease.DeepCopy()
 	now := metav1.NowMicro()
 	transitions := int32(1)
@@ -270,23 +271,23 @@ func takenOver(lease *coordinationv1.Lease, identity string) *coordinationv1.Lea
 	return taken
 }
 
-func holder(lease *coordinationv1.Lease) string {
+func leaseHolder(lease *coordinationv1.Lease) string {
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}
 	return *lease.Spec.HolderIdentity
 }
 
-// elect runs the election in the background until the hold is released.
-func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
+// startElection runs the election in the background until the hold is released.
+func startElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
 	started := make(chan struct{})
-	lock := &renewals{Interface: &resourcelock.LeaseLock{
+	lock := &renewalTracker{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
 		Client:     client.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: claim.Identity},
 		Labels:     map[string]string{LabelManagedBy: FieldManager},
 	}}
-	lock.last.Store(&time.Time{}) // long ago
+	lock.lastRenewal.Store(&time.Time{}) // long ago
 	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{}), renewed: lock, times: times}
 	var first sync.Once
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -296,11 +297,11 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				first.Do(func() { close(started) })
-				hold.guard(ctx, client, claim)
+				hold.watchTakeover(ctx, client, claim)
 			},
 			OnStoppedLeading: func() {}, // it may only be that nobody answers
 			OnNewLeader: func(identity string) {
-				if identity != claim.Identity && done(started) {
+				if identity != claim.Identity && isChannelClosed(started) {
 					hold.cancel()
 				}
 			},
@@ -314,22 +315,22 @@ func elect(ctx context.Context, client kubernetes.Interface, claim Claim, times 
 	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	hold.cancel, lock.overtaken = cancel, cancel
 	stop := context.AfterFunc(ctx, func() {
-		if !done(started) {
+		if !isChannelClosed(started) {
 			cancel() // not acquired yet: nothing to clean up
 		}
 	})
 	go func() {
 		defer close(hold.ended)
 		defer stop()
-		for elector.Run(electCtx); regained(electCtx, client, claim, times); elector.Run(electCtx) {
+		for elector.Run(electCtx); waitForOwnLease(electCtx, client, claim, times); elector.Run(electCtx) {
 		}
 		close(hold.lost)
-		release(context.WithoutCancel(ctx), client, claim)
+		releaseLease(context.WithoutCancel(ctx), client, claim)
 	}()
 	return hold, started, nil
 }
 
-func done(c <-chan struct{}) bool {
+func isChannelClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -338,10 +339,10 @@ func done(c <-chan struct{}) bool {
 	}
 }
 
-// regained waits, after the lease could not be renewed for too long, until the server answers
-// again, and reports whether the lease has been nobody else's meanwhile: whoever took it would have
-// left a name or none. Nothing is written in that time, see Expires.
-func regained(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
+// waitForOwnLease waits, after the lease could not be renewed for too long, until the server
+// answers again, and reports whether the lease has been nobody else's meanwhile: whoever took it
+// would have left a name or none. Nothing is written in that time, see Expires.
+func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
 	err := wait.PollUntilContextCancel(ctx, times.renew/4, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, times.renew)
@@ -350,15 +351,15 @@ func regained(ctx context.Context, client kubernetes.Interface, claim Claim, tim
 		if err != nil {
 			return apierrors.IsNotFound(err), nil
 		}
-		ours = holder(lease) == claim.Identity
+		ours = leaseHolder(lease) == claim.Identity
 		return true, nil
 	})
 	return err == nil && ours
 }
 
-// guard ends the hold as soon as somebody else is seen to have taken the lease over, which renewing
-// would notice only after leaseGiveUp.
-func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Claim) {
+// watchTakeover ends the hold as soon as somebody else is seen to have taken the lease over, which
+// renewing would notice only after leaseGiveUp.
+func (h *Hold) watchTakeover(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, ObjectName(claim.Group)).String(),
@@ -368,7 +369,7 @@ func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Cla
 		}
 		defer watcher.Stop()
 		for event := range watcher.ResultChan() {
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok && holder(lease) != claim.Identity {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok && leaseHolder(lease) != claim.Identity {
 				h.cancel()
 				return
 			}
@@ -376,16 +377,16 @@ func (h *Hold) guard(ctx context.Context, client kubernetes.Interface, claim Cla
 	}, leaseRenew)
 }
 
-// release gives the lease back if it is still ours; when that fails it expires. The elector's own
-// release reads the lease anew and then trusts what it saw before, so that it would free the lease
-// of whoever took it over (client-go leaderelection.go, tryRelease).
-func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
+// releaseLease gives the lease back if it is still ours; when that fails it expires. The elector's
+// own release reads the lease anew and then trusts what it saw before, so that it would free the
+// lease of whoever took it over (client-go leaderelection.go, tryRelease).
+func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
 	leases := client.CoordinationV1().Leases(claim.Namespace)
 	_ = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		current, err := leases.Get(ctx, ObjectName(claim.Group), metav1.GetOptions{})
-		if err != nil || holder(current) != claim.Identity {
+		if err != nil || leaseHolder(current) != claim.Identity {
 			return err
 		}
 		current.Spec.HolderIdentity = nil
@@ -394,9 +395,9 @@ func release(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	})
 }
 
-// watchRenewal receives a HeldError when the lease's holder gives a sign of life, unless the claim
+// watchHolder receives a HeldError when the lease's holder gives a sign of life, unless the claim
 // is patient, and errGivenBack when it lets go of the lease.
-func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
+func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, first *coordinationv1.Lease) <-chan error {
 	renewed := make(chan error, 1)
 	watcher, err := client.CoordinationV1().Leases(claim.Namespace).Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, first.Name).String(),
@@ -411,13 +412,13 @@ func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim,
 		for event := range watcher.ResultChan() { // where it ends the election still goes on
 			lease, ok := event.Object.(*coordinationv1.Lease)
 			switch {
-			case !ok || holder(lease) == claim.Identity:
+			case !ok || leaseHolder(lease) == claim.Identity:
 				return
-			case holder(lease) == "":
+			case leaseHolder(lease) == "":
 				renewed <- errGivenBack
 				return
 			case !claim.Patient:
-				renewed <- heldBy(lease, claim.Group)
+				renewed <- newHeldError(lease, claim.Group)
 				return
 			}
 		}
@@ -425,8 +426,8 @@ func watchRenewal(ctx context.Context, client kubernetes.Interface, claim Claim,
 	return renewed
 }
 
-func heldBy(lease *coordinationv1.Lease, group string) *HeldError {
-	held := &HeldError{Group: group, Holder: holder(lease)}
+func newHeldError(lease *coordinationv1.Lease, group string) *HeldError {
+	held := &HeldError{Group: group, Holder: leaseHolder(lease)}
 	if at := lease.Spec.AcquireTime; at != nil {
 		held.Since = at.Time
 	}

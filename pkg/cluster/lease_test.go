@@ -25,7 +25,7 @@ func (s *space) claim(identity string) Claim {
 // hold acquires the lease and gives it back at the end.
 func (s *space) hold(t *testing.T, client kubernetes.Interface, claim Claim) *Hold {
 	t.Helper()
-	hold, err := acquire(t.Context(), client, claim, brief)
+	hold, err := acquireWithTimes(t.Context(), client, claim, brief)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func wantLost(t *testing.T, hold *Hold, within time.Duration) {
 func testLease(t *testing.T, s *space) {
 	for _, identity := range []string{"ann", "bob"} {
 		start := time.Now()
-		hold, err := acquire(t.Context(), s.client, s.claim(identity), brief)
+		hold, err := acquireWithTimes(t.Context(), s.client, s.claim(identity), brief)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func testLease(t *testing.T, s *space) {
 			t.Errorf("%s waited %s for a lease that nobody held", identity, took)
 		}
 		lease := s.lease(t)
-		if holder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 2 {
-			t.Errorf("the lease is %q's, labels %v", holder(lease), lease.Labels)
+		if leaseHolder(lease) != identity || lease.Labels[LabelManagedBy] != FieldManager || *lease.Spec.LeaseDurationSeconds != 2 {
+			t.Errorf("the lease is %q's, labels %v", leaseHolder(lease), lease.Labels)
 		}
 		renewed, expires := lease.Spec.RenewTime.Time, hold.Expires()
 		if earliest, latest := start.Add(brief.duration), time.Now().Add(brief.duration); expires.Before(earliest) || expires.After(latest) {
@@ -84,7 +84,7 @@ func testLease(t *testing.T, s *space) {
 		})
 		wantLost(t, hold, 0)
 		hold.Release()
-		if got := holder(s.lease(t)); got != "" {
+		if got := leaseHolder(s.lease(t)); got != "" {
 			t.Errorf("after %s gave it back the lease is %q's", identity, got)
 		}
 		wantLost(t, hold, time.Second)
@@ -97,7 +97,7 @@ func testLeaseHeld(t *testing.T, s *space) {
 	second := s.claim("bob")
 	second.Waiting = func(holder string) { watched.Store(&holder) }
 	start := time.Now()
-	_, err := acquire(t.Context(), s.client, second, brief)
+	_, err := acquireWithTimes(t.Context(), s.client, second, brief)
 	var held *HeldError
 	if !errors.As(err, &held) || held.Holder != "ann" || held.Group != testGroup || time.Since(held.Since) > waitLimit {
 		t.Fatalf("got error %v, want one that names the holder", err)
@@ -108,7 +108,7 @@ func testLeaseHeld(t *testing.T, s *space) {
 	if name := watched.Load(); name == nil || *name != "ann" {
 		t.Error("nobody was told who is being watched")
 	}
-	if got := holder(s.lease(t)); got != "ann" {
+	if got := leaseHolder(s.lease(t)); got != "ann" {
 		t.Errorf("the lease is %q's", got)
 	}
 }
@@ -122,7 +122,7 @@ func testLeaseRaced(t *testing.T, s *space) {
 	answers := make(chan answer, 2)
 	for _, identity := range []string{"ann", "bob"} {
 		go func() {
-			hold, err := acquire(t.Context(), s.client, s.claim(identity), brief)
+			hold, err := acquireWithTimes(t.Context(), s.client, s.claim(identity), brief)
 			answers <- answer{hold, err}
 		}()
 	}
@@ -155,7 +155,7 @@ func testLeaseLostAnswer(t *testing.T, s *space) {
 		return loseAnswer(r, next)
 	})
 	s.hold(t, client, s.claim("ann"))
-	if got := holder(s.lease(t)); got != "ann" || !lost {
+	if got := leaseHolder(s.lease(t)); got != "ann" || !lost {
 		t.Errorf("the lease is %q's, and that an answer was lost is %t", got, lost)
 	}
 }
@@ -182,8 +182,8 @@ func testLeaseExpires(t *testing.T, s *space) {
 	if took := time.Since(start); took < brief.duration {
 		t.Errorf("taken after %s, want %s: no clocks are compared", took, brief.duration)
 	}
-	if lease := s.lease(t); holder(lease) != "ann" || *lease.Spec.LeaseTransitions < 1 {
-		t.Errorf("the lease is %q's", holder(lease))
+	if lease := s.lease(t); leaseHolder(lease) != "ann" || *lease.Spec.LeaseTransitions < 1 {
+		t.Errorf("the lease is %q's", leaseHolder(lease))
 	}
 }
 
@@ -200,8 +200,8 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	wantLost(t, first, brief.giveUp)
 	first.Release()
 	lease := s.lease(t)
-	if holder(lease) != "bob" {
-		t.Errorf("once the first gave up the lease is %q's", holder(lease))
+	if leaseHolder(lease) != "bob" {
+		t.Errorf("once the first gave up the lease is %q's", leaseHolder(lease))
 	}
 	if *lease.Spec.LeaseTransitions <= transitions {
 		t.Errorf("the lease counts %d transitions, before the takeover %d", *lease.Spec.LeaseTransitions, transitions)
@@ -242,7 +242,7 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 	silence()()
 	awaitExpired(t, hold, false)
 	wantLost(t, hold, 0)
-	if got := holder(s.lease(t)); got != "ann" {
+	if got := leaseHolder(s.lease(t)); got != "ann" {
 		t.Errorf("the lease is %q's", got)
 	}
 	end := silence()
@@ -263,12 +263,12 @@ func testLeaseOvertaken(t *testing.T, s *space) {
 	taking := s.claim("bob")
 	taking.Takeover = true
 	s.hold(t, s.client, taking).Release()
-	renewed := hold.renewed.last.Load() // Expires itself moves by what two clocks differ
+	renewed := hold.renewed.lastRenewal.Load() // Expires itself moves by what two clocks differ
 	line.set(nil)
 	close(mended)
 	wantLost(t, hold, waitLimit)
-	if hold.renewed.last.Load() != renewed || holder(s.lease(t)) != "" {
-		t.Errorf("it was renewed; the lease is %q's", holder(s.lease(t)))
+	if hold.renewed.lastRenewal.Load() != renewed || leaseHolder(s.lease(t)) != "" {
+		t.Errorf("it was renewed; the lease is %q's", leaseHolder(s.lease(t)))
 	}
 }
 
@@ -276,12 +276,12 @@ func testLeaseRefused(t *testing.T, s *space) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	nobody := s.clientOf(t, s.name+"-nobody")
-	if _, err := acquire(ctx, nobody, s.claim("ann"), brief); !apierrors.IsForbidden(err) {
+	if _, err := acquireWithTimes(ctx, nobody, s.claim("ann"), brief); !apierrors.IsForbidden(err) {
 		t.Errorf("without rights: got error %v, want 403", err)
 	}
 	elsewhere := s.claim("ann")
 	elsewhere.Namespace = s.name + "-none"
-	if _, err := acquire(ctx, s.client, elsewhere, brief); !apierrors.IsNotFound(err) {
+	if _, err := acquireWithTimes(ctx, s.client, elsewhere, brief); !apierrors.IsNotFound(err) {
 		t.Errorf("in no namespace: got error %v, want 404", err)
 	}
 }
@@ -292,10 +292,10 @@ func testLeaseGivenUp(t *testing.T, s *space) {
 	ctx, cancel := context.WithCancel(t.Context())
 	claim := s.claim("ann")
 	claim.Waiting = func(string) { cancel() }
-	if _, err := acquire(ctx, s.client, claim, brief); !errors.Is(err, context.Canceled) {
+	if _, err := acquireWithTimes(ctx, s.client, claim, brief); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
-	if got := holder(s.lease(t)); got != "dead" {
+	if got := leaseHolder(s.lease(t)); got != "dead" {
 		t.Errorf("the lease is %q's", got)
 	}
 }

@@ -28,19 +28,19 @@ type message[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// list hands every object of a kind to keep, as the API server's watch cache has them: pages would
-// be read from etcd, each object decoded anew. Each is decoded here when the one before is kept:
-// neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
+// listObjects hands every object of a kind to keep, as the API server's watch cache has them: pages
+// would be read from etcd, each object decoded anew. Each is decoded here when the one before is
+// kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
 // server that answers in pages nevertheless is asked for all of them.
-func list[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
-	return listSelected(ctx, client, kind, "", keep)
+func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
+	return listSelectedObjects(ctx, client, kind, "", keep)
 }
 
-// listSelected does it with the objects that a field selector chooses.
-func listSelected[T any, P message[T]](ctx context.Context, client rest.Interface, kind, selector string, keep func(P)) error {
+// listSelectedObjects does it with the objects that a field selector chooses.
+func listSelectedObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind, selector string, keep func(P)) error {
 	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: selector}
 	for {
-		meta, err := page(ctx, client.Get().Resource(kind).VersionedParams(&options, scheme.ParameterCodec), keep)
+		meta, err := readPage(ctx, client.Get().Resource(kind).VersionedParams(&options, scheme.ParameterCodec), keep)
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", kind, err)
 		}
@@ -50,8 +50,8 @@ func listSelected[T any, P message[T]](ctx context.Context, client rest.Interfac
 	}
 }
 
-// page hands over the objects of one answer, and returns what it says of itself.
-func page[T any, P message[T]](ctx context.Context, request *rest.Request, keep func(P)) (metav1.ListMeta, error) {
+// readPage hands over the objects of one answer, and returns what it says of itself.
+func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, keep func(P)) (metav1.ListMeta, error) {
 	body, err := request.UseProtobufAsDefault().Stream(ctx)
 	if err != nil {
 		return metav1.ListMeta{}, err
@@ -59,12 +59,12 @@ func page[T any, P message[T]](ctx context.Context, request *rest.Request, keep 
 	defer body.Close()
 	in := bufio.NewReaderSize(body, readAhead)
 	if start, err := in.Peek(len(protobufPrefix)); err != nil || string(start) != protobufPrefix {
-		return pageOfJSON(in, keep)
+		return readJSONPage(in, keep)
 	}
-	drop, kept := pruningOf(P(nil)), []byte(nil)
+	drop, kept := prunedFieldsOf(P(nil)), []byte(nil)
 	return readList(in, func(item []byte) error {
 		object := P(new(T))
-		kept = drop.prune(kept[:0], item)
+		kept = drop.appendPruned(kept[:0], item)
 		if err := object.Unmarshal(kept); err != nil {
 			return err
 		}
@@ -73,9 +73,9 @@ func page[T any, P message[T]](ctx context.Context, request *rest.Request, keep 
 	})
 }
 
-// pageOfJSON reads the answer of a server that does not know protobuf, as proxies before an API
+// readJSONPage reads the answer of a server that does not know protobuf, as proxies before an API
 // server may.
-func pageOfJSON[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMeta, error) {
+func readJSONPage[T any, P message[T]](in io.Reader, keep func(P)) (metav1.ListMeta, error) {
 	var list struct {
 		Kind            string `json:"kind"`
 		metav1.ListMeta `json:"metadata"`
@@ -125,14 +125,14 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 		}
 	}
 	found := false
-	err = eachField(in, func(in *bufio.Reader, number uint64, size int) error {
+	err = visitFields(in, func(in *bufio.Reader, number uint64, size int) error {
 		if number != raw {
 			_, err := in.Discard(size)
 			return err
 		}
 		found = true
 		rest := &io.LimitedReader{R: in, N: int64(size)}
-		if err := eachField(bufio.NewReaderSize(rest, readAhead), inList); err != nil || rest.N == 0 {
+		if err := visitFields(bufio.NewReaderSize(rest, readAhead), inList); err != nil || rest.N == 0 {
 			return err
 		}
 		return io.ErrUnexpectedEOF
@@ -143,9 +143,9 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 	return meta, err
 }
 
-// eachField visits the fields of a message that goes on to the end of in. All fields are bytes or
+// visitFields visits the fields of a message that goes on to the end of in. All fields are bytes or
 // messages: of such a size, to be read by visit.
-func eachField(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
+func visitFields(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
 	const typeBits, bytesType = 3, 2
 	for {
 		tag, err := binary.ReadUvarint(in)
@@ -158,17 +158,17 @@ func eachField(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, siz
 		size, err := binary.ReadUvarint(in)
 		switch {
 		case err != nil:
-			return noEOF(err)
+			return unexpectedEOF(err)
 		case tag&(1<<typeBits-1) != bytesType || size > math.MaxInt32:
 			return fmt.Errorf("field %d of type %d and size %d in a list", tag>>typeBits, tag&(1<<typeBits-1), size)
 		}
 		if err := visit(in, tag>>typeBits, int(size)); err != nil {
-			return noEOF(err)
+			return unexpectedEOF(err)
 		}
 	}
 }
 
-func noEOF(err error) error {
+func unexpectedEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
 	}

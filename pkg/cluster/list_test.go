@@ -60,7 +60,7 @@ func TestListReadsEveryAnswer(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			err := list(t.Context(), answering(t, c.answer), "pods", func(pod *corev1.Pod) {
+			err := listObjects(t.Context(), answering(t, c.answer), "pods", func(pod *corev1.Pod) {
 				if want := fmt.Sprintf("web-%d", n); pod.Name != want {
 					t.Errorf("read %q, want %q", pod.Name, want)
 				}
@@ -80,7 +80,7 @@ func TestListOfAnAnswerThatIsCut(t *testing.T) {
 	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // behind it only fields that are empty
 	for cut := range end {
 		client := answering(t, whole[:cut])
-		if err := list(context.Background(), client, "pods", func(*corev1.Pod) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
+		if err := listObjects(context.Background(), client, "pods", func(*corev1.Pod) {}); err == nil || !strings.HasPrefix(err.Error(), "listing pods: ") {
 			t.Fatalf("cut after %d of %d bytes: got error %v", cut, len(whole), err)
 		}
 	}
@@ -98,7 +98,7 @@ func TestListOfNonsense(t *testing.T) {
 	}
 	for name, answer := range cases {
 		t.Run(name, func(t *testing.T) {
-			if err := list(t.Context(), answering(t, answer), "pods", func(*corev1.Pod) {}); err == nil {
+			if err := listObjects(t.Context(), answering(t, answer), "pods", func(*corev1.Pod) {}); err == nil {
 				t.Error("no error")
 			}
 		})

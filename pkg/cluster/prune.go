@@ -5,40 +5,40 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pruning names fields of an encoded object that package trim would drop, by number: a field
-// without pruning of its own is dropped, one with it is a message of which the same is done. Most
+// prunedFields names fields of an encoded object that package trim would drop, by number: a field
+// without fields of its own is dropped, one with it is a message of which the same is done. Most
 // of a pod is such fields, and what is not decoded is no garbage either.
-type pruning map[protowire.Number]pruning
+type prunedFields map[protowire.Number]prunedFields
 
-// pruned is what is dropped of any object, and podPruned what is dropped of a pod
+// prunedMetadata is what is dropped of any object, and prunedPodFields what is dropped of a pod
 // (k8s.io/api/core/v1/generated.proto): of its metadata the managed fields; of each container
 // image, command, ports, environment, mounts, probes and messages; all that its status says of
 // containers.
-func pruned() pruning { return pruning{1: {17: nil}} }
+func prunedMetadata() prunedFields { return prunedFields{1: {17: nil}} }
 
-func podPruned() pruning {
-	return pruning{
+func prunedPodFields() prunedFields {
+	return prunedFields{
 		1: {17: nil},
 		2: {2: {2: nil, 3: nil, 4: nil, 6: nil, 7: nil, 9: nil, 10: nil, 11: nil, 13: nil, 14: nil, 15: nil, 19: nil, 20: nil, 22: nil}},
 		3: {8: nil, 10: nil, 13: nil},
 	}
 }
 
-// pruningOf is what is dropped of objects of the type.
-func pruningOf(object any) pruning {
+// prunedFieldsOf is what is dropped of objects of the type.
+func prunedFieldsOf(object any) prunedFields {
 	if _, pod := object.(*corev1.Pod); pod {
-		return podPruned()
+		return prunedPodFields()
 	}
-	return pruned()
+	return prunedMetadata()
 }
 
 // lengthBytes is the room for the length of a message, which is written when it is known: a varint
 // may be longer than it has to be.
 const lengthBytes = 5
 
-// prune appends the message to another without the fields. What is no message is appended as it is:
-// who decodes it has something to say about it.
-func (p pruning) prune(to, message []byte) []byte {
+// appendPruned appends the message to another without the fields. What is no message is appended as
+// it is: who decodes it has something to say about it.
+func (p prunedFields) appendPruned(to, message []byte) []byte {
 	for len(message) > 0 {
 		number, _, n := protowire.ConsumeField(message)
 		if n < 0 {
@@ -51,14 +51,14 @@ func (p pruning) prune(to, message []byte) []byte {
 		case !known:
 			to = append(to, field...)
 		case fields != nil:
-			to = fields.pruneField(to, field)
+			to = fields.appendPrunedField(to, field)
 		}
 	}
 	return to
 }
 
-// pruneField does it with a field that is a message.
-func (p pruning) pruneField(to, field []byte) []byte {
+// appendPrunedField does it with a field that is a message.
+func (p prunedFields) appendPrunedField(to, field []byte) []byte {
 	_, kind, tag := protowire.ConsumeTag(field)
 	message, n := protowire.ConsumeBytes(field[tag:])
 	if kind != protowire.BytesType || n < 0 {
@@ -66,7 +66,7 @@ func (p pruning) pruneField(to, field []byte) []byte {
 	}
 	to = append(to, field[:tag]...)
 	at := len(to)
-	to = p.prune(append(to, make([]byte, lengthBytes)...), message)
+	to = p.appendPruned(append(to, make([]byte, lengthBytes)...), message)
 	size := len(to) - at - lengthBytes
 	for i := range lengthBytes {
 		to[at+i] = byte(size>>(7*i))&0x7f | 0x80

@@ -36,7 +36,7 @@ func TestPruningLosesNothingThatIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := pruningOf(full).prune(nil, encoded)
+		kept := prunedFieldsOf(full).appendPruned(nil, encoded)
 		if err := pruned.Unmarshal(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func FuzzPrune(f *testing.F) {
 	f.Add(encoded)
 	f.Add([]byte{0x0a, 0x7f, 0x01})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		once := podPruned().prune(nil, message)
+		once := prunedPodFields().appendPruned(nil, message)
 		full, kept := &corev1.Pod{}, &corev1.Pod{}
 		if full.Unmarshal(message) == nil {
 			if err := kept.Unmarshal(once); err != nil {

@@ -18,29 +18,29 @@ import (
 // Read takes a View but for its pods in one list per kind, without a watch; it may be some
 // milliseconds old. It returns an error when a kind cannot be read.
 func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
-	x, core := newIndex(), client.CoreV1().RESTClient()
+	x, core := newClusterIndex(), client.CoreV1().RESTClient()
 	var nodes []*corev1.Node
 	var budgets []*policyv1.PodDisruptionBudget
 	var namespaces []*corev1.Namespace
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return list(ctx, core, "nodes", appendTo(&nodes)) })
-	g.Go(func() error { return list(ctx, core, "namespaces", appendTo(&namespaces)) })
+	g.Go(func() error { return listObjects(ctx, core, "nodes", trimInto(&nodes)) })
+	g.Go(func() error { return listObjects(ctx, core, "namespaces", trimInto(&namespaces)) })
 	g.Go(func() error {
-		return list(ctx, client.PolicyV1().RESTClient(), "poddisruptionbudgets", appendTo(&budgets))
+		return listObjects(ctx, client.PolicyV1().RESTClient(), "poddisruptionbudgets", trimInto(&budgets))
 	})
 	if err := g.Wait(); err != nil {
 		return upgrade.View{}, err
 	}
 	for _, node := range nodes {
-		x.putNode(node)
+		x.storeNode(node)
 	}
 	for _, budget := range budgets {
-		x.putBudget(budget, time.Now())
+		x.storeBudget(budget, time.Now())
 	}
 	for _, namespace := range namespaces {
-		x.putNamespace(namespace)
+		x.storeNamespace(namespace)
 	}
-	return x.view(), nil
+	return x.buildView(), nil
 }
 
 const (
@@ -48,14 +48,14 @@ const (
 	// by an index (registry/core/pod/strategy.go, Indexers); the pods of more are picked from those
 	// of the whole cluster.
 	fewNodes = 64
-	// questions is how many of these are asked at once.
-	questions = 8
+	// parallelLists is how many of these are asked at once.
+	parallelLists = 8
 )
 
 // Pods lists the cluster's pods by the name of their node, "" for those without; they may be some
 // milliseconds old.
 func Pods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
-	return pods(ctx, client, func(*corev1.Pod) bool { return true })
+	return listPods(ctx, client, func(*corev1.Pod) bool { return true })
 }
 
 // PodsOn lists the pods of the nodes, by the name of their node; they may be some milliseconds old.
@@ -65,17 +65,17 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 		wanted[node] = true
 	}
 	if len(wanted) > fewNodes {
-		return pods(ctx, client, func(pod *corev1.Pod) bool { return wanted[pod.Spec.NodeName] })
+		return listPods(ctx, client, func(pod *corev1.Pod) bool { return wanted[pod.Spec.NodeName] })
 	}
 	byNode := make(map[string][]*corev1.Pod, len(nodes))
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(questions)
+	g.SetLimit(parallelLists)
 	for node := range wanted {
 		g.Go(func() error {
 			var own []*corev1.Pod
 			selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-			err := listSelected(ctx, client.CoreV1().RESTClient(), "pods", selector, appendTo(&own))
+			err := listSelectedObjects(ctx, client.CoreV1().RESTClient(), "pods", selector, trimInto(&own))
 			mu.Lock()
 			defer mu.Unlock()
 			byNode[node] = own
@@ -85,9 +85,9 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 	return byNode, g.Wait()
 }
 
-func pods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
+func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
 	byNode, sharer := map[string][]*corev1.Pod{}, trim.NewSharer()
-	err := list(ctx, client.CoreV1().RESTClient(), "pods", func(pod *corev1.Pod) {
+	err := listObjects(ctx, client.CoreV1().RESTClient(), "pods", func(pod *corev1.Pod) {
 		if wanted(pod) {
 			trim.Object(pod)
 			sharer.Pod(pod)
@@ -97,8 +97,8 @@ func pods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.
 	return byNode, err
 }
 
-// appendTo keeps objects, trimmed.
-func appendTo[P any](into *[]P) func(P) {
+// trimInto keeps objects, trimmed.
+func trimInto[P any](into *[]P) func(P) {
 	return func(object P) {
 		trim.Object(object)
 		*into = append(*into, object)
@@ -108,6 +108,6 @@ func appendTo[P any](into *[]P) func(P) {
 // Nodes lists the nodes alone.
 func Nodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
 	nodes := []*corev1.Node{}
-	err := list(ctx, client.CoreV1().RESTClient(), "nodes", appendTo(&nodes))
+	err := listObjects(ctx, client.CoreV1().RESTClient(), "nodes", trimInto(&nodes))
 	return nodes, err
 }

@@ -29,7 +29,7 @@ const (
 type Store struct {
 	client           kubernetes.Interface
 	namespace, group string
-	last             *corev1.ConfigMap
+	lastSeen         *corev1.ConfigMap
 	follower         *Follower
 }
 
@@ -55,7 +55,7 @@ func (s *Store) Load(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, fmt.Errorf("reading the upgrade's record: %w", err)
 	}
-	s.last = stored
+	s.lastSeen = stored
 	return DecodeRecord(stored)
 }
 
@@ -80,7 +80,7 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 // or written here last: then somebody else holds the upgrade.
 func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	if s.follower != nil {
-		s.catchUp(s.follower.object())
+		s.adoptNewer(s.follower.latestObject())
 	}
 	text, err := json.Marshal(record)
 	if err != nil {
@@ -89,65 +89,65 @@ func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	next := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.namespace, Name: ObjectName(s.group), Labels: map[string]string{LabelManagedBy: FieldManager},
 	}}
-	if s.last != nil {
-		next = s.last.DeepCopy()
+	if s.lastSeen != nil {
+		next = s.lastSeen.DeepCopy()
 	}
 	if next.Data == nil {
 		next.Data = map[string]string{}
 	}
 	next.Data[keyRecord], next.Data[keyGroup] = string(text), s.group
-	stored, err := s.write(ctx, next)
+	stored, err := s.writeObject(ctx, next)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
-		return s.conflict(ctx, record, string(text))
-	case apierrors.IsNotFound(err) && s.last != nil:
+		return s.resolveConflict(ctx, record, string(text))
+	case apierrors.IsNotFound(err) && s.lastSeen != nil:
 		return upgrade.ErrRecordChanged // it was deleted
 	case err != nil:
 		return fmt.Errorf("writing the upgrade's record to ConfigMap %s: %w", s.Name(), err)
 	}
-	s.last = stored
+	s.lastSeen = stored
 	return nil
 }
 
-func (s *Store) write(ctx context.Context, next *corev1.ConfigMap) (*corev1.ConfigMap, error) {
+func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
-	if s.last == nil {
+	if s.lastSeen == nil {
 		return maps.Create(ctx, next, metav1.CreateOptions{FieldManager: FieldManager})
 	}
 	return maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager})
 }
 
-// conflict tells what else was written: the same record by us, and the answer was lost; something
-// beside the record, a label or a request, and the record is written again; or the record itself,
-// by somebody else.
-func (s *Store) conflict(ctx context.Context, record upgrade.Record, text string) error {
+// resolveConflict tells what else was written: the same record by us, and the answer was lost;
+// something beside the record, a label or a request, and the record is written again; or the record
+// itself, by somebody else.
+func (s *Store) resolveConflict(ctx context.Context, record upgrade.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("reading the upgrade's record: %w", err)
 	}
-	switch before := s.last; {
+	switch before := s.lastSeen; {
 	case stored.Data[keyRecord] == text:
-		s.last = stored
+		s.lastSeen = stored
 		return nil
 	case before != nil && before.UID == stored.UID && stored.Data[keyRecord] == before.Data[keyRecord]:
-		s.last = stored
+		s.lastSeen = stored
 		return s.Save(ctx, record)
 	default:
 		return upgrade.ErrRecordChanged
 	}
 }
 
-// catchUp takes a later state of the ConfigMap in which the record is the one that was read or
+// adoptNewer takes a later state of the ConfigMap in which the record is the one that was read or
 // written here last.
-func (s *Store) catchUp(stored *corev1.ConfigMap) {
-	if s.last != nil && stored != nil && stored.UID == s.last.UID && newer(stored, s.last) && stored.Data[keyRecord] == s.last.Data[keyRecord] {
-		s.last = stored
+func (s *Store) adoptNewer(stored *corev1.ConfigMap) {
+	if s.lastSeen != nil && stored != nil && stored.UID == s.lastSeen.UID && isNewer(stored, s.lastSeen) && stored.Data[keyRecord] == s.lastSeen.Data[keyRecord] {
+		s.lastSeen = stored
 	}
 }
 
 // Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing
 // was.
-func (s *Store) Asked() upgrade.Asked { return decodeAsked(s.last) }
+func (s *Store) Asked() upgrade.Asked { return decodeRequest(s.lastSeen) }
 
 // Ask leaves a verb for the holder of the lease, in the place of any other. It returns an error
 // that is ErrNotRecorded when the record is of another run.
@@ -156,7 +156,7 @@ func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
 	}
-	return s.request(ctx, func(stored *corev1.ConfigMap) (string, error) {
+	return s.changeRequest(ctx, func(stored *corev1.ConfigMap) (string, error) {
 		record, err := DecodeRecord(stored)
 		if err == nil && record.Run != asked.Run {
 			err = fmt.Errorf("%w: run %q", ErrNotRecorded, asked.Run)
@@ -167,17 +167,17 @@ func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
 
 // Withdraw takes a verb back, if it still is what is asked.
 func (s *Store) Withdraw(ctx context.Context, asked upgrade.Asked) error {
-	return s.request(ctx, func(stored *corev1.ConfigMap) (string, error) {
-		if now := decodeAsked(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
+	return s.changeRequest(ctx, func(stored *corev1.ConfigMap) (string, error) {
+		if now := decodeRequest(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
 			return stored.Data[keyRequest], nil
 		}
 		return "", nil
 	})
 }
 
-// request changes what is asked and nothing else: it is tried again where something was written
-// meanwhile.
-func (s *Store) request(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
+// changeRequest changes what is asked and nothing else: it is tried again where something was
+// written meanwhile.
+func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap) (string, error)) error {
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		stored, err := maps.Get(ctx, ObjectName(s.group), metav1.GetOptions{})
@@ -194,7 +194,7 @@ func (s *Store) request(ctx context.Context, change func(*corev1.ConfigMap) (str
 			delete(next.Data, keyRequest)
 		}
 		if stored, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: FieldManager}); err == nil {
-			s.catchUp(stored)
+			s.adoptNewer(stored)
 		}
 		return err
 	})

@@ -14,56 +14,56 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// index is the View as it is built up from single objects. Its callers serialise access.
-type index struct {
-	nodes     map[string]*corev1.Node
-	byName    []*corev1.Node // the nodes by name, nil when they are no longer those
-	pods      map[types.UID]*corev1.Pod
-	byNode    map[string]map[types.UID]*corev1.Pod
-	lists     map[string][]*corev1.Pod
-	pdbs      map[types.NamespacedName]*policyv1.PodDisruptionBudget
-	budgets   drain.Budgets
-	stale     bool // the budgets are no longer those of pdbs
-	disrupted map[types.NamespacedName]time.Time
-	ending    map[string]bool
-	facts     drain.Facts
+// clusterIndex is the View as it is built up from single objects. Its callers serialise access.
+type clusterIndex struct {
+	nodes            map[string]*corev1.Node
+	sortedNodes      []*corev1.Node // the nodes by name, nil when they are no longer those
+	pods             map[types.UID]*corev1.Pod
+	podsByNode       map[string]map[types.UID]*corev1.Pod
+	podLists         map[string][]*corev1.Pod
+	pdbs             map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	budgets          drain.Budgets
+	budgetsStale     bool // the budgets are no longer those of pdbs
+	lastDisrupted    map[types.NamespacedName]time.Time
+	endingNamespaces map[string]bool
+	facts            drain.Facts
 }
 
-func newIndex() *index {
-	return &index{
+func newClusterIndex() *clusterIndex {
+	return &clusterIndex{
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
-		byNode: map[string]map[types.UID]*corev1.Pod{}, lists: map[string][]*corev1.Pod{},
-		pdbs:      map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
-		disrupted: map[types.NamespacedName]time.Time{}, ending: map[string]bool{},
+		podsByNode: map[string]map[types.UID]*corev1.Pod{}, podLists: map[string][]*corev1.Pod{},
+		pdbs:          map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
+		lastDisrupted: map[types.NamespacedName]time.Time{}, endingNamespaces: map[string]bool{},
 	}
 }
 
-func (x *index) putNode(node *corev1.Node) {
-	x.nodes[node.Name], x.byName = node, nil
+func (x *clusterIndex) storeNode(node *corev1.Node) {
+	x.nodes[node.Name], x.sortedNodes = node, nil
 }
 
-func (x *index) dropNode(node *corev1.Node) {
+func (x *clusterIndex) removeNode(node *corev1.Node) {
 	delete(x.nodes, node.Name)
-	x.byName = nil
+	x.sortedNodes = nil
 }
 
-func (x *index) putPod(pod *corev1.Pod) {
+func (x *clusterIndex) storePod(pod *corev1.Pod) {
 	if old, ok := x.pods[pod.UID]; ok && old.Spec.NodeName != pod.Spec.NodeName {
-		x.dropPod(old)
+		x.removePod(old)
 	}
 	x.pods[pod.UID] = pod
 	node := pod.Spec.NodeName
-	if x.byNode[node] == nil {
-		x.byNode[node] = map[types.UID]*corev1.Pod{}
+	if x.podsByNode[node] == nil {
+		x.podsByNode[node] = map[types.UID]*corev1.Pod{}
 	}
-	x.byNode[node][pod.UID] = pod
-	delete(x.lists, node)
+	x.podsByNode[node][pod.UID] = pod
+	delete(x.podLists, node)
 }
 
-// noteworthy reports whether a newer state of a pod may change what is to be done: that it is on a
-// node now, or anything about one that is on a cordoned node. How pods elsewhere fare is in the
-// budgets, which say it more shortly.
-func (x *index) noteworthy(before, pod *corev1.Pod) bool {
+// affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
+// on a node now, or anything about one that is on a cordoned node. How pods elsewhere fare is in
+// the budgets, which say it more shortly.
+func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return false
 	}
@@ -71,67 +71,67 @@ func (x *index) noteworthy(before, pod *corev1.Pod) bool {
 	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || node.Spec.Unschedulable
 }
 
-func (x *index) dropPod(pod *corev1.Pod) {
+func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	delete(x.pods, pod.UID)
-	delete(x.byNode[node], pod.UID)
-	delete(x.lists, node)
-	if len(x.byNode[node]) == 0 {
-		delete(x.byNode, node)
+	delete(x.podsByNode[node], pod.UID)
+	delete(x.podLists, node)
+	if len(x.podsByNode[node]) == 0 {
+		delete(x.podsByNode, node)
 	}
 }
 
-// forgotten is how long a pod's place in a budget's disruptedPods is remembered: longer than any
-// eviction is waited for.
-const forgotten = time.Minute
+// disruptionMemory is how long a pod's place in a budget's disruptedPods is remembered: longer than
+// any eviction is waited for.
+const disruptionMemory = time.Minute
 
-func (x *index) putBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
+func (x *clusterIndex) storeBudget(pdb *policyv1.PodDisruptionBudget, now time.Time) {
 	x.pdbs[types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name}] = pdb
-	x.stale = true
+	x.budgetsStale = true
 	for pod := range pdb.Status.DisruptedPods {
-		x.disrupted[types.NamespacedName{Namespace: pdb.Namespace, Name: pod}] = now
+		x.lastDisrupted[types.NamespacedName{Namespace: pdb.Namespace, Name: pod}] = now
 	}
-	maps.DeleteFunc(x.disrupted, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > forgotten })
+	maps.DeleteFunc(x.lastDisrupted, func(_ types.NamespacedName, at time.Time) bool { return now.Sub(at) > disruptionMemory })
 }
 
-func (x *index) dropBudget(pdb *policyv1.PodDisruptionBudget) {
+func (x *clusterIndex) removeBudget(pdb *policyv1.PodDisruptionBudget) {
 	delete(x.pdbs, types.NamespacedName{Namespace: pdb.Namespace, Name: pdb.Name})
-	x.stale = true
+	x.budgetsStale = true
 }
 
-func (x *index) putNamespace(ns *corev1.Namespace) {
-	delete(x.ending, ns.Name)
+func (x *clusterIndex) storeNamespace(ns *corev1.Namespace) {
+	delete(x.endingNamespaces, ns.Name)
 	if ns.Status.Phase == corev1.NamespaceTerminating {
-		x.ending[ns.Name] = true
+		x.endingNamespaces[ns.Name] = true
 	}
 }
 
-// view copies the index's outline; lists that did not change since the last view are shared with
-// it.
-func (x *index) view() upgrade.View {
-	if x.byName == nil {
-		x.byName = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+// buildView copies the index's outline; lists that did not change since the last view are shared
+// with it.
+func (x *clusterIndex) buildView() upgrade.View {
+	if x.sortedNodes == nil {
+		x.sortedNodes = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	v := upgrade.View{
-		Nodes: x.byName, PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
-		Disrupted: maps.Clone(x.disrupted), EndingNamespaces: maps.Clone(x.ending), Facts: x.facts,
+		Nodes: x.sortedNodes, PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
+		Disrupted: maps.Clone(x.lastDisrupted), EndingNamespaces: maps.Clone(x.endingNamespaces), Facts: x.facts,
 	}
 	for _, pdb := range x.pdbs {
 		v.PDBs = append(v.PDBs, pdb)
 	}
-	if x.stale {
-		x.budgets, x.stale = x.budgets.Renew(v.PDBs), false
+	if x.budgetsStale {
+		x.budgets, x.budgetsStale = x.budgets.Renew(v.PDBs), false
 	}
 	v.Budgets = x.budgets
-	for node, pods := range x.byNode {
-		if _, fresh := x.lists[node]; !fresh {
+	for node, pods := range x.podsByNode {
+		if _, fresh := x.podLists[node]; !fresh {
 			list := make([]*corev1.Pod, 0, len(pods))
 			for _, pod := range pods {
 				list = append(list, pod)
 			}
-			x.lists[node] = list
+			x.podLists[node] = list
 		}
 	}
-	v.Pods = maps.Clone(x.lists)
+	v.Pods = maps.Clone(x.podLists)
 	return v
 }

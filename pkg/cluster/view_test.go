@@ -22,9 +22,9 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // offline is a Watcher that knows the objects and hears of no others: the state of things a moment
 // ago.
 func offline(objects ...any) *Watcher {
-	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	for _, object := range objects {
-		w.put(object, true)
+		w.storeObject(object, true)
 	}
 	w.told()
 	return w
@@ -74,19 +74,19 @@ func TestWatcherPods(t *testing.T) {
 		want    string
 	}{
 		"nothing":                 {func(*Watcher) {}, "a: db-0 web-0; b: web-1"},
-		"a pod comes":             {func(w *Watcher) { w.put(build.Pod("web-2", build.On("a")), true) }, "a: db-0 web-0 web-2; b: web-1"},
-		"a pod that is not bound": {func(w *Watcher) { w.put(build.Pod("web-2"), true) }, ": web-2; a: db-0 web-0; b: web-1"},
+		"a pod comes":             {func(w *Watcher) { w.storeObject(build.Pod("web-2", build.On("a")), true) }, "a: db-0 web-0 web-2; b: web-1"},
+		"a pod that is not bound": {func(w *Watcher) { w.storeObject(build.Pod("web-2"), true) }, ": web-2; a: db-0 web-0; b: web-1"},
 		"a pod is bound": {func(w *Watcher) {
 			pod := build.Pod("web-2")
-			w.put(pod, true)
-			w.update(pod, build.Pod("web-2", build.On("b")))
+			w.storeObject(pod, true)
+			w.updateObject(pod, build.Pod("web-2", build.On("b")))
 		}, "a: db-0 web-0; b: web-1 web-2"},
-		"a pod changes":                                  {func(w *Watcher) { w.update(db, successor("db-0", "db-0", "a")) }, "a: db-0 web-0; b: web-1"},
-		"a pod goes":                                     {func(w *Watcher) { w.drop(db) }, "a: web-0; b: web-1"},
-		"the last pod of a node goes":                    {func(w *Watcher) { w.drop(build.Pod("web-1", build.On("b"))) }, "a: db-0 web-0"},
-		"a pod was gone during a gap":                    {func(w *Watcher) { w.drop(cache.DeletedFinalStateUnknown{Key: "shop/db-0", Obj: db}) }, "a: web-0; b: web-1"},
-		"another pod of that name after a gap":           {func(w *Watcher) { w.update(db, successor("db-0", "db-0'", "b")) }, "a: web-0; b: db-0' web-1"},
-		"another pod of that name on the node after one": {func(w *Watcher) { w.update(db, successor("db-0", "db-0'", "a")) }, "a: db-0' web-0; b: web-1"},
+		"a pod changes":                                  {func(w *Watcher) { w.updateObject(db, successor("db-0", "db-0", "a")) }, "a: db-0 web-0; b: web-1"},
+		"a pod goes":                                     {func(w *Watcher) { w.removeObject(db) }, "a: web-0; b: web-1"},
+		"the last pod of a node goes":                    {func(w *Watcher) { w.removeObject(build.Pod("web-1", build.On("b"))) }, "a: db-0 web-0"},
+		"a pod was gone during a gap":                    {func(w *Watcher) { w.removeObject(cache.DeletedFinalStateUnknown{Key: "shop/db-0", Obj: db}) }, "a: web-0; b: web-1"},
+		"another pod of that name after a gap":           {func(w *Watcher) { w.updateObject(db, successor("db-0", "db-0'", "b")) }, "a: web-0; b: db-0' web-1"},
+		"another pod of that name on the node after one": {func(w *Watcher) { w.updateObject(db, successor("db-0", "db-0'", "a")) }, "a: db-0' web-0; b: web-1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -107,11 +107,11 @@ func TestWatcherPods(t *testing.T) {
 func TestViewStays(t *testing.T) {
 	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")), build.Budget("web"))
 	before := w.View()
-	w.put(build.Node("b", "a"), true)
-	w.put(build.Pod("web-1", build.On("a")), true)
-	w.put(build.Budget("web", disrupts("web-0")), false)
-	w.put(namespace("shop", corev1.NamespaceTerminating), false)
-	w.drop(build.Pod("web-0", build.On("a")))
+	w.storeObject(build.Node("b", "a"), true)
+	w.storeObject(build.Pod("web-1", build.On("a")), true)
+	w.storeObject(build.Budget("web", disrupts("web-0")), false)
+	w.storeObject(namespace("shop", corev1.NamespaceTerminating), false)
+	w.removeObject(build.Pod("web-0", build.On("a")))
 	if got := podsOf(before); got != "a: web-0" {
 		t.Errorf("its pods are now %q", got)
 	}
@@ -128,10 +128,10 @@ func TestViewsShareNodes(t *testing.T) {
 		want    bool
 	}{
 		"nothing":        {func(*Watcher) {}, true},
-		"a pod comes":    {func(w *Watcher) { w.put(build.Pod("web-0", build.On("a")), true) }, true},
-		"a node comes":   {func(w *Watcher) { w.put(build.Node("c", "a"), true) }, false},
-		"a node goes":    {func(w *Watcher) { w.drop(build.Node("b", "a")) }, false},
-		"a node changes": {func(w *Watcher) { w.update(build.Node("b", "a"), build.Node("b", "a")) }, false},
+		"a pod comes":    {func(w *Watcher) { w.storeObject(build.Pod("web-0", build.On("a")), true) }, true},
+		"a node comes":   {func(w *Watcher) { w.storeObject(build.Node("c", "a"), true) }, false},
+		"a node goes":    {func(w *Watcher) { w.removeObject(build.Node("b", "a")) }, false},
+		"a node changes": {func(w *Watcher) { w.updateObject(build.Node("b", "a"), build.Node("b", "a")) }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -166,12 +166,12 @@ func TestWatcherBudgets(t *testing.T) {
 	}{
 		{"one budget", func() {}, 1},
 		{"a second one", func() {
-			w.put(build.Budget("all", build.Selecting(&metav1.LabelSelector{})), true)
+			w.storeObject(build.Budget("all", build.Selecting(&metav1.LabelSelector{})), true)
 		}, 2},
 		{"it selects other pods", func() {
-			w.put(build.Budget("all", build.Selecting(nil)), false)
+			w.storeObject(build.Budget("all", build.Selecting(nil)), false)
 		}, 1},
-		{"the first is gone", func() { w.drop(build.Budget("web")) }, 0},
+		{"the first is gone", func() { w.removeObject(build.Budget("web")) }, 0},
 	}
 	for _, s := range steps {
 		s.happens()
@@ -188,12 +188,12 @@ func TestWatcherBudgets(t *testing.T) {
 // TestDisruptedPodsAreRemembered for as long as a budget's status could have shown an eviction and
 // shows it no more.
 func TestDisruptedPodsAreRemembered(t *testing.T) {
-	x, at := newIndex(), epoch
+	x, at := newClusterIndex(), epoch
 	web := types.NamespacedName{Namespace: build.Namespace, Name: "web-0"}
 	look := func(after time.Duration, budget *policyv1.PodDisruptionBudget) (time.Time, bool) {
 		at = at.Add(after)
-		x.putBudget(budget, at)
-		seen, ok := x.view().Disrupted[web]
+		x.storeBudget(budget, at)
+		seen, ok := x.buildView().Disrupted[web]
 		return seen, ok
 	}
 	if _, ok := look(0, build.Budget("web")); ok {
@@ -206,8 +206,8 @@ func TestDisruptedPodsAreRemembered(t *testing.T) {
 	if seen, ok := look(time.Second, build.Budget("web")); !ok || !seen.Equal(shown) {
 		t.Errorf("the pod left the status and is seen at %s, want still %s", seen, shown)
 	}
-	if seen, ok := look(forgotten, build.Budget("web")); ok {
-		t.Errorf("still seen at %s after %s", seen, forgotten)
+	if seen, ok := look(disruptionMemory, build.Budget("web")); ok {
+		t.Errorf("still seen at %s after %s", seen, disruptionMemory)
 	}
 }
 
@@ -217,11 +217,11 @@ func TestWatcherNamespaces(t *testing.T) {
 	if ending() {
 		t.Error("an active namespace is ending")
 	}
-	w.update(namespace("shop", corev1.NamespaceActive), namespace("shop", corev1.NamespaceTerminating))
+	w.updateObject(namespace("shop", corev1.NamespaceActive), namespace("shop", corev1.NamespaceTerminating))
 	if !ending() {
 		t.Error("a namespace that is being deleted is not ending")
 	}
-	w.drop(namespace("shop", corev1.NamespaceTerminating))
+	w.removeObject(namespace("shop", corev1.NamespaceTerminating))
 	if ending() {
 		t.Error("a namespace that is gone is ending")
 	}
@@ -237,13 +237,13 @@ func TestWatcherTellsOfNodes(t *testing.T) {
 		happens func(*Watcher)
 		want    bool
 	}{
-		"a node comes":                   {func(w *Watcher) { w.put(build.Node("b", "a"), true) }, true},
-		"a node goes":                    {func(w *Watcher) { w.drop(a) }, true},
-		"a node is no longer ready":      {func(w *Watcher) { w.update(a, build.Node("a", "a", build.NotReady(epoch))) }, true},
-		"a node is another":              {func(w *Watcher) { w.update(a, other) }, true},
-		"a node's label changes":         {func(w *Watcher) { w.update(a, labelled) }, false},
-		"a pod comes":                    {func(w *Watcher) { w.put(build.Pod("web-0", build.On("a")), true) }, false},
-		"a node that was never heard of": {func(w *Watcher) { w.put(build.Node("c", "a"), false) }, true},
+		"a node comes":                   {func(w *Watcher) { w.storeObject(build.Node("b", "a"), true) }, true},
+		"a node goes":                    {func(w *Watcher) { w.removeObject(a) }, true},
+		"a node is no longer ready":      {func(w *Watcher) { w.updateObject(a, build.Node("a", "a", build.NotReady(epoch))) }, true},
+		"a node is another":              {func(w *Watcher) { w.updateObject(a, other) }, true},
+		"a node's label changes":         {func(w *Watcher) { w.updateObject(a, labelled) }, false},
+		"a pod comes":                    {func(w *Watcher) { w.storeObject(build.Pod("web-0", build.On("a")), true) }, false},
+		"a node that was never heard of": {func(w *Watcher) { w.storeObject(build.Node("c", "a"), false) }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -266,13 +266,13 @@ func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
 		happens func(*Watcher)
 		want    bool
 	}{
-		"it waits for a node":                {func(w *Watcher) { w.put(build.Pod("web-9"), true) }, false},
-		"it comes to a node":                 {func(w *Watcher) { w.put(ready("waits", "open"), false) }, true},
-		"it changes on a node":               {func(w *Watcher) { w.put(ready("on-open", "open"), false) }, false},
-		"it changes on a cordoned node":      {func(w *Watcher) { w.put(ready("on-fenced", "fenced"), false) }, true},
-		"it changes on a node nobody knows":  {func(w *Watcher) { w.put(ready("on-unknown", "unknown"), false) }, true},
-		"it comes to a node nobody cordoned": {func(w *Watcher) { w.put(ready("web-9", "open"), true) }, true},
-		"it leaves a node nobody cordoned":   {func(w *Watcher) { w.drop(ready("on-open", "open")) }, true},
+		"it waits for a node":                {func(w *Watcher) { w.storeObject(build.Pod("web-9"), true) }, false},
+		"it comes to a node":                 {func(w *Watcher) { w.storeObject(ready("waits", "open"), false) }, true},
+		"it changes on a node":               {func(w *Watcher) { w.storeObject(ready("on-open", "open"), false) }, false},
+		"it changes on a cordoned node":      {func(w *Watcher) { w.storeObject(ready("on-fenced", "fenced"), false) }, true},
+		"it changes on a node nobody knows":  {func(w *Watcher) { w.storeObject(ready("on-unknown", "unknown"), false) }, true},
+		"it comes to a node nobody cordoned": {func(w *Watcher) { w.storeObject(ready("web-9", "open"), true) }, true},
+		"it leaves a node nobody cordoned":   {func(w *Watcher) { w.removeObject(ready("on-open", "open")) }, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -287,16 +287,16 @@ func TestWatcherTellsOfPodsThatMatter(t *testing.T) {
 
 func TestWatcherFindsSingleObjects(t *testing.T) {
 	w := offline(build.Node("a", "a"), build.Pod("web-0", build.On("a")))
-	if node, ok := w.node("a"); !ok || node.Name != "a" {
+	if node, ok := w.currentNode("a"); !ok || node.Name != "a" {
 		t.Errorf("got %v", node)
 	}
-	if _, ok := w.node("b"); ok {
+	if _, ok := w.currentNode("b"); ok {
 		t.Error("a node is found that is not there")
 	}
-	if pod, ok := w.pod("web-0"); !ok || pod.Spec.NodeName != "a" {
+	if pod, ok := w.currentPod("web-0"); !ok || pod.Spec.NodeName != "a" {
 		t.Errorf("got %v", pod)
 	}
-	if _, ok := w.pod("web-1"); ok {
+	if _, ok := w.currentPod("web-1"); ok {
 		t.Error("a pod is found that is not there")
 	}
 }

@@ -23,7 +23,7 @@ import (
 // Watcher keeps a View up to date through one watch per kind.
 type Watcher struct {
 	mu      sync.Mutex
-	index   *index
+	index   *clusterIndex
 	changed chan struct{}
 	nodes   chan struct{}
 	failed  chan error
@@ -37,12 +37,12 @@ const syncLimit = 2 * time.Minute
 // server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
 // goes without what may not be listed.
 func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
-	return watch(ctx, client, syncLimit)
+	return watchWithin(ctx, client, syncLimit)
 }
 
-func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration) (*Watcher, error) {
-	w := &Watcher{index: newIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trimmer()))
+func watchWithin(ctx context.Context, client kubernetes.Interface, limit time.Duration) (*Watcher, error) {
+	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(newTrimmer()))
 	kinds := map[string]cache.SharedIndexInformer{
 		"nodes":                factory.Core().V1().Nodes().Informer(),
 		"pods":                 factory.Core().V1().Pods().Informer(),
@@ -53,10 +53,10 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 	w.failed = failed
 	var synced []cache.DoneChecker
 	for kind, informer := range kinds {
-		registration, err := listen(kind, informer, failed, cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(o any) { w.put(o, true) },
-			UpdateFunc: w.update,
-			DeleteFunc: w.drop,
+		registration, err := addHandlers(kind, informer, failed, cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { w.storeObject(o, true) },
+			UpdateFunc: w.updateObject,
+			DeleteFunc: w.removeObject,
 		})
 		if err != nil {
 			return nil, err
@@ -69,24 +69,25 @@ func watch(ctx context.Context, client kubernetes.Interface, limit time.Duration
 	if err := waitForSync(ctx, synced, failed); err != nil {
 		return nil, err
 	}
-	facts, err := readFacts(ctx, client, &unread{})
+	facts, err := readFacts(ctx, client, &forbiddenKinds{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
-	w.know(facts)
+	w.setFacts(facts)
 	return w, nil
 }
 
-// know puts the facts into every View. They are read once: which pods others need seldom changes.
-func (w *Watcher) know(facts drain.Facts) {
+// setFacts puts the facts into every View. They are read once: which pods others need seldom
+// changes.
+func (w *Watcher) setFacts(facts drain.Facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.index.facts = facts
 }
 
-// trimmer is the informers' transform: it trims what is read, and lets pods share what they have
+// newTrimmer is the informers' transform: it trims what is read, and lets pods share what they have
 // alike. Every informer calls it from a goroutine of its own.
-func trimmer() cache.TransformFunc {
+func newTrimmer() cache.TransformFunc {
 	sharer := trim.NewSharer()
 	return func(object any) (any, error) {
 		trim.Object(object)
@@ -97,8 +98,9 @@ func trimmer() cache.TransformFunc {
 	}
 }
 
-// listen sends an informer's events to the handlers, and what goes wrong with its kind to failed.
-func listen(
+// addHandlers sends an informer's events to the handlers, and what goes wrong with its kind to
+// failed.
+func addHandlers(
 	kind string, informer cache.SharedIndexInformer, failed chan<- error, handlers cache.ResourceEventHandlerFuncs,
 ) (cache.ResourceEventHandlerRegistration, error) {
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
@@ -144,42 +146,42 @@ func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan 
 	}
 }
 
-// update puts an object's newer state. After a gap in the watch it may be that of another object of
-// the same name, and the one before is gone.
-func (w *Watcher) update(before, object any) {
+// updateObject puts an object's newer state. After a gap in the watch it may be that of another
+// object of the same name, and the one before is gone.
+func (w *Watcher) updateObject(before, object any) {
 	was, known := before.(metav1.Object)
 	is, ok := object.(metav1.Object)
 	replaced := known && ok && was.GetUID() != is.GetUID()
 	if replaced {
-		w.drop(before)
+		w.removeObject(before)
 	}
-	w.put(object, replaced)
+	w.storeObject(object, replaced)
 }
 
-func (w *Watcher) put(object any, added bool) {
+func (w *Watcher) storeObject(object any, added bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Node:
-		if old := w.index.nodes[o.Name]; added || old == nil || isReady(old) != isReady(o) {
-			signal(w.nodes)
+		if old := w.index.nodes[o.Name]; added || old == nil || isNodeReady(old) != isNodeReady(o) {
+			notifyListener(w.nodes)
 		}
-		w.index.putNode(o)
+		w.index.storeNode(o)
 	case *corev1.Pod:
 		before := w.index.pods[o.UID]
-		w.index.putPod(o)
-		if !w.index.noteworthy(before, o) {
+		w.index.storePod(o)
+		if !w.index.affectsDecision(before, o) {
 			return
 		}
 	case *policyv1.PodDisruptionBudget:
-		w.index.putBudget(o, time.Now())
+		w.index.storeBudget(o, time.Now())
 	case *corev1.Namespace:
-		w.index.putNamespace(o)
+		w.index.storeNamespace(o)
 	}
-	signal(w.changed)
+	notifyListener(w.changed)
 }
 
-func isReady(node *corev1.Node) bool {
+func isNodeReady(node *corev1.Node) bool {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			return node.Status.Conditions[i].Status == corev1.ConditionTrue
@@ -188,7 +190,7 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-func (w *Watcher) drop(object any) {
+func (w *Watcher) removeObject(object any) {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
 	}
@@ -196,19 +198,19 @@ func (w *Watcher) drop(object any) {
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Node:
-		w.index.dropNode(o)
-		signal(w.nodes)
+		w.index.removeNode(o)
+		notifyListener(w.nodes)
 	case *corev1.Pod:
-		w.index.dropPod(o)
+		w.index.removePod(o)
 	case *policyv1.PodDisruptionBudget:
-		w.index.dropBudget(o)
+		w.index.removeBudget(o)
 	case *corev1.Namespace:
-		delete(w.index.ending, o.Name)
+		delete(w.index.endingNamespaces, o.Name)
 	}
-	signal(w.changed)
+	notifyListener(w.changed)
 }
 
-func signal(c chan<- struct{}) {
+func notifyListener(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default: // somebody is told already
@@ -219,7 +221,7 @@ func signal(c chan<- struct{}) {
 func (w *Watcher) View() upgrade.View {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.index.view()
+	return w.index.buildView()
 }
 
 // Changed receives when the View is no longer the one that was taken last, but for how pods fare on
@@ -234,16 +236,16 @@ func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
 // as old as its last change meanwhile.
 func (w *Watcher) Failures() <-chan error { return w.failed }
 
-// node returns the node as it is known now.
-func (w *Watcher) node(name string) (*corev1.Node, bool) {
+// currentNode returns the node as it is known now.
+func (w *Watcher) currentNode(name string) (*corev1.Node, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	node, ok := w.index.nodes[name]
 	return node, ok
 }
 
-// pod returns the pod as it is known now.
-func (w *Watcher) pod(uid types.UID) (*corev1.Pod, bool) {
+// currentPod returns the pod as it is known now.
+func (w *Watcher) currentPod(uid types.UID) (*corev1.Pod, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	pod, ok := w.index.pods[uid]

@@ -168,13 +168,13 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = watch(t.Context(), client, time.Second)
+	_, err = watchWithin(t.Context(), client, time.Second)
 	if err == nil || !strings.Contains(err.Error(), "it took longer than 1s: watching ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("got error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := watch(ctx, client, waitLimit); !errors.Is(err, context.Canceled) {
+	if _, err := watchWithin(ctx, client, waitLimit); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: got error %v, want %v", err, context.Canceled)
 	}
 }

@@ -43,9 +43,9 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
 	case upgrade.NodeAction:
 		target := a.Target()
-		return w.patch(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return a.Apply(n, w.run, w.fence) })
+		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return a.Apply(n, w.run, w.fence) })
 	case upgrade.Evict:
-		return w.evict(ctx, a)
+		return w.evictPod(ctx, a)
 	case upgrade.Delete:
 		return w.client.CoreV1().Pods(a.Namespace).Delete(ctx, a.Pod, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 	case upgrade.DeleteNode:
@@ -68,7 +68,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 				if err != nil || node.UID != uid {
 					return err
 				}
-				return w.patchFrom(ctx, node, func(n *corev1.Node) error { nodemark.SetEpoch(n, epoch); return nil })
+				return w.patchNodeFrom(ctx, node, func(n *corev1.Node) error { nodemark.SetEpoch(n, epoch); return nil })
 			})
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("taking node %q over from the holder before: %w", name, err)
@@ -79,11 +79,11 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 	return work.Wait()
 }
 
-// evict asks the eviction API once. client-go would repeat an answer that carries Retry-After up to
-// ten times by itself (rest/request.go), so retries are off. A UID that does not match costs the
+// evictPod asks the eviction API once. client-go would repeat an answer that carries Retry-After up
+// to ten times by itself (rest/request.go), so retries are off. A UID that does not match costs the
 // budget for two minutes (Kubernetes K01), so the watch is asked first.
-func (w *Writer) evict(ctx context.Context, a upgrade.Evict) error {
-	if pod, ok := w.watcher.pod(a.UID); !ok || pod.Spec.NodeName != a.Node {
+func (w *Writer) evictPod(ctx context.Context, a upgrade.Evict) error {
+	if pod, ok := w.watcher.currentPod(a.UID); !ok || pod.Spec.NodeName != a.Node {
 		return nodegroup.ErrMoved
 	}
 	return Evict(ctx, w.client, a, metav1.DeleteOptions{})
@@ -101,23 +101,24 @@ func Evict(ctx context.Context, client kubernetes.Interface, a upgrade.Evict, op
 		MaxRetries(0).Do(ctx).Error()
 }
 
-// patch sends what change does to the node as one patch that fails when the node is not at version.
-// spec.taints is an atomic list (core/v1 types.go), so nothing less keeps other people's taints.
-func (w *Writer) patch(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
-	old, ok := w.watcher.node(name)
+// patchNode sends what change does to the node as one patch that fails when the node is not at
+// version. spec.taints is an atomic list (core/v1 types.go), so nothing less keeps other people's
+// taints.
+func (w *Writer) patchNode(ctx context.Context, name string, uid types.UID, version string, change func(*corev1.Node) error) error {
+	old, ok := w.watcher.currentNode(name)
 	if !ok || old.UID != uid || old.ResourceVersion != version {
 		return nodegroup.ErrMoved
 	}
-	return w.patchFrom(ctx, old, change)
+	return w.patchNodeFrom(ctx, old, change)
 }
 
-// patchFrom is patch for a node as it was read.
-func (w *Writer) patchFrom(ctx context.Context, old *corev1.Node, change func(*corev1.Node) error) error {
+// patchNodeFrom is patch for a node as it was read.
+func (w *Writer) patchNodeFrom(ctx context.Context, old *corev1.Node, change func(*corev1.Node) error) error {
 	changed := old.DeepCopy()
 	if err := change(changed); err != nil {
 		return err
 	}
-	patch, err := nodePatch(old, changed)
+	patch, err := newNodePatch(old, changed)
 	if err != nil || patch == nil {
 		return err
 	}
@@ -125,9 +126,9 @@ func (w *Writer) patchFrom(ctx context.Context, old *corev1.Node, change func(*c
 	return err
 }
 
-// nodePatch is the difference between two states of a node, bound to the first one's UID and
+// newNodePatch is the difference between two states of a node, bound to the first one's UID and
 // resourceVersion; nil when there is none.
-func nodePatch(old, changed *corev1.Node) ([]byte, error) {
+func newNodePatch(old, changed *corev1.Node) ([]byte, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, fmt.Errorf("encoding node %q: %w", old.Name, err)

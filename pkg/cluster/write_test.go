@@ -48,7 +48,7 @@ func TestNodePatch(t *testing.T) {
 			old.Labels["keep"] = "this"
 			changed := old.DeepCopy()
 			c.change(changed)
-			patch, err := nodePatch(old, changed)
+			patch, err := newNodePatch(old, changed)
 			if err != nil || string(patch) != c.want {
 				t.Errorf("got %s and error %v, want %s", patch, err, c.want)
 			}
@@ -118,7 +118,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 	})
 	for _, step := range steps {
 		s.eventually(t, step.what+" to be written", func(ctx context.Context) (bool, error) {
-			known, _ = w.node(node.Name)
+			known, _ = w.currentNode(node.Name)
 			err := writer.Do(ctx, step.action(known))
 			if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 				return false, nil // a controller wrote the node at the same time
@@ -126,7 +126,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 			return err == nil, err
 		})
 		w.until(t, step.what+" on the node", func(upgrade.View) bool {
-			known, _ = w.node(node.Name)
+			known, _ = w.currentNode(node.Name)
 			return step.shows(known)
 		})
 	}
@@ -196,7 +196,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 	node, other := s.node(t, "a"), s.node(t, "b")
 	w := s.watcher(t)
 	s.eventually(t, "the fence to be written", func(ctx context.Context) (bool, error) {
-		known, _ := w.node(node.Name)
+		known, _ := w.currentNode(node.Name)
 		if len(known.Spec.Taints) > 0 {
 			return false, nil // the node has only just become ready
 		}
@@ -210,7 +210,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	w.until(t, "the controller's taint on the other node", func(upgrade.View) bool {
-		known, _ := w.node(other.Name)
+		known, _ := w.currentNode(other.Name)
 		return slices.ContainsFunc(known.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeUnschedulable })
 	})
 	now, err := s.Client().CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
@@ -255,7 +255,7 @@ func testEvict(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	w.until(t, "the pod to leave", func(upgrade.View) bool {
-		known, ok := w.pod(pod.UID)
+		known, ok := w.currentPod(pod.UID)
 		return !ok || known.DeletionTimestamp != nil
 	})
 	if sent := s.requests(t); !slices.Equal(sent, []string{"create pods/eviction 201"}) {
