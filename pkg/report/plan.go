@@ -18,7 +18,7 @@ import (
 // WritePlan writes what happens to the group, then the nodes in order of start, then what was
 // found.
 func WritePlan(w io.Writer, p *Plan, o Options) error {
-	if err := writeLines(w, o.Style, planHead(p)...); err != nil {
+	if err := writeLines(w, o.Style, planHeaderLines(p)...); err != nil {
 		return err
 	}
 	if len(p.Nodes) > 0 {
@@ -29,7 +29,7 @@ func WritePlan(w io.Writer, p *Plan, o Options) error {
 			return err
 		}
 	}
-	return writeLines(w, o.Style, planFoot(p, o)...)
+	return writeLines(w, o.Style, planFooterLines(p, o)...)
 }
 
 func writePlanNodes(w io.Writer, p *Plan, o Options) error {
@@ -40,19 +40,19 @@ func writePlanNodes(w io.Writer, p *Plan, o Options) error {
 	var rows [][]string
 	for _, n := range p.Nodes {
 		row := []string{
-			batchText(&n), n.Name, dash(n.Zone), dash(n.From), dash(n.To),
-			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), startText(&n), endText(&n), waitText(&n), blockers(n.BlockedBy, o.Wide),
+			formatBatch(&n), n.Name, orDash(n.Zone), orDash(n.From), orDash(n.To),
+			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(&n), formatEnd(&n), formatWait(&n), formatBlockers(n.BlockedBy, o.Wide),
 		}
 		if o.Wide {
-			row = append(row, dash(n.Why))
+			row = append(row, orDash(n.Why))
 		}
 		rows = append(rows, row)
 	}
 	return WriteTable(w, o.Style, header, rows)
 }
 
-// blockers is the first blocker and how many more there are, or all of them in a wide table.
-func blockers(all []string, wide bool) string {
+// formatBlockers is the first blocker and how many more there are, or all of them in a wide table.
+func formatBlockers(all []string, wide bool) string {
 	switch {
 	case len(all) == 0:
 		return "-"
@@ -63,12 +63,12 @@ func blockers(all []string, wide bool) string {
 	}
 }
 
-func planHead(p *Plan) []string {
-	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, dash(p.Context), comma(p.Account))}
+func planHeaderLines(p *Plan) []string {
+	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, orDash(p.Context), withComma(p.Account))}
 	if len(p.Nodes) == 0 && p.Resumes == "" {
 		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
 	}
-	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describe(p), len(p.Nodes), len(p.Nodes)+p.Current)
+	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describeGroup(p), len(p.Nodes), len(p.Nodes)+p.Current)
 	if p.Unlabelled > 0 {
 		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
 	}
@@ -77,7 +77,7 @@ func planHead(p *Plan) []string {
 	lines = append(lines, fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
 		req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle))
 	if p.Sizes.Max > 0 {
-		lines = append(lines, sizes(p))
+		lines = append(lines, formatSizes(p))
 	}
 	if len(p.Quiesce) > 0 {
 		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
@@ -88,14 +88,14 @@ func planHead(p *Plan) []string {
 	return lines
 }
 
-func comma(text string) string {
+func withComma(text string) string {
 	if text == "" {
 		return ""
 	}
 	return ", " + text
 }
 
-func describe(p *Plan) string {
+func describeGroup(p *Plan) string {
 	text := p.To.Name
 	if p.To.Image != "" {
 		text += ", " + p.To.Image
@@ -109,7 +109,7 @@ func describe(p *Plan) string {
 	return text
 }
 
-func sizes(p *Plan) string {
+func formatSizes(p *Plan) string {
 	text := fmt.Sprintf("Size        desired %d, min %d, max %d", p.Sizes.Desired, p.Sizes.Min, p.Sizes.Max)
 	if p.Request.Surge == 0 {
 		return text + "; no node is added first"
@@ -128,16 +128,16 @@ func sizes(p *Plan) string {
 	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)
 }
 
-func planFoot(p *Plan, o Options) []string {
-	lines := totals(p)
+func planFooterLines(p *Plan, o Options) []string {
+	lines := forecastLines(p)
 	if o.Wide {
 		for _, assumption := range p.Assumptions {
 			lines = append(lines, "Assumed     "+assumption)
 		}
 	}
-	lines = append(lines, findings(p.Findings)...)
+	lines = append(lines, findingLines(p.Findings)...)
 	for _, probe := range p.Probes {
-		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, under(probe.Budget), probe.Answer))
+		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, withBudget(probe.Budget), probe.Answer))
 	}
 	if len(lines) > 0 {
 		lines = append([]string{""}, lines...)
@@ -145,51 +145,51 @@ func planFoot(p *Plan, o Options) []string {
 	return lines
 }
 
-// totals sum the forecast up.
-func totals(p *Plan) []string {
+// forecastLines sum the forecast up.
+func forecastLines(p *Plan) []string {
 	if p.Duration.Latest.Duration == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("Takes       %s; %s", spanText(p.Duration), plural(p.Evictions, "eviction"))
+	text := fmt.Sprintf("Takes       %s; %s", formatSpan(p.Duration), formatCount(p.Evictions, "eviction"))
 	if p.Sizes.Max > 0 {
-		text += fmt.Sprintf("; at most %s, %.1f extra instance-hours", plural(p.Peak, "instance"), p.ExtraInstanceHours)
+		text += fmt.Sprintf("; at most %s, %.1f extra instance-hours", formatCount(p.Peak, "instance"), p.ExtraInstanceHours)
 	}
 	lines := []string{text}
-	if line := room(&p.Room); line != "" {
+	if line := formatCapacity(&p.Room); line != "" {
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// room says what must move and where it may go, "" when that is not known.
-func room(r *simulate.Room) string {
+// formatCapacity says what must move and where it may go, "" when that is not known.
+func formatCapacity(r *simulate.Room) string {
 	if r.Moves.Pods == 0 || (r.Nodes == 0 && r.Added.Pods == 0) {
 		return ""
 	}
-	line := "Room        " + amountText(r.Moves) + " must move; no other node takes them"
+	line := "Room        " + formatAmount(r.Moves) + " must move; no other node takes them"
 	if r.Nodes > 0 {
-		line = fmt.Sprintf("Room        %s must move; %s %s them, with %s free", amountText(r.Moves), plural(r.Nodes, "other node"), takes(r.Nodes), amountText(r.Free))
+		line = fmt.Sprintf("Room        %s must move; %s %s them, with %s free", formatAmount(r.Moves), formatCount(r.Nodes, "other node"), conjugateTake(r.Nodes), formatAmount(r.Free))
 	}
 	if r.Added.Pods > 0 {
-		line += "; the surge adds " + amountText(r.Added)
+		line += "; the surge adds " + formatAmount(r.Added)
 	}
 	return line
 }
 
-func takes(n int) string {
+func conjugateTake(n int) string {
 	if n == 1 {
 		return "takes"
 	}
 	return "take"
 }
 
-// amountText is an amount in units that people compare: "12.5 CPU, 40.0Gi, 94 pods".
-func amountText(a simulate.Amount) string {
-	return fmt.Sprintf("%.1f CPU, %.1fGi, %s", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30), plural(a.Pods, "pod"))
+// formatAmount is an amount in units that people compare: "12.5 CPU, 40.0Gi, 94 pods".
+func formatAmount(a simulate.Amount) string {
+	return fmt.Sprintf("%.1f CPU, %.1fGi, %s", a.CPU.AsApproximateFloat64(), a.Memory.AsApproximateFloat64()/(1<<30), formatCount(a.Pods, "pod"))
 }
 
-// spanText is a time, or the earliest and the latest: "3m10s-12m".
-func spanText(s simulate.Span) string {
+// formatSpan is a time, or the earliest and the latest: "3m10s-12m".
+func formatSpan(s simulate.Span) string {
 	early, late := duration.HumanDuration(s.Earliest.Duration), duration.HumanDuration(s.Latest.Duration)
 	if early == late {
 		return early
@@ -197,37 +197,37 @@ func spanText(s simulate.Span) string {
 	return early + "-" + late
 }
 
-// batchText is "-" for a node that would not be reached.
-func batchText(n *PlanNode) string {
+// formatBatch is "-" for a node that would not be reached.
+func formatBatch(n *PlanNode) string {
 	if n.Batch == 0 {
 		return "-"
 	}
 	return strconv.Itoa(n.Batch)
 }
 
-func startText(n *PlanNode) string {
+func formatStart(n *PlanNode) string {
 	if n.Batch == 0 {
 		return "-"
 	}
-	return spanText(n.Start)
+	return formatSpan(n.Start)
 }
 
-func endText(n *PlanNode) string {
+func formatEnd(n *PlanNode) string {
 	if n.End.Latest.Duration == 0 {
 		return "-"
 	}
-	return spanText(n.End)
+	return formatSpan(n.End)
 }
 
-func waitText(n *PlanNode) string {
+func formatWait(n *PlanNode) string {
 	if n.Waits.Duration < time.Second {
 		return "-"
 	}
 	return n.WaitsFor + " " + duration.HumanDuration(n.Waits.Duration)
 }
 
-// findings writes one line for all objects of which the same is to be said.
-func findings(all []preflight.Finding) []string {
+// findingLines writes one line for all objects of which the same is to be said.
+func findingLines(all []preflight.Finding) []string {
 	var lines []string
 	more := map[string]int{}
 	for _, f := range all {
@@ -242,19 +242,19 @@ func findings(all []preflight.Finding) []string {
 			f.Object += fmt.Sprintf(" and %d more", n-1)
 		}
 		delete(more, f.Rule+f.Message)
-		lines = append(lines, mark(f.Severity)+f.String())
+		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
 	return lines
 }
 
-func under(budget string) string {
+func withBudget(budget string) string {
 	if budget == "" {
 		return ""
 	}
 	return " under PDB " + budget
 }
 
-func mark(s preflight.Severity) string {
+func severityLabel(s preflight.Severity) string {
 	switch s {
 	case preflight.Refuse:
 		return "Refused     "

@@ -32,16 +32,16 @@ func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 		if g.Outdated != nil {
 			outdated = strconv.Itoa(*g.Outdated)
 		}
-		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, dash(g.Phase), age(g.Created, o.Now)}
+		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, orDash(g.Phase), formatAge(g.Created, o.Now)}
 		if o.Wide {
-			row = append(row, g.Kind, dash(g.Wanted), dash(g.Refusal))
+			row = append(row, g.Kind, orDash(g.Wanted), orDash(g.Refusal))
 		}
 		rows = append(rows, row)
 	}
 	return WriteTable(w, o.Style, header, rows)
 }
 
-func age(since, now time.Time) string {
+func formatAge(since, now time.Time) string {
 	if since.IsZero() {
 		return "-"
 	}
@@ -50,13 +50,13 @@ func age(since, now time.Time) string {
 
 // WriteStatus writes an upgrade as it stands, on one screen.
 func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
-	if err := writeLines(w, o.Style, statusHead(s, o.Now)...); err != nil {
+	if err := writeLines(w, o.Style, statusHeaderLines(s, o.Now)...); err != nil {
 		return err
 	}
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
 		if n.Batch > 0 {
-			rows = append(rows, []string{n.Name, dash(n.Zone), string(n.State), strconv.Itoa(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
+			rows = append(rows, []string{n.Name, orDash(n.Zone), string(n.State), strconv.Itoa(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
 	if len(rows) == 0 {
@@ -68,35 +68,35 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	return WriteTable(w, o.Style, []string{"NODE", "ZONE", "STATE", "BATCH", "PODS", "STAYING"}, rows)
 }
 
-func statusHead(s *UpgradeStatus, now time.Time) []string {
+func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
 		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; %d outdated", s.Name, st.Outdated)
 		return append([]string{head}, LeftoverLines(s.Leftovers)...)
 	}
 	lines := []string{
-		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, age(s.Started, now)),
-		fmt.Sprintf("Phase       %s, for %s", st.Phase, age(st.Since, now)),
+		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, formatAge(s.Started, now)),
+		fmt.Sprintf("Phase       %s, for %s", st.Phase, formatAge(st.Since, now)),
 		fmt.Sprintf("Progress    %d of %d nodes replaced, %d not started", st.Replaced, st.Total, st.Outdated),
-		fmt.Sprintf("Held by     %s", dash(s.Holder)),
+		fmt.Sprintf("Held by     %s", orDash(s.Holder)),
 	}
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
 	}
 	if s.Result != "" {
-		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, colon(s.Message)))
+		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withColon(s.Message)))
 	}
 	if st.Waiting != "" {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
 	for _, w := range Waits(s.Blocked, now) {
-		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.lasted(now), w))
+		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.formatDuration(now), w))
 	}
 	if s.Remaining.Latest.Duration > 0 {
-		lines = append(lines, "Remaining   "+spanText(s.Remaining)+", if nothing else interferes")
+		lines = append(lines, "Remaining   "+formatSpan(s.Remaining)+", if nothing else interferes")
 	}
 	if st.Owed > 0 {
-		lines = append(lines, "Still ours  "+plural(st.Owed, "added node"))
+		lines = append(lines, "Still ours  "+formatCount(st.Owed, "added node"))
 	}
 	if len(s.Suspended) > 0 {
 		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))
@@ -113,7 +113,7 @@ func LeftoverLines(all []Leftover) []string {
 	return lines
 }
 
-func colon(text string) string {
+func withColon(text string) string {
 	if text == "" {
 		return ""
 	}

@@ -29,11 +29,11 @@ type Moment struct {
 // Changes lists what is different between two moments, one event for each thing that changed, the
 // group's own changes first. Refusals that are only retried are not changes.
 func Changes(before, now Moment) []Event {
-	events := groupChanges(&before.Status, &now.Status)
+	events := listGroupChanges(&before.Status, &now.Status)
 	for _, node := range now.Status.Nodes {
 		old, known := before.Status.Find(node.Name)
 		if !known || old.State != node.State {
-			if text := nodeText(node); text != "" {
+			if text := describeNode(node); text != "" {
 				events = append(events, Event{Type: "node", Node: node.Name, State: string(node.State), Text: text})
 			}
 		}
@@ -46,31 +46,31 @@ func Changes(before, now Moment) []Event {
 			})
 		}
 	}
-	return append(events, blockedChanges(before, now)...)
+	return append(events, listBlockedChanges(before, now)...)
 }
 
-func groupChanges(before, now *upgrade.Status) []Event {
+func listGroupChanges(before, now *upgrade.Status) []Event {
 	var events []Event
 	if now.Phase != before.Phase {
-		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + phaseDetail(before, now)})
+		events = append(events, Event{Type: "phase", State: string(now.Phase), Text: "phase " + string(now.Phase) + describePhase(before, now)})
 	}
 	if now.Note != "" && now.Note != before.Note {
 		events = append(events, Event{Type: "note", Text: now.Note})
 	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, zonesText(now.Zones))})
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, formatZones(now.Zones))})
 	}
 	if now.NewReady != before.NewReady && now.New > 0 {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
 	}
-	if fenced := unstarted(now, upgrade.NodeFenced); fenced > unstarted(before, upgrade.NodeFenced) && unstarted(now, upgrade.NodePending) == 0 {
-		events = append(events, Event{Type: "capacity", Text: plural(fenced, "node") + " not started yet, all fenced"})
+	if fenced := countUnstarted(now, upgrade.NodeFenced); fenced > countUnstarted(before, upgrade.NodeFenced) && countUnstarted(now, upgrade.NodePending) == 0 {
+		events = append(events, Event{Type: "capacity", Text: formatCount(fenced, "node") + " not started yet, all fenced"})
 	}
 	return events
 }
 
-// unstarted counts the nodes in one of the states before the start.
-func unstarted(s *upgrade.Status, state upgrade.NodeState) int {
+// countUnstarted counts the nodes in one of the states before the start.
+func countUnstarted(s *upgrade.Status, state upgrade.NodeState) int {
 	n := 0
 	for i := range s.Nodes {
 		if s.Nodes[i].State == state {
@@ -80,44 +80,44 @@ func unstarted(s *upgrade.Status, state upgrade.NodeState) int {
 	return n
 }
 
-func phaseDetail(before, now *upgrade.Status) string {
+func describePhase(before, now *upgrade.Status) string {
 	if before.Phase != "" {
 		return ""
 	}
-	text := ": " + plural(now.Total-now.Replaced, "outdated node")
+	text := ": " + formatCount(now.Total-now.Replaced, "outdated node")
 	if now.Max > 0 {
 		text += fmt.Sprintf(", desired %d, max %d", now.Desired, now.Max)
 	}
-	return text + zonesText(now.Zones)
+	return text + formatZones(now.Zones)
 }
 
-func zonesText(zones string) string {
+func formatZones(zones string) string {
 	if zones == "" {
 		return ""
 	}
 	return " (" + zones + ")"
 }
 
-// plural is a count with its noun.
-func plural(n int, noun string) string {
+// formatCount is a count with its noun.
+func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func nodeText(n upgrade.NodeStatus) string {
+func describeNode(n upgrade.NodeStatus) string {
 	switch n.State {
 	case upgrade.NodeDraining:
-		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, plural(n.Pods, "pod"), n.Batch, zoneText(n.Zone))
+		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, formatCount(n.Pods, "pod"), n.Batch, formatZone(n.Zone))
 	case upgrade.NodeForcing:
-		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, plural(n.Pods, "pod"))
+		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, formatCount(n.Pods, "pod"))
 	case upgrade.NodeEmpty:
 		return fmt.Sprintf("node %s empty", n.Name)
 	case upgrade.NodeRemoving:
 		return fmt.Sprintf("node %s terminating", n.Name)
 	case upgrade.NodeQuarantined:
-		return fmt.Sprintf("node %s quarantined with %s", n.Name, plural(n.Pods, "pod"))
+		return fmt.Sprintf("node %s quarantined with %s", n.Name, formatCount(n.Pods, "pod"))
 	case upgrade.NodeDrained:
 		return fmt.Sprintf("node %s drained; it stays fenced until its owner replaces it", n.Name)
 	default:
@@ -125,15 +125,15 @@ func nodeText(n upgrade.NodeStatus) string {
 	}
 }
 
-func zoneText(zone string) string {
+func formatZone(zone string) string {
 	if zone == "" {
 		return ""
 	}
 	return ", zone " + zone
 }
 
-// blockedChanges tells of each wait once, as soon as it is worth a line.
-func blockedChanges(before, now Moment) []Event {
+// listBlockedChanges tells of each wait once, as soon as it is worth a line.
+func listBlockedChanges(before, now Moment) []Event {
 	told := map[string]bool{}
 	for _, w := range Waits(before.Blocked, before.At) {
 		if w.Lasting {
@@ -171,7 +171,7 @@ func Heartbeat(now Moment) string {
 		text += "; waiting for " + s.Waiting
 	}
 	if waits := Waits(now.Blocked, now.At); len(waits) > 0 {
-		text += fmt.Sprintf("; %s blocked, first: %s", plural(len(now.Blocked), "pod"), waits[0])
+		text += fmt.Sprintf("; %s blocked, first: %s", formatCount(len(now.Blocked), "pod"), waits[0])
 	}
 	return text
 }

@@ -141,12 +141,12 @@ func TestChanges(t *testing.T) {
 func TestWaitIsToldWhenItHasLasted(t *testing.T) {
 	begun := moment(blocked("n1", "cart-0", spent(3), 0))
 	later := begun
-	later.At = now.Add(patience)
+	later.At = now.Add(reportDelay)
 	if got := Changes(moment(), begun); len(got) != 0 {
 		t.Errorf("at once: %q", lines(got))
 	}
 	if got := Changes(begun, later); len(got) != 1 {
-		t.Errorf("after %s: %q, want one line", patience, lines(got))
+		t.Errorf("after %s: %q, want one line", reportDelay, lines(got))
 	}
 }
 

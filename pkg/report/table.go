@@ -25,12 +25,12 @@ const (
 // Markdown would take as an instruction is made harmless.
 func WriteTable(w io.Writer, style Style, header []string, rows [][]string) error {
 	var text strings.Builder
-	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(rendererOf(style)), tablewriter.WithConfig(look(style)))
+	table := tablewriter.NewTable(&text, tablewriter.WithRenderer(selectRenderer(style)), tablewriter.WithConfig(tableConfig(style)))
 	table.Header(header)
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			cells[i] = clean(style, cell)
+			cells[i] = sanitizeCell(style, cell)
 		}
 		if err := table.Append(cells); err != nil {
 			return fmt.Errorf("drawing a table: %w", err)
@@ -47,7 +47,7 @@ func WriteTable(w io.Writer, style Style, header []string, rows [][]string) erro
 	return nil
 }
 
-func rendererOf(style Style) tw.Renderer {
+func selectRenderer(style Style) tw.Renderer {
 	if style == Markdown {
 		return renderer.NewMarkdown()
 	}
@@ -61,7 +61,7 @@ func rendererOf(style Style) tw.Renderer {
 	})
 }
 
-func look(style Style) tablewriter.Config {
+func tableConfig(style Style) tablewriter.Config {
 	padding := tw.Padding{Right: "   ", Overwrite: true}
 	if style == Markdown {
 		padding = tw.Padding{Left: " ", Right: " ", Overwrite: true}
@@ -77,16 +77,16 @@ func look(style Style) tablewriter.Config {
 // writeLines writes lines of which parts may come from the cluster, as harmless as cells.
 func writeLines(w io.Writer, style Style, lines ...string) error {
 	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, clean(style, line)); err != nil {
+		if _, err := fmt.Fprintln(w, sanitizeCell(style, line)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clean takes line breaks and characters that steer a terminal out of a cell, and has Markdown take
-// the rest as text.
-func clean(style Style, cell string) string {
+// sanitizeCell takes line breaks and characters that steer a terminal out of a cell, and has
+// Markdown take the rest as text.
+func sanitizeCell(style Style, cell string) string {
 	cell = strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\t':
@@ -103,7 +103,7 @@ func clean(style Style, cell string) string {
 	return cell
 }
 
-func dash(text string) string {
+func orDash(text string) string {
 	if text == "" {
 		return "-"
 	}

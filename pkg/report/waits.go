@@ -9,9 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// patience is how long pods may wait for a budget to open before it is worth a line: every drain
+// reportDelay is how long pods may wait for a budget to open before it is worth a line: every drain
 // waits a little.
-const patience = 3 * time.Second
+const reportDelay = 3 * time.Second
 
 // Wait is what one node waits for: one budget that holds some of its pods, or one pod with a
 // trouble of its own.
@@ -45,7 +45,7 @@ func Waits(blocked []upgrade.Blocked, now time.Time) []Wait {
 		if b.Since.Before(w.Since) {
 			w.Since = b.Since
 		}
-		w.Lasting = w.Lasting || b.Structural() || now.Sub(b.Since) >= patience
+		w.Lasting = w.Lasting || b.Structural() || now.Sub(b.Since) >= reportDelay
 	}
 	return waits
 }
@@ -54,13 +54,13 @@ func Waits(blocked []upgrade.Blocked, now time.Time) []Wait {
 func (w Wait) String() string {
 	text := w.Cause
 	if w.Pods > 1 {
-		text += fmt.Sprintf(" and %s more", plural(w.Pods-1, "pod"))
+		text += fmt.Sprintf(" and %s more", formatCount(w.Pods-1, "pod"))
 	}
 	return text + ": " + w.Remedy
 }
 
-// lasted is how long it has lasted, in kubectl's short form.
-func (w Wait) lasted(now time.Time) string {
+// formatDuration is how long it has lasted, in kubectl's short form.
+func (w Wait) formatDuration(now time.Time) string {
 	if d := now.Sub(w.Since); d >= time.Second {
 		return ", for " + duration.HumanDuration(d)
 	}
