@@ -25,12 +25,12 @@ func NewSharer() *Sharer {
 // Pod replaces parts of a trimmed pod by equal parts of those before it. What the pod says stays as
 // it is.
 func (s *Sharer) Pod(pod *corev1.Pod) {
-	shareText(s, &pod.Namespace)
-	shareText(s, &pod.Spec.NodeName)
-	shareText(s, &pod.Status.Phase)
+	shareString(s, &pod.Namespace)
+	shareString(s, &pod.Spec.NodeName)
+	shareString(s, &pod.Status.Phase)
 	for i := range pod.Status.Conditions {
-		shareText(s, &pod.Status.Conditions[i].Type)
-		shareText(s, &pod.Status.Conditions[i].Status)
+		shareString(s, &pod.Status.Conditions[i].Type)
+		shareString(s, &pod.Status.Conditions[i].Status)
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -41,22 +41,22 @@ func (s *Sharer) Pod(pod *corev1.Pod) {
 		model = &corev1.Pod{}
 		s.models[owner.UID] = model
 	}
-	share(&pod.GenerateName, &model.GenerateName)
-	share(&pod.Labels, &model.Labels)
-	share(&pod.Annotations, &model.Annotations)
-	share(&pod.OwnerReferences, &model.OwnerReferences)
-	share(&pod.Spec.NodeSelector, &model.Spec.NodeSelector)
-	share(&pod.Spec.Affinity, &model.Spec.Affinity)
-	share(&pod.Spec.Tolerations, &model.Spec.Tolerations)
-	share(&pod.Spec.TopologySpreadConstraints, &model.Spec.TopologySpreadConstraints)
-	share(&pod.Spec.Containers, &model.Spec.Containers)
-	share(&pod.Spec.TerminationGracePeriodSeconds, &model.Spec.TerminationGracePeriodSeconds)
-	share(&pod.Spec.Priority, &model.Spec.Priority)
+	shareEqualPart(&pod.GenerateName, &model.GenerateName)
+	shareEqualPart(&pod.Labels, &model.Labels)
+	shareEqualPart(&pod.Annotations, &model.Annotations)
+	shareEqualPart(&pod.OwnerReferences, &model.OwnerReferences)
+	shareEqualPart(&pod.Spec.NodeSelector, &model.Spec.NodeSelector)
+	shareEqualPart(&pod.Spec.Affinity, &model.Spec.Affinity)
+	shareEqualPart(&pod.Spec.Tolerations, &model.Spec.Tolerations)
+	shareEqualPart(&pod.Spec.TopologySpreadConstraints, &model.Spec.TopologySpreadConstraints)
+	shareEqualPart(&pod.Spec.Containers, &model.Spec.Containers)
+	shareEqualPart(&pod.Spec.TerminationGracePeriodSeconds, &model.Spec.TerminationGracePeriodSeconds)
+	shareEqualPart(&pod.Spec.Priority, &model.Spec.Priority)
 }
 
-// share gives a part the model's value if it is equal, and else the model this one: pods change
-// from one revision to the next.
-func share[T any](part, model *T) {
+// shareEqualPart gives a part the model's value if it is equal, and else the model this one: pods
+// change from one revision to the next.
+func shareEqualPart[T any](part, model *T) {
 	if reflect.DeepEqual(*part, *model) {
 		*part = *model
 	} else {
@@ -64,8 +64,8 @@ func share[T any](part, model *T) {
 	}
 }
 
-// shareText is for texts that pods of all controllers repeat, of which there are few.
-func shareText[T ~string](s *Sharer, text *T) {
+// shareString is for texts that pods of all controllers repeat, of which there are few.
+func shareString[T ~string](s *Sharer, text *T) {
 	known, ok := s.texts[string(*text)]
 	if !ok {
 		known = string(*text)

@@ -18,23 +18,23 @@ func Object(object any) {
 	case *corev1.Pod:
 		trimPod(o)
 	case *corev1.Node:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Status.Images = nil
 	case *policyv1.PodDisruptionBudget:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 	case *corev1.Namespace:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
 	case *corev1.PersistentVolumeClaim:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}, corev1.PersistentVolumeClaimStatus{}
 	case *corev1.PersistentVolume:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
 	case *corev1.Service:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector}, corev1.ServiceStatus{}
 	default:
-		trimController(object)
+		trimControllerSpec(object)
 		trimWebhooks(object)
 	}
 }
@@ -43,39 +43,39 @@ func Object(object any) {
 func trimWebhooks(object any) {
 	switch o := object.(type) {
 	case *admissionv1.MutatingWebhookConfiguration:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		for i := range o.Webhooks {
-			o.Webhooks[i] = admissionv1.MutatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClient(&o.Webhooks[i].ClientConfig)}
+			o.Webhooks[i] = admissionv1.MutatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClientConfig(&o.Webhooks[i].ClientConfig)}
 		}
 	case *admissionv1.ValidatingWebhookConfiguration:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		for i := range o.Webhooks {
-			o.Webhooks[i] = admissionv1.ValidatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClient(&o.Webhooks[i].ClientConfig)}
+			o.Webhooks[i] = admissionv1.ValidatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClientConfig(&o.Webhooks[i].ClientConfig)}
 		}
 	}
 }
 
-func trimClient(config *admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
+func trimClientConfig(config *admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: config.Service}
 }
 
-// trimController keeps a controller's scale, and the order in which it brings pods up.
-func trimController(object any) {
+// trimControllerSpec keeps a controller's scale, and the order in which it brings pods up.
+func trimControllerSpec(object any) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}, appsv1.DeploymentStatus{}
 	case *appsv1.ReplicaSet:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
-		trimMeta(&o.ObjectMeta)
+		trimMetadata(&o.ObjectMeta)
 		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy}
 		o.Status = appsv1.StatefulSetStatus{}
 	}
 }
 
-func trimMeta(meta *metav1.ObjectMeta) {
+func trimMetadata(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	// Trimmed objects may share their annotations, and even deleting what is not there is a write.
 	if meta.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
@@ -86,12 +86,12 @@ func trimMeta(meta *metav1.ObjectMeta) {
 // trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells
 // how long it takes to come up and to leave.
 func trimPod(pod *corev1.Pod) {
-	trimMeta(&pod.ObjectMeta)
+	trimMetadata(&pod.ObjectMeta)
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds, Priority: pod.Spec.Priority,
 		NodeSelector: pod.Spec.NodeSelector, Affinity: trimAffinity(pod.Spec.Affinity),
-		Containers: append(trimRequests(pod), trimHooks(pod)...),
+		Containers: append(trimRequests(pod), trimPreStopHooks(pod)...),
 	}
 	for _, constraint := range pod.Spec.TopologySpreadConstraints {
 		if constraint.WhenUnsatisfiable == corev1.DoNotSchedule {
@@ -134,8 +134,8 @@ func trimRequests(pod *corev1.Pod) []corev1.Container {
 	return []corev1.Container{{Name: "all", Resources: corev1.ResourceRequirements{Requests: requests}}}
 }
 
-// trimHooks keeps the preStop hooks that may sleep, a container each.
-func trimHooks(pod *corev1.Pod) []corev1.Container {
+// trimPreStopHooks keeps the preStop hooks that may sleep, a container each.
+func trimPreStopHooks(pod *corev1.Pod) []corev1.Container {
 	var hooks []corev1.Container
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
