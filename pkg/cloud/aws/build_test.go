@@ -118,15 +118,15 @@ func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, e
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	written, err := specOf(g)
+	written, err := launchSpecOf(g)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	f := facts{machines: o.machines}
-	if f.pointed, err = written.resolve(templates); err != nil {
+	f := groupFacts{instanceImages: o.machines}
+	if f.pointed, err = written.resolveVersions(templates); err != nil {
 		return nodegroup.Group{}, err
 	}
-	if f.wanted, err = f.pointed.retarget(wish, templates); err != nil {
+	if f.wanted, err = f.pointed.withTarget(wish, templates); err != nil {
 		return nodegroup.Group{}, err
 	}
 	f.pointed.imageOnly = f.wanted.imageOnly
@@ -137,8 +137,8 @@ func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, e
 	for key, image := range o.resolved {
 		resolved[key] = templateVersion{image: image}
 	}
-	f.fill(raw, resolved)
-	out := outline(g)
-	complete(&out, g, &f)
+	f.fillImages(raw, resolved)
+	out := describeGroup(g)
+	addFacts(&out, g, &f)
 	return out, nil
 }

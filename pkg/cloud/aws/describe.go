@@ -21,27 +21,27 @@ const (
 	tagLabel = "k8s.io/cluster-autoscaler/node-template/label/"
 )
 
-// outline describes the group as far as the group alone tells.
-func outline(g *at.AutoScalingGroup) nodegroup.Group {
+// describeGroup describes the group as far as the group alone tells.
+func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
 		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
-		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: zonal(g),
-		Suspended: suspended(g), Quiesce: []string{processRebalance}, WantedLabels: wantedLabels(g),
+		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g),
+		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, WantedLabels: wantedLabels(g),
 	}
-	if s, err := specOf(g); err == nil && s.base.moves() {
+	if s, err := launchSpecOf(g); err == nil && s.base.isAlias() {
 		out.Follows = cmp.Or(s.base.name, s.base.id) + ":" + s.base.version
 	}
-	if name := tag(g, tagNodegroup); name != "" {
+	if name := tagValue(g, tagNodegroup); name != "" {
 		out.Name, out.Kind = name, "EKS managed node group"
 	}
 	return out
 }
 
-// zonal reports whether LaunchInstances works on the group: launch templates only, no warm pool,
-// and a mixed policy only if it is all On-Demand or all Spot (EC2 Auto Scaling user guide, "Launch
-// instances synchronously").
-func zonal(g *at.AutoScalingGroup) bool {
+// supportsZonalLaunch reports whether LaunchInstances works on the group: launch templates only, no
+// warm pool, and a mixed policy only if it is all On-Demand or all Spot (EC2 Auto Scaling user
+// guide, "Launch instances synchronously").
+func supportsZonalLaunch(g *at.AutoScalingGroup) bool {
 	if g.WarmPoolConfiguration != nil {
 		return false
 	}
@@ -62,7 +62,7 @@ func zonal(g *at.AutoScalingGroup) bool {
 	return onDemand == 100 || onDemand == 0 && sdk.ToInt32(d.OnDemandBaseCapacity) == 0
 }
 
-func suspended(g *at.AutoScalingGroup) []string {
+func suspendedProcesses(g *at.AutoScalingGroup) []string {
 	var names []string
 	for _, p := range g.SuspendedProcesses {
 		names = append(names, sdk.ToString(p.ProcessName))
@@ -71,7 +71,7 @@ func suspended(g *at.AutoScalingGroup) []string {
 	return names
 }
 
-func tag(g *at.AutoScalingGroup, key string) string {
+func tagValue(g *at.AutoScalingGroup, key string) string {
 	for _, t := range g.Tags {
 		if sdk.ToString(t.Key) == key {
 			return sdk.ToString(t.Value)
@@ -93,24 +93,24 @@ func wantedLabels(g *at.AutoScalingGroup) map[string]string {
 	return labels
 }
 
-// facts are what AWS says beside the group itself.
-type facts struct {
-	pointed, wanted source
-	// plain is the AMI of template versions that name one, images describes AMIs, and
+// groupFacts are what AWS says beside the group itself.
+type groupFacts struct {
+	pointed, wanted launchSource
+	// plainImages is the AMI of template versions that name one, images describes AMIs, and
 	// machines is the AMI of instances as EC2 tells it. None of them need be complete.
-	plain    map[versionKey]string
-	images   map[string]image
-	machines map[string]string
-	refresh  at.InstanceRefreshStatus
-	failure  nodegroup.LaunchFailure
+	plainImages    map[versionKey]string
+	images         map[string]image
+	instanceImages map[string]string
+	refresh        at.InstanceRefreshStatus
+	failure        nodegroup.LaunchFailure
 	// problem says why the group cannot move to the wanted source, "" when it can.
 	problem string
 }
 
-// versions are the template versions that the sources name.
-func (f *facts) versions() []versionKey {
+// templateVersions are the template versions that the sources name.
+func (f *groupFacts) templateVersions() []versionKey {
 	var keys []versionKey
-	for _, l := range f.launches() {
+	for _, l := range f.allLaunches() {
 		if l.version > 0 {
 			keys = append(keys, versionKey{l.template, l.version})
 		}
@@ -118,73 +118,77 @@ func (f *facts) versions() []versionKey {
 	return keys
 }
 
-func (f *facts) launches() []*launch { return append(f.pointed.launches(), f.wanted.launches()...) }
+func (f *groupFacts) allLaunches() []*launch {
+	return append(f.pointed.allLaunches(), f.wanted.allLaunches()...)
+}
 
-// fill adds what the template versions say to the sources: as they are written, and with SSM
+// fillImages adds what the template versions say to the sources: as they are written, and with SSM
 // aliases resolved.
-func (f *facts) fill(written, resolved map[versionKey]templateVersion) {
-	f.plain = map[versionKey]string{}
+func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion) {
+	f.plainImages = map[versionKey]string{}
 	for key, v := range written {
-		if !v.alias() {
-			f.plain[key] = v.image
+		if !v.isAlias() {
+			f.plainImages[key] = v.image
 		}
 	}
-	for _, l := range f.launches() {
+	for _, l := range f.allLaunches() {
 		v := resolved[versionKey{l.template, l.version}]
 		l.name, l.image = cmp.Or(l.name, v.name), cmp.Or(l.image, v.image)
 	}
 	f.wanted.base.name = cmp.Or(f.wanted.base.name, f.pointed.base.name)
 }
 
-// complete adds to the outline what the facts tell.
-func complete(out *nodegroup.Group, g *at.AutoScalingGroup, f *facts) {
-	out.Wanted, out.Pointed = f.wanted.revision(f.images), f.pointed.revision(f.images)
+// addFacts adds to the description what the facts tell.
+func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
+	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure = f.failure
 	for _, i := range g.Instances {
-		out.Instances = append(out.Instances, f.instance(i))
+		out.Instances = append(out.Instances, f.describeInstance(i))
 	}
 	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
-	out.Refusal = refusal(g, out.Instances, f.refresh)
+	out.Refusal = refusalReason(g, out.Instances, f.refresh)
 	if out.Refusal == "" {
 		out.Refusal = f.problem
 	}
 }
 
-// instance describes one instance, judged against the wanted source.
-func (f *facts) instance(i at.Instance) nodegroup.Instance {
-	l := f.launchOf(i)
-	own := source{base: l, imageOnly: f.wanted.imageOnly}
-	outdated, why := f.wanted.judge(l, sdk.ToString(i.InstanceType))
+// describeInstance describes one instance, judged against the wanted source.
+func (f *groupFacts) describeInstance(i at.Instance) nodegroup.Instance {
+	l := f.launchWithImage(i)
+	own := launchSource{base: l, imageOnly: f.wanted.imageOnly}
+	outdated, why := f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType))
 	return nodegroup.Instance{
 		ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
-		Revision: own.revision(f.images), Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
+		Revision: own.describeRevision(f.images), Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
 	}
 }
 
-// launchOf is how the instance was launched, with its image as far as anybody tells.
-func (f *facts) launchOf(i at.Instance) launch {
+// launchWithImage is how the instance was launched, with its image as far as anybody tells.
+func (f *groupFacts) launchWithImage(i at.Instance) launch {
 	l := launchOf(i)
-	l.image = cmp.Or(l.image, f.plain[versionKey{l.template, l.version}], f.machines[sdk.ToString(i.InstanceId)])
+	l.image = cmp.Or(l.image, f.plainImages[versionKey{l.template, l.version}], f.instanceImages[sdk.ToString(i.InstanceId)])
 	return l
 }
 
-// unknown lists the instances whose image must be asked of EC2: those that all else leaves current.
-func (f *facts) unknown(g *at.AutoScalingGroup) []string {
+// unknownImages lists the instances whose image must be asked of EC2: those that all else leaves
+// current.
+func (f *groupFacts) unknownImages(g *at.AutoScalingGroup) []string {
 	var ids []string
 	for _, i := range g.Instances {
-		l := f.launchOf(i)
+		l := f.launchWithImage(i)
 		if l.template == "" || l.image != "" || stateOf(i.LifecycleState) == nodegroup.InstanceLeaving {
 			continue
 		}
-		if outdated, _ := f.wanted.judge(l, sdk.ToString(i.InstanceType)); !outdated {
+		if outdated, _ := f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType)); !outdated {
 			ids = append(ids, sdk.ToString(i.InstanceId))
 		}
 	}
 	return ids
 }
 
-// missing reports whether fewer instances are there than asked for. Those on standby do not count.
-func missing(g *at.AutoScalingGroup) bool {
+// lacksInstances reports whether fewer instances are there than asked for. Those on standby do not
+// count.
+func lacksInstances(g *at.AutoScalingGroup) bool {
 	n := 0
 	for _, i := range g.Instances {
 		if i.LifecycleState == at.LifecycleStateInService || stateOf(i.LifecycleState) == nodegroup.InstancePending {
@@ -194,8 +198,8 @@ func missing(g *at.AutoScalingGroup) bool {
 	return n < int(sdk.ToInt32(g.DesiredCapacity))
 }
 
-// launchFailure is the newest failed launch among activities, which are sorted newest first.
-func launchFailure(activities []at.Activity) nodegroup.LaunchFailure {
+// newestLaunchFailure is the newest failed launch among activities, which are sorted newest first.
+func newestLaunchFailure(activities []at.Activity) nodegroup.LaunchFailure {
 	for _, a := range activities {
 		if a.StatusCode == at.ScalingActivityStatusCodeFailed && strings.HasPrefix(sdk.ToString(a.Description), "Launching") {
 			return nodegroup.LaunchFailure{At: sdk.ToTime(a.StartTime), Message: strings.TrimRight(sdk.ToString(a.StatusMessage), " .")}

@@ -36,7 +36,7 @@ func TestZonal(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := zonal(c.group); got != c.want {
+			if got := supportsZonalLaunch(c.group); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -44,7 +44,7 @@ func TestZonal(t *testing.T) {
 }
 
 func TestOutline(t *testing.T) {
-	g := outline(newGroup(
+	g := describeGroup(newGroup(
 		tagged("k8s.io/cluster-autoscaler/node-template/label/pool", "a"),
 		tagged("k8s.io/cluster-autoscaler/node-template/label/example.com/tier", ""),
 		tagged("k8s.io/cluster-autoscaler/node-template/taint/x", "y"),
@@ -74,7 +74,7 @@ func TestOutline(t *testing.T) {
 }
 
 func TestManagedOutline(t *testing.T) {
-	g := outline(newGroup(tagged("eks:nodegroup-name", "pool")))
+	g := describeGroup(newGroup(tagged("eks:nodegroup-name", "pool")))
 	if g.Name != "pool" || g.Kind != "EKS managed node group" {
 		t.Errorf("got %s, %s", g.Name, g.Kind)
 	}
@@ -104,17 +104,17 @@ func TestUnknownImages(t *testing.T) {
 		newInstance("i-attached", func(i *at.Instance) { i.LaunchTemplate = nil }),
 	))
 	want := launch{template: "lt-0a", version: 7, image: "ami-9"}
-	f := facts{wanted: source{base: want}, machines: map[string]string{"i-asked": "ami-7"}}
-	if got := f.unknown(g); !slices.Equal(got, []string{"i-ask"}) {
+	f := groupFacts{wanted: launchSource{base: want}, instanceImages: map[string]string{"i-asked": "ami-7"}}
+	if got := f.unknownImages(g); !slices.Equal(got, []string{"i-ask"}) {
 		t.Errorf("an alias: asks for %v", got)
 	}
-	f.plain = map[versionKey]string{{"lt-0a", 7}: "ami-9"}
-	if got := f.unknown(g); got != nil {
+	f.plainImages = map[versionKey]string{{"lt-0a", 7}: "ami-9"}
+	if got := f.unknownImages(g); got != nil {
 		t.Errorf("an AMI in the template: asks for %v", got)
 	}
 	want.version = 0
-	f.wanted = source{base: want, imageOnly: true}
-	if got := f.unknown(g); !slices.Equal(got, []string{"i-old"}) {
+	f.wanted = launchSource{base: want, imageOnly: true}
+	if got := f.unknownImages(g); !slices.Equal(got, []string{"i-old"}) {
 		t.Errorf("an AMI asked for: asks for %v", got)
 	}
 }
@@ -135,7 +135,7 @@ func TestMissing(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := missing(c.group); got != c.want {
+			if got := lacksInstances(c.group); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -147,7 +147,7 @@ func TestLaunchFailure(t *testing.T) {
 	activity := func(status at.ScalingActivityStatusCode, description, message string) at.Activity {
 		return at.Activity{StatusCode: status, Description: sdk.String(description), StatusMessage: sdk.String(message), StartTime: sdk.Time(at0)}
 	}
-	got := launchFailure([]at.Activity{
+	got := newestLaunchFailure([]at.Activity{
 		activity("InProgress", "Launching a new EC2 instance", "still on it"),
 		activity("Failed", "Terminating EC2 instance: i-1", "no"),
 		activity("Failed", "Launching a new EC2 instance.  Status Reason: no room", "no room. Launching EC2 instance failed."),
@@ -156,18 +156,18 @@ func TestLaunchFailure(t *testing.T) {
 	if want := (nodegroup.LaunchFailure{At: at0, Message: "no room. Launching EC2 instance failed"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	if got := launchFailure(nil); got != (nodegroup.LaunchFailure{}) {
+	if got := newestLaunchFailure(nil); got != (nodegroup.LaunchFailure{}) {
 		t.Errorf("no activities: got %+v", got)
 	}
 }
 
 func TestDetachedInstancesAreForgotten(t *testing.T) {
-	p := &Provider{memory: newMemory()}
+	p := &Provider{cache: newLookupCache()}
 	node := newNode("aws:///us-east-1a/i-00000001", "")
 	look := func(state at.LifecycleState) nodegroup.Group {
 		asg := newGroup(with(newInstance("i-00000001", inState(state))))
 		g := judged(t, asg, outside{}, "")
-		p.remember(asg, &g)
+		p.rememberInstances(asg, &g)
 		return g
 	}
 	for _, state := range []at.LifecycleState{at.LifecycleStateInService, at.LifecycleStateTerminatingWait} {

@@ -24,95 +24,95 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	case nodegroup.SetRevision:
 		return p.setRevision(ctx, group, a)
 	case nodegroup.Quiesce:
-		return p.quiesce(ctx, group, a)
+		return p.suspendProcesses(ctx, group, a)
 	case nodegroup.Resume:
-		return p.resume(ctx, group, a)
+		return p.resumeProcesses(ctx, group, a)
 	case nodegroup.RaiseMax:
 		return p.raiseMax(ctx, group, a)
 	case nodegroup.LowerMax:
 		return p.lowerMax(ctx, group, a)
 	case nodegroup.AddCapacity:
 		if a.Zone == "" {
-			return p.grow(ctx, group, a)
+			return p.addCapacity(ctx, group, a)
 		}
-		return p.launch(ctx, group, a)
+		return p.launchInZone(ctx, group, a)
 	case nodegroup.Terminate:
-		return p.terminate(ctx, group, a)
+		return p.terminateInstance(ctx, group, a)
 	default:
 		return cloud.Unsupported(providerName, action)
 	}
 }
 
-// once sends a request a single time: one that has no token and must not have its effect twice.
-func once(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
+// sendOnce sends a request a single time: one that has no token and must not have its effect twice.
+func sendOnce(o *autoscaling.Options) { o.Retryer = sdk.NopRetryer{} }
 
-func (p *Provider) quiesce(ctx context.Context, group string, a nodegroup.Quiesce) error {
+func (p *Provider) suspendProcesses(ctx context.Context, group string, a nodegroup.Quiesce) error {
 	_, err := p.autoscaling.SuspendProcesses(ctx, &autoscaling.SuspendProcessesInput{
 		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
 	})
-	return explain(fmt.Sprintf("suspending %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
+	return explainError(fmt.Sprintf("suspending %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
 }
 
-func (p *Provider) resume(ctx context.Context, group string, a nodegroup.Resume) error {
+func (p *Provider) resumeProcesses(ctx context.Context, group string, a nodegroup.Resume) error {
 	_, err := p.autoscaling.ResumeProcesses(ctx, &autoscaling.ResumeProcessesInput{
 		AutoScalingGroupName: sdk.String(group), ScalingProcesses: a.Processes,
 	})
-	return explain(fmt.Sprintf("resuming %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
+	return explainError(fmt.Sprintf("resuming %s of Auto Scaling group %q", strings.Join(a.Processes, ", "), group), err)
 }
 
-// sizes are a group's sizes in instances.
-type sizes struct{ desired, max int }
+// groupSizes are a group's sizes in instances.
+type groupSizes struct{ desired, max int }
 
-func sizesOf(g *at.AutoScalingGroup) sizes {
-	return sizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
+func sizesOf(g *at.AutoScalingGroup) groupSizes {
+	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// raised tells whether the maximum must still be raised. It returns moved when somebody else
-// changed it to another value meanwhile.
-func (s sizes) raised(a nodegroup.RaiseMax) (bool, error) {
+// needsRaise tells whether the maximum must still be raised. It returns movedError when somebody
+// else changed it to another value meanwhile.
+func (s groupSizes) needsRaise(a nodegroup.RaiseMax) (bool, error) {
 	if s.max >= a.Max {
 		return false, nil
 	}
 	if s.max != a.From {
-		return false, moved("the maximum is %d now and was %d", s.max, a.From)
+		return false, movedError("the maximum is %d now and was %d", s.max, a.From)
 	}
 	return true, nil
 }
 
-// lowered tells whether the maximum must still be lowered. It returns moved when somebody else
-// changed it meanwhile, or the desired size is above the new maximum: AWS would then terminate
-// instances of its own choice, undrained.
-func (s sizes) lowered(a nodegroup.LowerMax) (bool, error) {
+// needsLowering tells whether the maximum must still be lowered. It returns movedError when
+// somebody else changed it meanwhile, or the desired size is above the new maximum: AWS would then
+// terminate instances of its own choice, undrained.
+func (s groupSizes) needsLowering(a nodegroup.LowerMax) (bool, error) {
 	switch {
 	case s.max <= a.Max:
 		return false, nil
 	case s.max != a.From:
-		return false, moved("the maximum is %d now and was %d", s.max, a.From)
+		return false, movedError("the maximum is %d now and was %d", s.max, a.From)
 	case s.desired > a.Max:
-		return false, moved("the desired size is %d, above the maximum of %d that it is to have", s.desired, a.Max)
+		return false, movedError("the desired size is %d, above the maximum of %d that it is to have", s.desired, a.Max)
 	default:
 		return true, nil
 	}
 }
 
-// grown are the sizes after the action. It returns moved when they are not those the action was
-// decided on.
-func (s sizes) grown(a nodegroup.AddCapacity) (sizes, error) {
+// withAdded are the sizes after the action. It returns movedError when they are not those the
+// action was decided on.
+func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	switch {
 	case s.desired != a.Desired:
-		return sizes{}, moved("the desired size is %d now and was %d", s.desired, a.Desired)
+		return groupSizes{}, movedError("the desired size is %d now and was %d", s.desired, a.Desired)
 	case s.max != a.Max:
-		return sizes{}, moved("the maximum is %d now and was %d", s.max, a.Max)
+		return groupSizes{}, movedError("the maximum is %d now and was %d", s.max, a.Max)
 	}
-	return sizes{desired: s.desired + a.N, max: s.max + a.N}, nil
+	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
 func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.RaiseMax) error {
-	g, err := p.own(ctx, group)
+	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	due, err := sizesOf(g).raised(a)
+	due, err := sizesOf(g).needsRaise(a)
 	if !due || err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.Raise
 // autoscaler raise the desired size between that reading and the update, that still happens: the
 // API has no precondition.
 func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.LowerMax) error {
-	g, err := p.own(ctx, group)
+	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	due, err := sizesOf(g).lowered(a)
+	due, err := sizesOf(g).needsLowering(a)
 	if !due || err != nil {
 		return err
 	}
@@ -137,78 +137,78 @@ func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.Lower
 func (p *Provider) setMax(ctx context.Context, group string, maximum int) error {
 	_, err := p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(maximum)),
-	}, once)
-	return explain(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
+	}, sendOnce)
+	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
 }
 
-// grow raises maximum and desired size in one request. It is sent once: repeated late, it would
-// undo what an autoscaler did meanwhile.
-func (p *Provider) grow(ctx context.Context, group string, a nodegroup.AddCapacity) error {
-	g, err := p.own(ctx, group)
+// addCapacity raises maximum and desired size in one request. It is sent once: repeated late, it
+// would undo what an autoscaler did meanwhile.
+func (p *Provider) addCapacity(ctx context.Context, group string, a nodegroup.AddCapacity) error {
+	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	to, err := sizesOf(g).grown(a)
+	to, err := sizesOf(g).withAdded(a)
 	if err != nil {
 		return err
 	}
 	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(to.max)), DesiredCapacity: sdk.Int32(int32(to.desired)),
-	}, once)
-	return explain(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
+	}, sendOnce)
+	return explainError(fmt.Sprintf("raising the desired size of Auto Scaling group %q to %d", group, to.desired), err)
 }
 
-// own reads a group to change it. A group that is gone is moved.
-func (p *Provider) own(ctx context.Context, group string) (*at.AutoScalingGroup, error) {
-	g, err := p.group(ctx, group, false)
+// readForUpdate reads a group to change it. A group that is gone is a movedError.
+func (p *Provider) readForUpdate(ctx context.Context, group string) (*at.AutoScalingGroup, error) {
+	g, err := p.readGroup(ctx, group, false)
 	if errors.Is(err, cloud.ErrNotFound) {
-		return nil, moved("%w", err)
+		return nil, movedError("%w", err)
 	}
 	return g, err
 }
 
-// launch adds instances in one zone. The token makes a repetition harmless.
-func (p *Provider) launch(ctx context.Context, group string, a nodegroup.AddCapacity) error {
+// launchInZone adds instances in one zone. The token makes a repetition harmless.
+func (p *Provider) launchInZone(ctx context.Context, group string, a nodegroup.AddCapacity) error {
 	doing := fmt.Sprintf("launching %d in zone %s for Auto Scaling group %q", a.N, a.Zone, group)
 	out, err := p.autoscaling.LaunchInstances(ctx, &autoscaling.LaunchInstancesInput{
 		AutoScalingGroupName: sdk.String(group), AvailabilityZones: []string{a.Zone}, RequestedCapacity: sdk.Int32(int32(a.N)),
 		ClientToken: sdk.String(clientToken(a.Token)), RetryStrategy: at.RetryStrategyNone,
 	})
 	if err != nil {
-		return zoneless(explain(doing, err), err)
+		return markUnsupportedZone(explainError(doing, err), err)
 	}
-	return launchProblem(doing, out)
+	return launchError(doing, out)
 }
 
-// zoneless marks the refusal of a launch that says nothing of capacity, but that launches in a zone
-// are not to be had: an older endpoint or a region without the operation, or credentials without
-// the permission for it.
-func zoneless(explained, cause error) error {
+// markUnsupportedZone marks the refusal of a launch that says nothing of capacity, but that
+// launches in a zone are not to be had: an older endpoint or a region without the operation, or
+// credentials without the permission for it.
+func markUnsupportedZone(explained, cause error) error {
 	var api smithy.APIError
 	var answered *cloud.Error
 	if !errors.As(cause, &api) || !errors.As(explained, &answered) {
 		return explained
 	}
-	if code := api.ErrorCode(); denied(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
+	if code := api.ErrorCode(); isDenied(code) || code == "InvalidAction" || code == "UnsupportedOperation" {
 		answered.Outcome = nodegroup.OutcomeUnsupported
 	}
 	return explained
 }
 
-// launchProblem reads the errors within an answer of LaunchInstances; nil when all instances
+// launchError reads the errors within an answer of LaunchInstances; nil when all instances
 // were launched. One that no rule knows counts as a lack of capacity in that zone.
-func launchProblem(doing string, out *autoscaling.LaunchInstancesOutput) error {
+func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	if len(out.Errors) == 0 {
 		return nil
 	}
 	first := out.Errors[0]
 	api := &smithy.GenericAPIError{Code: sdk.ToString(first.ErrorCode), Message: sdk.ToString(first.ErrorMessage)}
-	err := explain(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
+	err := explainError(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
 	var answered *cloud.Error
-	if errors.As(err, &answered) && answered.Outcome == nodegroup.OutcomeFatal && !denied(api.Code) {
+	if errors.As(err, &answered) && answered.Outcome == nodegroup.OutcomeFatal && !isDenied(api.Code) {
 		answered.Outcome = nodegroup.OutcomeExhausted
 	}
-	return zoneless(err, api)
+	return markUnsupportedZone(err, api)
 }
 
 // tokenForm is what EC2 Auto Scaling takes as a client token: 1 to 64 of these (API reference,
@@ -224,15 +224,15 @@ func clientToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// terminate ends an instance. With Shrink the request is sent once: the API has no token, and
-// whether a repetition shrinks the group twice is not documented.
-func (p *Provider) terminate(ctx context.Context, group string, a nodegroup.Terminate) error {
+// terminateInstance ends an instance. With Shrink the request is sent once: the API has no token,
+// and whether a repetition shrinks the group twice is not documented.
+func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
 	var options []func(*autoscaling.Options)
 	if a.Shrink {
-		options = append(options, once)
+		options = append(options, sendOnce)
 	}
 	_, err := p.autoscaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{
 		InstanceId: sdk.String(a.Instance), ShouldDecrementDesiredCapacity: sdk.Bool(a.Shrink),
 	}, options...)
-	return explain(fmt.Sprintf("terminating instance %q of Auto Scaling group %q", a.Instance, group), err)
+	return explainError(fmt.Sprintf("terminating instance %q of Auto Scaling group %q", a.Instance, group), err)
 }

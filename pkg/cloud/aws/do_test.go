@@ -42,7 +42,7 @@ func TestRaiseMax(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := sizes{desired: 3, max: c.max}.raised(nodegroup.RaiseMax{From: 6, Max: 9})
+			due, err := groupSizes{desired: 3, max: c.max}.needsRaise(nodegroup.RaiseMax{From: 6, Max: 9})
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -52,20 +52,20 @@ func TestRaiseMax(t *testing.T) {
 
 func TestLowerMax(t *testing.T) {
 	cases := map[string]struct {
-		now     sizes
+		now     groupSizes
 		due     bool
 		outcome nodegroup.Outcome
 	}{
-		"as decided on":           {sizes{desired: 6, max: 9}, true, nodegroup.OutcomeDone},
-		"lowered already":         {sizes{desired: 6, max: 6}, false, nodegroup.OutcomeDone},
-		"lowered further":         {sizes{desired: 3, max: 4}, false, nodegroup.OutcomeDone},
-		"changed by another":      {sizes{desired: 6, max: 10}, false, nodegroup.OutcomeMoved},
-		"grown by an autoscaler":  {sizes{desired: 7, max: 9}, false, nodegroup.OutcomeMoved},
-		"shrunk by an autoscaler": {sizes{desired: 2, max: 9}, true, nodegroup.OutcomeDone},
+		"as decided on":           {groupSizes{desired: 6, max: 9}, true, nodegroup.OutcomeDone},
+		"lowered already":         {groupSizes{desired: 6, max: 6}, false, nodegroup.OutcomeDone},
+		"lowered further":         {groupSizes{desired: 3, max: 4}, false, nodegroup.OutcomeDone},
+		"changed by another":      {groupSizes{desired: 6, max: 10}, false, nodegroup.OutcomeMoved},
+		"grown by an autoscaler":  {groupSizes{desired: 7, max: 9}, false, nodegroup.OutcomeMoved},
+		"shrunk by an autoscaler": {groupSizes{desired: 2, max: 9}, true, nodegroup.OutcomeDone},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := c.now.lowered(nodegroup.LowerMax{From: 9, Max: 6})
+			due, err := c.now.needsLowering(nodegroup.LowerMax{From: 9, Max: 6})
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -75,11 +75,11 @@ func TestLowerMax(t *testing.T) {
 
 func TestGrow(t *testing.T) {
 	action := nodegroup.AddCapacity{N: 2, Desired: 3, Max: 6}
-	if got, err := (sizes{desired: 3, max: 6}).grown(action); err != nil || got != (sizes{desired: 5, max: 8}) {
+	if got, err := (groupSizes{desired: 3, max: 6}).withAdded(action); err != nil || got != (groupSizes{desired: 5, max: 8}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	for _, now := range []sizes{{desired: 4, max: 6}, {desired: 3, max: 7}} {
-		_, err := now.grown(action)
+	for _, now := range []groupSizes{{desired: 4, max: 6}, {desired: 3, max: 7}} {
+		_, err := now.withAdded(action)
 		if got := outcome(t, err); got != nodegroup.OutcomeMoved {
 			t.Errorf("sizes of %+v are %s", now, got)
 		}
@@ -127,7 +127,7 @@ func TestLaunchProblems(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := launchProblem("launching", c.answer)
+			err := launchError("launching", c.answer)
 			if got := outcome(t, err); got != c.outcome || err != nil && !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s: %v", got, err)
 			}
@@ -145,18 +145,18 @@ func TestRepoint(t *testing.T) {
 	segmented.MixedInstancesPolicy.InstancesDistribution.DistributionSegments = []at.DistributionSegment{{}}
 	cases := map[string]struct {
 		group *at.AutoScalingGroup
-		to    pointer
+		to    revisionPointer
 		want  autoscaling.UpdateAutoScalingGroupInput
 	}{
-		"template": {newGroup(), pointer{Template: "lt-0a", Version: 8}, autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: byID("lt-0a", "8")}},
+		"template": {newGroup(), revisionPointer{Template: "lt-0a", Version: 8}, autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: byID("lt-0a", "8")}},
 		"configuration": {
 			newGroup(configured("v2")),
-			pointer{LaunchConfiguration: "v1"},
+			revisionPointer{LaunchConfiguration: "v1"},
 			autoscaling.UpdateAutoScalingGroupInput{LaunchConfigurationName: sdk.String("v1")},
 		},
 		"the whole policy, one template by ID alone": {
 			newGroup(mixed("7", arm, intel)),
-			pointer{Template: "lt-0a", Version: 8},
+			revisionPointer{Template: "lt-0a", Version: 8},
 			autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &at.MixedInstancesPolicy{
 				InstancesDistribution: &at.InstancesDistribution{OnDemandPercentageAboveBaseCapacity: sdk.Int32(100)},
 				LaunchTemplate: &at.LaunchTemplate{
@@ -167,7 +167,7 @@ func TestRepoint(t *testing.T) {
 		},
 		"segments are kept": {
 			segmented,
-			pointer{Template: "lt-0a", Version: 8},
+			revisionPointer{Template: "lt-0a", Version: 8},
 			autoscaling.UpdateAutoScalingGroupInput{MixedInstancesPolicy: &at.MixedInstancesPolicy{
 				InstancesDistribution: &at.InstancesDistribution{DistributionSegments: []at.DistributionSegment{{}}},
 				LaunchTemplate:        &at.LaunchTemplate{LaunchTemplateSpecification: byID("lt-0a", "8")},
@@ -177,7 +177,7 @@ func TestRepoint(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.want.AutoScalingGroupName = sdk.String("workers")
-			got, err := repoint(c.group, c.to)
+			got, err := newUpdateInput(c.group, c.to)
 			if err != nil || !reflect.DeepEqual(*got, c.want) {
 				t.Errorf("got %+v, %v, want %+v", got, err, c.want)
 			}
@@ -186,7 +186,7 @@ func TestRepoint(t *testing.T) {
 	if *arm.LaunchTemplateSpecification.LaunchTemplateName != "arm" || *segmented.MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity != 100 {
 		t.Error("the group that was read was changed")
 	}
-	if _, err := repoint(newGroup(), pointer{}); err == nil {
+	if _, err := newUpdateInput(newGroup(), revisionPointer{}); err == nil {
 		t.Error("a pointer to nothing was taken")
 	}
 }

@@ -10,7 +10,7 @@
 // Observe sends DescribeAutoScalingGroups and DescribeInstanceRefreshes, and beside them
 //
 //   - DescribeLaunchTemplates when the group or the target names $Latest or $Default;
-//   - DescribeLaunchTemplateVersions for each template that names its image through an SSM parameter;
+//   - DescribeLaunchTemplateVersions for each template whose image is an SSM parameter;
 //   - DescribeScalingActivities while capacity that was asked for is missing;
 //   - DescribeAutoScalingGroups for all groups of the region while an AMI is the target and
 //     the group does not launch from it yet.

@@ -16,70 +16,70 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// answer is an error of AWS in words for people; the error itself stays within.
-type answer struct {
+// apiError is an error of AWS in words for people; the error itself stays within.
+type apiError struct {
 	text string
 	err  error
 }
 
-func (a *answer) Error() string { return a.text }
-func (a *answer) Unwrap() error { return a.err }
+func (a *apiError) Error() string { return a.text }
+func (a *apiError) Unwrap() error { return a.err }
 
-// explain sorts an error of the SDK into a *cloud.Error that says in one line what was being done,
-// what AWS answered and what to do about it. It returns nil for nil, and an error that is sorted as
-// it is.
-func explain(doing string, err error) error {
+// explainError sorts an error of the SDK into a *cloud.Error that says in one line what was being
+// done, what AWS answered and what to do about it. It returns nil for nil, and an error that is
+// sorted as it is.
+func explainError(doing string, err error) error {
 	var already *cloud.Error
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	outcome, cause, remedy := sorted(err)
+	outcome, cause, remedy := classifyError(err)
 	text := doing + ": " + cause
 	if remedy != "" {
 		text += ": " + remedy
 	}
-	return &cloud.Error{Outcome: outcome, Err: &answer{text: text, err: err}}
+	return &cloud.Error{Outcome: outcome, Err: &apiError{text: text, err: err}}
 }
 
-// moved is the answer to an action that was decided on what is no longer so.
-func moved(format string, args ...any) error {
+// movedError is the answer to an action that was decided on what is no longer so.
+func movedError(format string, args ...any) error {
 	return &cloud.Error{Outcome: nodegroup.OutcomeMoved, Err: fmt.Errorf(format, args...)}
 }
 
-// fatal is the answer to an action that can never succeed.
-func fatal(format string, args ...any) error {
+// fatalError is the answer to an action that can never succeed.
+func fatalError(format string, args ...any) error {
 	return &cloud.Error{Outcome: nodegroup.OutcomeFatal, Err: fmt.Errorf(format, args...)}
 }
 
-// sorted tells the outcome of an error, its cause in words, and the remedy, "" when waiting is all
-// there is to do.
-func sorted(err error) (outcome nodegroup.Outcome, cause, remedy string) {
+// classifyError tells the outcome of an error, its cause in words, and the remedy, "" when waiting
+// is all there is to do.
+func classifyError(err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	var api smithy.APIError
-	var no refused
+	var no refusedError
 	switch {
 	case errors.As(err, &no):
 		return nodegroup.OutcomeFatal, no.Error(), ""
-	case noCredentials(err):
-		return nodegroup.OutcomeFatal, "no AWS credentials found (" + innermost(err) + ")", remedySignIn
+	case lacksCredentials(err):
+		return nodegroup.OutcomeFatal, "no AWS credentials found (" + innermostText(err) + ")", remedySignIn
 	case errors.As(err, &api):
-		return sortedAnswer(api, err)
+		return classifyAPIError(api, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return nodegroup.OutcomeUnclear, "no answer from AWS in time", ""
-	case neverSent(err):
-		return nodegroup.OutcomeLater, innermost(err), ""
-	case invalidInput(err):
-		return nodegroup.OutcomeFatal, innermost(err), "report this as a bug"
+	case wasNeverSent(err):
+		return nodegroup.OutcomeLater, innermostText(err), ""
+	case isInvalidInput(err):
+		return nodegroup.OutcomeFatal, innermostText(err), "report this as a bug"
 	default:
-		return nodegroup.OutcomeUnclear, innermost(err), ""
+		return nodegroup.OutcomeUnclear, innermostText(err), ""
 	}
 }
 
 const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PROFILE"
 
-// noCredentials recognises a request that could not be signed. The SDK has no type for it (service
-// auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that is down
-// and a server in trouble are not a lack of them.
-func noCredentials(err error) bool {
+// lacksCredentials recognises a request that could not be signed. The SDK has no type for it
+// (service auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that
+// is down and a server in trouble are not a lack of them.
+func lacksCredentials(err error) bool {
 	var token *ssocreds.InvalidTokenError
 	if errors.As(err, &token) {
 		return true
@@ -89,33 +89,34 @@ func noCredentials(err error) bool {
 		return false
 	}
 	var network *net.OpError
-	if neverSent(err) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if wasNeverSent(err) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return true
 	}
-	outcome, _, _ := sortedAnswer(api, err)
+	outcome, _, _ := classifyAPIError(api, err)
 	return outcome == nodegroup.OutcomeFatal
 }
 
-// neverSent recognises a request that did not leave this machine: the name was not found or nobody
-// listens.
-func neverSent(err error) bool {
+// wasNeverSent recognises a request that did not leave this machine: the name was not found or
+// nobody listens.
+func wasNeverSent(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError
 	return errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial"
 }
 
-func invalidInput(err error) bool {
+func isInvalidInput(err error) bool {
 	var params *smithy.InvalidParamsError
 	var serial *smithy.SerializationError
 	return errors.As(err, &params) || errors.As(err, &serial)
 }
 
-// innermost is the cause of an error without the SDK's account of how it got there, as one line.
-func innermost(err error) string {
+// innermostText is the cause of an error without the SDK's account of how it got there, as one
+// line.
+func innermostText(err error) string {
 	var network *net.OpError
 	var op *smithy.OperationError
 	switch {
@@ -127,23 +128,23 @@ func innermost(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
-// rule says what an answer of AWS means. It fits an answer with one of the codes, or with any
+// answerRule says what an answer of AWS means. It fits an answer with one of the codes, or with any
 // code when there are none, whose message holds the text, in lower case.
-type rule struct {
+type answerRule struct {
 	codes   []string
 	says    string
 	outcome nodegroup.Outcome
 	remedy  string
 }
 
-func (r rule) fits(code, message string) bool {
+func (r answerRule) matchesAnswer(code, message string) bool {
 	return (len(r.codes) == 0 || slices.Contains(r.codes, code)) && strings.Contains(strings.ToLower(message), r.says)
 }
 
-// rules are tried in order; the first that fits counts. Codes: the errors listed by the API
+// answerRules are tried in order; the first that fits counts. Codes: the errors listed by the API
 // references of EC2 Auto Scaling, EC2 and STS, and the common errors of the query protocol.
-func rules() []rule {
-	return []rule{
+func answerRules() []answerRule {
+	return []answerRule{
 		{codes: throttleCodes(), outcome: nodegroup.OutcomeLater},
 		// Refused without effect while something else is under way; HTTP 400 and 500, so that the
 		// SDK repeats only some.
@@ -215,33 +216,33 @@ func exhaustedCodes() []string {
 	}
 }
 
-// sortedAnswer sorts an answer that came from AWS. What no rule fits is fatal when the request is
-// to blame, and unclear when the server is.
-func sortedAnswer(api smithy.APIError, err error) (outcome nodegroup.Outcome, cause, remedy string) {
+// classifyAPIError sorts an answer that came from AWS. What no rule fits is fatal when the request
+// is to blame, and unclear when the server is.
+func classifyAPIError(api smithy.APIError, err error) (outcome nodegroup.Outcome, cause, remedy string) {
 	code, message := api.ErrorCode(), strings.Join(strings.Fields(api.ErrorMessage()), " ")
 	cause = strings.TrimRight(message, ". ") + " (" + code + ")"
 	if message == "" {
 		cause = code
 	}
-	if denied(code) {
+	if isDenied(code) {
 		return nodegroup.OutcomeFatal, cause, "allow these credentials the IAM action " + iamAction(message, err)
 	}
-	for _, r := range rules() {
-		if r.fits(code, message) {
+	for _, r := range answerRules() {
+		if r.matchesAnswer(code, message) {
 			return r.outcome, cause, r.remedy
 		}
 	}
-	if serverFault(api, err) {
+	if isServerFault(api, err) {
 		return nodegroup.OutcomeUnclear, cause, ""
 	}
 	return nodegroup.OutcomeFatal, cause, ""
 }
 
-func denied(code string) bool {
+func isDenied(code string) bool {
 	return code == "AccessDenied" || code == "AccessDeniedException" || code == "UnauthorizedOperation"
 }
 
-func serverFault(api smithy.APIError, err error) bool {
+func isServerFault(api smithy.APIError, err error) bool {
 	var response interface{ HTTPStatusCode() int }
 	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
 }

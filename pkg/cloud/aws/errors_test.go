@@ -112,11 +112,11 @@ func TestSortedErrors(t *testing.T) {
 			&smithy.OperationError{ServiceID: "Auto Scaling", Err: fmt.Errorf("get identity: %w", context.DeadlineExceeded)}, nodegroup.OutcomeUnclear, "",
 		},
 		"a member is missing": {&smithy.OperationError{Err: &smithy.InvalidParamsError{}}, nodegroup.OutcomeFatal, "bug"},
-		"a refusal":           {refused("it has no template"), nodegroup.OutcomeFatal, "it has no template"},
+		"a refusal":           {refusedError("it has no template"), nodegroup.OutcomeFatal, "it has no template"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := explain(`terminating instance "i-1"`, c.err)
+			err := explainError(`terminating instance "i-1"`, c.err)
 			var got *cloud.Error
 			if !errors.As(err, &got) || got.Outcome != c.outcome {
 				t.Fatalf("got %+v, want outcome %s", got, c.outcome)
@@ -133,11 +133,11 @@ func TestSortedErrors(t *testing.T) {
 }
 
 func TestExplainKeepsWhatIsSorted(t *testing.T) {
-	if err := explain("x", nil); err != nil {
+	if err := explainError("x", nil); err != nil {
 		t.Errorf("nil became %v", err)
 	}
-	first := moved("the desired size is 2 now")
-	if err := explain("x", fmt.Errorf("y: %w", first)); !strings.HasPrefix(err.Error(), "y: ") {
+	first := movedError("the desired size is 2 now")
+	if err := explainError("x", fmt.Errorf("y: %w", first)); !strings.HasPrefix(err.Error(), "y: ") {
 		t.Errorf("a sorted error was sorted again: %v", err)
 	}
 }

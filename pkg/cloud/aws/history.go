@@ -18,9 +18,9 @@ import (
 
 var _ cloud.Historian = (*Provider)(nil)
 
-// remembered is how many instances and how many activities a group's past is read off: one request
-// for each.
-const remembered = 100
+// historyLimit is how many instances and how many activities a group's past is read off: one
+// request for each.
+const historyLimit = 100
 
 // History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities.
 // Auto Scaling keeps activities for six weeks. What could be read is returned with an error, too.
@@ -31,29 +31,29 @@ func (p *Provider) History(ctx context.Context, group *nodegroup.Group) (cloud.H
 	if len(group.Instances) == 0 {
 		return h, nil
 	}
-	ids := make([]string, 0, remembered)
-	for _, i := range group.Instances[:min(remembered, len(group.Instances))] {
+	ids := make([]string, 0, historyLimit)
+	for _, i := range group.Instances[:min(historyLimit, len(group.Instances))] {
 		ids = append(ids, i.ID)
 	}
 	machines, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{
 		Filters: []et.Filter{{Name: sdk.String("instance-id"), Values: ids}},
 	})
 	if err != nil {
-		return h, explain("reading when instances were launched", err)
+		return h, explainError("reading when instances were launched", err)
 	}
-	h.Launched = launched(machines.Reservations)
+	h.Launched = launchTimes(machines.Reservations)
 	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
-		AutoScalingGroupName: sdk.String(group.Name), MaxRecords: sdk.Int32(remembered),
+		AutoScalingGroupName: sdk.String(group.Name), MaxRecords: sdk.Int32(historyLimit),
 	})
 	if err != nil {
-		return h, explain(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
+		return h, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
 	}
-	h.Terminations = terminations(past.Activities)
+	h.Terminations = terminationTimes(past.Activities)
 	return h, nil
 }
 
-// launched is when each instance was launched, by ID.
-func launched(reservations []et.Reservation) map[string]time.Time {
+// launchTimes is when each instance was launched, by ID.
+func launchTimes(reservations []et.Reservation) map[string]time.Time {
 	at := map[string]time.Time{}
 	for _, r := range reservations {
 		for _, i := range r.Instances {
@@ -65,8 +65,8 @@ func launched(reservations []et.Reservation) map[string]time.Time {
 	return at
 }
 
-// terminations are how long the terminations among activities took that came to their end.
-func terminations(activities []at.Activity) []time.Duration {
+// terminationTimes are how long the terminations among activities took that came to their end.
+func terminationTimes(activities []at.Activity) []time.Duration {
 	var took []time.Duration
 	for _, a := range activities {
 		ended := a.StatusCode == at.ScalingActivityStatusCodeSuccessful && a.StartTime != nil && a.EndTime != nil

@@ -18,7 +18,7 @@ type image struct {
 	family string
 }
 
-func imageOf(i et.Image) image {
+func describeImage(i et.Image) image {
 	name := sdk.ToString(i.Name)
 	return image{
 		id: sdk.ToString(i.ImageId), arch: string(i.Architecture),
@@ -30,13 +30,13 @@ func imageOf(i et.Image) image {
 // amazon-eks-node-al2023-x86_64-standard-1.34-v20250920, bottlerocket-aws-k8s-1.34-x86_64-v1.2.3-…,
 // ubuntu-eks/k8s_1.34/images/…, Windows_Server-2022-English-Core-EKS_Optimized-1.34-2026.01.01.
 var (
-	described = regexp.MustCompile(`\bk8s: (1\.[0-9]+(?:\.[0-9]+)?)\b`)
-	named     = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
+	descriptionVersion = regexp.MustCompile(`\bk8s: (1\.[0-9]+(?:\.[0-9]+)?)\b`)
+	nameVersion        = regexp.MustCompile(`(?:^amazon-eks-(?:\w+-)*|^bottlerocket-aws-k8s-|^ubuntu-eks(?:-pro)?/k8s_|EKS_Optimized-)(1\.[0-9]+)(?:[-/]|$)`)
 )
 
 // kubernetesOf is the version of the kubelet in an EKS-optimized image, "" for any other image.
 func kubernetesOf(name, description string) string {
-	for _, found := range [][]string{described.FindStringSubmatch(description), named.FindStringSubmatch(name)} {
+	for _, found := range [][]string{descriptionVersion.FindStringSubmatch(description), nameVersion.FindStringSubmatch(name)} {
 		if found != nil {
 			return "v" + found[1]
 		}
@@ -62,9 +62,9 @@ func familyOf(name string) string {
 	}
 }
 
-// unfit says why nodes cannot move from one image to the other by a change of image alone, "" when
-// they can.
-func unfit(from, to image, wanted string) string {
+// incompatibleImage says why nodes cannot move from one image to the other by a change of image
+// alone, "" when they can.
+func incompatibleImage(from, to image, wanted string) string {
 	switch {
 	case to.id == "":
 		return "there is no image " + wanted + " here that this account may use: check the ID and the region"

@@ -25,7 +25,7 @@ func TestImages(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := imageOf(et.Image{ImageId: sdk.String("ami-1"), Name: sdk.String(c.name), Description: sdk.String(c.description), Architecture: "arm64"})
+			got := describeImage(et.Image{ImageId: sdk.String("ami-1"), Name: sdk.String(c.name), Description: sdk.String(c.description), Architecture: "arm64"})
 			if want := (image{id: "ami-1", arch: "arm64", kubernetes: c.kubernetes, family: c.family}); got != want {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -48,7 +48,7 @@ func TestUnfitImages(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := unfit(c.from, c.to, "ami-2")
+			got := incompatibleImage(c.from, c.to, "ami-2")
 			if (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 				t.Errorf("got %q, want %q", got, c.says)
 			}

@@ -27,8 +27,8 @@ func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	}
 }
 
-// detached reports whether the instance leaves its group without being terminated.
-func detached(s at.LifecycleState) bool {
+// isDetached reports whether the instance leaves its group without being terminated.
+func isDetached(s at.LifecycleState) bool {
 	return s == at.LifecycleStateDetaching || s == at.LifecycleStateDetached
 }
 
@@ -43,9 +43,9 @@ func launchOf(i at.Instance) launch {
 	return l
 }
 
-// candidates are the launches an instance of the type may come from: the override of its
+// candidateLaunches are the launches an instance of the type may come from: the override of its
 // type, or else the base and every override that names requirements.
-func (s *source) candidates(instanceType string) []launch {
+func (s *launchSource) candidateLaunches(instanceType string) []launch {
 	out := []launch{s.base}
 	for _, o := range s.overrides {
 		switch o.instanceType {
@@ -58,30 +58,30 @@ func (s *source) candidates(instanceType string) []launch {
 	return out
 }
 
-// judge tells whether an instance of the type that was launched by l is outdated, and what differs
-// from the source. An instance whose image is not known yet is judged by the rest: EC2 may take a
-// moment to know a new one, and a current node must not be taken for an outdated one.
-func (s *source) judge(l launch, instanceType string) (outdated bool, why string) {
-	candidates := s.candidates(instanceType)
+// judgeInstance tells whether an instance of the type that was launched by l is outdated, and what
+// differs from the source. An instance whose image is not known yet is judged by the rest: EC2 may
+// take a moment to know a new one, and a current node must not be taken for an outdated one.
+func (s *launchSource) judgeInstance(l launch, instanceType string) (outdated bool, why string) {
+	candidates := s.candidateLaunches(instanceType)
 	for _, want := range candidates {
-		if l.differs(want, s.imageOnly) == "" {
+		if l.differsFrom(want, s.imageOnly) == "" {
 			return false, ""
 		}
 	}
-	return true, l.differs(candidates[0], s.imageOnly)
+	return true, l.differsFrom(candidates[0], s.imageOnly)
 }
 
-// differs says what keeps an instance launched by l from being current, "" when nothing does.
-func (l launch) differs(want launch, imageOnly bool) string {
+// differsFrom says what keeps an instance launched by l from being current, "" when nothing does.
+func (l launch) differsFrom(want launch, imageOnly bool) string {
 	switch {
 	case want.configuration != "" && l.configuration == want.configuration:
 		return ""
 	case l.configuration != "":
-		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.label())
+		return fmt.Sprintf("launch configuration %s, wanted %s", l.configuration, want.labelText())
 	case l.template == "":
-		return fmt.Sprintf("no template known, wanted %s", want.label())
+		return fmt.Sprintf("no template known, wanted %s", want.labelText())
 	case l.template != want.template:
-		return fmt.Sprintf("template %s, wanted %s", l.label(), want.label())
+		return fmt.Sprintf("template %s, wanted %s", l.labelText(), want.labelText())
 	case !imageOnly && l.version != want.version:
 		return fmt.Sprintf("template version %d, wanted %d", l.version, want.version)
 	case l.image != "" && want.image != "" && l.image != want.image:

@@ -21,37 +21,37 @@ import (
 // template, made from the version that the group launches from now.
 func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.SetRevision) error {
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
-	var to pointer
+	var to revisionPointer
 	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
-		return fatal("%s: reading what the revision is: %w", doing, err)
+		return fatalError("%s: reading what the revision is: %w", doing, err)
 	}
-	g, err := p.own(ctx, group)
+	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	var f facts
-	if err := p.sources(ctx, g, target{}, &f); err != nil {
-		return explain(doing, err)
+	var f groupFacts
+	if err := p.readSources(ctx, g, target{}, &f); err != nil {
+		return explainError(doing, err)
 	}
 	now := f.pointed.base
-	if now.at(to) {
+	if now.isAt(to) {
 		return nil
 	}
 	if to.Image != "" {
-		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || follows(g, to.Template) {
+		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || usesNewestVersion(g, to.Template) {
 			return err // a group that follows $Latest launches from the new version already
 		}
 	}
-	in, err := repoint(g, to)
+	in, err := newUpdateInput(g, to)
 	if err != nil {
-		return fatal("%s: %w", doing, err)
+		return fatalError("%s: %w", doing, err)
 	}
-	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, in, once)
-	return explain(doing, err)
+	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, in, sendOnce)
+	return explainError(doing, err)
 }
 
-// at reports whether a group that launches by l is where the pointer points.
-func (l launch) at(to pointer) bool {
+// isAt reports whether a group that launches by l is where the pointer points.
+func (l launch) isAt(to revisionPointer) bool {
 	switch {
 	case to.LaunchConfiguration != "":
 		return l.configuration == to.LaunchConfiguration
@@ -66,17 +66,17 @@ func (l launch) at(to pointer) bool {
 
 // addVersion adds a version to the template: the one the group launches from now, with another
 // image. It returns the version's number. The token makes a repetition harmless.
-func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to pointer, token string) (int64, error) {
-	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.label())
+func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
+	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.labelText())
 	if now.template != to.Template {
-		return 0, moved("%s: the group launches from another template than %s now", doing, to.Template)
+		return 0, movedError("%s: the group launches from another template than %s now", doing, to.Template)
 	}
-	problem, err := p.shared(ctx, sdk.ToString(g.AutoScalingGroupName), now)
+	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)
 	if err != nil {
 		return 0, err
 	}
 	if problem != "" {
-		return 0, fatal("%s: %s", doing, problem)
+		return 0, fatalError("%s: %s", doing, problem)
 	}
 	out, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
 		LaunchTemplateId: sdk.String(now.template), SourceVersion: sdk.String(strconv.FormatInt(now.version, 10)),
@@ -86,19 +86,19 @@ func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now l
 	})
 	switch {
 	case err != nil:
-		return 0, explain(doing, err)
+		return 0, explainError(doing, err)
 	case out.Warning != nil && len(out.Warning.Errors) > 0:
 		first := out.Warning.Errors[0]
-		return 0, fatal("%s: %s (%s)", doing, sdk.ToString(first.Message), sdk.ToString(first.Code))
+		return 0, fatalError("%s: %s (%s)", doing, sdk.ToString(first.Message), sdk.ToString(first.Code))
 	case out.LaunchTemplateVersion == nil:
-		return 0, fatal("%s: AWS does not tell the version's number", doing)
+		return 0, fatalError("%s: AWS does not tell the version's number", doing)
 	}
 	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
 }
 
-// repoint is the request that points the group at the pointer, which names a launch
+// newUpdateInput is the request that points the group at the pointer, which names a launch
 // configuration or a version's number. A mixed instances policy is sent whole.
-func repoint(g *at.AutoScalingGroup, to pointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
+func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
 	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
 	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
 	switch {
@@ -107,18 +107,18 @@ func repoint(g *at.AutoScalingGroup, to pointer) (*autoscaling.UpdateAutoScaling
 	case to.Template == "" || to.Version < 1:
 		return nil, errors.New("the revision names no launch template version")
 	case mixedTemplate(g) != nil:
-		in.MixedInstancesPolicy = withBase(g.MixedInstancesPolicy, spec)
+		in.MixedInstancesPolicy = withBaseTemplate(g.MixedInstancesPolicy, spec)
 	default:
 		in.LaunchTemplate = spec
 	}
 	return in, nil
 }
 
-// withBase is the policy with another base template and all else as it is, in the form that AWS
-// takes: of a template's ID and name, which are both told, only one may be sent, and sizes of
+// withBaseTemplate is the policy with another base template and all else as it is, in the form that
+// AWS takes: of a template's ID and name, which are both told, only one may be sent, and sizes of
 // On-Demand capacity would remove distribution segments (EC2 Auto Scaling API,
 // LaunchTemplateSpecification, UpdateAutoScalingGroup).
-func withBase(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
+func withBaseTemplate(policy *at.MixedInstancesPolicy, base *at.LaunchTemplateSpecification) *at.MixedInstancesPolicy {
 	template := *policy.LaunchTemplate
 	template.LaunchTemplateSpecification = base
 	template.Overrides = slices.Clone(template.Overrides)

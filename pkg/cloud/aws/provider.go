@@ -33,7 +33,7 @@ type Provider struct {
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
-	memory      memory
+	cache       lookupCache
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -46,9 +46,9 @@ type Options struct {
 	Version string
 }
 
-// attempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all
+// maxAttempts is how often a request is sent at most. The SDK's own 3 are few for a bucket that all
 // tools of an account share.
-const attempts = 8
+const maxAttempts = 8
 
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
 // service of AWS other than those the chain needs; the last link of the chain asks the EC2
@@ -62,7 +62,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		config.WithAPIOptions([]func(*smithy.Stack) error{
 			middleware.AddUserAgentKeyValue("kubectl-nodeupgrade", cmp.Or(o.Version, "devel")),
 		}),
-		config.WithLogger(logging.LoggerFunc(logged)),
+		config.WithLogger(logging.LoggerFunc(logMessage)),
 		config.WithClientLogMode(sdk.LogRetries),
 	}
 	cfg, err := config.LoadDefaultConfig(ctx, load...)
@@ -73,26 +73,26 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		return nil, errors.New("connecting to AWS: no region: set AWS_REGION, or region in the profile")
 	}
 	if _, err := cfg.Credentials.Retrieve(ctx); err != nil {
-		return nil, fatal("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
+		return nil, fatalError("connecting to AWS: no credentials found (%w): %s", err, remedySignIn)
 	}
-	renew(&cfg)
+	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
 	return &Provider{
-		region: cfg.Region, memory: newMemory(),
+		region: cfg.Region, cache: newLookupCache(),
 		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
 	}, nil
 }
 
-// logged sends what the SDK has to say where the Kubernetes libraries' logs go, from level 1 on.
-// Left to itself the SDK writes to stderr, between the lines that the user asked for.
-func logged(class logging.Classification, format string, values ...any) {
+// logMessage sends what the SDK has to say where the Kubernetes libraries' logs go, from level 1
+// on. Left to itself the SDK writes to stderr, between the lines that the user asked for.
+func logMessage(class logging.Classification, format string, values ...any) {
 	klog.V(1).Infof("AWS SDK: %s %s", class, fmt.Sprintf(format, values...))
 }
 
 func newRetryer() sdk.Retryer {
 	codes := map[string]struct{}{rateExceeded: {}}
 	return retry.NewStandard(func(o *retry.StandardOptions) {
-		o.MaxAttempts = attempts
+		o.MaxAttempts = maxAttempts
 		o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: codes})
 		o.Throttles = append(o.Throttles, retry.ThrottleErrorCode{Codes: codes})
 	})
@@ -105,7 +105,7 @@ func (p *Provider) Name() string { return providerName }
 func (p *Provider) Account(ctx context.Context) (string, error) {
 	out, err := p.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
 	if err != nil {
-		return "", explain("asking AWS whose credentials these are", err)
+		return "", explainError("asking AWS whose credentials these are", err)
 	}
 	return fmt.Sprintf("account %s, %s", sdk.ToString(out.Account), p.region), nil
 }
@@ -122,7 +122,7 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 		return nil, err
 	}
 	began := time.Now()
-	found, err := p.groupsOf(ctx, instances)
+	found, err := p.readGroupsOf(ctx, instances)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	work.SetLimit(parallelReads)
 	for i := range found {
 		work.Go(func() error {
-			group, err := p.look(ctx, &found[i], "")
+			group, err := p.judgeGroup(ctx, &found[i], "")
 			if err != nil && group.Refusal == "" {
 				group.Refusal = err.Error()
 			}
@@ -147,44 +147,44 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 // A managed node group goes by its own name or by that of its Auto Scaling group.
 func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group, error) {
 	began := time.Now()
-	asg, err := p.group(ctx, ref.Name, true)
+	asg, err := p.readGroup(ctx, ref.Name, true)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	group, err := p.look(ctx, asg, ref.To)
+	group, err := p.judgeGroup(ctx, asg, ref.To)
 	group.Observed = began
 	return group, err
 }
 
-// look judges a group that was read. With an error the group is an outline.
-func (p *Provider) look(ctx context.Context, asg *at.AutoScalingGroup, to string) (nodegroup.Group, error) {
-	group := outline(asg)
-	f, err := p.facts(ctx, asg, to)
-	var no refused
+// judgeGroup judges a group that was read. With an error the group is as describeGroup has it.
+func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to string) (nodegroup.Group, error) {
+	group := describeGroup(asg)
+	f, err := p.readFacts(ctx, asg, to)
+	var no refusedError
 	switch {
 	case errors.As(err, &no):
-		group.Refusal = cmp.Or(refusal(asg, nil, ""), string(no))
+		group.Refusal = cmp.Or(refusalReason(asg, nil, ""), string(no))
 		return group, nil
 	case err != nil:
 		return group, err
 	}
-	complete(&group, asg, &f)
-	p.remember(asg, &group)
+	addFacts(&group, asg, &f)
+	p.rememberInstances(asg, &group)
 	return group, nil
 }
 
-// facts asks AWS for everything that judging the group takes. It returns a refused when the
-// group, its template or the target cannot be judged at all.
-func (p *Provider) facts(ctx context.Context, asg *at.AutoScalingGroup, to string) (facts, error) {
-	var f facts
+// readFacts asks AWS for everything that judging the group takes. It returns a refusedError when
+// the group, its template or the target cannot be judged at all.
+func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to string) (groupFacts, error) {
+	var f groupFacts
 	wish, err := parseTarget(to)
 	if err != nil {
 		return f, err
 	}
-	if err := p.sources(ctx, asg, wish, &f); err != nil {
+	if err := p.readSources(ctx, asg, wish, &f); err != nil {
 		return f, err
 	}
-	if f.machines, err = p.machineImages(ctx, f.unknown(asg)); err != nil {
+	if f.instanceImages, err = p.machineImages(ctx, f.unknownImages(asg)); err != nil {
 		return f, err
 	}
 	if err := p.judgeTarget(ctx, asg, wish, &f); err != nil {
@@ -194,50 +194,50 @@ func (p *Provider) facts(ctx context.Context, asg *at.AutoScalingGroup, to strin
 	if f.refresh, err = p.refreshStatus(ctx, name); err != nil {
 		return f, err
 	}
-	if missing(asg) {
+	if lacksInstances(asg) {
 		f.failure, err = p.newestFailure(ctx, name)
 	}
 	return f, err
 }
 
-// sources finds out what the group launches from and what it is to launch from.
-func (p *Provider) sources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *facts) error {
-	written, err := specOf(asg)
+// readSources finds out what the group launches from and what it is to launch from.
+func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
+	written, err := launchSpecOf(asg)
 	if err != nil {
 		return err
 	}
-	templates, err := p.templates(ctx, written.moving(wish))
+	templates, err := p.readTemplates(ctx, written.movingTemplates(wish))
 	if err != nil {
 		return err
 	}
-	if f.pointed, err = written.resolve(templates); err != nil {
+	if f.pointed, err = written.resolveVersions(templates); err != nil {
 		return err
 	}
-	if f.wanted, err = f.pointed.retarget(wish, templates); err != nil {
+	if f.wanted, err = f.pointed.withTarget(wish, templates); err != nil {
 		return err
 	}
 	f.pointed.imageOnly = f.wanted.imageOnly
-	return p.fill(ctx, f)
+	return p.fillSources(ctx, f)
 }
 
-// fill adds template names and images to the sources.
-func (p *Provider) fill(ctx context.Context, f *facts) error {
-	written, err := p.versions(ctx, f.versions())
+// fillSources adds template names and images to the sources.
+func (p *Provider) fillSources(ctx context.Context, f *groupFacts) error {
+	written, err := p.readVersions(ctx, f.templateVersions())
 	if err != nil {
 		return err
 	}
-	resolved, err := p.resolved(ctx, written)
+	resolved, err := p.resolveAliases(ctx, written)
 	if err != nil {
 		return err
 	}
-	f.fill(written, resolved)
+	f.fillImages(written, resolved)
 	return nil
 }
 
 // judgeTarget describes the images of the sources and checks that an AMI that was asked for
 // fits the group. Without such a target images are described for the Kubernetes version
 // alone, which may stay unknown.
-func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *facts) error {
+func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	from, to := f.pointed.base.image, f.wanted.base.image
 	images, err := p.describeImages(ctx, []string{from, to})
 	f.images = images
@@ -247,16 +247,16 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 	if err != nil {
 		return err
 	}
-	if f.problem = unfit(images[from], images[to], to); f.problem == "" {
-		f.problem, err = p.shared(ctx, sdk.ToString(asg.AutoScalingGroupName), f.pointed.base)
+	if f.problem = incompatibleImage(images[from], images[to], to); f.problem == "" {
+		f.problem, err = p.sharedTemplateProblem(ctx, sdk.ToString(asg.AutoScalingGroupName), f.pointed.base)
 	}
 	return err
 }
 
-// shared says why no version may be added to a group's template: another group would launch from it
-// at once.
-func (p *Provider) shared(ctx context.Context, asg string, base launch) (string, error) {
-	other, err := p.follower(ctx, asg, base.template)
+// sharedTemplateProblem says why no version may be added to a group's template: another group would
+// launch from it at once.
+func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base launch) (string, error) {
+	other, err := p.otherGroupUsing(ctx, asg, base.template)
 	if err != nil || other == "" {
 		return "", err
 	}
@@ -264,29 +264,29 @@ func (p *Provider) shared(ctx context.Context, asg string, base launch) (string,
 		other, cmp.Or(base.name, base.template)), nil
 }
 
-// remember keeps where instances were seen, for nodes that outlive their machine. Detached
+// rememberInstances keeps where instances were seen, for nodes that outlive their machine. Detached
 // instances are forgotten: their node goes on without the group.
-func (p *Provider) remember(asg *at.AutoScalingGroup, group *nodegroup.Group) {
-	p.memory.mu.Lock()
-	defer p.memory.mu.Unlock()
+func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.Group) {
+	p.cache.mu.Lock()
+	defer p.cache.mu.Unlock()
 	for _, i := range group.Instances {
-		p.memory.members[i.ID] = member{group: group.Name, outdated: i.Outdated}
+		p.cache.seenInstances[i.ID] = seenInstance{group: group.Name, outdated: i.Outdated}
 	}
 	for _, i := range asg.Instances {
-		if detached(i.LifecycleState) {
-			delete(p.memory.members, sdk.ToString(i.InstanceId))
+		if isDetached(i.LifecycleState) {
+			delete(p.cache.seenInstances, sdk.ToString(i.InstanceId))
 		}
 	}
 }
 
-func (p *Provider) lastSeen(node *corev1.Node) (member, bool) {
+func (p *Provider) lastSeen(node *corev1.Node) (seenInstance, bool) {
 	_, instance, ok := ParseProviderID(node.Spec.ProviderID)
 	if !ok {
-		return member{}, false
+		return seenInstance{}, false
 	}
-	p.memory.mu.Lock()
-	defer p.memory.mu.Unlock()
-	m, ok := p.memory.members[instance]
+	p.cache.mu.Lock()
+	defer p.cache.mu.Unlock()
+	m, ok := p.cache.seenInstances[instance]
 	return m, ok
 }
 

@@ -31,32 +31,34 @@ type versionKey struct {
 // alias.
 type templateVersion struct{ name, image string }
 
-func (v templateVersion) alias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
+func (v templateVersion) isAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
-// memory keeps what AWS need not be asked for again, and which group an instance was seen in last.
-type memory struct {
-	mu       sync.Mutex // guards all below
-	versions map[versionKey]templateVersion
-	images   map[string]image
-	machines map[string]string
-	members  map[string]member
+// lookupCache keeps what AWS need not be asked for again, and which group an instance was seen in
+// last.
+type lookupCache struct {
+	mu             sync.Mutex // guards all below
+	versions       map[versionKey]templateVersion
+	images         map[string]image
+	instanceImages map[string]string
+	seenInstances  map[string]seenInstance
 }
 
-// member is where an instance was last seen. A node may be there a moment longer than its machine.
-type member struct {
+// seenInstance is where an instance was last seen. A node may be there a moment longer than its
+// machine.
+type seenInstance struct {
 	group    string
 	outdated bool
 }
 
-func newMemory() memory {
-	return memory{
+func newLookupCache() lookupCache {
+	return lookupCache{
 		versions: map[versionKey]templateVersion{}, images: map[string]image{},
-		machines: map[string]string{}, members: map[string]member{},
+		instanceImages: map[string]string{}, seenInstances: map[string]seenInstance{},
 	}
 }
 
-// recall splits keys into those known, with their values, and the others.
-func recall[K comparable, V any](mu *sync.Mutex, from map[K]V, keys []K) (map[K]V, []K) {
+// lookUpKnown splits keys into those known, with their values, and the others.
+func lookUpKnown[K comparable, V any](mu *sync.Mutex, from map[K]V, keys []K) (map[K]V, []K) {
 	mu.Lock()
 	defer mu.Unlock()
 	known, others := make(map[K]V, len(keys)), map[K]bool{}
@@ -70,17 +72,17 @@ func recall[K comparable, V any](mu *sync.Mutex, from map[K]V, keys []K) (map[K]
 	return known, slices.Collect(maps.Keys(others))
 }
 
-// learn adds news to what is known, and to the memory.
-func learn[K comparable, V any](mu *sync.Mutex, into map[K]V, known, news map[K]V) {
+// storeNews adds news to what is known, and to the cache.
+func storeNews[K comparable, V any](mu *sync.Mutex, into map[K]V, known, news map[K]V) {
 	mu.Lock()
 	defer mu.Unlock()
 	maps.Copy(into, news)
 	maps.Copy(known, news)
 }
 
-// group reads one Auto Scaling group, or the one behind a managed node group of that name.
+// readGroup reads one Auto Scaling group, or the one behind a managed node group of that name.
 // It returns cloud.ErrNotFound when there is neither.
-func (p *Provider) group(ctx context.Context, name string, instances bool) (*at.AutoScalingGroup, error) {
+func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (*at.AutoScalingGroup, error) {
 	doing := fmt.Sprintf("reading Auto Scaling group %q in %s", name, p.region)
 	asked := []*autoscaling.DescribeAutoScalingGroupsInput{
 		{AutoScalingGroupNames: []string{name}},
@@ -90,22 +92,22 @@ func (p *Provider) group(ctx context.Context, name string, instances bool) (*at.
 		in.IncludeInstances = sdk.Bool(instances)
 		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, in)
 		if err != nil {
-			return nil, explain(doing, err)
+			return nil, explainError(doing, err)
 		}
 		switch len(out.AutoScalingGroups) {
 		case 0:
 		case 1:
 			return &out.AutoScalingGroups[0], nil
 		default:
-			return nil, fatal("%s: %d managed node groups have that name: use the name of the Auto Scaling group", doing, len(out.AutoScalingGroups))
+			return nil, fatalError("%s: %d managed node groups have that name: use the name of the Auto Scaling group", doing, len(out.AutoScalingGroups))
 		}
 	}
 	return nil, fmt.Errorf("%s: %w: check the name, and the region with AWS_REGION", doing, cloud.ErrNotFound)
 }
 
-// groupsOf reads the groups of the instances, by name. It asks for at most 50 instances at
+// readGroupsOf reads the groups of the instances, by name. It asks for at most 50 instances at
 // once, and for no more of them once a group is known that lists them.
-func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoScalingGroup, error) {
+func (p *Provider) readGroupsOf(ctx context.Context, instances []string) ([]at.AutoScalingGroup, error) {
 	var groups []at.AutoScalingGroup
 	known := map[string]bool{}
 	for len(instances) > 0 {
@@ -113,7 +115,7 @@ func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoS
 		instances = instances[len(batch):]
 		out, err := p.autoscaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: batch})
 		if err != nil {
-			return nil, explain("reading the Auto Scaling groups of the nodes", err)
+			return nil, explainError("reading the Auto Scaling groups of the nodes", err)
 		}
 		var names []string
 		for _, i := range out.AutoScalingInstances {
@@ -125,12 +127,12 @@ func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoS
 		if len(names) == 0 {
 			continue
 		}
-		found, err := p.describe(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
+		found, err := p.describeGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: names})
 		if err != nil {
 			return nil, err
 		}
 		groups = append(groups, found...)
-		instances = without(instances, found)
+		instances = withoutListed(instances, found)
 	}
 	slices.SortFunc(groups, func(a, b at.AutoScalingGroup) int {
 		return strings.Compare(sdk.ToString(a.AutoScalingGroupName), sdk.ToString(b.AutoScalingGroupName))
@@ -138,8 +140,8 @@ func (p *Provider) groupsOf(ctx context.Context, instances []string) ([]at.AutoS
 	return groups, nil
 }
 
-// without leaves out the instances that the groups list.
-func without(instances []string, groups []at.AutoScalingGroup) []string {
+// withoutListed leaves out the instances that the groups list.
+func withoutListed(instances []string, groups []at.AutoScalingGroup) []string {
 	listed := map[string]bool{}
 	for i := range groups {
 		for _, instance := range groups[i].Instances {
@@ -149,30 +151,30 @@ func without(instances []string, groups []at.AutoScalingGroup) []string {
 	return slices.DeleteFunc(slices.Clone(instances), func(id string) bool { return listed[id] })
 }
 
-// describe reads all pages of groups.
-func (p *Provider) describe(ctx context.Context, in *autoscaling.DescribeAutoScalingGroupsInput) ([]at.AutoScalingGroup, error) {
+// describeGroups reads all pages of groups.
+func (p *Provider) describeGroups(ctx context.Context, in *autoscaling.DescribeAutoScalingGroupsInput) ([]at.AutoScalingGroup, error) {
 	in.MaxRecords = sdk.Int32(100)
 	var groups []at.AutoScalingGroup
 	pages := autoscaling.NewDescribeAutoScalingGroupsPaginator(p.autoscaling, in)
 	for pages.HasMorePages() {
 		out, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, explain("reading Auto Scaling groups", err)
+			return nil, explainError("reading Auto Scaling groups", err)
 		}
 		groups = append(groups, out.AutoScalingGroups...)
 	}
 	return groups, nil
 }
 
-// templates reads the version numbers that $Latest and $Default stand for now.
-func (p *Provider) templates(ctx context.Context, ids []string) (map[string]et.LaunchTemplate, error) {
+// readTemplates reads the version numbers that $Latest and $Default stand for now.
+func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]et.LaunchTemplate, error) {
 	templates := map[string]et.LaunchTemplate{}
 	if len(ids) == 0 {
 		return templates, nil
 	}
 	out, err := p.ec2.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateIds: ids})
 	if err != nil {
-		return nil, refusedTemplate(explain("reading launch templates "+strings.Join(ids, ", "), err))
+		return nil, refusedTemplate(explainError("reading launch templates "+strings.Join(ids, ", "), err))
 	}
 	for _, t := range out.LaunchTemplates {
 		templates[sdk.ToString(t.LaunchTemplateId)] = t
@@ -180,30 +182,31 @@ func (p *Provider) templates(ctx context.Context, ids []string) (map[string]et.L
 	return templates, nil
 }
 
-// versions reads template versions, each once. Images named through SSM are left as they are named.
-func (p *Provider) versions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
-	known, others := recall(&p.memory.mu, p.memory.versions, keys)
-	for template, numbers := range byTemplate(others) {
+// readVersions reads template versions, each once. Images named through SSM are left as they are
+// named.
+func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
+	known, others := lookUpKnown(&p.cache.mu, p.cache.versions, keys)
+	for template, numbers := range numbersByTemplate(others) {
 		news, err := p.describeVersions(ctx, template, numbers, false)
 		if err != nil {
 			return nil, err
 		}
-		learn(&p.memory.mu, p.memory.versions, known, news)
+		storeNews(&p.cache.mu, p.cache.versions, known, news)
 	}
 	return known, nil
 }
 
-// resolved reads which AMIs the aliases among the versions stand for now: one call per template
-// that has any.
-func (p *Provider) resolved(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
+// resolveAliases reads which AMIs the aliases among the versions stand for now: one call per
+// template that has any.
+func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]templateVersion) (map[versionKey]templateVersion, error) {
 	var aliases []versionKey
 	for key, v := range versions {
-		if v.alias() {
+		if v.isAlias() {
 			aliases = append(aliases, key)
 		}
 	}
 	out := maps.Clone(versions)
-	for template, numbers := range byTemplate(aliases) {
+	for template, numbers := range numbersByTemplate(aliases) {
 		news, err := p.describeVersions(ctx, template, numbers, true)
 		if err != nil {
 			return nil, err
@@ -213,7 +216,7 @@ func (p *Provider) resolved(ctx context.Context, versions map[versionKey]templat
 	return out, nil
 }
 
-func byTemplate(keys []versionKey) map[string][]string {
+func numbersByTemplate(keys []versionKey) map[string][]string {
 	out := map[string][]string{}
 	for _, key := range keys {
 		out[key.template] = append(out[key.template], strconv.FormatInt(key.number, 10))
@@ -227,7 +230,7 @@ func (p *Provider) describeVersions(ctx context.Context, template string, number
 		LaunchTemplateId: sdk.String(template), Versions: numbers, ResolveAlias: sdk.Bool(resolve),
 	})
 	if err != nil {
-		return nil, refusedTemplate(explain(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(numbers, ", ")), err))
+		return nil, refusedTemplate(explainError(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(numbers, ", ")), err))
 	}
 	news := map[versionKey]templateVersion{}
 	for _, v := range out.LaunchTemplateVersions {
@@ -240,11 +243,12 @@ func (p *Provider) describeVersions(ctx context.Context, template string, number
 	return news, nil
 }
 
-// refusedTemplate makes a refused of the answer that a template or a version of it does not exist.
+// refusedTemplate makes a refusedError of the answer that a template or a version of it does not
+// exist.
 func refusedTemplate(err error) error {
 	var api smithy.APIError
 	if errors.As(err, &api) && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
-		return refusef("%v: point the group at a version that exists, or name one with --to", err)
+		return newRefusedError("%v: point the group at a version that exists, or name one with --to", err)
 	}
 	return err
 }
@@ -252,7 +256,7 @@ func refusedTemplate(err error) error {
 // describeImages reads what the AMIs are, each once. One that does not exist, or that this account
 // may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
-	known, others := recall(&p.memory.mu, p.memory.images, ids)
+	known, others := lookUpKnown(&p.cache.mu, p.cache.images, ids)
 	others = slices.DeleteFunc(others, func(id string) bool { return id == "" })
 	if len(others) == 0 {
 		return known, nil
@@ -262,23 +266,23 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 		Filters: []et.Filter{{Name: sdk.String("image-id"), Values: others}}, IncludeDeprecated: sdk.Bool(true),
 	})
 	if err != nil {
-		return known, explain("reading images "+strings.Join(others, ", "), err)
+		return known, explainError("reading images "+strings.Join(others, ", "), err)
 	}
 	news := map[string]image{}
 	for _, id := range others {
 		news[id] = image{}
 	}
 	for _, i := range out.Images {
-		news[sdk.ToString(i.ImageId)] = imageOf(i)
+		news[sdk.ToString(i.ImageId)] = describeImage(i)
 	}
-	learn(&p.memory.mu, p.memory.images, known, news)
+	storeNews(&p.cache.mu, p.cache.images, known, news)
 	return known, nil
 }
 
 // machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know
 // (yet) are left out.
 func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
-	known, others := recall(&p.memory.mu, p.memory.machines, instances)
+	known, others := lookUpKnown(&p.cache.mu, p.cache.instanceImages, instances)
 	for batch := range slices.Chunk(others, 200) { // the most values a filter takes
 		pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{
 			Filters: []et.Filter{{Name: sdk.String("instance-id"), Values: batch}}, MaxResults: sdk.Int32(1000),
@@ -287,7 +291,7 @@ func (p *Provider) machineImages(ctx context.Context, instances []string) (map[s
 		for pages.HasMorePages() {
 			out, err := pages.NextPage(ctx)
 			if err != nil {
-				return nil, explain("reading the images of instances", err)
+				return nil, explainError("reading the images of instances", err)
 			}
 			for _, r := range out.Reservations {
 				for _, i := range r.Instances {
@@ -295,7 +299,7 @@ func (p *Provider) machineImages(ctx context.Context, instances []string) (map[s
 				}
 			}
 		}
-		learn(&p.memory.mu, p.memory.machines, known, news)
+		storeNews(&p.cache.mu, p.cache.instanceImages, known, news)
 	}
 	return known, nil
 }
@@ -307,7 +311,7 @@ func (p *Provider) refreshStatus(ctx context.Context, asg string) (at.InstanceRe
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(1),
 	})
 	if err != nil {
-		return "", explain(fmt.Sprintf("reading the instance refreshes of Auto Scaling group %q", asg), err)
+		return "", explainError(fmt.Sprintf("reading the instance refreshes of Auto Scaling group %q", asg), err)
 	}
 	if len(out.InstanceRefreshes) == 0 {
 		return "", nil
@@ -321,20 +325,20 @@ func (p *Provider) newestFailure(ctx context.Context, asg string) (nodegroup.Lau
 		AutoScalingGroupName: sdk.String(asg), MaxRecords: sdk.Int32(50),
 	})
 	if err != nil {
-		return nodegroup.LaunchFailure{}, explain(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", asg), err)
+		return nodegroup.LaunchFailure{}, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", asg), err)
 	}
-	return launchFailure(out.Activities), nil
+	return newestLaunchFailure(out.Activities), nil
 }
 
-// follower names another group that launches from the template's newest version, "" when there is
-// none.
-func (p *Provider) follower(ctx context.Context, asg, template string) (string, error) {
-	groups, err := p.describe(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
+// otherGroupUsing names another group that launches from the template's newest version, "" when
+// there is none.
+func (p *Provider) otherGroupUsing(ctx context.Context, asg, template string) (string, error) {
+	groups, err := p.describeGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{IncludeInstances: sdk.Bool(false)})
 	if err != nil {
 		return "", err
 	}
 	for i := range groups {
-		if name := sdk.ToString(groups[i].AutoScalingGroupName); name != asg && follows(&groups[i], template) {
+		if name := sdk.ToString(groups[i].AutoScalingGroupName); name != asg && usesNewestVersion(&groups[i], template) {
 			return name, nil
 		}
 	}

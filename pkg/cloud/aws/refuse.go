@@ -17,9 +17,9 @@ const (
 	tagCluster   = "eks:cluster-name"
 )
 
-// refusal says why the group must not be driven, with the remedy; "" when it may. instances
+// refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
 // are the group's, judged; refresh is the status of an active instance refresh.
-func refusal(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
+func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
 	for _, reason := range []string{
 		refuseManaged(g), refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
 		refuseProtected(g, instances),
@@ -32,11 +32,11 @@ func refusal(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.
 }
 
 func refuseManaged(g *at.AutoScalingGroup) string {
-	name := tag(g, tagNodegroup)
+	name := tagValue(g, tagNodegroup)
 	if name == "" {
 		return ""
 	}
-	return fmt.Sprintf("EKS manages it and must upgrade it itself: aws eks update-nodegroup-version --cluster-name %s --nodegroup-name %s", tag(g, tagCluster), name)
+	return fmt.Sprintf("EKS manages it and must upgrade it itself: aws eks update-nodegroup-version --cluster-name %s --nodegroup-name %s", tagValue(g, tagCluster), name)
 }
 
 func refuseDeleted(g *at.AutoScalingGroup) string {
@@ -54,15 +54,15 @@ func refuseOperator(g *at.AutoScalingGroup) string {
 }
 
 func refuseRefresh(g *at.AutoScalingGroup, status at.InstanceRefreshStatus) string {
-	if !refreshing(status) {
+	if !isRefreshing(status) {
 		return ""
 	}
 	return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",
 		status, sdk.ToString(g.AutoScalingGroupName))
 }
 
-// refreshing reports whether an instance refresh with the status may still touch instances.
-func refreshing(status at.InstanceRefreshStatus) bool {
+// isRefreshing reports whether an instance refresh with the status may still touch instances.
+func isRefreshing(status at.InstanceRefreshStatus) bool {
 	switch status {
 	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
 		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
@@ -92,7 +92,7 @@ func refuseUnits(g *at.AutoScalingGroup) string {
 
 // refuseSuspended refuses groups that cannot bring up a working node, or give one back.
 func refuseSuspended(g *at.AutoScalingGroup) string {
-	for _, process := range suspended(g) {
+	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
 			return fmt.Sprintf("its process %[1]s is suspended: aws autoscaling resume-processes --auto-scaling-group-name %[2]s --scaling-processes %[1]s",
 				process, sdk.ToString(g.AutoScalingGroupName))

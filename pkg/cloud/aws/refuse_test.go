@@ -56,7 +56,7 @@ func TestRefusals(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := refusal(c.group, judged(t, c.group, outside{}, "").Instances, c.refresh)
+			got := refusalReason(c.group, judged(t, c.group, outside{}, "").Instances, c.refresh)
 			if (got != "") != (len(c.says) > 0) {
 				t.Errorf("got %q", got)
 			}

@@ -11,34 +11,34 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// renewing sends a request once more, with new credentials, when AWS says that the session of those
-// it had is over. The SDK asks for new ones only when its own have expired by the time that came
-// with them (aws/credential_cache.go), and a session may be ended before that time. The refusal had
-// no effect, so that this is for requests, too, that must not have theirs twice.
-type renewing struct{ *sdk.CredentialsCache }
+// credentialRenewal sends a request once more, with new credentials, when AWS says that the session
+// of those it had is over. The SDK asks for new ones only when its own have expired by the time
+// that came with them (aws/credential_cache.go), and a session may be ended before that time. The
+// refusal had no effect, so that this is for requests, too, that must not have theirs twice.
+type credentialRenewal struct{ *sdk.CredentialsCache }
 
-// renew has the clients of a configuration renew its credentials.
-func renew(cfg *sdk.Config) {
+// addCredentialRenewal has the clients of a configuration renew its credentials.
+func addCredentialRenewal(cfg *sdk.Config) {
 	cache, ok := cfg.Credentials.(*sdk.CredentialsCache)
 	if !ok {
 		return
 	}
 	cfg.APIOptions = append(cfg.APIOptions, func(stack *middleware.Stack) error {
-		return stack.Finalize.Insert(renewing{cache}, "ResolveAuthScheme", middleware.Before)
+		return stack.Finalize.Insert(credentialRenewal{cache}, "ResolveAuthScheme", middleware.Before)
 	})
 }
 
 // ID implements middleware.FinalizeMiddleware.
-func (renewing) ID() string { return "RenewCredentials" }
+func (credentialRenewal) ID() string { return "RenewCredentials" }
 
 // HandleFinalize implements middleware.FinalizeMiddleware.
-func (r renewing) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	used, unknown := r.Retrieve(ctx)
 	first := in
 	first.Request = smithyhttp.RequestCloner(in.Request) // what signs a request changes it
 	out, metadata, err := next.HandleFinalize(ctx, first)
 	var api smithy.APIError
-	if unknown != nil || !errors.As(err, &api) || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewed(ctx, &used) {
+	if unknown != nil || !errors.As(err, &api) || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
 		return out, metadata, err
 	}
 	if body, ok := in.Request.(interface{ RewindStream() error }); ok && body.RewindStream() != nil {
@@ -47,9 +47,9 @@ func (r renewing) HandleFinalize(ctx context.Context, in middleware.FinalizeInpu
 	return next.HandleFinalize(ctx, in)
 }
 
-// renewed reports whether there are other credentials than those that were used: those of a profile
-// or of the environment stay the same.
-func (r renewing) renewed(ctx context.Context, used *sdk.Credentials) bool {
+// renewCredentials reports whether there are other credentials than those that were used: those of
+// a profile or of the environment stay the same.
+func (r credentialRenewal) renewCredentials(ctx context.Context, used *sdk.Credentials) bool {
 	now, err := r.Retrieve(ctx)
 	if err == nil && sameSession(&now, used) {
 		r.Invalidate()

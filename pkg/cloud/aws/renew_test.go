@@ -65,7 +65,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, err = renewing{cache}.HandleFinalize(t.Context(), middleware.FinalizeInput{Request: request}, send)
+			_, _, err = credentialRenewal{cache}.HandleFinalize(t.Context(), middleware.FinalizeInput{Request: request}, send)
 			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
 				t.Errorf("got %v, want %v", err, c.err)
 			}
@@ -88,7 +88,7 @@ var errDenied = coded(403, "AccessDenied", "no")
 func TestEveryClientRenews(t *testing.T) {
 	p := &purse{sessions: []string{"a", "b"}}
 	cfg := sdk.Config{Credentials: sdk.NewCredentialsCache(p)}
-	renew(&cfg)
+	addCredentialRenewal(&cfg)
 	stack := middleware.NewStack("x", smithyhttp.NewStackRequest)
 	if err := stack.Finalize.Add(middleware.FinalizeMiddlewareFunc("ResolveAuthScheme", nil), middleware.After); err != nil {
 		t.Fatal(err)

@@ -19,28 +19,32 @@ import (
 
 // Aliases of a launch template's version number.
 const (
-	latest     = "$Latest"
-	defaultVer = "$Default"
+	latestVersion  = "$Latest"
+	defaultVersion = "$Default"
 )
 
-// refused is a reason not to drive a group, with the remedy. It is an error on its way to
+// refusedError is a reason not to drive a group, with the remedy. It is an error on its way to
 // upgrade.Group.Refusal.
-type refused string
+type refusedError string
 
-func (r refused) Error() string { return string(r) }
+func (r refusedError) Error() string { return string(r) }
 
-func refusef(format string, args ...any) refused { return refused(fmt.Sprintf(format, args...)) }
+func newRefusedError(format string, args ...any) refusedError {
+	return refusedError(fmt.Sprintf(format, args...))
+}
 
-// reference names a launch template version as a group does. version is a number, $Latest or
-// $Default.
-type reference struct{ id, name, version string }
+// templateReference names a launch template version as a group does. version is a number, $Latest
+// or $Default.
+type templateReference struct{ id, name, version string }
 
-func (r reference) moves() bool { return r.version == latest || r.version == defaultVer }
+func (r templateReference) isAlias() bool {
+	return r.version == latestVersion || r.version == defaultVersion
+}
 
-// spec is what a group launches from, as it is written in the group.
-type spec struct {
+// launchSpec is what a group launches from, as it is written in the group.
+type launchSpec struct {
 	configuration string
-	base          reference
+	base          templateReference
 	overrides     []overrideSpec
 }
 
@@ -48,15 +52,15 @@ type spec struct {
 type overrideSpec struct {
 	// instanceType is empty for an entry that names requirements instead of a type.
 	instanceType string
-	reference    reference
+	reference    templateReference
 	image        string
 }
 
-// specOf reads what the group launches from: a launch configuration, a launch template, or
+// launchSpecOf reads what the group launches from: a launch configuration, a launch template, or
 // the base of a mixed instances policy with those of its overrides that differ from it. It
-// returns a refused when the group has none of these.
-func specOf(g *at.AutoScalingGroup) (spec, error) {
-	var s spec
+// returns a refusedError when the group has none of these.
+func launchSpecOf(g *at.AutoScalingGroup) (launchSpec, error) {
+	var s launchSpec
 	switch {
 	case g.LaunchConfigurationName != nil:
 		s.configuration = *g.LaunchConfigurationName
@@ -69,7 +73,7 @@ func specOf(g *at.AutoScalingGroup) (spec, error) {
 			s.addOverride(o)
 		}
 	default:
-		return spec{}, refused("it has no launch template: give it one")
+		return launchSpec{}, refusedError("it has no launch template: give it one")
 	}
 	return s, nil
 }
@@ -81,7 +85,7 @@ func mixedTemplate(g *at.AutoScalingGroup) *at.LaunchTemplateSpecification {
 	return g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification
 }
 
-func (s *spec) addOverride(o at.LaunchTemplateOverrides) {
+func (s *launchSpec) addOverride(o at.LaunchTemplateOverrides) {
 	if o.LaunchTemplateSpecification == nil && sdk.ToString(o.ImageId) == "" {
 		return
 	}
@@ -94,49 +98,50 @@ func (s *spec) addOverride(o at.LaunchTemplateOverrides) {
 
 // referenceOf reads a specification; a version left out is $Default (EC2 Auto Scaling API,
 // LaunchTemplateSpecification).
-func referenceOf(s *at.LaunchTemplateSpecification) reference {
-	r := reference{id: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName), version: sdk.ToString(s.Version)}
+func referenceOf(s *at.LaunchTemplateSpecification) templateReference {
+	r := templateReference{id: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName), version: sdk.ToString(s.Version)}
 	if r.version == "" {
-		r.version = defaultVer
+		r.version = defaultVersion
 	}
 	return r
 }
 
-// references are all templates that the spec names.
-func (s *spec) references() []reference {
+// allReferences are all templates that the spec names.
+func (s *launchSpec) allReferences() []templateReference {
 	if s.configuration != "" {
 		return nil
 	}
-	refs := []reference{s.base}
+	refs := []templateReference{s.base}
 	for _, o := range s.overrides {
 		refs = append(refs, o.reference)
 	}
 	return refs
 }
 
-// moving lists the templates whose $Latest or $Default the spec or the target names, sorted.
-func (s *spec) moving(wish target) []string {
+// movingTemplates lists the templates whose $Latest or $Default the spec or the target names,
+// sorted.
+func (s *launchSpec) movingTemplates(wish target) []string {
 	ids := map[string]bool{}
-	for _, r := range s.references() {
-		if r.moves() {
+	for _, r := range s.allReferences() {
+		if r.isAlias() {
 			ids[r.id] = true
 		}
 	}
-	if (reference{version: wish.version}).moves() && s.configuration == "" {
+	if (templateReference{version: wish.version}).isAlias() && s.configuration == "" {
 		ids[s.base.id] = true
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// follows reports whether the group launches from the newest version of the template, whatever that
-// is.
-func follows(g *at.AutoScalingGroup, template string) bool {
-	s, err := specOf(g)
+// usesNewestVersion reports whether the group launches from the newest version of the template,
+// whatever that is.
+func usesNewestVersion(g *at.AutoScalingGroup, template string) bool {
+	s, err := launchSpecOf(g)
 	if err != nil {
 		return false
 	}
-	for _, r := range s.references() {
-		if r.id == template && r.version == latest {
+	for _, r := range s.allReferences() {
+		if r.id == template && r.version == latestVersion {
 			return true
 		}
 	}
@@ -153,8 +158,8 @@ type launch struct {
 	image string
 }
 
-// label names the launch for people: "workers:7", or "workers" without a version.
-func (l launch) label() string {
+// labelText names the launch for people: "workers:7", or "workers" without a version.
+func (l launch) labelText() string {
 	switch {
 	case l.configuration != "":
 		return l.configuration
@@ -165,8 +170,8 @@ func (l launch) label() string {
 	}
 }
 
-// source is what a group launches from, resolved to numbers and images.
-type source struct {
+// launchSource is what a group launches from, resolved to numbers and images.
+type launchSource struct {
 	base      launch
 	overrides []override
 	// imageOnly makes the image count and the version number not: the target is an AMI.
@@ -178,21 +183,22 @@ type override struct {
 	launch
 }
 
-// resolve puts numbers in place of $Latest and $Default. templates holds at least those templates
-// of which the spec names a moving version. It returns a refused for a version that is no number.
-func (s *spec) resolve(templates map[string]et.LaunchTemplate) (source, error) {
+// resolveVersions puts numbers in place of $Latest and $Default. templates holds at least those
+// templates of which the spec names a moving version. It returns a refusedError for a version that
+// is no number.
+func (s *launchSpec) resolveVersions(templates map[string]et.LaunchTemplate) (launchSource, error) {
 	if s.configuration != "" {
-		return source{base: launch{configuration: s.configuration}}, nil
+		return launchSource{base: launch{configuration: s.configuration}}, nil
 	}
-	base, err := s.base.resolve(templates)
+	base, err := s.base.resolveVersion(templates)
 	if err != nil {
-		return source{}, err
+		return launchSource{}, err
 	}
-	out := source{base: base}
+	out := launchSource{base: base}
 	for _, o := range s.overrides {
-		l, err := o.reference.resolve(templates)
+		l, err := o.reference.resolveVersion(templates)
 		if err != nil {
-			return source{}, err
+			return launchSource{}, err
 		}
 		l.image = o.image
 		out.overrides = append(out.overrides, override{instanceType: o.instanceType, launch: l})
@@ -200,25 +206,25 @@ func (s *spec) resolve(templates map[string]et.LaunchTemplate) (source, error) {
 	return out, nil
 }
 
-func (r reference) resolve(templates map[string]et.LaunchTemplate) (launch, error) {
+func (r templateReference) resolveVersion(templates map[string]et.LaunchTemplate) (launch, error) {
 	l := launch{template: r.id, name: r.name}
 	known, ok := templates[r.id]
 	switch {
-	case r.version == latest && ok:
+	case r.version == latestVersion && ok:
 		l.version = sdk.ToInt64(known.LatestVersionNumber)
-	case r.version == defaultVer && ok:
+	case r.version == defaultVersion && ok:
 		l.version = sdk.ToInt64(known.DefaultVersionNumber)
 	default:
 		l.version, _ = strconv.ParseInt(r.version, 10, 64) // what is no number is refused below
 	}
 	if l.version < 1 {
-		return launch{}, refusef("launch template %s has no version %q: point the group at one that exists", r.id, r.version)
+		return launch{}, newRefusedError("launch template %s has no version %q: point the group at one that exists", r.id, r.version)
 	}
 	return l, nil
 }
 
-// launches are all ways the group launches, to be filled in.
-func (s *source) launches() []*launch {
+// allLaunches are all ways the group launches, to be filled in.
+func (s *launchSource) allLaunches() []*launch {
 	out := []*launch{&s.base}
 	for i := range s.overrides {
 		out = append(out, &s.overrides[i].launch)
@@ -235,15 +241,15 @@ type target struct {
 var imageID = regexp.MustCompile(`^ami-[0-9a-z]+$`)
 
 // parseTarget reads --to: a template version (7, $Latest, $Default, or these without the
-// dollar sign in any case) or an AMI. Anything else is a refused.
+// dollar sign in any case) or an AMI. Anything else is a refusedError.
 func parseTarget(text string) (target, error) {
 	switch strings.ToLower(strings.TrimPrefix(text, "$")) {
 	case "":
 		return target{}, nil
 	case "latest":
-		return target{version: latest}, nil
+		return target{version: latestVersion}, nil
 	case "default":
-		return target{version: defaultVer}, nil
+		return target{version: defaultVersion}, nil
 	}
 	if imageID.MatchString(text) {
 		return target{image: text}, nil
@@ -251,32 +257,33 @@ func parseTarget(text string) (target, error) {
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n > 0 {
 		return target{version: strconv.FormatUint(n, 10)}, nil
 	}
-	return target{}, refusef("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
+	return target{}, newRefusedError("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
 }
 
-// retarget is the source that the target makes of what the group launches from now. It
-// returns a refused where the target does not fit the group.
-func (s source) retarget(t target, templates map[string]et.LaunchTemplate) (source, error) {
+// withTarget is the source that the target makes of what the group launches from now. It
+// returns a refusedError where the target does not fit the group.
+func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplate) (launchSource, error) {
 	switch {
 	case t == target{}:
 		return s, nil
 	case s.base.configuration != "":
-		return source{}, refusef("it launches from launch configuration %s, which --to cannot change: move the group to a launch template", s.base.configuration)
+		return launchSource{}, newRefusedError("it launches from launch configuration %s, which --to cannot change: move the group to a launch template", s.base.configuration)
 	case t.image != "" && len(s.overrides) > 0:
-		return source{}, refused("instance types of its mixed instances policy have a template or an image of their own, and --to names one image: " +
+		return launchSource{}, refusedError("instance types of its mixed instances policy have a template or an image of their own, and --to names one image: " +
 			"make the new template versions yourself and leave --to out")
 	case t.image != "":
 		s.base.version, s.base.image, s.imageOnly = 0, t.image, true
 		return s, nil
 	}
-	base, err := reference{id: s.base.template, name: s.base.name, version: t.version}.resolve(templates)
+	base, err := templateReference{id: s.base.template, name: s.base.name, version: t.version}.resolveVersion(templates)
 	s.base = base
 	return s, err
 }
 
-// id is equal for two sources exactly when instances of one are current for the other. Template
-// version and image: "lt-0abc:7:ami-0123"; when the image alone counts: "lt-0abc@ami-0123".
-func (s *source) id() string {
+// revisionID is equal for two sources exactly when instances of one are current for the other.
+// Template version and image: "lt-0abc:7:ami-0123"; when the image alone counts:
+// "lt-0abc@ami-0123".
+func (s *launchSource) revisionID() string {
 	switch {
 	case s.base.configuration != "":
 		return "lc:" + s.base.configuration
@@ -291,17 +298,17 @@ func (s *source) id() string {
 	return b.String()
 }
 
-// name is for people: "workers:7", and "workers@ami-0123" when the image alone counts.
-func (s *source) name() string {
+// revisionName is for people: "workers:7", and "workers@ami-0123" when the image alone counts.
+func (s *launchSource) revisionName() string {
 	if s.imageOnly && s.base.configuration == "" {
 		return cmp.Or(s.base.name, s.base.template) + "@" + s.base.image
 	}
-	return s.base.label()
+	return s.base.labelText()
 }
 
-// pointer is the JSON of upgrade.Revision.Spec: all that is needed to point a group at a
+// revisionPointer is the JSON of upgrade.Revision.Spec: all that is needed to point a group at a
 // revision. Templates of single instance types are not in it, because they are never changed.
-type pointer struct {
+type revisionPointer struct {
 	LaunchConfiguration string `json:"launchConfiguration,omitempty"`
 	Template            string `json:"launchTemplate,omitempty"`
 	// Version is the number to point at; 0 with Image asks for a new version with that image.
@@ -309,14 +316,14 @@ type pointer struct {
 	Image   string `json:"image,omitempty"`
 }
 
-// revision describes the source to package upgrade.
-func (s *source) revision(images map[string]image) nodegroup.Revision {
-	p := pointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
+// describeRevision describes the source to package upgrade.
+func (s *launchSource) describeRevision(images map[string]image) nodegroup.Revision {
+	p := revisionPointer{LaunchConfiguration: s.base.configuration, Template: s.base.template, Version: s.base.version}
 	if p.Version == 0 && s.base.configuration == "" {
 		p.Image = s.base.image // a version with it may not exist yet
 	}
 	text, _ := json.Marshal(p) // strings and a number always marshal
 	return nodegroup.Revision{
-		ID: s.id(), Name: s.name(), Image: s.base.image, Kubernetes: images[s.base.image].kubernetes, Spec: string(text),
+		ID: s.revisionID(), Name: s.revisionName(), Image: s.base.image, Kubernetes: images[s.base.image].kubernetes, Spec: string(text),
 	}
 }

@@ -15,11 +15,11 @@ func TestParseTarget(t *testing.T) {
 		"":         {},
 		"7":        {version: "7"},
 		"007":      {version: "7"},
-		"$Latest":  {version: latest},
-		"latest":   {version: latest},
-		"LATEST":   {version: latest},
-		"$Default": {version: defaultVer},
-		"default":  {version: defaultVer},
+		"$Latest":  {version: latestVersion},
+		"latest":   {version: latestVersion},
+		"LATEST":   {version: latestVersion},
+		"$Default": {version: defaultVersion},
+		"default":  {version: defaultVersion},
 		"ami-0123": {image: "ami-0123"},
 	}
 	for text, want := range cases {
@@ -33,7 +33,7 @@ func TestParseTarget(t *testing.T) {
 
 func TestParseTargetRefuses(t *testing.T) {
 	for _, text := range []string{"0", "-1", "$7", "v1.33", "1.33", "ami-", "ami-0/1", "resolve:ssm:/x", "99999999999999999999"} {
-		var no refused
+		var no refusedError
 		if _, err := parseTarget(text); !errors.As(err, &no) || !strings.Contains(err.Error(), text) {
 			t.Errorf("--to=%s: got %v, want a refusal that names it", text, err)
 		}
@@ -95,7 +95,7 @@ func TestRefusedTargets(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			_, err := tryJudged(c.group, outside{}, c.to)
-			var no refused
+			var no refusedError
 			if !errors.As(err, &no) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v, want a refusal that says %q", err, c.says)
 			}
@@ -119,7 +119,7 @@ func TestFollows(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := follows(c.group, "lt-0a"); got != c.want {
+			if got := usesNewestVersion(c.group, "lt-0a"); got != c.want {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -136,17 +136,17 @@ func TestMovingTemplates(t *testing.T) {
 		"numbers need no reading":    {newGroup(), target{}, ""},
 		"a number that is asked for": {newGroup(), target{version: "6"}, ""},
 		"$Latest":                    {newGroup(templated("$Latest")), target{}, "lt-0a"},
-		"$Latest that is asked for":  {newGroup(), target{version: latest}, "lt-0a"},
+		"$Latest that is asked for":  {newGroup(), target{version: latestVersion}, "lt-0a"},
 		"each template once":         {newGroup(mixed("$Default", arm, arm)), target{}, "lt-0a lt-0b"},
-		"launch configuration":       {newGroup(configured("v1")), target{version: latest}, ""},
+		"launch configuration":       {newGroup(configured("v1")), target{version: latestVersion}, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, err := specOf(c.group)
+			s, err := launchSpecOf(c.group)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := strings.Join(s.moving(c.wish), " "); got != c.want {
+			if got := strings.Join(s.movingTemplates(c.wish), " "); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
