@@ -3,184 +3,221 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// maxDisruptedPods is the size of status.disruptedPods above which every eviction is refused
-// (eviction.go, MaxDisruptedPodSize).
-const maxDisruptedPods = 2000
+// disruption is the disruption controller and the eviction API with their budgets.
+type disruption struct {
+	clock            *clock
+	budgets          []*policyv1.PodDisruptionBudget
+	index            drain.Budgets
+	endingNamespaces map[string]bool
+	// countsPods are the budgets that expect as many pods as they have.
+	countsPods map[*policyv1.PodDisruptionBudget]bool
+	disrupted  map[types.NamespacedName]time.Time
+	// A change of a budget is one that an upgrade might act on only if it is watched.
+	watched    map[types.NamespacedName]bool
+	watchesAll bool
+}
+
+func newDisruption(spec *Spec, clock *clock) *disruption {
+	d := &disruption{
+		clock: clock, endingNamespaces: spec.EndingNamespaces, countsPods: map[*policyv1.PodDisruptionBudget]bool{},
+		disrupted: map[types.NamespacedName]time.Time{}, watched: map[types.NamespacedName]bool{},
+	}
+	for _, budget := range spec.Budgets {
+		d.budgets = append(d.budgets, budget.DeepCopy())
+	}
+	d.index = drain.NewBudgets(d.budgets)
+	return d
+}
 
 // admit is the eviction API's answer, sorted as package runner does, and what it does to the budget
 // (registry/core/pod/storage/eviction.go; Kubernetes K10).
-func (c *Cluster) admit(u *unit) (nodegroup.Outcome, string) {
+func (d *disruption) admit(u *simPod) (nodegroup.Outcome, string) {
 	pod := u.pod
-	switch {
-	case c.ending[pod.Namespace]:
+	ending := d.endingNamespaces[pod.Namespace]
+	if !ending && (isFinished(pod) || pod.DeletionTimestamp != nil) {
+		return nodegroup.OutcomeDone, ""
+	}
+	switch p := drain.Predict(pod, d.index, nil, ending); {
+	case p.Spends:
+		// The pod stands in disruptedPods from now until the disruption controller sees that it is
+		// being deleted, which here is at once.
+		d.disrupted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = d.clock.now
+		return nodegroup.OutcomeDone, ""
+	case p.Admitted():
+		return nodegroup.OutcomeDone, ""
+	case p.Kind == drain.NamespaceEnding:
 		return nodegroup.OutcomeLater, fmt.Sprintf("namespace %s is being terminated", pod.Namespace)
-	case pod.Status.Phase == corev1.PodPending, finished(pod), pod.DeletionTimestamp != nil, len(u.budgets) == 0:
-		return nodegroup.OutcomeDone, ""
-	case len(u.budgets) > 1:
+	case p.Kind == drain.TwoBudgets:
 		return nodegroup.OutcomeUnclear, "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
+	default:
+		return refuse(u.budgets[0], p.Kind)
 	}
-	budget := u.budgets[0]
+}
+
+// refuse is the answer to an eviction that the budget is an obstacle to.
+func refuse(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
 	st := &budget.Status
-	if !drain.Ready(pod) && evictsUnready(budget) {
-		return nodegroup.OutcomeDone, ""
-	}
 	switch {
 	case st.ObservedGeneration < budget.Generation:
 		return nodegroup.OutcomeRefused, fmt.Sprintf("the disruption budget %s is still being processed by the server", budget.Name)
 	case st.DisruptionsAllowed < 0:
 		return nodegroup.OutcomeFatal, "pdb disruptions allowed is negative"
-	case len(st.DisruptedPods) > maxDisruptedPods:
+	case kind == drain.BudgetPending:
 		return nodegroup.OutcomeLater, "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-	case st.DisruptionsAllowed == 0:
-		return nodegroup.OutcomeRefused, refusal(budget)
+	case st.CurrentHealthy > st.DesiredHealthy:
+		return nodegroup.OutcomeRefused, fmt.Sprintf("the disruption budget %s does not allow evicting pods currently", budget.Name)
+	default:
+		return nodegroup.OutcomeRefused, fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d currently",
+			budget.Name, st.DesiredHealthy, st.CurrentHealthy)
 	}
-	// The pod stands in disruptedPods from now until the disruption controller sees that it is
-	// being deleted, which here is at once.
-	c.disrupted[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = c.now
-	return nodegroup.OutcomeDone, ""
 }
 
-func evictsUnready(budget *drain.Budget) bool {
-	if p := budget.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
-		return true
-	}
-	return budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
-}
-
-func refusal(budget *drain.Budget) string {
-	if budget.Status.CurrentHealthy > budget.Status.DesiredHealthy {
-		return fmt.Sprintf("the disruption budget %s does not allow evicting pods currently", budget.Name)
-	}
-	return fmt.Sprintf("the disruption budget %s needs %d healthy pods and has %d currently",
-		budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy)
-}
-
-// recount keeps the budgets' status as the disruption controller would: a ready pod came, or began
-// to leave.
-func (c *Cluster) recount(u *unit, change int32) {
+// countHealthy keeps the budgets' status as the disruption controller would: a ready pod came, or
+// began to leave.
+func (d *disruption) countHealthy(u *simPod, change int32) {
 	if change < 0 && !drain.Ready(u.pod) {
 		return
 	}
 	for _, budget := range u.budgets {
 		budget.Status.CurrentHealthy += change
-		c.resync(budget.PodDisruptionBudget)
+		d.updateStatus(budget.PodDisruptionBudget)
 	}
 }
 
-// expect keeps what a budget expects where that is the number of its pods: with minAvailable as a
-// number.
-func (c *Cluster) expect(u *unit, change int32) {
+// countExpected keeps what a budget expects where that is the number of its pods: with minAvailable
+// as a number.
+func (d *disruption) countExpected(u *simPod, change int32) {
 	for _, budget := range u.budgets {
-		if c.counted[budget.PodDisruptionBudget] {
+		if d.countsPods[budget.PodDisruptionBudget] {
 			budget.Status.ExpectedPods += change
-			c.resync(budget.PodDisruptionBudget)
+			d.updateStatus(budget.PodDisruptionBudget)
 		}
 	}
 }
 
-// resync is disruption.go's updatePdbStatus. A budget whose status could not be computed stays
-// closed.
-func (c *Cluster) resync(budget *policyv1.PodDisruptionBudget) {
+// updateStatus is disruption.go's updatePdbStatus. A budget whose status could not be computed
+// stays closed.
+func (d *disruption) updateStatus(budget *policyv1.PodDisruptionBudget) {
 	st := &budget.Status
 	st.DisruptionsAllowed = 0
 	if st.ExpectedPods > 0 && !syncFailed(st) {
 		st.DisruptionsAllowed = max(0, st.CurrentHealthy-st.DesiredHealthy)
 	}
-	budget.ResourceVersion = c.touch()
-	c.news = c.news || c.heedAll || c.heeded[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}]
+	budget.ResourceVersion = d.clock.nextVersion()
+	if d.watchesAll || d.watched[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}] {
+		d.clock.changed = true
+	}
 }
 
 func syncFailed(st *policyv1.PodDisruptionBudgetStatus) bool {
-	for i := range st.Conditions {
-		if st.Conditions[i].Type == policyv1.DisruptionAllowedCondition && st.Conditions[i].Reason == policyv1.SyncFailedReason {
-			return true
-		}
-	}
-	return false
+	allowed := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
+	return allowed != nil && allowed.Reason == policyv1.SyncFailedReason
 }
 
-// pods of one budget at the beginning.
-type covered struct {
+// watch notes which budgets the upgrade waits for. While its window is full that is none but those
+// that block a pod: the others are looked at only when a node may be started.
+func (d *disruption) watch(step *upgrade.Step) {
+	clear(d.watched)
+	for _, b := range step.Blocked {
+		d.watched[b.Budget] = true
+	}
+	inFlight := 0
+	for _, n := range step.Record.Nodes {
+		switch n.State {
+		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
+			inFlight++
+		}
+	}
+	d.watchesAll = step.Status.Outdated > 0 && inFlight < step.Record.Request.Window
+}
+
+// coverage is the pods of one budget at the beginning.
+type coverage struct {
 	matched, healthy int32
 	owners           map[types.UID]bool
 	unknown          bool
 }
 
-// recompute gives each budget the status that follows from its spec (disruption.go, trySync), if
+// initStatuses gives each budget the status that follows from its spec (disruption.go, trySync), if
 // all that goes into it is known; the others keep theirs, and are kept by the differences alone.
-func (c *Cluster) recompute() {
-	if c.workloads == nil {
+func (d *disruption) initStatuses(pods []*simPod, workloads map[types.UID]Workload) {
+	if workloads == nil {
 		return
 	}
-	sums := map[*policyv1.PodDisruptionBudget]*covered{}
-	for _, budget := range c.budgets {
-		sums[budget] = &covered{owners: map[types.UID]bool{}}
+	covered := map[*policyv1.PodDisruptionBudget]*coverage{}
+	for _, budget := range d.budgets {
+		covered[budget] = &coverage{owners: map[types.UID]bool{}}
 	}
-	for _, units := range []map[types.UID]*unit{c.units, c.waiting} {
-		for _, u := range units {
-			for _, budget := range u.budgets {
-				sums[budget.PodDisruptionBudget].add(c, u)
-			}
+	for _, u := range pods {
+		_, known := workloads[u.key.owner]
+		for _, budget := range u.budgets {
+			covered[budget.PodDisruptionBudget].add(u, known)
 		}
 	}
-	for _, budget := range c.budgets {
-		c.initBudget(budget, sums[budget])
+	for _, budget := range d.budgets {
+		d.initStatus(budget, covered[budget], workloads)
 	}
 }
 
-func (s *covered) add(c *Cluster, u *unit) {
-	s.matched++
+func (c *coverage) add(u *simPod, known bool) {
+	c.matched++
 	if drain.Ready(u.pod) && u.pod.DeletionTimestamp == nil {
-		s.healthy++
+		c.healthy++
 	}
-	if id := u.shape.owner; id != "" {
-		_, known := c.workloads[id]
-		s.unknown = s.unknown || !known || u.shape.kind == daemonSet || u.shape.kind == "Job"
-		s.owners[id] = true
+	if id := u.key.owner; id != "" {
+		c.unknown = c.unknown || !known || u.key.kind == daemonSet || u.key.kind == "Job"
+		c.owners[id] = true
 	}
 }
 
-func (c *Cluster) initBudget(budget *policyv1.PodDisruptionBudget, s *covered) {
+// replicas sums up the scales of the controllers.
+func (c *coverage) replicas(workloads map[types.UID]Workload) (sum int32) {
+	counted := map[types.UID]bool{}
+	for id := range c.owners {
+		scaled := workloads[id]
+		if of := cmp.Or(scaled.Of, id); !counted[of] {
+			counted[of] = true
+			sum += scaled.Replicas
+		}
+	}
+	return sum
+}
+
+func (d *disruption) initStatus(budget *policyv1.PodDisruptionBudget, c *coverage, workloads map[types.UID]Workload) {
 	spec := &budget.Spec
-	expected := s.matched
+	expected := c.matched
 	byNumber := spec.MaxUnavailable == nil && spec.MinAvailable != nil && spec.MinAvailable.Type == intstr.Int
 	if !byNumber {
-		if s.unknown || (spec.MinAvailable == nil && spec.MaxUnavailable == nil) {
+		if c.unknown || (spec.MinAvailable == nil && spec.MaxUnavailable == nil) {
 			return
 		}
-		expected = 0
-		counted := map[types.UID]bool{}
-		for id := range s.owners {
-			scaled := c.workloads[id]
-			if of := cmp.Or(scaled.Of, id); !counted[of] {
-				counted[of] = true
-				expected += scaled.Replicas
-			}
-		}
+		expected = c.replicas(workloads)
 	}
-	desired, err := desired(spec, expected)
+	desired, err := desiredHealthy(spec, expected)
 	if err != nil {
 		return // the live status says that it failed
 	}
-	c.counted[budget] = byNumber
-	budget.Status.ExpectedPods, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy = expected, desired, s.healthy
+	d.countsPods[budget] = byNumber
+	budget.Status.ExpectedPods, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy = expected, desired, c.healthy
 	budget.Status.ObservedGeneration = budget.Generation
-	c.resync(budget)
+	d.updateStatus(budget)
 }
 
-// desired is how many healthy pods a budget needs; percentages are rounded up, either way
+// desiredHealthy is how many healthy pods a budget needs; percentages are rounded up, either way
 // (disruption.go, getExpectedPodCount).
-func desired(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (int32, error) {
+func desiredHealthy(spec *policyv1.PodDisruptionBudgetSpec, expected int32) (int32, error) {
 	if spec.MaxUnavailable != nil {
 		n, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, int(expected), true)
 		return max(0, expected-int32(n)), err

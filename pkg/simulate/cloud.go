@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,45 +14,58 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-func (c *Cluster) actCloud(action nodegroup.Action) (nodegroup.Outcome, string) {
-	c.news = true
+// cloud is the provider of the group: it launches instances and terminates them.
+type cloud struct {
+	clock   *clock
+	times   Times
+	group   *simGroup
+	nodes   *nodeLifecycle
+	actions *actionLog
+	// model is what new nodes are like, tokens are those of the launches so far.
+	model  model
+	tokens map[string]bool
+}
+
+// act carries out an action on the group or one of its instances.
+func (c *cloud) act(action nodegroup.Action) (nodegroup.Outcome, string) {
+	c.clock.changed = true
 	switch a := action.(type) {
 	case nodegroup.SetRevision:
-		c.show(func() { c.group.Pointed = a.To })
+		c.changeSettings(func() { c.group.Pointed = a.To })
 	case nodegroup.Quiesce:
-		c.show(func() { c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...) })
+		c.changeSettings(func() { c.group.Suspended = append(slices.Clone(c.group.Suspended), a.Processes...) })
 	case nodegroup.Resume:
-		c.show(func() {
+		c.changeSettings(func() {
 			c.group.Suspended = slices.DeleteFunc(slices.Clone(c.group.Suspended), func(p string) bool { return slices.Contains(a.Processes, p) })
 		})
 	case nodegroup.RaiseMax:
-		c.show(func() { c.group.Max = a.Max })
+		c.changeSettings(func() { c.group.Max = a.Max })
 	case nodegroup.LowerMax:
-		c.show(func() { c.group.Max = max(a.Max, c.group.Desired) })
+		c.changeSettings(func() { c.group.Max = max(a.Max, c.group.Desired) })
 	case nodegroup.AddCapacity:
-		return c.add(a)
+		return c.addCapacity(a)
 	case nodegroup.Terminate:
-		return c.terminate(a)
+		return c.terminateInstance(a)
 	default:
 		return nodegroup.OutcomeFatal, fmt.Sprintf("the simulated cloud cannot %s", action)
 	}
 	return nodegroup.OutcomeDone, ""
 }
 
-// show has a change of the group's settings take place, and be seen with the next question to the
-// cloud.
-func (c *Cluster) show(change func()) {
+// changeSettings has a change of the group's settings take place, and be seen with the next
+// question to the cloud.
+func (c *cloud) changeSettings(change func()) {
 	if c.times.Seen == 0 {
 		change()
 		return
 	}
-	c.after(c.times.Seen, func() {
+	c.clock.after(c.times.Seen, func() {
 		change()
-		c.news = true
+		c.clock.changed = true
 	})
 }
 
-func (c *Cluster) add(a nodegroup.AddCapacity) (nodegroup.Outcome, string) {
+func (c *cloud) addCapacity(a nodegroup.AddCapacity) (nodegroup.Outcome, string) {
 	if c.tokens[a.Token] {
 		return nodegroup.OutcomeDone, ""
 	}
@@ -66,71 +80,47 @@ func (c *Cluster) add(a nodegroup.AddCapacity) (nodegroup.Outcome, string) {
 	for range a.N {
 		zone := a.Zone
 		if zone == "" {
-			zone = c.smallestZone()
+			zone = c.group.smallestZone()
 		}
-		c.launch(zone)
+		c.launchInstance(zone)
 	}
 	return nodegroup.OutcomeDone, ""
 }
 
-// smallestZone is where a group that launches by itself does so.
-func (c *Cluster) smallestZone() string {
-	size := c.sizes()
-	zones := slices.Clone(c.group.Zones)
-	slices.SortStableFunc(zones, func(a, b string) int { return size[a] - size[b] })
-	if len(zones) == 0 {
-		return ""
-	}
-	return zones[0]
-}
-
-// sizes counts the instances in service or on their way, by zone.
-func (c *Cluster) sizes() map[string]int {
-	size := map[string]int{}
-	for _, m := range c.members {
-		if m.instance.ID != "" && m.instance.State != nodegroup.InstanceLeaving {
-			size[m.instance.Zone]++
-		}
-	}
-	return size
-}
-
-// launch brings up an instance of the revision the group points at; its node is Ready after the
-// boot time.
-func (c *Cluster) launch(zone string) {
-	c.serial++
+// launchInstance brings up an instance of the revision the group points at; its node is Ready after
+// the boot time.
+func (c *cloud) launchInstance(zone string) {
+	serial := c.clock.nextSerial()
 	m := &member{instance: nodegroup.Instance{
-		ID: "i-" + nodeName(c.group.Name, zone, c.serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
+		ID: "i-" + nodeName(c.group.Name, zone, serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
-	c.members[m.instance.ID] = m
-	c.enroll(m)
-	c.boot(m)
+	c.group.members[m.instance.ID] = m
+	c.group.showMember(m)
+	c.bootNode(m)
 }
 
-// boot brings the node of a pending instance up in time.
-func (c *Cluster) boot(m *member) {
+// bootNode brings the node of a pending instance up in time.
+func (c *cloud) bootNode(m *member) {
 	name := strings.TrimPrefix(m.instance.ID, "i-")
-	c.after(c.times.Boot, func() {
+	c.clock.after(c.times.Boot, func() {
 		if m.instance.State != nodegroup.InstancePending {
 			return
 		}
 		m.instance.State = nodegroup.InstanceInService
-		site := c.setNode(c.newNode(name, m.instance), m)
-		c.startDaemons(site)
-		c.roomOn(site)
+		c.nodes.joinNode(c.newNode(name, m.instance), m)
 	})
 }
 
-func (c *Cluster) newNode(name string, instance nodegroup.Instance) *corev1.Node {
+func (c *cloud) newNode(name string, instance nodegroup.Instance) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.touch(), CreationTimestamp: metav1.Time{Time: c.now},
+			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.clock.nextVersion(), CreationTimestamp: metav1.Time{Time: c.clock.now},
 			Labels: maps.Clone(c.model.labels),
 		},
 		Spec: corev1.NodeSpec{ProviderID: fmt.Sprintf("sim:///%s/%s", instance.Zone, instance.ID)},
 		Status: corev1.NodeStatus{
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}}},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.clock.now}}},
 			NodeInfo:    corev1.NodeSystemInfo{KubeletVersion: c.group.Pointed.Kubernetes},
 			Allocatable: c.model.allocatable,
 		},
@@ -140,8 +130,8 @@ func (c *Cluster) newNode(name string, instance nodegroup.Instance) *corev1.Node
 	return node
 }
 
-func (c *Cluster) terminate(a nodegroup.Terminate) (nodegroup.Outcome, string) {
-	m, ok := c.members[a.Instance]
+func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, string) {
+	m, ok := c.group.members[a.Instance]
 	if !ok || m.instance.State == nodegroup.InstanceLeaving {
 		return nodegroup.OutcomeMoved, "the instance is gone"
 	}
@@ -149,35 +139,59 @@ func (c *Cluster) terminate(a nodegroup.Terminate) (nodegroup.Outcome, string) {
 		return nodegroup.OutcomeExhausted, fmt.Sprintf("the desired size equals the minimum of %d", c.group.Min)
 	}
 	m.instance.State = nodegroup.InstanceLeaving
-	c.setInstance(m)
+	c.nodes.updateInstance(m)
 	if a.Shrink {
 		c.group.Desired--
 	} else {
-		c.launch(c.smallestZone())
+		c.launchInstance(c.group.smallestZone())
 	}
-	c.leave(m)
+	c.endInstance(m)
 	return nodegroup.OutcomeDone, ""
 }
 
-// leave takes a terminating machine and its node away in time.
-func (c *Cluster) leave(m *member) {
-	c.after(c.times.Leave, func() {
+// endInstance takes a terminating machine and its node away in time.
+func (c *cloud) endInstance(m *member) {
+	c.clock.after(c.times.Leave, func() {
 		if m.node != nil {
-			c.forget(m.node.Name)
+			c.nodes.removeNode(m.node)
 		}
-		delete(c.members, m.instance.ID)
-		delete(c.attempts, nodegroup.Terminate{Instance: m.instance.ID}.Key())
-		c.expel(m)
+		c.group.removeInstance(m)
+		c.actions.dropInstance(m.instance.ID)
 	})
 }
 
-// ZoneSizes counts the instances in service or on their way, by the last part of the zone's name:
-// "a:3 b:2".
-func (c *Cluster) ZoneSizes() string {
-	size := c.sizes()
-	var parts []string
-	for _, zone := range c.group.Zones {
-		parts = append(parts, fmt.Sprintf("%s:%d", zone[strings.LastIndex(zone, "-")+1:], size[zone]))
+// nodeName names a new node after its group and the last part of its zone.
+func nodeName(group, zone string, serial int) string {
+	return fmt.Sprintf("%s-new-%s-%d", group, shortZone(zone), serial)
+}
+
+// shortZone is the last part of the zone's name.
+func shortZone(zone string) string { return zone[strings.LastIndex(zone, "-")+1:] }
+
+// model is what new nodes of the group are like: what those that are there have in common, and the
+// size of the one in the middle.
+type model struct {
+	labels      map[string]string
+	allocatable corev1.ResourceList
+}
+
+// newModel takes the model from the group's nodes. Taints are left out: the pods that are to move
+// tolerate those of the group already, and those that somebody put on its nodes are not the
+// group's.
+func newModel(nodes []*corev1.Node) model {
+	m := model{labels: map[string]string{}}
+	if len(nodes) == 0 {
+		return m
 	}
-	return strings.Join(parts, " ")
+	for key, value := range nodes[0].Labels {
+		shared := !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { v, ok := n.Labels[key]; return !ok || v != value })
+		if shared && key != corev1.LabelNodeExcludeBalancers {
+			m.labels[key] = value
+		}
+	}
+	bySize := slices.SortedStableFunc(slices.Values(nodes), func(a, b *corev1.Node) int {
+		return cmp.Or(a.Status.Allocatable.Cpu().Cmp(*b.Status.Allocatable.Cpu()), a.Status.Allocatable.Memory().Cmp(*b.Status.Allocatable.Memory()))
+	})
+	m.allocatable = bySize[(len(bySize)-1)/2].Status.Allocatable
+	return m
 }

@@ -21,37 +21,26 @@ const (
 	daemonSet   = "DaemonSet"
 )
 
-// keepsPlace reports whether a controller of the kind brings a pod back only when the old one has
-// ended.
-func keepsPlace(kind string) bool { return kind == statefulSet || kind == daemonSet }
-
 // brokenAfter is how long a pod must have been unready for its successor to be taken to fail in the
 // same way.
 const brokenAfter = 10 * time.Minute
 
-// replace has a controller create the pod that takes the place of one that leaves. A pod without a
-// controller does not come back, nor does one that has finished: a Job's work is done, and other
+// replacesAfterEnd reports whether the pod's controller brings another up only when this one has
+// ended.
+func replacesAfterEnd(u *simPod) bool { return u.key.kind == statefulSet || u.key.kind == daemonSet }
+
+// isReplaced reports whether a controller brings another pod up for one that leaves. A pod without
+// a controller does not come back, nor does one that has finished: a Job's work is done, and other
 // controllers do not count it.
-func (c *Cluster) replace(u *unit) {
-	if u.shape.kind == "" || finished(u.pod) || u.pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
-		return
-	}
-	next := c.successor(u)
-	switch {
-	case u.shape.kind == daemonSet:
-		c.startDaemon(next, u.on)
-	case u.shape.kind == statefulSet && c.workloads[u.shape.owner].Ordered:
-		c.missing[u.shape.owner] = append(c.missing[u.shape.owner], next)
-		c.succeed(next)
-	default:
-		c.create(next)
-	}
+func isReplaced(u *simPod) bool {
+	return u.key.kind != "" && !isFinished(u.pod) && !isMirror(u.pod)
 }
 
-func (c *Cluster) create(u *unit) {
-	c.expect(u, +1)
-	c.schedule(u)
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
+
+func isMirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
 // ownerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
 func ownerName(pod *corev1.Pod) string {
@@ -61,23 +50,24 @@ func ownerName(pod *corev1.Pod) string {
 	return ""
 }
 
-// successor is the pod that follows another.
-func (c *Cluster) successor(u *unit) *unit {
-	c.serial++
+// newSuccessor is the pod that follows another; serial is a number of its own.
+func newSuccessor(u *simPod, now time.Time, serial int) *simPod {
 	pod := *u.pod
-	pod.UID = types.UID(fmt.Sprintf("pod-%d", c.serial))
+	pod.UID = types.UID(fmt.Sprintf("pod-%d", serial))
 	pod.DeletionTimestamp = nil
-	pod.CreationTimestamp = metav1.Time{Time: c.now}
+	pod.CreationTimestamp = metav1.Time{Time: now}
 	pod.Spec.NodeName = ""
 	pod.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	if u.shape.kind != statefulSet {
-		pod.Name = fmt.Sprintf("%s-r%d", base(pod.Name), c.serial)
+	if u.key.kind != statefulSet {
+		pod.Name = successorName(baseName(pod.Name), serial)
 	}
-	return &unit{pod: &pod, shape: u.shape, budgets: u.budgets, broken: u.broken || c.longUnready(u.pod)}
+	return &simPod{pod: &pod, key: u.key, budgets: u.budgets, broken: u.broken || isLongUnready(u.pod, now)}
 }
 
-// base is a pod's name without what successor adds to it.
-func base(name string) string {
+func successorName(base string, serial int) string { return fmt.Sprintf("%s-r%d", base, serial) }
+
+// baseName is a pod's name without what successorName adds to it.
+func baseName(name string) string {
 	i := strings.LastIndex(name, "-r")
 	if i < 0 {
 		return name
@@ -88,7 +78,7 @@ func base(name string) string {
 	return name[:i]
 }
 
-func (c *Cluster) longUnready(pod *corev1.Pod) bool {
+func isLongUnready(pod *corev1.Pod, now time.Time) bool {
 	if drain.Ready(pod) || pod.Status.StartTime == nil {
 		return false
 	}
@@ -98,41 +88,59 @@ func (c *Cluster) longUnready(pod *corev1.Pod) bool {
 			since = cond.LastTransitionTime.Time
 		}
 	}
-	return c.now.Sub(since) >= brokenAfter
+	return now.Sub(since) >= brokenAfter
 }
 
-// order notes a pod of an ordered StatefulSet, on a node or waiting for one.
-func (c *Cluster) order(u *unit) {
-	id := u.shape.owner
-	if u.shape.kind != statefulSet || !c.workloads[id].Ordered {
+// orderedSets are the StatefulSets that bring their pods up one after the other: the pods that they
+// have, and those that are missing, by controller.
+type orderedSets struct {
+	workloads map[types.UID]Workload
+	pods      map[types.UID]map[types.UID]*simPod
+	missing   map[types.UID][]*simPod
+}
+
+func newOrderedSets(workloads map[types.UID]Workload) orderedSets {
+	return orderedSets{workloads: workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}}
+}
+
+// has reports whether the pod is one of an ordered StatefulSet.
+func (s *orderedSets) has(u *simPod) bool {
+	return u.key.kind == statefulSet && s.workloads[u.key.owner].Ordered
+}
+
+// add notes a pod, on a node or waiting for one, if it is one of an ordered StatefulSet.
+func (s *orderedSets) add(u *simPod) {
+	if !s.has(u) {
 		return
 	}
-	if c.sets[id] == nil {
-		c.sets[id] = map[types.UID]*unit{}
+	if s.pods[u.key.owner] == nil {
+		s.pods[u.key.owner] = map[types.UID]*simPod{}
 	}
-	c.sets[id][u.pod.UID] = u
+	s.pods[u.key.owner][u.pod.UID] = u
 }
 
-// succeed creates the next missing pod of an ordered StatefulSet, if all before it are ready and
-// none of those is leaving (stateful_set_control.go, the monotonic branch).
-func (c *Cluster) succeed(u *unit) {
-	id := u.shape.owner
-	missing := c.missing[id]
+func (s *orderedSets) remove(u *simPod) { delete(s.pods[u.key.owner], u.pod.UID) }
+
+func (s *orderedSets) addMissing(u *simPod) {
+	s.missing[u.key.owner] = append(s.missing[u.key.owner], u)
+}
+
+// takeNext is the next missing pod of a StatefulSet, if all before it are ready and none of those
+// is leaving; else nil (stateful_set_control.go, the monotonic branch).
+func (s *orderedSets) takeNext(owner types.UID) *simPod {
+	missing := s.missing[owner]
 	if len(missing) == 0 {
-		return
+		return nil
 	}
-	slices.SortFunc(missing, func(a, b *unit) int { return cmp.Compare(ordinal(a.pod), ordinal(b.pod)) })
+	slices.SortFunc(missing, func(a, b *simPod) int { return cmp.Compare(ordinal(a.pod), ordinal(b.pod)) })
 	next := missing[0]
-	for _, other := range c.sets[id] { // any one that is not ready ends the search: the order does not matter
-		if ordinal(other.pod) < ordinal(next.pod) && (other.on == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
-			return
+	for _, other := range s.pods[owner] { // any one that is not ready ends the search: the order does not matter
+		if ordinal(other.pod) < ordinal(next.pod) && (other.node == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
+			return nil
 		}
 	}
-	c.missing[id] = missing[1:]
-	c.create(next)
-	if len(missing) > 1 {
-		c.succeed(u)
-	}
+	s.missing[owner] = missing[1:]
+	return next
 }
 
 // ordinal is the number at the end of a StatefulSet's pod.
@@ -142,41 +150,4 @@ func ordinal(pod *corev1.Pod) int {
 		return 0
 	}
 	return n
-}
-
-// daemon is a DaemonSet that runs on the group's nodes.
-type daemon struct {
-	name  string
-	model *unit
-}
-
-// addDaemon notes the DaemonSet of a pod on the group's nodes.
-func (c *Cluster) addDaemon(u *unit) {
-	if !slices.ContainsFunc(c.daemons, func(d daemon) bool { return d.model.shape.owner == u.shape.owner }) {
-		c.daemons = append(c.daemons, daemon{name: metav1.GetControllerOfNoCopy(u.pod).Name, model: u})
-	}
-}
-
-// startDaemons brings up the pods of DaemonSets on a new node.
-func (c *Cluster) startDaemons(m *machine) {
-	for _, d := range c.daemons {
-		next := c.successor(d.model)
-		next.broken = false
-		next.pod.Name = fmt.Sprintf("%s-r%d", d.name, c.serial)
-		c.startDaemon(next, m)
-	}
-}
-
-// startDaemon brings a DaemonSet's pod up on the node, if it is there still and the pod may run on
-// it. There is always room: the scheduler evicts others for it.
-func (c *Cluster) startDaemon(u *unit, m *machine) {
-	if c.machines[m.node.Name] != m {
-		return
-	}
-	c.parse(u.shape)
-	if ok, err := u.shape.affinity.Match(m.node); !ok || err != nil || tolerated(u.shape, m) != fits {
-		return
-	}
-	c.expect(u, +1)
-	c.start(u, m)
 }

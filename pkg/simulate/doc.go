@@ -8,6 +8,18 @@
 //	                    ▲                                                                       │
 //	                    └───────────────────────────────────────────────────────────────────────┘
 //
+// Its parts know only those further down:
+//
+//	Cluster            what an upgrade sees, and its actions
+//	cloud              launches and terminates instances
+//	nodeLifecycle      nodes come, change and go
+//	podLifecycle       pods start, become ready and end; their controllers replace them
+//	scheduler          finds nodes for pods, keeps those that wait
+//	disruption         budgets, evictions
+//	podIndex           pods and nodes, counted for the scheduler's rules
+//	simGroup           the group and its members
+//	actionLog, clock   what was done, what is to happen
+//
 // Estimate says how long things take, from what the cluster tells of its own past; Predict
 // runs an upgrade with pods that leave as soon as they may, and again with pods that take
 // as long as they may, and tells what both show.

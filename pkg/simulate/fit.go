@@ -8,118 +8,134 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// misfit is why a node does not take a pod, in the words of kube-scheduler; empty when it does.
-type misfit string
+// unschedulableReason is why a node does not take a pod, in the words of kube-scheduler; empty when
+// it does.
+type unschedulableReason string
 
-// The misfits, each as the plugin of kube-scheduler says it that finds it.
+// The reasons, each as the plugin of kube-scheduler says it that finds it.
 const (
-	fits               misfit = ""
-	misfitCordon       misfit = "node(s) were unschedulable"
-	misfitTaint        misfit = "node(s) had untolerated taint(s)"
-	misfitSelector     misfit = "node(s) didn't match Pod's node affinity/selector"
-	misfitPods         misfit = "Too many pods"
-	misfitCPU          misfit = "Insufficient cpu"
-	misfitMemory       misfit = "Insufficient memory"
-	misfitVolume       misfit = "node(s) didn't match PersistentVolume's node affinity"
-	misfitAffinity     misfit = "node(s) didn't match pod affinity rules"
-	misfitAntiAffinity misfit = "node(s) didn't match pod anti-affinity rules"
-	misfitRepelled     misfit = "node(s) didn't satisfy existing pods anti-affinity rules"
-	misfitSpread       misfit = "node(s) didn't match pod topology spread constraints"
-	misfitSpreadLabel  misfit = "node(s) didn't match pod topology spread constraints (missing required label)"
+	fits               unschedulableReason = ""
+	nodeCordoned       unschedulableReason = "node(s) were unschedulable"
+	untoleratedTaint   unschedulableReason = "node(s) had untolerated taint(s)"
+	selectorMismatch   unschedulableReason = "node(s) didn't match Pod's node affinity/selector"
+	tooManyPods        unschedulableReason = "Too many pods"
+	insufficientCPU    unschedulableReason = "Insufficient cpu"
+	insufficientMemory unschedulableReason = "Insufficient memory"
+	volumeMismatch     unschedulableReason = "node(s) didn't match PersistentVolume's node affinity"
+	podAffinityUnmet   unschedulableReason = "node(s) didn't match pod affinity rules"
+	podAntiAffinity    unschedulableReason = "node(s) didn't match pod anti-affinity rules"
+	existingPodRepels  unschedulableReason = "node(s) didn't satisfy existing pods anti-affinity rules"
+	spreadExceeded     unschedulableReason = "node(s) didn't match pod topology spread constraints"
+	spreadLabelMissing unschedulableReason = "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 
-// fit says whether the node takes a pod of the shape. The order is that of kube-scheduler's
-// filters, so that a pod that fails several gives the same reason.
-func fit(s *shape, m *machine) misfit {
-	if why := admits(s, m); why != fits {
+// fit says whether the node takes a pod of the key. The order is that of kube-scheduler's filters,
+// so that a pod that fails several gives the same reason.
+func fit(k *schedulingKey, n *simNode) unschedulableReason {
+	if why := checkTaints(k, n); why != fits {
 		return why
 	}
-	if !s.anywhere {
-		if ok, err := s.affinity.Match(m.node); !ok || err != nil {
-			return misfitSelector
+	if !k.anyNode {
+		if ok, err := k.affinity.Match(n.node); !ok || err != nil {
+			return selectorMismatch
 		}
 	}
-	if why := room(s, m); why != fits {
+	if why := checkCapacity(k, n); why != fits {
 		return why
 	}
-	for _, volume := range s.volumes {
-		if !volume.Match(m.node) {
-			return misfitVolume
+	for _, volume := range k.volumes {
+		if !volume.Match(n.node) {
+			return volumeMismatch
 		}
 	}
-	for i := range s.spread {
-		if why := s.spread[i].fit(m); why != fits {
+	for i := range k.spread {
+		if why := k.spread[i].fit(n); why != fits {
 			return why
 		}
 	}
-	return neighbours(s, m)
+	return checkNeighbours(k, n)
 }
 
-// admits looks at cordon, taints and readiness.
-func admits(s *shape, m *machine) misfit {
-	if m.cordon && !s.cordon {
-		return misfitCordon
+// checkTaints looks at cordon, readiness and taints.
+func checkTaints(k *schedulingKey, n *simNode) unschedulableReason {
+	if n.cordoned && !k.toleratesCordon {
+		return nodeCordoned
 	}
-	if m.closed {
-		return misfitTaint // node.kubernetes.io/not-ready or unreachable
-	}
-	return tolerated(s, m)
-}
-
-func tolerated(s *shape, m *machine) misfit {
-	for i := range m.taints {
-		if !drain.Tolerates(s.like, m.taints[i]) {
-			return misfitTaint
-		}
+	if n.closed || !toleratesTaints(k, n) {
+		return untoleratedTaint // a closed node has node.kubernetes.io/not-ready or unreachable
 	}
 	return fits
 }
 
-// room looks at what the node has left.
-func room(s *shape, m *machine) misfit {
+func toleratesTaints(k *schedulingKey, n *simNode) bool {
+	for i := range n.taints {
+		if !drain.Tolerates(k.sample, n.taints[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkCapacity looks at what the node has left.
+func checkCapacity(k *schedulingKey, n *simNode) unschedulableReason {
 	switch {
-	case m.limits.pods > 0 && len(m.pods) >= m.limits.pods:
-		return misfitPods
-	case m.limits.cpu > 0 && s.needs.cpu > 0 && m.used.cpu+s.needs.cpu > m.limits.cpu:
-		return misfitCPU
-	case m.limits.memory > 0 && s.needs.memory > 0 && m.used.memory+s.needs.memory > m.limits.memory:
-		return misfitMemory
+	case n.limits.pods > 0 && len(n.pods) >= n.limits.pods:
+		return tooManyPods
+	case n.limits.cpu > 0 && k.requests.cpu > 0 && n.used.cpu+k.requests.cpu > n.limits.cpu:
+		return insufficientCPU
+	case n.limits.memory > 0 && k.requests.memory > 0 && n.used.memory+k.requests.memory > n.limits.memory:
+		return insufficientMemory
 	default:
 		return fits
 	}
 }
 
-// neighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of
+// checkNeighbours looks at required inter-pod affinity and anti-affinity, the pod's own and that of
 // others.
-func neighbours(s *shape, m *machine) misfit {
-	if !near(s, m) {
-		return misfitAffinity
+func checkNeighbours(k *schedulingKey, n *simNode) unschedulableReason {
+	if !hasNeighbours(k, n) {
+		return podAffinityUnmet
 	}
-	for i := range s.apart {
-		if _, labelled := m.node.Labels[s.apart[i].key]; labelled && s.apart[i].pods.at(m, s.apart[i].key) > 0 {
-			return misfitAntiAffinity
+	for i := range k.apart {
+		if _, labelled := n.node.Labels[k.apart[i].label]; labelled && k.apart[i].pods.at(n, k.apart[i].label) > 0 {
+			return podAntiAffinity
 		}
 	}
-	for _, g := range s.guards {
-		if value, labelled := m.node.Labels[g.key]; labelled && g.at[value] > 0 {
-			return misfitRepelled
+	for _, x := range k.repelledBy {
+		if value, labelled := n.node.Labels[x.label]; labelled && x.at[value] > 0 {
+			return existingPodRepels
 		}
 	}
 	return fits
 }
 
-// first is a pod that asks to be near its own kind, of which there is none yet
-// (interpodaffinity/filtering.go).
-func (s *shape) first() bool {
-	return !slices.ContainsFunc(s.near, func(t term) bool { return t.pods.total > 0 || !t.pods.means(s.like) })
+// hasNeighbours reports whether the node satisfies the pod's affinity to other pods: it has every
+// topology key, and pods that match each term, unless the pod is the first of its kind.
+func hasNeighbours(k *schedulingKey, n *simNode) bool {
+	for i := range k.near {
+		if _, labelled := n.node.Labels[k.near[i].label]; !labelled {
+			return false
+		}
+	}
+	for i := range k.near {
+		if k.near[i].pods.at(n, k.near[i].label) == 0 && !isFirst(k) {
+			return false
+		}
+	}
+	return true
 }
 
-// explain says why no node takes a pod of the shape, as the scheduler's event does.
-func (c *Cluster) explain(s *shape) string {
-	c.parse(s)
-	counts := map[misfit]int{}
-	for _, m := range c.sites {
-		counts[fit(s, m)]++
+// isFirst reports whether a pod asks to be near its own kind, of which there is none yet
+// (interpodaffinity/filtering.go).
+func isFirst(k *schedulingKey) bool {
+	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.total > 0 || !t.pods.matches(k.sample) })
+}
+
+// explain says why none of the nodes takes a pod of the key, as the scheduler's event does.
+func explain(k *schedulingKey, nodes []*simNode) string {
+	counts := map[unschedulableReason]int{}
+	for _, n := range nodes {
+		counts[fit(k, n)]++
 	}
 	delete(counts, fits)
 	var parts []string
@@ -127,21 +143,5 @@ func (c *Cluster) explain(s *shape) string {
 		parts = append(parts, fmt.Sprintf("%d %s", n, why))
 	}
 	slices.Sort(parts)
-	return fmt.Sprintf("0/%d nodes are available: %s", len(c.sites), strings.Join(parts, ", "))
-}
-
-// near reports whether the machine satisfies the pod's affinity to other pods: it has every
-// topology key, and pods that match each term, unless the pod is the first of its kind.
-func near(s *shape, m *machine) bool {
-	for i := range s.near {
-		if _, labelled := m.node.Labels[s.near[i].key]; !labelled {
-			return false
-		}
-	}
-	for i := range s.near {
-		if s.near[i].pods.at(m, s.near[i].key) == 0 && !s.first() {
-			return false
-		}
-	}
-	return true
+	return fmt.Sprintf("0/%d nodes are available: %s", len(nodes), strings.Join(parts, ", "))
 }

@@ -96,12 +96,12 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 
 func predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	c := New(spec)
-	d := newDiary(c)
-	d.f.Room = c.roomFor(req)
-	record, err := c.run(req, d.write, true)
-	d.close(c)
-	d.f.Result, d.f.Evictions, d.f.Unplaced = record.Result, c.evicted, c.Unplaced()
-	return d.f, err
+	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
+	r.forecast.Room = c.measureRoom(req)
+	record, err := c.run(req, r.recordStep, true)
+	r.finish(c.clock.now)
+	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
+	return r.forecast, err
 }
 
 // widen takes over from the later run what makes the forecast the more careful one.
@@ -154,62 +154,57 @@ func (a amount) quantities(pods int) Amount {
 	return Amount{CPU: *resource.NewMilliQuantity(a.cpu, resource.DecimalSI), Memory: *resource.NewQuantity(a.memory, resource.BinarySI), Pods: pods}
 }
 
-// roomFor adds up what must move and what is free for it.
-func (c *Cluster) roomFor(req upgrade.Request) Room {
-	shapes := map[*shape]bool{}
+// measureRoom adds up what must move and what is free for it.
+func (c *Cluster) measureRoom(req upgrade.Request) Room {
+	keys := map[*schedulingKey]bool{}
 	var moves amount
 	pods := 0
-	for i := range c.roster {
-		if !c.roster[i].Outdated {
+	for i := range c.group.roster {
+		if !c.group.roster[i].Outdated {
 			continue
 		}
-		for _, pod := range c.roster[i].Pods {
+		for _, pod := range c.group.roster[i].Pods {
 			if drain.Judge(pod, req.Policy(), false).Fate == drain.Go {
-				s := c.units[pod.UID].shape
-				shapes[s] = true
-				moves = moves.plus(s.needs)
+				k := c.index.bound[pod.UID].key
+				keys[k] = true
+				moves = moves.plus(k.requests)
 				pods++
 			}
 		}
 	}
-	room := c.free(shapes)
+	room := c.measureFree(keys)
 	room.Moves = moves.quantities(pods)
 	if c.group.Sized {
 		n := int64(req.Surge)
-		of := c.model.allocatable
-		room.Added = amount{n * of.Cpu().MilliValue(), n * of.Memory().Value()}.quantities(int(n * of.Pods().Value()))
+		of := c.cloud.model.allocatable
+		room.Added = amount{of.Cpu().MilliValue(), of.Memory().Value()}.times(n).quantities(int(n * of.Pods().Value()))
 	}
 	return room
 }
 
-// free adds up what is left on the nodes that take pods of any of the shapes.
-func (c *Cluster) free(shapes map[*shape]bool) Room {
+// measureFree adds up what is left on the nodes that take pods of any of the keys.
+func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	var free amount
 	var room Room
 	pods := 0
-	for _, m := range c.sites {
-		if m.closed || m.cordon || m.limits.pods == 0 || (m.member != nil && m.member.outdated(c)) || !takesAny(shapes, m) {
+	for _, n := range c.index.nodes.sorted {
+		if n.closed || n.cordoned || n.limits.pods == 0 || c.group.isOutdated(n) || !takesAny(n, keys) {
 			continue
 		}
 		room.Nodes++
-		left := m.limits.minus(m.used)
+		left := n.limits.minus(n.used)
 		free = free.plus(amount{max(0, left.cpu), max(0, left.memory)})
-		pods += max(0, m.limits.pods-len(m.pods))
+		pods += max(0, n.limits.pods-len(n.pods))
 	}
 	room.Free = free.quantities(pods)
 	return room
 }
 
-func takesAny(shapes map[*shape]bool, m *machine) bool {
-	for s := range shapes {
-		if tolerated(s, m) == fits {
+func takesAny(n *simNode, keys map[*schedulingKey]bool) bool {
+	for k := range keys {
+		if toleratesTaints(k, n) {
 			return true
 		}
 	}
 	return false
-}
-
-func (m *member) outdated(c *Cluster) bool {
-	i, ok := c.seat(m.shown)
-	return ok && c.roster[i].Outdated
 }

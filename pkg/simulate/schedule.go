@@ -2,131 +2,113 @@ package simulate
 
 import (
 	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// line is the pods of one shape that no node takes, in the order they came.
-type line struct {
-	shape *shape
-	units []*unit
-	// refused is a line that all nodes were asked for: those of the Spec were refused by a
+// scheduler finds nodes for pods, and keeps those that no node takes.
+type scheduler struct {
+	clock *clock
+	index *podIndex
+	// pending are the pods that no node takes.
+	pending []*pendingGroup
+	// freed are the nodes that may take pods that they did not take before; freedAnywhere says
+	// that any may.
+	freed         []*simNode
+	freedAnywhere bool
+}
+
+// pendingGroup is the pods of one key that no node takes, in the order they came.
+type pendingGroup struct {
+	key  *schedulingKey
+	pods []*simPod
+	// refused is a group that all nodes were asked for: those of the Spec were refused by a
 	// scheduler that knows more.
 	refused bool
 }
 
-// schedule binds the pod to the best node that takes it, or lets it wait. Where pods like it wait
-// already, only a node that has room since they were refused takes it.
-func (c *Cluster) schedule(u *unit) {
-	var l *line
-	if i := slices.IndexFunc(c.lines, func(l *line) bool { return l.shape == u.shape }); i >= 0 {
-		l = c.lines[i]
+// addPending takes in a pod that waits when the simulation begins.
+func (s *scheduler) addPending(u *simPod) {
+	u.waitingSince, u.initiallyPending = s.clock.now, true
+	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
+}
+
+// assign finds the best node that takes the pod; when none does it returns nil, and the pod waits.
+// Where pods like it wait already, only a node that has room since they were refused takes it.
+func (s *scheduler) assign(u *simPod) *simNode {
+	var group *pendingGroup
+	if i := slices.IndexFunc(s.pending, func(g *pendingGroup) bool { return g.key == u.key }); i >= 0 {
+		group = s.pending[i]
 	}
-	if m := c.offer(u.shape, l == nil || !l.refused || c.roomAnywhere, c.roomAt); m != nil {
-		c.start(u, m)
-		return
+	if n := s.pickFreed(u.key, group == nil || !group.refused || s.freedAnywhere, s.freed); n != nil {
+		return n
 	}
-	u.waits = c.now
-	c.waiting[u.pod.UID] = u
-	c.order(u)
-	if l == nil {
-		l = &line{shape: u.shape}
-		c.lines = append(c.lines, l)
+	u.waitingSince = s.clock.now
+	if group == nil {
+		group = &pendingGroup{key: u.key}
+		s.pending = append(s.pending, group)
 	}
-	l.units, l.refused = append(l.units, u), true
+	group.pods, group.refused = append(group.pods, u), true
+	return nil
 }
 
 // pick finds the node with the least allocated, and the first name among equals, of those that take
-// the shape.
-func (c *Cluster) pick(s *shape) *machine {
-	c.parse(s)
-	best := c.open.first(s)
-	if !s.cordon {
+// the key.
+func (s *scheduler) pick(k *schedulingKey) *simNode {
+	s.index.readKey(k)
+	best := s.index.nodes.open.first(k)
+	if !k.toleratesCordon {
 		return best
 	}
-	other := c.cordoned.first(s)
+	other := s.index.nodes.cordoned.first(k)
 	if best == nil || (other != nil && other.rank.compare(best.rank) < 0) {
 		return other
 	}
 	return best
 }
 
-// start binds the pod; it becomes ready in its time.
-func (c *Cluster) start(u *unit, m *machine) {
-	if u.stranger {
-		pod := *u.pod // it is the Spec's
-		u.pod = &pod
+// pickFreed is pick among the nodes that were freed, where nothing else can have made room.
+func (s *scheduler) pickFreed(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
+	if anywhere || k.dependsOnPods() {
+		return s.pick(k)
 	}
-	u.pod.Spec.NodeName = m.node.Name
-	u.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &u.pod.CreationTimestamp}
-	c.bind(u, m)
-	if wait := c.startTime(u.pod); wait >= 0 && !u.broken {
-		c.after(wait, func() { c.ready(u.pod.UID) })
-	}
-}
-
-func (c *Cluster) startTime(pod *corev1.Pod) time.Duration {
-	if c.times.ReadyOf != nil {
-		return c.times.ReadyOf(pod)
-	}
-	return c.times.Ready
-}
-
-// roomOn notes that a node may take pods that it did not take before; nil for any node.
-func (c *Cluster) roomOn(m *machine) {
-	if len(c.lines) == 0 {
-		return
-	}
-	if m == nil {
-		c.roomAnywhere = true
-	} else if !m.closed && !slices.Contains(c.roomAt, m) {
-		c.roomAt = append(c.roomAt, m)
-	}
-}
-
-// placeWaiting offers the pods that wait to the nodes that have room now. Pods of one shape are
-// alike: when one finds no place, the others do not either. What pods that look at others may find
-// changes with each one placed.
-func (c *Cluster) placeWaiting() {
-	for c.roomAnywhere || len(c.roomAt) > 0 {
-		anywhere, at := c.roomAnywhere, c.roomAt
-		c.roomAnywhere, c.roomAt = false, nil
-		for _, l := range c.lines {
-			c.serve(l, anywhere, at)
-		}
-		c.lines = slices.DeleteFunc(c.lines, func(l *line) bool { return len(l.units) == 0 })
-	}
-}
-
-func (c *Cluster) serve(l *line, anywhere bool, at []*machine) {
-	for len(l.units) > 0 {
-		u := l.units[0]
-		if _, still := c.waiting[u.pod.UID]; still {
-			m := c.offer(l.shape, anywhere, at)
-			if m == nil {
-				return
-			}
-			delete(c.waiting, u.pod.UID)
-			c.start(u, m)
-		}
-		l.units = l.units[1:]
-	}
-}
-
-// offer is pick among the nodes that have changed, where nothing else can have made room.
-func (c *Cluster) offer(s *shape, anywhere bool, at []*machine) *machine {
-	if anywhere || s.relational() || len(s.guards) > 0 {
-		return c.pick(s)
-	}
-	var best *machine
-	for _, m := range at {
-		if fit(s, m) == fits && (best == nil || m.rank.compare(best.rank) < 0) {
-			best = m
+	var best *simNode
+	for _, n := range freed {
+		if fit(k, n) == fits && (best == nil || n.rank.compare(best.rank) < 0) {
+			best = n
 		}
 	}
 	return best
+}
+
+// capacityFreed notes that a node may take pods that it did not take before.
+func (s *scheduler) capacityFreed(n *simNode) {
+	if len(s.pending) > 0 && !n.closed && !slices.Contains(s.freed, n) {
+		s.freed = append(s.freed, n)
+	}
+}
+
+// placePending offers the pods that wait to the nodes that have room now, and starts those that
+// find a place. Pods of one key are alike: when one finds no place, the others do not either. What
+// pods that look at others may find changes with each one placed.
+func (s *scheduler) placePending(start func(*simPod, *simNode)) {
+	for s.freedAnywhere || len(s.freed) > 0 {
+		anywhere, freed := s.freedAnywhere, s.freed
+		s.freedAnywhere, s.freed = false, nil
+		for _, g := range s.pending {
+			for len(g.pods) > 0 {
+				n := s.pickFreed(g.key, anywhere, freed)
+				if n == nil {
+					break
+				}
+				start(g.pods[0], n)
+				g.pods = g.pods[1:]
+			}
+		}
+		s.pending = slices.DeleteFunc(s.pending, func(g *pendingGroup) bool { return len(g.pods) == 0 })
+	}
 }
 
 // Unplaced is a pod that waits for a node.
@@ -138,4 +120,27 @@ type Unplaced struct {
 	Since time.Time
 	// Reason is why no node takes it, in the scheduler's words.
 	Reason string
+}
+
+// listUnplaced lists the pods that came to wait in the simulation, by name.
+func (s *scheduler) listUnplaced() []Unplaced {
+	var list []Unplaced
+	reasons := map[*schedulingKey]string{}
+	for _, g := range s.pending {
+		for _, u := range g.pods {
+			if u.initiallyPending {
+				continue
+			}
+			if _, known := reasons[u.key]; !known {
+				s.index.readKey(u.key)
+				reasons[u.key] = explain(u.key, s.index.nodes.sorted)
+			}
+			list = append(list, Unplaced{
+				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: ownerName(u.pod),
+				Since: u.waitingSince, Reason: reasons[u.key],
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b Unplaced) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
+	return list
 }

@@ -100,12 +100,11 @@ func bootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.D
 	var all []time.Duration
 	for _, node := range nodes {
 		began := from(node)
-		for i := range node.Status.Conditions {
-			c := &node.Status.Conditions[i]
-			took := c.LastTransitionTime.Sub(began)
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && !began.IsZero() && took >= 0 && took <= firstBoot {
-				all = append(all, took)
-			}
+		if began.IsZero() || !nodegroup.IsNodeReady(node) {
+			continue
+		}
+		if took := nodegroup.ReadyCondition(node).LastTransitionTime.Sub(began); took >= 0 && took <= firstBoot {
+			all = append(all, took)
 		}
 	}
 	return all

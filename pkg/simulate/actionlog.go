@@ -1,0 +1,90 @@
+package simulate
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// answerLifetime is how long an accepted request is looked up: until its effect must have been
+	// seen.
+	answerLifetime = 30 * time.Second
+	// retryDelay is how long after any other answer the action may be tried again.
+	retryDelay = 30 * time.Second
+)
+
+// actionLog is the actions of the upgrade and how they ended, as far as steps look them up: they
+// have only what is under way to go through, and fences stay on nodes for most of an upgrade.
+type actionLog struct {
+	clock    *clock
+	attempts map[string]nodegroup.Attempt
+	// answers are those of attempts that are to be forgotten, in that order.
+	answers []answer
+}
+
+// answer is one that no step asks for any more after a time.
+type answer struct {
+	key   string
+	ended time.Time
+}
+
+// record notes how an action ended.
+func (l *actionLog) record(action nodegroup.Action, outcome nodegroup.Outcome, detail string) {
+	key, now := action.Key(), l.clock.now
+	attempt := nodegroup.Attempt{
+		Action: action, Begun: now, Ended: now, Outcome: outcome, Detail: detail, Tries: l.attempts[key].Tries + 1, NotBefore: now,
+	}
+	if outcome != nodegroup.OutcomeDone {
+		attempt.NotBefore = now.Add(retryDelay)
+	}
+	l.attempts[key] = attempt
+}
+
+// forgetAnswers drops what was answered so long ago that no step looks it up, and remembers to drop
+// what was answered to these actions. Evictions and terminations go with their pods and machines.
+func (l *actionLog) forgetAnswers(actions []nodegroup.Action) {
+	for _, action := range actions {
+		switch action.(type) {
+		case upgrade.NodeAction, nodegroup.AddCapacity:
+			if l.attempts[action.Key()].Outcome == nodegroup.OutcomeDone {
+				l.answers = append(l.answers, answer{key: action.Key(), ended: l.clock.now})
+			}
+		}
+	}
+	for len(l.answers) > 0 && l.clock.now.Sub(l.answers[0].ended) >= answerLifetime {
+		if old := l.answers[0]; l.attempts[old.key].Ended.Equal(old.ended) {
+			delete(l.attempts, old.key)
+		}
+		l.answers = l.answers[1:]
+	}
+}
+
+// dropNode forgets the actions on a node that is gone.
+func (l *actionLog) dropNode(uid types.UID) {
+	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
+		switch a := attempt.Action.(type) {
+		case upgrade.NodeAction:
+			return a.Target().UID == uid
+		case upgrade.DeleteNode:
+			return a.UID == uid
+		default:
+			return false
+		}
+	})
+}
+
+// dropPod forgets the actions on a pod that is gone.
+func (l *actionLog) dropPod(uid types.UID) {
+	delete(l.attempts, upgrade.Evict{UID: uid}.Key())
+	delete(l.attempts, upgrade.Delete{UID: uid}.Key())
+}
+
+// dropInstance forgets the termination of an instance that is gone.
+func (l *actionLog) dropInstance(id string) {
+	delete(l.attempts, nodegroup.Terminate{Instance: id}.Key())
+}

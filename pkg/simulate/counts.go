@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// podCounts keeps count, node by node, of the pods that a selector of some pod means, so that none
+// has to be looked at to place one.
+type podCounts struct {
+	// namespaces are nil for all.
+	namespaces []string
+	selector   labels.Selector
+	// all counts bound pods, live those of them that are not deleted.
+	all, live map[*simNode]int
+	total     int
+	// places sums all up by the value of a node label, label by label.
+	places map[string]map[string]int
+	// keys are those whose pods it counts; spreads and repelling look at its counts.
+	keys      []*schedulingKey
+	spreads   []*spreadCounts
+	repelling []*antiAffinityIndex
+}
+
+func (c *podCounts) matches(pod *corev1.Pod) bool {
+	return (c.namespaces == nil || slices.Contains(c.namespaces, pod.Namespace)) && c.selector.Matches(labels.Set(pod.Labels))
+}
+
+// at counts the pods in the place of a node.
+func (c *podCounts) at(n *simNode, label string) int {
+	sums, known := c.places[label]
+	if !known {
+		sums = map[string]int{}
+		for node, pods := range c.all {
+			sums[node.node.Labels[label]] += pods
+		}
+		c.places[label] = sums
+	}
+	return sums[n.node.Labels[label]]
+}
+
+// add counts more pods of all on the node.
+func (c *podCounts) add(n *simNode, pods int) {
+	if c.all[n] += pods; c.all[n] == 0 {
+		delete(c.all, n)
+	}
+	c.total += pods
+	for label, sums := range c.places {
+		sums[n.node.Labels[label]] += pods
+	}
+}
+
+// addLive counts more pods that are not deleted.
+func (c *podCounts) addLive(n *simNode, pods int) {
+	if c.live[n] += pods; c.live[n] == 0 {
+		delete(c.live, n)
+	}
+	for _, s := range c.spreads {
+		if s.over.nodes[n] {
+			s.shift(n.node.Labels[s.label], pods)
+		}
+	}
+}
+
+// addKey has the pods of the key counted, if they are meant.
+func (c *podCounts) addKey(k *schedulingKey) {
+	if c.matches(k.sample) {
+		c.keys = append(c.keys, k)
+		k.counts, k.repelledBy = append(k.counts, c), append(k.repelledBy, c.repelling...)
+	}
+}
+
+// antiAffinityIndex keeps pods out of the places of those whose anti-affinity means them.
+type antiAffinityIndex struct {
+	affinityTerm
+	// at counts the pods with the anti-affinity by the value of the node label.
+	at map[string]int
+}
+
+// antiAffinityOf finds or makes what keeps pods away from those that have the term.
+func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
+	for _, x := range t.pods.repelling {
+		if x.label == t.label {
+			return x
+		}
+	}
+	x := &antiAffinityIndex{affinityTerm: t, at: map[string]int{}}
+	t.pods.repelling = append(t.pods.repelling, x)
+	for _, k := range t.pods.keys {
+		k.repelledBy = append(k.repelledBy, x)
+	}
+	return x
+}
+
+// countPod has pods like this one counted where it is, or no more if n is negative; live says
+// whether that is so for those that are not deleted, too.
+func countPod(u *simPod, n int, live bool) {
+	for _, c := range u.key.counts {
+		c.add(u.node, n)
+		if live {
+			c.addLive(u.node, n)
+		}
+	}
+	for _, x := range u.key.repels {
+		x.at[u.node.node.Labels[x.label]] += n
+	}
+}
+
+// countDeleted has a pod no longer counted among those that are not deleted.
+func countDeleted(u *simPod) {
+	for _, c := range u.key.counts {
+		c.addLive(u.node, -1)
+	}
+}

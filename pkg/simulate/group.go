@@ -1,0 +1,128 @@
+package simulate
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// simGroup is the node group: its settings, and its members as they are and as an upgrade sees
+// them.
+type simGroup struct {
+	nodegroup.Group
+	clock    *clock
+	outdated func(*corev1.Node) bool
+	// members are by instance ID, or by node name without a cloud; the roster is what an upgrade
+	// sees of them, by name.
+	members map[string]*member
+	roster  []nodegroup.Member
+}
+
+// member is a machine of the group: an instance, its node, or both.
+type member struct {
+	node     *simNode
+	instance nodegroup.Instance
+	// shown is the name it has in the roster.
+	shown string
+}
+
+// showMember brings the roster up to date with a member.
+func (g *simGroup) showMember(m *member) {
+	g.clock.changed = true
+	shown := nodegroup.Member{Instance: m.instance, Outdated: m.instance.Outdated}
+	if m.node != nil {
+		shown.Node, shown.Pods = m.node.node, m.node.pods
+		if m.instance.ID == "" {
+			shown.Outdated = g.outdated(shown.Node)
+		}
+	}
+	shown.Read(&g.Group)
+	name := shown.Name()
+	if m.shown != name {
+		g.hideMember(m)
+		i, _ := g.position(name)
+		g.roster = slices.Insert(g.roster, i, shown)
+		m.shown = name
+		return
+	}
+	if i, ok := g.position(name); ok {
+		g.roster[i] = shown
+	}
+}
+
+// hideMember takes a member off the roster.
+func (g *simGroup) hideMember(m *member) {
+	if i, ok := g.position(m.shown); ok && m.shown != "" {
+		g.roster = slices.Delete(g.roster, i, i+1)
+	}
+	m.shown = ""
+	g.clock.changed = true
+}
+
+// showPods brings the roster up to date with a node's pods; only those of outdated nodes concern an
+// upgrade.
+func (g *simGroup) showPods(n *simNode) {
+	if n.member == nil {
+		return
+	}
+	if i, ok := g.position(n.member.shown); ok {
+		g.roster[i].Pods = n.pods
+		g.clock.changed = g.clock.changed || g.roster[i].Outdated
+	}
+}
+
+// removeNode takes the node away from its member, which goes with it if it has no instance.
+func (g *simGroup) removeNode(m *member) {
+	name := m.node.node.Name
+	m.node = nil
+	if m.instance.ID == "" {
+		delete(g.members, name)
+		g.hideMember(m)
+		return
+	}
+	g.showMember(m)
+}
+
+// removeInstance takes away a member whose instance is gone.
+func (g *simGroup) removeInstance(m *member) {
+	delete(g.members, m.instance.ID)
+	g.hideMember(m)
+}
+
+func (g *simGroup) position(name string) (int, bool) {
+	return slices.BinarySearchFunc(g.roster, name, func(m nodegroup.Member, name string) int { return strings.Compare(m.Name(), name) })
+}
+
+// isOutdated reports whether the node belongs to the group and is to be replaced.
+func (g *simGroup) isOutdated(n *simNode) bool {
+	if n.member == nil {
+		return false
+	}
+	i, ok := g.position(n.member.shown)
+	return ok && g.roster[i].Outdated
+}
+
+// zoneSizes counts the instances in service or on their way, by zone.
+func (g *simGroup) zoneSizes() map[string]int {
+	size := map[string]int{}
+	for _, m := range g.members {
+		if m.instance.ID != "" && m.instance.State != nodegroup.InstanceLeaving {
+			size[m.instance.Zone]++
+		}
+	}
+	return size
+}
+
+// smallestZone is where a group that launches by itself does so.
+func (g *simGroup) smallestZone() string {
+	size := g.zoneSizes()
+	zones := slices.Clone(g.Zones)
+	slices.SortStableFunc(zones, func(a, b string) int { return size[a] - size[b] })
+	if len(zones) == 0 {
+		return ""
+	}
+	return zones[0]
+}

@@ -1,0 +1,279 @@
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// podLifecycle is the kubelets, which start and stop pods, and the controllers that bring up others
+// for those that leave.
+type podLifecycle struct {
+	clock     *clock
+	times     Times
+	group     *simGroup
+	index     *podIndex
+	scheduler *scheduler
+	budgets   *disruption
+	actions   *actionLog
+	sets      orderedSets
+	// daemons has a pod of each DaemonSet that runs on the group's nodes.
+	daemons []*simPod
+}
+
+// addPods takes the pods of the Spec in, and returns those that run or wait. All keys are known
+// before the first pod is counted.
+func (l *podLifecycle) addPods(pods []*corev1.Pod) []*simPod {
+	added := make([]*simPod, 0, len(pods))
+	for _, pod := range pods {
+		added = append(added, &simPod{pod: pod, key: l.index.keyOf(pod), budgets: l.budgets.index.Covering(pod)})
+	}
+	return slices.DeleteFunc(added, func(u *simPod) bool { return !l.addPod(u) })
+}
+
+func (l *podLifecycle) addPod(u *simPod) bool {
+	pod := u.pod
+	n, known := l.index.nodes.byName[pod.Spec.NodeName]
+	switch {
+	case known:
+		l.bindPod(u, n)
+		if n.member != nil && u.key.kind == daemonSet {
+			l.addDaemonSet(u)
+		}
+	case pod.Spec.NodeName == "" && !isFinished(pod):
+		l.scheduler.addPending(u)
+	default:
+		return false
+	}
+	l.sets.add(u)
+	return true
+}
+
+// resumeLifecycle has a pod of the Spec end or become ready that was about to when the simulation
+// begins.
+func (l *podLifecycle) resumeLifecycle(u *simPod) {
+	pod, now := u.pod, l.clock.now
+	switch {
+	case isFinished(pod) || isMirror(pod):
+	case pod.DeletionTimestamp != nil:
+		l.endAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
+	case !drain.Ready(pod) && pod.Status.StartTime != nil && !isLongUnready(pod, now):
+		l.readyAfter(u, pod.Status.StartTime.Time)
+	}
+}
+
+// bindPod puts the pod on a node, and into the sums.
+func (l *podLifecycle) bindPod(u *simPod, n *simNode) {
+	l.index.bind(u, n)
+	l.changeUsage(u, 1)
+	l.scheduler.capacityFreed(n) // it may be what a pod with an affinity waits for
+}
+
+// changeUsage adds a pod to its node's list and sums, or takes it away. Finished pods hold nothing.
+func (l *podLifecycle) changeUsage(u *simPod, change int64) {
+	n := u.node
+	l.index.nodes.unrank(n)
+	if !isFinished(u.pod) {
+		n.used = n.used.plus(u.key.requests.times(change))
+		n.scored = n.scored.plus(u.key.scoredRequests().times(change))
+	}
+	if change > 0 {
+		n.putPod(u.pod)
+	} else {
+		n.dropPod(u.pod.UID)
+	}
+	l.index.nodes.rerank(n)
+	l.group.showPods(n)
+}
+
+// updatePod replaces the pod's object by a newer one.
+func (l *podLifecycle) updatePod(u *simPod, pod *corev1.Pod) {
+	u.pod = pod
+	u.node.putPod(pod)
+	l.group.showPods(u.node)
+}
+
+// startPod binds the pod; it becomes ready in its time.
+func (l *podLifecycle) startPod(u *simPod, n *simNode) {
+	if u.initiallyPending {
+		pod := *u.pod // it is the Spec's
+		u.pod = &pod
+	}
+	u.pod.Spec.NodeName = n.node.Name
+	u.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &u.pod.CreationTimestamp}
+	l.bindPod(u, n)
+	if !u.broken {
+		l.readyAfter(u, l.clock.now)
+	}
+}
+
+// readyAfter has the pod become ready when the time that it takes has passed since its start.
+func (l *podLifecycle) readyAfter(u *simPod, started time.Time) {
+	wait := l.times.Ready
+	if l.times.ReadyOf != nil {
+		wait = l.times.ReadyOf(u.pod)
+	}
+	if wait < 0 {
+		return
+	}
+	uid := u.pod.UID
+	l.clock.after(max(0, wait-l.clock.now.Sub(started)), func() { l.markReady(uid) })
+}
+
+func (l *podLifecycle) markReady(uid types.UID) {
+	u, ok := l.index.bound[uid]
+	if !ok || u.pod.DeletionTimestamp != nil {
+		return
+	}
+	pod := *u.pod
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: l.clock.now},
+	}}
+	l.updatePod(u, &pod)
+	l.budgets.countHealthy(u, +1)
+	if u.key.kind == statefulSet {
+		l.createNextOrdinal(u.key.owner)
+	}
+}
+
+// deletePod begins a pod's deletion; its controller brings another up at once, or after the end
+// where names are kept.
+func (l *podLifecycle) deletePod(u *simPod) {
+	if u.pod.DeletionTimestamp != nil {
+		return
+	}
+	leaving := *u.pod
+	leaving.DeletionTimestamp = &metav1.Time{Time: l.clock.now.Add(l.gracePeriod(u.pod))}
+	leaving.ResourceVersion = l.clock.nextVersion()
+	countDeleted(u)
+	l.budgets.countHealthy(u, -1)
+	l.updatePod(u, &leaving)
+	if !replacesAfterEnd(u) {
+		l.replacePod(u)
+	}
+	l.endAfter(u, l.terminationTime(u.pod))
+}
+
+func (l *podLifecycle) endAfter(u *simPod, wait time.Duration) {
+	uid := u.pod.UID
+	l.clock.after(wait, func() {
+		if u, still := l.index.bound[uid]; still {
+			l.removePod(u)
+			if replacesAfterEnd(u) {
+				l.replacePod(u)
+			}
+		}
+	})
+}
+
+// gracePeriod is the time until a deletion's timestamp, which is when the pod should be gone.
+func (l *podLifecycle) gracePeriod(pod *corev1.Pod) time.Duration {
+	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return l.terminationTime(pod)
+}
+
+func (l *podLifecycle) terminationTime(pod *corev1.Pod) time.Duration {
+	if l.times.Gone == nil {
+		return 0
+	}
+	return l.times.Gone(pod)
+}
+
+// removePod takes a pod away that has ended.
+func (l *podLifecycle) removePod(u *simPod) {
+	l.index.unbind(u)
+	l.changeUsage(u, -1)
+	l.scheduler.capacityFreed(u.node)
+	l.sets.remove(u)
+	l.actions.dropPod(u.pod.UID)
+	l.budgets.countExpected(u, -1)
+}
+
+// deletePodOfDeadNode ends a pod whose node is gone, and has its controller replace it
+// (podgc/gc_controller.go).
+func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
+	leaving := u.pod.DeletionTimestamp != nil
+	if !leaving {
+		l.budgets.countHealthy(u, -1)
+	}
+	l.removePod(u)
+	if replacesAfterEnd(u) || !leaving {
+		l.replacePod(u)
+	}
+}
+
+// replacePod has a controller create the pod that takes the place of one that leaves, if there is
+// to be one.
+func (l *podLifecycle) replacePod(u *simPod) {
+	if !isReplaced(u) {
+		return
+	}
+	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())
+	switch {
+	case u.key.kind == daemonSet:
+		l.startDaemonPod(next, u.node)
+	case l.sets.has(u):
+		l.sets.addMissing(next)
+		l.createNextOrdinal(u.key.owner)
+	default:
+		l.createPod(next)
+	}
+}
+
+func (l *podLifecycle) createPod(u *simPod) {
+	l.budgets.countExpected(u, +1)
+	l.sets.add(u)
+	if n := l.scheduler.assign(u); n != nil {
+		l.startPod(u, n)
+	}
+}
+
+// createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn has come.
+func (l *podLifecycle) createNextOrdinal(owner types.UID) {
+	for next := l.sets.takeNext(owner); next != nil; next = l.sets.takeNext(owner) {
+		l.createPod(next)
+	}
+}
+
+// addDaemonSet notes the DaemonSet of a pod on the group's nodes.
+func (l *podLifecycle) addDaemonSet(u *simPod) {
+	if !slices.ContainsFunc(l.daemons, func(d *simPod) bool { return d.key.owner == u.key.owner }) {
+		l.daemons = append(l.daemons, u)
+	}
+}
+
+// startDaemonPods brings up the pods of DaemonSets on a new node.
+func (l *podLifecycle) startDaemonPods(n *simNode) {
+	for _, d := range l.daemons {
+		serial := l.clock.nextSerial()
+		next := newSuccessor(d, l.clock.now, serial)
+		next.broken = false
+		next.pod.Name = successorName(metav1.GetControllerOfNoCopy(d.pod).Name, serial)
+		l.startDaemonPod(next, n)
+	}
+}
+
+// startDaemonPod brings a DaemonSet's pod up on the node, if it is there still and the pod may run
+// on it. There is always room: the scheduler evicts others for it.
+func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
+	if l.index.nodes.byName[n.node.Name] != n {
+		return
+	}
+	l.index.readKey(u.key)
+	if ok, err := u.key.affinity.Match(n.node); !ok || err != nil || !toleratesTaints(u.key, n) {
+		return
+	}
+	l.budgets.countExpected(u, +1)
+	l.startPod(u, n)
+}
+
+// placePending starts the pods that wait and for which there is room by now.
+func (l *podLifecycle) placePending() { l.scheduler.placePending(l.startPod) }

@@ -1,0 +1,161 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// amount is what a pod asks for or a node has: thousandths of a CPU, and bytes.
+type amount struct{ cpu, memory int64 }
+
+func (a amount) plus(b amount) amount  { return amount{a.cpu + b.cpu, a.memory + b.memory} }
+func (a amount) minus(b amount) amount { return amount{a.cpu - b.cpu, a.memory - b.memory} }
+func (a amount) times(n int64) amount  { return amount{n * a.cpu, n * a.memory} }
+
+// simNode is a node with its pods and the sums that placing pods needs.
+type simNode struct {
+	// number is its own among all nodes that were ever there.
+	number int32
+	node   *corev1.Node
+	// member is nil for a node outside the group.
+	member *member
+	// pods are sorted by UID. The slice is replaced, never changed: a World may show it.
+	pods []*corev1.Pod
+	used amount
+	// scored is used, with the scheduler's guess for pods that ask for nothing.
+	scored amount
+	limits limits
+	// taints keep pods away that do not tolerate them; the cordon is one.
+	taints   []corev1.Taint
+	cordoned bool
+	// closed is a node that takes no pods at all; ranked is one that the scheduler looks at.
+	closed bool
+	ranked bool
+	rank   rank
+}
+
+// limits are a node's allocatable resources; what it does not tell is not limited.
+type limits struct {
+	amount
+	pods int
+}
+
+// rank orders nodes for the scheduler: the one with the least of it allocated first, then by pods,
+// then by name.
+type rank struct {
+	load int64
+	pods int
+	name string
+}
+
+func (r rank) compare(o rank) int {
+	return cmp.Or(cmp.Compare(r.load, o.load), cmp.Compare(r.pods, o.pods), strings.Compare(r.name, o.name))
+}
+
+// loadScale is the load of a node that is full.
+const loadScale = 10_000
+
+func (n *simNode) currentRank() rank {
+	r := rank{pods: len(n.pods), name: n.node.Name}
+	if n.limits.cpu > 0 {
+		r.load += n.scored.cpu * loadScale / n.limits.cpu
+	}
+	if n.limits.memory > 0 {
+		r.load += n.scored.memory * loadScale / n.limits.memory
+	}
+	return r
+}
+
+// readNode takes over what the scheduler reads off the node object.
+func (n *simNode) readNode(node *corev1.Node) {
+	n.node, n.cordoned, n.taints = node, node.Spec.Unschedulable, nil
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
+			n.taints = append(n.taints, taint)
+		}
+	}
+	allocatable := node.Status.Allocatable
+	n.limits = limits{amount: amount{allocatable.Cpu().MilliValue(), allocatable.Memory().Value()}, pods: int(allocatable.Pods().Value())}
+	n.closed = !nodegroup.IsNodeReady(node) || (n.member != nil && n.member.instance.State == nodegroup.InstanceLeaving)
+}
+
+func comparePodUID(pod *corev1.Pod, uid types.UID) int {
+	return strings.Compare(string(pod.UID), string(uid))
+}
+
+// putPod puts the pod into the node's list, in the place of the one it replaces.
+func (n *simNode) putPod(pod *corev1.Pod) {
+	i, known := slices.BinarySearchFunc(n.pods, pod.UID, comparePodUID)
+	pods := make([]*corev1.Pod, 0, len(n.pods)+1)
+	pods = append(append(pods, n.pods[:i]...), pod)
+	if known {
+		i++
+	}
+	n.pods = append(pods, n.pods[i:]...)
+}
+
+func (n *simNode) dropPod(uid types.UID) {
+	if i, known := slices.BinarySearchFunc(n.pods, uid, comparePodUID); known {
+		n.pods = slices.Concat(n.pods[:i], n.pods[i+1:])
+	}
+}
+
+// nodeIndex is all nodes, and those that take pods in the order in which the scheduler tries them.
+type nodeIndex struct {
+	byName map[string]*simNode
+	// sorted are by name; open and cordoned, by how much of a node is allocated.
+	sorted         []*simNode
+	open, cordoned ranking
+	// added counts all nodes that were ever there.
+	added int32
+}
+
+// rankingOf is the list of nodes that the scheduler looks through for pods that tolerate a cordon
+// or do not.
+func (x *nodeIndex) rankingOf(n *simNode) *ranking {
+	if n.cordoned {
+		return &x.cordoned
+	}
+	return &x.open
+}
+
+// unrank takes the node out of the scheduler's lists, to be changed and ranked again.
+func (x *nodeIndex) unrank(n *simNode) {
+	if n.ranked {
+		x.rankingOf(n).remove(n)
+		n.ranked = false
+	}
+}
+
+func (x *nodeIndex) rerank(n *simNode) {
+	if n.closed {
+		return
+	}
+	n.rank, n.ranked = n.currentRank(), true
+	x.rankingOf(n).insert(n)
+}
+
+func (x *nodeIndex) add(n *simNode) {
+	n.number = x.added
+	x.added++
+	x.byName[n.node.Name] = n
+	i, _ := x.position(n.node.Name)
+	x.sorted = slices.Insert(x.sorted, i, n)
+}
+
+func (x *nodeIndex) remove(n *simNode) {
+	delete(x.byName, n.node.Name)
+	if i, ok := x.position(n.node.Name); ok {
+		x.sorted = slices.Delete(x.sorted, i, i+1)
+	}
+}
+
+func (x *nodeIndex) position(name string) (int, bool) {
+	return slices.BinarySearchFunc(x.sorted, name, func(n *simNode, name string) int { return strings.Compare(n.node.Name, name) })
+}

@@ -1,0 +1,112 @@
+package simulate
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// nodeLifecycle has nodes come, change and go, with all that follows for the pods on them.
+type nodeLifecycle struct {
+	clock   *clock
+	group   *simGroup
+	index   *podIndex
+	pods    *podLifecycle
+	actions *actionLog
+}
+
+// addNode takes in a new node, of a member of the group or of none.
+func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
+	n, known := l.index.nodes.byName[node.Name]
+	if !known {
+		n = &simNode{member: owner, node: node}
+		l.index.nodes.add(n)
+	}
+	l.updateNode(n, node)
+	return n
+}
+
+// joinNode takes in a node that has come up, for daemons and for pods that wait.
+func (l *nodeLifecycle) joinNode(node *corev1.Node, owner *member) {
+	n := l.addNode(node, owner)
+	l.pods.startDaemonPods(n)
+	l.pods.scheduler.capacityFreed(n)
+}
+
+// updateNode takes a new version of a node into account.
+func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
+	l.index.nodes.unrank(n)
+	before := n.node
+	n.readNode(node)
+	l.index.nodeChanged(n, before, node)
+	l.index.nodes.rerank(n)
+	if n.member != nil {
+		n.member.node = n
+		l.group.showMember(n.member)
+	}
+}
+
+// updateInstance takes a change of a member's instance into account, and with it whether its node
+// takes pods.
+func (l *nodeLifecycle) updateInstance(m *member) {
+	if m.node != nil {
+		l.updateNode(m.node, m.node.node)
+		return
+	}
+	l.group.showMember(m)
+}
+
+// removeNode removes a node of the group and everything on it.
+func (l *nodeLifecycle) removeNode(n *simNode) {
+	l.index.nodes.unrank(n)
+	n.closed = true
+	l.index.nodeChanged(n, n.node, nil)
+	l.index.nodes.remove(n)
+	l.actions.dropNode(n.node.UID)
+	for _, pod := range n.pods {
+		l.pods.deletePodOfDeadNode(l.index.bound[pod.UID])
+	}
+	l.group.removeNode(n.member)
+}
+
+// findNode is the group's node of the name, nil when it is gone or is another by now.
+func (l *nodeLifecycle) findNode(name string, uid types.UID) *simNode {
+	if n, ok := l.index.nodes.byName[name]; ok && n.member != nil && n.node.UID == uid {
+		return n
+	}
+	return nil
+}
+
+// applyAction carries out an action of the run that changes a node in place.
+func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup.Outcome, string) {
+	target := a.Target()
+	n := l.findNode(target.Node, target.UID)
+	if n == nil {
+		return nodeGone(target.Node)
+	}
+	node := n.node.DeepCopy()
+	if err := a.Apply(node, run, nodegroup.FenceTaint(l.group.Provider)); err != nil {
+		return nodegroup.OutcomeFatal, err.Error()
+	}
+	node.ResourceVersion = l.clock.nextVersion()
+	l.updateNode(n, node)
+	return nodegroup.OutcomeDone, ""
+}
+
+// deleteNode removes the Node object.
+func (l *nodeLifecycle) deleteNode(a upgrade.DeleteNode) (nodegroup.Outcome, string) {
+	n := l.findNode(a.Node, a.UID)
+	if n == nil {
+		return nodeGone(a.Node)
+	}
+	l.removeNode(n)
+	return nodegroup.OutcomeDone, ""
+}
+
+func nodeGone(name string) (nodegroup.Outcome, string) {
+	return nodegroup.OutcomeMoved, fmt.Sprintf("node %q is gone", name)
+}

@@ -1,0 +1,301 @@
+package simulate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// simPod is a pod and what the cluster knows of it.
+type simPod struct {
+	// pod is replaced when it changes, never changed: a World may show it.
+	pod *corev1.Pod
+	key *schedulingKey
+	// node is nil while no node takes it; waitingSince is since when.
+	node         *simNode
+	waitingSince time.Time
+	budgets      []*drain.Budget
+	// broken is a pod that takes the place of one that was not ready for long: it does not become
+	// ready either.
+	broken bool
+	// initiallyPending waited before the simulation began.
+	initiallyPending bool
+}
+
+// podIndex is the pods on nodes, and what it takes to place others beside them without looking at
+// each.
+type podIndex struct {
+	nodes nodeIndex
+	bound map[types.UID]*simPod
+	// keys are by controller, keysIn by namespace; counts by what they mean, countsIn by namespace.
+	keys     map[types.UID][]*schedulingKey
+	keysIn   map[string][]*schedulingKey
+	counts   map[string]*podCounts
+	countsIn map[string][]*podCounts
+	domains  map[string]*spreadDomain
+	filters  map[string]*filterCache
+	volumes  map[string]*nodeaffinity.NodeSelector
+}
+
+func newPodIndex(spec *Spec) *podIndex {
+	return &podIndex{
+		nodes: nodeIndex{byName: map[string]*simNode{}}, bound: make(map[types.UID]*simPod, len(spec.Pods)), keys: map[types.UID][]*schedulingKey{},
+		keysIn: map[string][]*schedulingKey{}, counts: map[string]*podCounts{}, countsIn: map[string][]*podCounts{},
+		domains: map[string]*spreadDomain{}, filters: map[string]*filterCache{}, volumes: volumeSelectors(spec),
+	}
+}
+
+// everywhere stands for all namespaces where counts are listed by namespace.
+const everywhere = ""
+
+// bind notes that the pod is on the node.
+func (x *podIndex) bind(u *simPod, n *simNode) {
+	if a := u.pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		x.readKey(u.key) // it keeps others away from now on
+	}
+	x.bound[u.pod.UID] = u
+	u.node = n
+	countPod(u, 1, u.pod.DeletionTimestamp == nil)
+}
+
+// unbind forgets a pod that has ended.
+func (x *podIndex) unbind(u *simPod) {
+	countPod(u, -1, u.pod.DeletionTimestamp == nil)
+	delete(x.bound, u.pod.UID)
+}
+
+// keyOf finds the key among those of the pod's controller, or makes it.
+func (x *podIndex) keyOf(pod *corev1.Pod) *schedulingKey {
+	requests := requestsOf(pod)
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return x.addKey(&schedulingKey{sample: pod, requests: requests})
+	}
+	for _, k := range x.keys[owner.UID] {
+		if k.requests == requests && alike(k.sample, pod, owner.Kind) {
+			return k
+		}
+	}
+	k := x.addKey(&schedulingKey{sample: pod, kind: owner.Kind, owner: owner.UID, requests: requests})
+	x.keys[owner.UID] = append(x.keys[owner.UID], k)
+	x.readKey(k)
+	return k
+}
+
+// addKey has the key's pods counted by all counts that mean them.
+func (x *podIndex) addKey(k *schedulingKey) *schedulingKey {
+	namespace := k.sample.Namespace
+	x.keysIn[namespace] = append(x.keysIn[namespace], k)
+	for _, in := range []string{namespace, everywhere} {
+		for _, counts := range x.countsIn[in] {
+			counts.addKey(k)
+		}
+	}
+	return k
+}
+
+// readKey reads the rest of the key off its pod, once.
+func (x *podIndex) readKey(k *schedulingKey) {
+	if k.read {
+		return
+	}
+	k.read = true
+	spec := &k.sample.Spec
+	affinity := spec.Affinity
+	if k.kind == daemonSet {
+		affinity = nil // it names the node of one pod
+	}
+	k.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
+	k.anyNode = len(spec.NodeSelector) == 0 && k.nodeAffinity() == nil
+	k.toleratesCordon = drain.Tolerates(k.sample, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	k.filters = x.filtersOf(k)
+	if affinity != nil {
+		x.readPodAffinity(k, affinity)
+	}
+	x.readSpread(k)
+	for _, name := range claimNames(k.sample) {
+		if selector := x.volumes[k.sample.Namespace+"/"+name]; selector != nil {
+			k.volumes = append(k.volumes, selector)
+		}
+	}
+}
+
+// filtersOf finds or makes what is known of the nodes that refuse the key.
+func (x *podIndex) filtersOf(k *schedulingKey) *filterCache {
+	id := k.filterID()
+	if known, ok := x.filters[id]; ok && id != "" {
+		return known
+	}
+	f := &filterCache{}
+	x.filters[id] = f
+	return f
+}
+
+// readPodAffinity reads which pods the key wants beside it and which it keeps away.
+func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) {
+	if affinity.PodAffinity != nil {
+		k.near = x.readTerms(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if affinity.PodAntiAffinity == nil {
+		return
+	}
+	k.apart = x.readTerms(k.sample, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	for _, t := range k.apart {
+		k.repels = append(k.repels, antiAffinityOf(t))
+	}
+}
+
+func (x *podIndex) readTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
+	terms := make([]affinityTerm, 0, len(required))
+	for i := range required {
+		selector, err := metav1.LabelSelectorAsSelector(required[i].LabelSelector)
+		if err != nil {
+			selector = labels.Nothing() // the API server admits no such pod
+		}
+		terms = append(terms, affinityTerm{pods: x.countsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey})
+	}
+	return terms
+}
+
+// readSpread reads the key's topology spread constraints.
+func (x *podIndex) readSpread(k *schedulingKey) {
+	var required []*corev1.TopologySpreadConstraint
+	var labels []string
+	for i := range k.sample.Spec.TopologySpreadConstraints {
+		if c := &k.sample.Spec.TopologySpreadConstraints[i]; c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			required, labels = append(required, c), append(labels, c.TopologyKey)
+		}
+	}
+	slices.Sort(labels)
+	for _, c := range required {
+		k.spread = append(k.spread, x.readConstraint(k, c, labels))
+	}
+}
+
+// readConstraint reads one topology spread constraint of those whose labels are given.
+func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadConstraint, keys []string) spreadConstraint {
+	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	for _, key := range c.MatchLabelKeys {
+		if value, ok := k.sample.Labels[key]; ok {
+			same, _ := labels.ValidatedSetSelector{key: value}.Requirements()
+			selector = selector.Add(same...)
+		}
+	}
+	pods := x.countsOf([]string{k.sample.Namespace}, selector)
+	domain := x.addDomain(newSpreadDomain(k, c, keys))
+	read := spreadConstraint{spreadCounts: domain.spreadOf(pods, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
+	if c.MinDomains != nil {
+		read.minDomains = int(*c.MinDomains)
+	}
+	if pods.matches(k.sample) {
+		read.self = 1
+	}
+	return read
+}
+
+// addDomain returns the domain that is known and holds the same nodes, or fills this one.
+func (x *podIndex) addDomain(d *spreadDomain) *spreadDomain {
+	id := d.id()
+	if known, ok := x.domains[id]; ok {
+		return known
+	}
+	for _, n := range x.nodes.sorted {
+		if d.includes(n) {
+			d.shift(n, n.node.Labels, 1)
+		}
+	}
+	x.domains[id] = d
+	return d
+}
+
+// countsOf finds or makes the counts of the pods that a selector means in the namespaces, nil for
+// all.
+func (x *podIndex) countsOf(namespaces []string, selector labels.Selector) *podCounts {
+	id := strings.Join(namespaces, ",") + "/" + selector.String()
+	if known, ok := x.counts[id]; ok {
+		return known
+	}
+	c := &podCounts{namespaces: namespaces, selector: selector, all: map[*simNode]int{}, live: map[*simNode]int{}, places: map[string]map[string]int{}}
+	x.counts[id] = c
+	x.addCounts(c)
+	for _, u := range x.bound {
+		if slices.Contains(u.key.counts, c) {
+			c.add(u.node, 1)
+			if u.pod.DeletionTimestamp == nil {
+				c.addLive(u.node, 1)
+			}
+		}
+	}
+	return c
+}
+
+// addCounts has the pods of the keys that are known counted, and of those to come.
+func (x *podIndex) addCounts(c *podCounts) {
+	if c.namespaces == nil {
+		x.countsIn[everywhere] = append(x.countsIn[everywhere], c)
+		for _, keys := range x.keysIn {
+			for _, k := range keys {
+				c.addKey(k)
+			}
+		}
+		return
+	}
+	for i, namespace := range c.namespaces {
+		if slices.Contains(c.namespaces[:i], namespace) {
+			continue
+		}
+		x.countsIn[namespace] = append(x.countsIn[namespace], c)
+		for _, k := range x.keysIn[namespace] {
+			c.addKey(k)
+		}
+	}
+}
+
+// nodeChanged brings what is kept of nodes up to date with one that was another before; now is nil
+// for one that goes.
+func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
+	for _, d := range x.domains {
+		was, is := d.nodes[n], now != nil && d.includes(n)
+		if was && is && !slices.ContainsFunc(d.labels, func(label string) bool { return before.Labels[label] != now.Labels[label] }) {
+			continue
+		}
+		if was {
+			x.shiftPods(n, d, before.Labels, -1)
+			d.shift(n, before.Labels, -1)
+		}
+		if is {
+			d.shift(n, now.Labels, 1)
+			x.shiftPods(n, d, now.Labels, 1)
+		}
+	}
+	for _, f := range x.filters {
+		f.remove(n.number)
+	}
+}
+
+// shiftPods has the pods of a node counted in or out of the spreads over a domain.
+func (x *podIndex) shiftPods(n *simNode, d *spreadDomain, labels map[string]string, change int) {
+	for _, pod := range n.pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		for _, c := range x.bound[pod.UID].key.counts {
+			for _, s := range c.spreads {
+				if s.over == d {
+					s.shift(labels[s.label], change)
+				}
+			}
+		}
+	}
+}

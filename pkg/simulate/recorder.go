@@ -1,0 +1,150 @@
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// recorder writes down what the steps of a run show. What one step shows holds until the next.
+type recorder struct {
+	forecast Forecast
+	began    time.Time
+	// last is the time of the last step, size the group's then, before the one to go back to.
+	last         time.Time
+	size, before int
+	// nodes are all that were started, open those of them that are not at their end.
+	nodes   map[string]*nodeRecord
+	open    map[string]*nodeRecord
+	waiting string
+	// idle is how long the nodes that are not started have waited since the last start, by what
+	// for.
+	idle map[string]time.Duration
+}
+
+// nodeRecord is what is known of one node that was started.
+type nodeRecord struct {
+	NodeForecast
+	held  map[string]time.Duration
+	waits string
+}
+
+func newRecorder(now time.Time, before, size int) *recorder {
+	return &recorder{
+		began: now, before: before, last: now, size: size,
+		nodes: map[string]*nodeRecord{}, open: map[string]*nodeRecord{}, idle: map[string]time.Duration{},
+	}
+}
+
+// recordStep is called for each step before it is done.
+func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
+	r.forecast.Steps++
+	r.addTime(w.Now)
+	r.size = w.Group.Desired
+	r.before = step.Record.Sizes.Desired
+	r.forecast.Peak = max(r.forecast.Peak, r.size)
+	r.recordStarts(w.Now, step.Record.Nodes)
+	for name, n := range r.open {
+		n.waits = ""
+		if record, known := step.Record.Nodes[name]; n.recordEnd(w.Now.Sub(r.began), record, known) {
+			delete(r.open, name)
+		}
+	}
+	for _, b := range step.Blocked {
+		if n, ok := r.open[b.Node]; ok && n.waits == "" {
+			n.waits = describeObstacle(b)
+		}
+	}
+	r.waiting = waitsFor(step)
+}
+
+// addTime adds the time since the last step to what held then.
+func (r *recorder) addTime(now time.Time) {
+	passed := now.Sub(r.last)
+	r.last = now
+	r.forecast.ExtraHours += float64(r.size-r.before) * passed.Hours()
+	if passed == 0 {
+		return
+	}
+	r.idle[r.waiting] += passed
+	for _, n := range r.open {
+		if n.waits != "" {
+			n.held[n.waits] += passed
+		}
+	}
+}
+
+// recordStarts begins a record for each node that was started in this step, in order of batch and
+// name.
+func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeRecord) {
+	var fresh []string
+	for name, n := range nodes {
+		if r.nodes[name] == nil && n.Batch > 0 {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	slices.SortFunc(fresh, func(a, b string) int { return cmp.Or(cmp.Compare(nodes[a].Batch, nodes[b].Batch), cmp.Compare(a, b)) })
+	for _, name := range fresh {
+		n := &nodeRecord{NodeForecast: NodeForecast{Name: name, Batch: nodes[name].Batch, Start: span(now.Sub(r.began))}, held: maps.Clone(r.idle)}
+		r.nodes[name], r.open[name] = n, n
+		r.forecast.Nodes = append(r.forecast.Nodes, NodeForecast{Name: name})
+	}
+	clear(r.idle)
+}
+
+// recordEnd notes how a started node came to its end, and reports whether it has.
+func (n *nodeRecord) recordEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
+	switch {
+	case record.State == upgrade.NodeForcing:
+		n.Stuck = record.Reason
+		return false
+	case record.State == upgrade.NodeQuarantined:
+		n.Stuck = record.Reason
+	case !known || record.State == upgrade.NodeDrained:
+		n.End = span(passed)
+	default:
+		return false
+	}
+	return true
+}
+
+// describeObstacle names what a pod waits for in the fewest words.
+func describeObstacle(b upgrade.Blocked) string {
+	if b.Budget.Name != "" {
+		return "PDB " + b.Budget.String()
+	}
+	return "pod " + b.Pod.String()
+}
+
+// waitsFor is what keeps the next node from being started.
+func waitsFor(step upgrade.Step) string {
+	switch {
+	case step.Record.WaitsFor() != "":
+		return step.Record.WaitsFor()
+	case step.Status.Waiting != "":
+		return step.Status.Waiting
+	default:
+		return "the window"
+	}
+}
+
+// finish sums the records un.
+func (r *recorder) finish(now time.Time) {
+	r.addTime(now)
+	r.forecast.Duration = span(now.Sub(r.began))
+	for i := range r.forecast.Nodes {
+		n := r.nodes[r.forecast.Nodes[i].Name]
+		for _, reason := range slices.Sorted(maps.Keys(n.held)) {
+			if n.held[reason] > n.Waits {
+				n.WaitsFor, n.Waits = reason, n.held[reason]
+			}
+		}
+		r.forecast.Nodes[i] = n.NodeForecast
+	}
+}
