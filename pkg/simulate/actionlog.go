@@ -23,14 +23,6 @@ const (
 type actionLog struct {
 	clock    *clock
 	attempts map[string]nodegroup.Attempt
-	// answers are those of attempts that are to be forgotten, in that order.
-	answers []answer
-}
-
-// answer is one that no step asks for any more after a time.
-type answer struct {
-	key   string
-	ended time.Time
 }
 
 // record notes how an action ended.
@@ -45,23 +37,17 @@ func (l *actionLog) record(action nodegroup.Action, outcome nodegroup.Outcome, d
 	l.attempts[key] = attempt
 }
 
-// forgetAnswers drops what was answered so long ago that no step looks it up, and remembers to drop
-// what was answered to these actions. Evictions and terminations go with their pods and machines.
-func (l *actionLog) forgetAnswers(actions []nodegroup.Action) {
-	for _, action := range actions {
-		switch action.(type) {
+// forgetAnswers drops what was answered so long ago that no step looks it up. Evictions and
+// terminations go with their pods and machines.
+func (l *actionLog) forgetAnswers() {
+	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
+		switch attempt.Action.(type) {
 		case upgrade.NodeAction, nodegroup.AddCapacity:
-			if l.attempts[action.Key()].Outcome == nodegroup.OutcomeDone {
-				l.answers = append(l.answers, answer{key: action.Key(), ended: l.clock.now})
-			}
+			return attempt.Outcome == nodegroup.OutcomeDone && l.clock.now.Sub(attempt.Ended) >= answerLifetime
+		default:
+			return false
 		}
-	}
-	for len(l.answers) > 0 && l.clock.now.Sub(l.answers[0].ended) >= answerLifetime {
-		if old := l.answers[0]; l.attempts[old.key].Ended.Equal(old.ended) {
-			delete(l.attempts, old.key)
-		}
-		l.answers = l.answers[1:]
-	}
+	})
 }
 
 // dropNode forgets the actions on a node that is gone.

@@ -37,7 +37,7 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			watch(world, step)
 		}
 		c.Do(step)
-		c.actions.forgetAnswers(step.Actions)
+		c.actions.forgetAnswers()
 		switch {
 		case step.Finished:
 			return c.record, nil
