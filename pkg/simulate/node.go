@@ -109,26 +109,17 @@ func (n *simNode) dropPod(uid types.UID) {
 // nodeIndex is all nodes, and those that take pods in the order in which the scheduler tries them.
 type nodeIndex struct {
 	byName map[string]*simNode
-	// sorted are by name; open and cordoned, by how much of a node is allocated.
-	sorted         []*simNode
-	open, cordoned ranking
+	// sorted are by name; the ranking, by how much of a node is allocated.
+	sorted  []*simNode
+	ranking ranking
 	// added counts all nodes that were ever there.
 	added int32
 }
 
-// rankingOf is the list of nodes that the scheduler looks through for pods that tolerate a cordon
-// or do not.
-func (x *nodeIndex) rankingOf(n *simNode) *ranking {
-	if n.cordoned {
-		return &x.cordoned
-	}
-	return &x.open
-}
-
-// unrank takes the node out of the scheduler's lists, to be changed and ranked again.
+// unrank takes the node out of the scheduler's order, to be changed and ranked again.
 func (x *nodeIndex) unrank(n *simNode) {
 	if n.ranked {
-		x.rankingOf(n).remove(n)
+		x.ranking.remove(n)
 		n.ranked = false
 	}
 }
@@ -138,7 +129,7 @@ func (x *nodeIndex) rerank(n *simNode) {
 		return
 	}
 	n.rank, n.ranked = n.currentRank(), true
-	x.rankingOf(n).insert(n)
+	x.ranking.insert(n)
 }
 
 func (x *nodeIndex) add(n *simNode) {

@@ -41,16 +41,16 @@ func (r *ranking) first(k *schedulingKey) *simNode {
 		n := r.nodes[number]
 		if why := fit(k, n); why == fits {
 			return n
-		} else if why == untoleratedTaint || why == selectorMismatch {
+		} else if why == nodeCordoned || why == untoleratedTaint || why == selectorMismatch {
 			k.filters.add(number)
 		}
 	}
 	return nil
 }
 
-// filterCache is the nodes that are known to refuse some keys by their taints and labels, by
-// number. It is kept until a node changes, so that the nodes of other pools are not asked for every
-// pod.
+// filterCache is the nodes that are known to refuse some keys by their cordon, taints and labels,
+// by number. It is kept until a node changes, so that the nodes of other pools are not asked for
+// every pod.
 type filterCache struct {
 	refused []bool
 }

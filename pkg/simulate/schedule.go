@@ -58,15 +58,7 @@ func (s *scheduler) assign(u *simPod) *simNode {
 // the key.
 func (s *scheduler) pick(k *schedulingKey) *simNode {
 	s.index.readKey(k)
-	best := s.index.nodes.open.first(k)
-	if !k.toleratesCordon {
-		return best
-	}
-	other := s.index.nodes.cordoned.first(k)
-	if best == nil || (other != nil && other.rank.compare(best.rank) < 0) {
-		return other
-	}
-	return best
+	return s.index.nodes.ranking.first(k)
 }
 
 // pickFreed is pick among the nodes that were freed, where nothing else can have made room.
