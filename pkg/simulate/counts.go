@@ -7,18 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// podCounts keeps count, node by node, of the pods that a selector of some pod means, so that none
-// has to be looked at to place one.
+// podCounts counts the pods on nodes that a selector of some pod means, so that none has to be
+// looked at to place one.
 type podCounts struct {
 	// namespaces are nil for all.
 	namespaces []string
 	selector   labels.Selector
-	// all counts bound pods, live those of them that are not deleted.
-	all, live map[*simNode]int
-	total     int
-	// places sums all up by the value of a node label, label by label.
+	total      int
+	// places has the sums by the value of a node label, label by label.
 	places map[string]map[string]int
-	// keys are those whose pods it counts; spreads and repelling look at its counts.
+	// keys are those whose pods it counts. spreads count those of them that are not deleted, and
+	// repelling keep others away.
 	keys      []*schedulingKey
 	spreads   []*spreadCounts
 	repelling []*antiAffinityIndex
@@ -29,34 +28,18 @@ func (c *podCounts) matches(pod *corev1.Pod) bool {
 }
 
 // at counts the pods in the place of a node.
-func (c *podCounts) at(n *simNode, label string) int {
-	sums, known := c.places[label]
-	if !known {
-		sums = map[string]int{}
-		for node, pods := range c.all {
-			sums[node.node.Labels[label]] += pods
-		}
-		c.places[label] = sums
-	}
-	return sums[n.node.Labels[label]]
-}
+func (c *podCounts) at(n *simNode, label string) int { return c.places[label][n.node.Labels[label]] }
 
-// add counts more pods of all on the node.
+// add counts more pods on the node.
 func (c *podCounts) add(n *simNode, pods int) {
-	if c.all[n] += pods; c.all[n] == 0 {
-		delete(c.all, n)
-	}
 	c.total += pods
 	for label, sums := range c.places {
 		sums[n.node.Labels[label]] += pods
 	}
 }
 
-// addLive counts more pods that are not deleted.
+// addLive counts more pods on the node that are not deleted.
 func (c *podCounts) addLive(n *simNode, pods int) {
-	if c.live[n] += pods; c.live[n] == 0 {
-		delete(c.live, n)
-	}
 	for _, s := range c.spreads {
 		if s.over.nodes[n] {
 			s.shift(n.node.Labels[s.label], pods)

@@ -116,8 +116,6 @@ func hasNeighbours(k *schedulingKey, n *simNode) bool {
 		if _, labelled := n.node.Labels[k.near[i].label]; !labelled {
 			return false
 		}
-	}
-	for i := range k.near {
 		if k.near[i].pods.at(n, k.near[i].label) == 0 && !isFirst(k) {
 			return false
 		}

@@ -160,7 +160,9 @@ func (x *podIndex) readTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm)
 		if err != nil {
 			selector = labels.Nothing() // the API server admits no such pod
 		}
-		terms = append(terms, affinityTerm{pods: x.countsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey})
+		term := affinityTerm{pods: x.countsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey}
+		x.countPlaces(term)
+		terms = append(terms, term)
 	}
 	return terms
 }
@@ -194,7 +196,7 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 	}
 	pods := x.countsOf([]string{k.sample.Namespace}, selector)
 	domain := x.addDomain(newSpreadDomain(k, c, keys))
-	read := spreadConstraint{spreadCounts: domain.spreadOf(pods, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
+	read := spreadConstraint{spreadCounts: x.spreadOf(pods, domain, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
 	if c.MinDomains != nil {
 		read.minDomains = int(*c.MinDomains)
 	}
@@ -226,18 +228,50 @@ func (x *podIndex) countsOf(namespaces []string, selector labels.Selector) *podC
 	if known, ok := x.counts[id]; ok {
 		return known
 	}
-	c := &podCounts{namespaces: namespaces, selector: selector, all: map[*simNode]int{}, live: map[*simNode]int{}, places: map[string]map[string]int{}}
+	c := &podCounts{namespaces: namespaces, selector: selector, places: map[string]map[string]int{}}
 	x.counts[id] = c
 	x.addCounts(c)
+	c.total = len(x.countedPods(c))
+	return c
+}
+
+// countedPods are the pods on nodes that are counted, in any order.
+func (x *podIndex) countedPods(c *podCounts) (pods []*simPod) {
 	for _, u := range x.bound {
 		if slices.Contains(u.key.counts, c) {
-			c.add(u.node, 1)
-			if u.pod.DeletionTimestamp == nil {
-				c.addLive(u.node, 1)
-			}
+			pods = append(pods, u)
 		}
 	}
-	return c
+	return pods
+}
+
+// countPlaces has the pods of the term counted by the value of its label.
+func (x *podIndex) countPlaces(t affinityTerm) {
+	if t.pods.places[t.label] != nil {
+		return
+	}
+	sums := map[string]int{}
+	for _, u := range x.countedPods(t.pods) {
+		sums[u.node.node.Labels[t.label]]++
+	}
+	t.pods.places[t.label] = sums
+}
+
+// spreadOf finds or makes the counts of these pods over the places of a domain.
+func (x *podIndex) spreadOf(pods *podCounts, d *spreadDomain, label string) *spreadCounts {
+	for _, s := range pods.spreads {
+		if s.over == d && s.label == label {
+			return s
+		}
+	}
+	s := &spreadCounts{label: label, over: d, places: d.places[label], counts: map[string]int{}, having: map[int]int{}}
+	for _, u := range x.countedPods(pods) {
+		if d.nodes[u.node] && u.pod.DeletionTimestamp == nil {
+			s.shift(u.node.node.Labels[label], 1)
+		}
+	}
+	pods.spreads = append(pods.spreads, s)
+	return s
 }
 
 // addCounts has the pods of the keys that are known counted, and of those to come.

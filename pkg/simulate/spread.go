@@ -147,20 +147,3 @@ func (d *spreadDomain) shift(n *simNode, labels map[string]string, change int) {
 		}
 	}
 }
-
-// spreadOf finds the counts of these pods among those that are kept, or makes them.
-func (d *spreadDomain) spreadOf(pods *podCounts, label string) *spreadCounts {
-	for _, s := range pods.spreads {
-		if s.over == d && s.label == label {
-			return s
-		}
-	}
-	s := &spreadCounts{label: label, over: d, places: d.places[label], counts: map[string]int{}, having: map[int]int{}}
-	for n, count := range pods.live {
-		if d.nodes[n] {
-			s.shift(n.node.Labels[label], count)
-		}
-	}
-	pods.spreads = append(pods.spreads, s)
-	return s
-}
