@@ -43,20 +43,20 @@ func TestAgain(t *testing.T) {
 
 // TestVerbsNameTheirOwnFlags where there is no terminal to ask at.
 func TestVerbsNameTheirOwnFlags(t *testing.T) {
-	cases := map[way]struct {
+	cases := map[mode]struct {
 		again string
 		want  string
 	}{
-		wayOn:     {"kubectl nodeupgrade blue", "run kubectl nodeupgrade blue --yes, or kubectl nodeupgrade blue --dry-run to see what would be done"},
-		wayResume: {"kubectl nodeupgrade resume blue", "run kubectl nodeupgrade resume blue --yes"},
-		wayBack:   {"kubectl nodeupgrade rollback blue", "run kubectl nodeupgrade rollback blue --yes, or kubectl nodeupgrade rollback blue --dry-run to see what would be done"},
-		wayUndo:   {"kubectl nodeupgrade abort blue", "run kubectl nodeupgrade abort blue --yes, or kubectl nodeupgrade abort blue --dry-run to see what would be done"},
+		modeUpgrade:  {"kubectl nodeupgrade blue", "run kubectl nodeupgrade blue --yes, or kubectl nodeupgrade blue --dry-run to see what would be done"},
+		modeResume:   {"kubectl nodeupgrade resume blue", "run kubectl nodeupgrade resume blue --yes"},
+		modeRollback: {"kubectl nodeupgrade rollback blue", "run kubectl nodeupgrade rollback blue --yes, or kubectl nodeupgrade rollback blue --dry-run to see what would be done"},
+		modeAbort:    {"kubectl nodeupgrade abort blue", "run kubectl nodeupgrade abort blue --yes, or kubectl nodeupgrade abort blue --dry-run to see what would be done"},
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.way, o.again = w, c.again
-			err := o.confirm(&session{}, "", nil)
+			o.again = c.again
+			err := o.confirm(&session{}, undoing{mode: w})
 			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCode(err) != exitUsage {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCode(err), c.want)
 			}

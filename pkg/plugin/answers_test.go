@@ -99,7 +99,7 @@ func TestPlanWithoutForecast(t *testing.T) {
 // TestAbortNeedsNoEvictions holds an abort to the rights that it needs.
 func TestAbortNeedsNoEvictions(t *testing.T) {
 	request := upgrade.Request{OnTimeout: upgrade.Force}
-	texts := func(w way) string {
+	texts := func(w mode) string {
 		var all []string
 		for _, right := range rights(w, &request, "kube-system") {
 			all = append(all, rightText(&right))
@@ -107,7 +107,7 @@ func TestAbortNeedsNoEvictions(t *testing.T) {
 		return strings.Join(all, "; ")
 	}
 	for _, moves := range []string{"create pods/eviction", "delete pods"} {
-		if on, undo := texts(wayOn), texts(wayUndo); !strings.Contains(on, moves) || strings.Contains(undo, moves) || !strings.Contains(undo, "patch nodes") {
+		if on, undo := texts(modeUpgrade), texts(modeAbort); !strings.Contains(on, moves) || strings.Contains(undo, moves) || !strings.Contains(undo, "patch nodes") {
 			t.Errorf("%s: an upgrade needs %q, an abort %q", moves, on, undo)
 		}
 	}

@@ -20,22 +20,22 @@ import (
 )
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
-func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrade.Record, error) {
+func (o *options) carryOut(ctx context.Context, s *session, p *prospect, m mode) (upgrade.Record, error) {
 	conn := s.connection
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	progress := newProgress(o, p.group.Name)
 	defer progress.close()
 	progress.unread(cancel)
-	if err := o.onlyOne(ctx, conn, p.group.Name); err != nil {
+	if err := o.onlyOne(ctx, conn, p.group.Name, m); err != nil {
 		return upgrade.Record{}, err
 	}
-	hold, err := o.acquire(ctx, conn, p.group.Name, progress)
+	hold, err := o.acquire(ctx, conn, p.group.Name, m, progress)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	if err := o.takeUp(ctx, s, p, hold); err != nil {
+	if err := o.takeUp(ctx, s, p, m, hold); err != nil {
 		return upgrade.Record{}, err
 	}
 	if p.isCurrent() {
@@ -61,42 +61,42 @@ func (o *options) carryOut(ctx context.Context, s *session, p *prospect) (upgrad
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
 const fresh = 10 * time.Second
 
-// adoptDraining reads the record again, since it may have changed while the lease was waited for.
-// Whoever held the lease after the cluster and the group were read may have upgraded the group:
-// then all is read again. An undoing is written at once: from then on the record says what the
-// request said, which is withdrawn.
-func (o *options) takeUp(ctx context.Context, s *session, p *prospect, hold *cluster.Hold) error {
+// takeUp reads the record again, since it may have changed while the lease was waited for. Whoever
+// held the lease after the cluster and the group were read may have upgraded the group: then all is
+// read again. An undoing is written at once: from then on the record says what the request said,
+// which is withdrawn.
+func (o *options) takeUp(ctx context.Context, s *session, p *prospect, m mode, hold *cluster.Hold) error {
 	age := time.Since(p.now.Round(0))
 	last := hold.LastHeld()
 	held := hold.Overtook() || (!last.IsZero() && s.idleSince(last) <= age+time.Second) // the server tells whole seconds
-	if err := o.readAgain(ctx, s, p, o.way.undoes() || age > fresh || held); err != nil || !o.way.stands() {
+	if err := o.readAgain(ctx, s, p, m, m.undoesUpgrade() || age > fresh || held); err != nil || !m.keepsSettings() {
 		return err
 	}
-	if o.way.undoes() {
+	if m.undoesUpgrade() {
 		if err := p.store.Save(ctx, p.record); err != nil {
 			return err
 		}
 	}
-	if asked := p.store.Asked(); asked.Verb == o.way.answers() && asked.Run == p.record.Run {
+	if asked := p.store.Asked(); asked.Verb == m.fulfils() && asked.Run == p.record.Run {
 		return p.store.Withdraw(ctx, asked)
 	}
 	return nil
 }
 
 // readAgain reads the record, or all, and adopts what is recorded.
-func (o *options) readAgain(ctx context.Context, s *session, p *prospect, all bool) error {
+func (o *options) readAgain(ctx context.Context, s *session, p *prospect, m mode, all bool) error {
 	var err error
 	if !all {
 		if p.record, err = p.store.Load(ctx); err != nil {
 			return err
 		}
-		return o.adopt(p)
+		return o.adopt(p, m)
 	}
 	if s.view, err = s.read(ctx); err != nil {
 		return err
 	}
 	s.background = nil
-	again, err := o.look(ctx, s, p.name)
+	again, err := o.look(ctx, s, p.name, m)
 	if err != nil {
 		return err
 	}
@@ -171,11 +171,11 @@ func limitsLeft(record upgrade.Record, now time.Time) []string {
 }
 
 // acquire takes the group's lease, and says whom it waits for.
-func (o *options) acquire(ctx context.Context, conn *connection, group string, progress *progress) (*cluster.Hold, error) {
+func (o *options) acquire(ctx context.Context, conn *connection, group string, m mode, progress *progress) (*cluster.Hold, error) {
 	return cluster.Acquire(ctx, conn.client, cluster.Claim{
-		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover, Patient: o.way.undoes(),
+		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
-			if o.way.undoes() {
+			if m.undoesUpgrade() {
 				progress.say(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
 				return
 			}
@@ -186,8 +186,8 @@ func (o *options) acquire(ctx context.Context, conn *connection, group string, p
 
 // onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each
 // other's budgets closed (containers-roadmap#1865).
-func (o *options) onlyOne(ctx context.Context, conn *connection, group string) error {
-	if o.parallelGroups {
+func (o *options) onlyOne(ctx context.Context, conn *connection, group string, m mode) error {
+	if o.parallelGroups || m == modeAbort { // which drains nothing
 		return nil
 	}
 	leases, err := conn.client.CoordinationV1().Leases(o.stateSpace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})

@@ -27,7 +27,7 @@ func TestAbandoned(t *testing.T) {
 		"held":                   {begun(""), tenure{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
 		"held by nobody":         {begun(""), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", wayBackOf), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half-way back":          {begun("", rolledBack), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
 		"half undone":            {begun("", undone), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
 		"stopped as it should":   {begun(upgrade.Interrupted), tenure{}, nil},
 		"done":                   {begun(upgrade.Succeeded), tenure{}, nil},

@@ -17,15 +17,15 @@ func TestAdoptLostRun(t *testing.T) {
 	const before = `{"desired":2,"min":1,"max":2,"zones":{"a":2}}`
 	cases := map[string]struct {
 		before string
-		way    way
+		mode   mode
 		sized  bool
 		run    string
 		says   string // of the error, "" for none
 	}{
-		"its marks tell all":        {before, wayOn, true, "r1", ""},
-		"nothing tells its sizes":   {"", wayOn, true, "", "kubectl nodeupgrade status workers lists its marks"},
-		"it has no size":            {"", wayOn, false, "r1", ""},
-		"somebody only looks at it": {before, wayLook, true, "", ""},
+		"its marks tell all":        {before, modeUpgrade, true, "r1", ""},
+		"nothing tells its sizes":   {"", modeUpgrade, true, "", "kubectl nodeupgrade status workers lists its marks"},
+		"it has no size":            {"", modeUpgrade, false, "r1", ""},
+		"somebody only looks at it": {before, modeStatus, true, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestAdoptLostRun(t *testing.T) {
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.way, o.stateSpace = c.way, "kube-system"
-			err := o.adopt(p)
+			o.stateSpace = "kube-system"
+			err := o.adopt(p, c.mode)
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {

@@ -38,8 +38,6 @@ type options struct {
 	dryRun   cmdutil.DryRunStrategy
 	settings upgrade.Settings
 	labels   labels.Selector
-	// way is the command's.
-	way way
 	// given tells the flags that were typed, and again is the whole command to type once more.
 	given func(flag string) bool
 	again string

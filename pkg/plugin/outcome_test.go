@@ -142,7 +142,7 @@ func TestAdopt(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			o.replan, o.given = c.replan, func(flag string) bool { return flag == "max-unavailable" }
 			p := &prospect{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
-			err := o.adopt(p)
+			err := o.adopt(p, modeUpgrade)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != c.code {
 					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCode(err), c.err, c.code)
@@ -245,7 +245,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = o.onlyOne(t.Context(), conn, "blue")
+			err = o.onlyOne(t.Context(), conn, "blue", modeUpgrade)
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}

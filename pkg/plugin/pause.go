@@ -136,8 +136,7 @@ with.`,
 
 // resume withdraws a pause or, where nobody carries the upgrade out, does that.
 func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgrade) error {
-	o.way = wayResume
-	if err := o.bars(u.name, &u.record); err != nil {
+	if err := o.bars(modeResume, u.name, &u.record); err != nil {
 		return err
 	}
 	asked := u.store.Asked()
@@ -147,7 +146,7 @@ func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgra
 			return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 		}
 	}
-	alive, err := o.alive(ctx, conn, u.name)
+	alive, err := o.alive(ctx, conn, u.name, modeResume)
 	switch {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
@@ -156,9 +155,9 @@ func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgra
 	case alive:
 		return o.printDone(u, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
 	}
-	s, err := o.enter(ctx, conn, u)
+	s, err := o.enter(ctx, conn, u, modeResume)
 	if err != nil {
 		return err
 	}
-	return o.upgradeGroup(ctx, s, u.name)
+	return o.upgradeGroup(ctx, s, u.name, modeResume)
 }

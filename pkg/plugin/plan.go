@@ -45,7 +45,7 @@ type prospect struct {
 }
 
 // look observes a group and resolves the request against it. It changes nothing.
-func (o *options) look(ctx context.Context, s *session, name string) (*prospect, error) {
+func (o *options) look(ctx context.Context, s *session, name string, m mode) (*prospect, error) {
 	p := &prospect{
 		name: name, provider: s.provider, store: cluster.NewStore(s.client, o.stateSpace, name),
 		background: s.background, now: time.Now(), timeless: s.narrow,
@@ -62,11 +62,11 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 		p.idle = lease.left
 	}
 	settings := o.settings
-	if settings.To, err = o.destination(&p.record); err != nil {
+	if settings.To, err = o.destination(m, &p.record); err != nil {
 		return nil, err
 	}
 	p.to = settings.To
-	if p.record.Resumable() && len(settings.Current) == 0 && o.way != wayBack {
+	if p.record.Resumable() && len(settings.Current) == 0 && m != modeRollback {
 		p.provider = cloud.RequireLabels(p.provider, p.record.Request.Current)
 	}
 	if p.group, err = p.provider.Observe(ctx, cloud.Ref{Name: name, To: settings.To}); err != nil {
@@ -76,7 +76,7 @@ func (o *options) look(ctx context.Context, s *session, name string) (*prospect,
 		return nil, err
 	}
 	p.view = s.view
-	return p, o.resolve(p, s, settings)
+	return p, o.resolve(p, s, m, settings)
 }
 
 // study reads what a forecast rests on and an upgrade does without: what stands behind the pods,
@@ -101,21 +101,21 @@ func (p *prospect) study(ctx context.Context, s *session) error {
 }
 
 // resolve joins the group with the cluster and settles the request against both.
-func (o *options) resolve(p *prospect, s *session, settings upgrade.Settings) error {
+func (o *options) resolve(p *prospect, s *session, m mode, settings upgrade.Settings) error {
 	if err := p.join(s); err != nil {
 		return err
 	}
 	if err := p.knowsLabels(settings.Current); err != nil {
 		return err
 	}
-	if !o.way.stands() {
+	if !m.keepsSettings() {
 		var err error
 		group, size, outdated := p.asBegun()
 		if p.request, err = settings.Resolve(&group, size, outdated); err != nil {
 			return usage(err)
 		}
 	}
-	if err := o.adopt(p); err != nil {
+	if err := o.adopt(p, m); err != nil {
 		return err
 	}
 	world := p.world(p.now)
@@ -180,30 +180,30 @@ func (p *prospect) outdated() int {
 
 // adopt takes up an upgrade that was begun before: its settings stand, unless the user says that
 // they are to change.
-func (o *options) adopt(p *prospect) error {
-	if p.record.Run == "" && o.way == wayOn {
+func (o *options) adopt(p *prospect, m mode) error {
+	if p.record.Run == "" && m == modeUpgrade {
 		if err := o.rebuild(p); err != nil {
 			return err
 		}
 	}
 	if !p.record.Resumable() {
-		if o.way.stands() {
+		if m.keepsSettings() {
 			return errGone
 		}
 		p.record = upgrade.Record{}
 		return nil
 	}
-	if err := o.bars(p.group.Name, &p.record); err != nil {
+	if err := o.bars(m, p.group.Name, &p.record); err != nil {
 		return err
 	}
-	switch o.way {
-	case wayBack:
+	switch m {
+	case modeRollback:
 		p.record = p.record.RollingBack(p.group.Wanted, time.Now().Round(0))
 		p.record.Request.To = p.to
-	case wayUndo:
+	case modeAbort:
 		p.record = p.record.Aborting()
 	default:
-		if err := o.goOn(p); err != nil {
+		if err := o.goOn(p, m); err != nil {
 			return err
 		}
 	}
@@ -213,18 +213,19 @@ func (o *options) adopt(p *prospect) error {
 }
 
 // goOn reopens an upgrade that stopped, or whose process died.
-func (o *options) goOn(p *prospect) error {
-	if p.record.Target.ID != p.group.Wanted.ID && !o.replan {
+func (o *options) goOn(p *prospect, m mode) error {
+	replan := o.replan || m == modeStatus
+	if p.record.Target.ID != p.group.Wanted.ID && !replan {
 		return &exitErr{code: exitPaused, err: fmt.Errorf(
 			"run %s of group %q was begun to reach %s, which is now %s: pass --replan to continue to %s",
 			p.record.Run, p.group.Name, p.record.Target.Name, p.group.Wanted.Name, p.group.Wanted.Name)}
 	}
 	request := p.record.Request.With(p.request, o.given)
-	if changed := p.record.Request.Differences(request); len(changed) > 0 && !o.replan && !o.way.stands() {
+	if changed := p.record.Request.Differences(request); len(changed) > 0 && !replan && !m.keepsSettings() {
 		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", p.record.Run, p.group.Name, changed))
 	}
 	record := p.record.Reopened()
-	if o.replan {
+	if replan {
 		record = record.Extended(request.DrainTimeout.Duration - record.Request.DrainTimeout.Duration)
 		record = record.Retargeted(p.group.Wanted)
 		record.Request = request

@@ -53,7 +53,7 @@ func lookWith(ctx context.Context, t *testing.T, h *historian) (*prospect, *sess
 		t.Fatal(err)
 	}
 	h.Provider, s.provider = s.provider, h
-	p, err := o.look(ctx, s, "blue")
+	p, err := o.look(ctx, s, "blue", modeUpgrade)
 	return p, s, err
 }
 

@@ -14,7 +14,7 @@ import (
 
 // rights are what carrying a request out that way takes in the cluster, beyond the reads that the
 // plan has needed already; README has them for administrators. Who aborts moves no pod.
-func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
+func rights(m mode, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -31,7 +31,7 @@ func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv
 		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateSpace},
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateSpace},
 	}
-	if w == wayUndo {
+	if m == modeAbort {
 		return needed
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
@@ -44,8 +44,8 @@ func rights(w way, request *upgrade.Request, stateSpace string) []authorizationv
 // permitted refuses an upgrade that would come to a halt half way for want of a right, and names
 // each that is missing. Where the server does not answer the question, the requests themselves will
 // show.
-func (o *options) permitted(ctx context.Context, conn *connection, request *upgrade.Request) error {
-	needed := rights(o.way, request, o.stateSpace)
+func (o *options) permitted(ctx context.Context, conn *connection, m mode, request *upgrade.Request) error {
+	needed := rights(m, request, o.stateSpace)
 	missing := make([]bool, len(needed))
 	var questions errgroup.Group
 	for i := range needed {

@@ -82,7 +82,7 @@ func (s *simulation) run(ctx context.Context) error {
 	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name}); err != nil {
 		return err
 	}
-	if err := s.resolve(p, at, s.settings); err != nil {
+	if err := s.resolve(p, at, modeUpgrade, s.settings); err != nil {
 		return err
 	}
 	s.explain(p, d)

@@ -64,8 +64,7 @@ func (o *options) status(ctx context.Context, conn *connection, watch bool) erro
 		return err
 	}
 	o.settings.BootTimeout = time.Hour // nothing is asked for here; the record's settings count
-	o.way, o.replan = wayLook, true
-	p, err := o.look(ctx, s, names[0])
+	p, err := o.look(ctx, s, names[0], modeStatus)
 	if err != nil {
 		return err
 	}

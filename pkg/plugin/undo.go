@@ -46,11 +46,10 @@ older revision with --to.`,
 
 // rollback takes the upgrade from its holder and goes back.
 func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpgrade) error {
-	o.way = wayBack
-	if err := o.bars(u.name, &u.record); err != nil {
+	if err := o.bars(modeRollback, u.name, &u.record); err != nil {
 		return err
 	}
-	s, err := o.enter(ctx, conn, u)
+	s, err := o.enter(ctx, conn, u, modeRollback)
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 		return usage(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
 			"kubectl nodeupgrade abort %s, bring them up, and upgrade to them with --current and their labels", u.name, u.name))
 	}
-	p, err := o.look(ctx, s, u.name)
+	p, err := o.look(ctx, s, u.name, modeRollback)
 	if err != nil {
 		return err
 	}
@@ -72,29 +71,31 @@ func (o *options) rollback(ctx context.Context, conn *connection, u *recordedUpg
 		fmt.Fprintf(o.ErrOut, "note: node group %s follows %s: it is pinned to %s, until it is pointed elsewhere\n", u.name, p.group.Follows, p.group.Wanted.Name)
 	}
 	return o.undo(ctx, s, u, p, undoing{
+		mode:     modeRollback,
 		question: fmt.Sprintf("Roll node group %s back to %s", u.name, p.group.Wanted.Name), show: o.showPlan(ctx, p, s),
 	})
 }
 
-// undoing is how the one who asked is asked.
+// undoing is what undoes an upgrade, and how the one who asked for it is asked.
 type undoing struct {
+	mode     mode
 	question string
 	show     func() error
 }
 
 // undo asks, has the holder give way and carries out what is left to do.
 func (o *options) undo(ctx context.Context, s *session, u *recordedUpgrade, p *prospect, how undoing) error {
-	if err := o.permitted(ctx, s.connection, &p.request); err != nil {
+	if err := o.permitted(ctx, s.connection, how.mode, &p.request); err != nil {
 		return err
 	}
-	if err := o.confirm(s, how.question, how.show); err != nil {
+	if err := o.confirm(s, how); err != nil {
 		return err
 	}
-	if err := u.ask(ctx, o.way.answers()); err != nil {
+	if err := u.ask(ctx, how.mode.fulfils()); err != nil {
 		return err
 	}
 	p.deeds = &deeds{}
-	record, err := o.carryOut(ctx, s, p)
+	record, err := o.carryOut(ctx, s, p, how.mode)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing(u.name, &p.record), err)
 	}
@@ -120,12 +121,11 @@ out gives way first. What could not be taken away is printed, with the reason.`,
 
 // abort takes the upgrade from its holder and undoes what is its.
 func (o *options) abort(ctx context.Context, conn *connection, u *recordedUpgrade) error {
-	o.way, o.parallelGroups = wayUndo, true // it drains nothing
-	s, err := o.enter(ctx, conn, u)
+	s, err := o.enter(ctx, conn, u, modeAbort)
 	if err != nil {
 		return err
 	}
-	p, err := o.look(ctx, s, u.name)
+	p, err := o.look(ctx, s, u.name, modeAbort)
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (o *options) abort(ctx context.Context, conn *connection, u *recordedUpgrad
 		}
 		return o.printDone(u, record, d.report(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, aside(record.Message)), "would ")...)
 	}
-	return o.undo(ctx, s, u, p, undoing{question: "Abort the upgrade of node group " + u.name, show: func() error {
+	return o.undo(ctx, s, u, p, undoing{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		d, _, err := foreseen()
 		if err != nil {
 			return err

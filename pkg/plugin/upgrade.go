@@ -59,7 +59,7 @@ func (o *options) upgradeAll(ctx context.Context, s *session, names []string) er
 			}
 			s.background = nil
 		}
-		if err := o.upgradeGroup(ctx, s, name); err != nil {
+		if err := o.upgradeGroup(ctx, s, name, modeUpgrade); err != nil {
 			return err
 		}
 	}
@@ -73,7 +73,7 @@ func (o *options) plans(ctx context.Context, s *session, names []string) error {
 	var lines []string
 	structural := false
 	for _, name := range names {
-		p, err := o.look(ctx, s, name)
+		p, err := o.look(ctx, s, name, modeUpgrade)
 		if err != nil {
 			return err
 		}
@@ -117,8 +117,8 @@ func (o *options) printPlans(list *report.PlanList, names []string) error {
 }
 
 // upgradeGroup shows one group's plan, asks, and carries it out.
-func (o *options) upgradeGroup(ctx context.Context, s *session, name string) error {
-	p, err := o.look(ctx, s, name)
+func (o *options) upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
+	p, err := o.look(ctx, s, name, m)
 	if err != nil {
 		return err
 	}
@@ -126,18 +126,18 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 		return err
 	}
 	if p.isCurrent() {
-		return o.nothingToDo(ctx, s.connection, p)
+		return o.nothingToDo(ctx, s.connection, p, m)
 	}
 	if err := p.unmanaged(); err != nil {
 		return err
 	}
-	if err := o.permitted(ctx, s.connection, &p.request); err != nil {
+	if err := o.permitted(ctx, s.connection, m, &p.request); err != nil {
 		return err
 	}
-	if err := o.confirm(s, "Upgrade node group "+name, o.showPlan(ctx, p, s)); err != nil {
+	if err := o.confirm(s, undoing{mode: m, question: "Upgrade node group " + name, show: o.showPlan(ctx, p, s)}); err != nil {
 		return err
 	}
-	record, err := o.carryOut(ctx, s, p)
+	record, err := o.carryOut(ctx, s, p, m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", doing(name, &record), err)
 	}
@@ -146,14 +146,14 @@ func (o *options) upgradeGroup(ctx context.Context, s *session, name string) err
 
 // nothingToDo says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that goes on.
-func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect) error {
+func (o *options) nothingToDo(ctx context.Context, conn *connection, p *prospect, m mode) error {
 	holder, err := holderOf(ctx, conn, o.stateSpace, p.group.Name)
 	if err != nil {
 		return err
 	}
 	if holder != "" {
 		progress := newProgress(o, p.group.Name)
-		hold, err := o.acquire(ctx, conn, p.group.Name, progress)
+		hold, err := o.acquire(ctx, conn, p.group.Name, m, progress)
 		progress.close()
 		var held *cluster.HeldError
 		switch {
@@ -179,17 +179,17 @@ func (o *options) showPlan(ctx context.Context, p *prospect, s *session) func() 
 
 // confirm shows what would be done and asks, unless --yes. Without a terminal there is nobody to
 // ask.
-func (o *options) confirm(s *session, question string, show func() error) error {
+func (o *options) confirm(s *session, how undoing) error {
 	if o.yes {
 		return nil
 	}
 	if !printers.IsTerminal(o.In) || !printers.IsTerminal(o.ErrOut) {
-		return usage(errors.New("there is no terminal to ask at: run " + o.again + " --yes" + o.orPlan()))
+		return usage(errors.New("there is no terminal to ask at: run " + o.again + " --yes" + o.orPlan(how.mode)))
 	}
-	if err := show(); err != nil {
+	if err := how.show(); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", question, s.context, s.server)
+	fmt.Fprintf(o.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", how.question, s.context, s.server)
 	answer, err := bufio.NewReader(o.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usage(fmt.Errorf("reading the answer: %w", err))
@@ -201,8 +201,8 @@ func (o *options) confirm(s *session, question string, show func() error) error 
 }
 
 // orPlan names the flag that shows what would be done, where the command has one.
-func (o *options) orPlan() string {
-	if o.way == wayResume {
+func (o *options) orPlan(m mode) string {
+	if m == modeResume {
 		return ""
 	}
 	return ", or " + o.again + " --dry-run to see what would be done"

@@ -97,8 +97,8 @@ func (o *options) recordedUpgrade(ctx context.Context, conn *connection) (*recor
 }
 
 // enter reads the cluster for an upgrade that is recorded, whose settings stand.
-func (o *options) enter(ctx context.Context, conn *connection, u *recordedUpgrade) (*session, error) {
-	if err := o.repeat(u); err != nil {
+func (o *options) enter(ctx context.Context, conn *connection, u *recordedUpgrade, m mode) (*session, error) {
+	if err := o.repeat(u, m); err != nil {
 		return nil, err
 	}
 	s, err := o.open(ctx, conn)
@@ -110,14 +110,14 @@ func (o *options) enter(ctx context.Context, conn *connection, u *recordedUpgrad
 
 // repeat fills in what the upgrade was begun with and the record tells: which nodes the group has
 // and which of them are current.
-func (o *options) repeat(u *recordedUpgrade) error {
+func (o *options) repeat(u *recordedUpgrade, m mode) error {
 	switch {
 	case u.record.Cloudless():
 		o.provider = "manual"
 	case o.provider == "auto" && u.record.Provider != "":
 		o.provider = u.record.Provider
 	}
-	if len(o.settings.Current) == 0 && (o.way != wayBack || u.record.Cloudless()) {
+	if len(o.settings.Current) == 0 && (m != modeRollback || u.record.Cloudless()) {
 		o.settings.Current = u.record.Request.Current
 	}
 	if !u.record.Cloudless() {
@@ -136,14 +136,14 @@ func (u *recordedUpgrade) ask(ctx context.Context, verb upgrade.Verb) error {
 }
 
 // alive reports whether somebody holds the upgrade who gives a sign of life.
-func (o *options) alive(ctx context.Context, conn *connection, group string) (bool, error) {
+func (o *options) alive(ctx context.Context, conn *connection, group string, m mode) (bool, error) {
 	name, err := holderOf(ctx, conn, o.stateSpace, group)
 	if err != nil || name == "" {
 		return false, err
 	}
 	progress := newProgress(o, group)
 	defer progress.close()
-	hold, err := o.acquire(ctx, conn, group, progress)
+	hold, err := o.acquire(ctx, conn, group, m, progress)
 	var held *cluster.HeldError
 	if errors.As(err, &held) {
 		return true, nil

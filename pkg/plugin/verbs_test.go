@@ -84,7 +84,7 @@ func TestRepeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			o.provider, o.groups, o.settings.Current = "auto", []string{c.name}, c.typed
-			if err := o.repeat(&recordedUpgrade{name: c.name, record: upgrade.Record{Request: upgrade.Request{Current: c.recorded}}}); err != nil {
+			if err := o.repeat(&recordedUpgrade{name: c.name, record: upgrade.Record{Request: upgrade.Request{Current: c.recorded}}}, modeUpgrade); err != nil {
 				t.Fatal(err)
 			}
 			if o.provider != c.provider || o.selector != c.selector || o.settings.Current["image"] != c.current || (o.labels == nil) != (c.selector == "") {

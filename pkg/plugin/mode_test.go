@@ -24,9 +24,9 @@ func begun(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Recor
 	return r
 }
 
-func byVerb(r *upgrade.Record)    { r.PausedBy = "ann@host" }
-func wayBackOf(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
-func undone(r *upgrade.Record)    { *r = r.Aborting() }
+func byVerb(r *upgrade.Record)     { r.PausedBy = "ann@host" }
+func rolledBack(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
+func undone(r *upgrade.Record)     { *r = r.Aborting() }
 
 // TestBars has each command meet each state of a record: none but the verb that began an undoing
 // goes on with it.
@@ -36,21 +36,20 @@ func TestBars(t *testing.T) {
 	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
 	cases := map[string]struct {
 		record upgrade.Record
-		barred map[way]string
+		barred map[mode]string
 	}{
 		"interrupted":        {begun(upgrade.Interrupted), nil},
 		"under way":          {begun(""), nil},
-		"paused by somebody": {begun(upgrade.Paused, byVerb), map[way]string{wayOn: paused}},
+		"paused by somebody": {begun(upgrade.Paused, byVerb), map[mode]string{modeUpgrade: paused}},
 		"paused by itself":   {begun(upgrade.Paused), nil},
-		"being rolled back":  {begun(upgrade.Interrupted, wayBackOf), map[way]string{wayOn: back}},
-		"being aborted":      {begun(upgrade.Interrupted, undone), map[way]string{wayOn: abort, wayResume: abort, wayBack: abort}},
+		"being rolled back":  {begun(upgrade.Interrupted, rolledBack), map[mode]string{modeUpgrade: back}},
+		"being aborted":      {begun(upgrade.Interrupted, undone), map[mode]string{modeUpgrade: abort, modeResume: abort, modeRollback: abort}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			for _, w := range []way{wayOn, wayLook, wayResume, wayBack, wayUndo} {
+			for _, w := range []mode{modeUpgrade, modeStatus, modeResume, modeRollback, modeAbort} {
 				o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-				o.way = w
-				err := o.bars("workers", &c.record)
+				err := o.bars(w, "workers", &c.record)
 				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCode(err) != exitPaused) || want == "" && err != nil {
 					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCode(err), want)
 				}
@@ -61,7 +60,7 @@ func TestBars(t *testing.T) {
 		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 		o.dryRun = cmdutil.DryRunClient
 		record := begun(upgrade.Paused, byVerb)
-		if err := o.bars("workers", &record); err != nil {
+		if err := o.bars(modeUpgrade, "workers", &record); err != nil {
 			t.Errorf("got error %v", err)
 		}
 	})
@@ -69,29 +68,29 @@ func TestBars(t *testing.T) {
 
 func TestDestination(t *testing.T) {
 	cases := map[string]struct {
-		way      way
+		mode     mode
 		typed    string
 		record   upgrade.Record
 		want     string
 		wantCode int
 	}{
-		"none was begun":               {wayOn, "", upgrade.Record{}, "", 0},
-		"none was begun, typed":        {wayOn, "7", upgrade.Record{}, "7", 0},
-		"one that is over":             {wayOn, "", begun(upgrade.Succeeded), "", 0},
-		"one that goes on":             {wayOn, "", begun(upgrade.Interrupted), "2", 0},
-		"one that goes on, typed":      {wayOn, "7", begun(upgrade.Interrupted), "7", 0},
-		"one that is undone":           {wayUndo, "", begun(upgrade.Interrupted), "2", 0},
-		"the way back":                 {wayBack, "", begun(upgrade.Interrupted), "1", 0},
-		"the way back, typed":          {wayBack, "7", begun(upgrade.Interrupted), "7", 0},
-		"the way back that goes on":    {wayBack, "", begun(upgrade.Interrupted, wayBackOf), "1", 0},
-		"the way back, by resume":      {wayResume, "", begun(upgrade.Interrupted, wayBackOf), "1", 0},
-		"a way back that nobody knows": {wayBack, "", begun(upgrade.Interrupted, func(r *upgrade.Record) { r.Previous = r.Target }), "", exitUsage},
+		"none was begun":               {modeUpgrade, "", upgrade.Record{}, "", 0},
+		"none was begun, typed":        {modeUpgrade, "7", upgrade.Record{}, "7", 0},
+		"one that is over":             {modeUpgrade, "", begun(upgrade.Succeeded), "", 0},
+		"one that goes on":             {modeUpgrade, "", begun(upgrade.Interrupted), "2", 0},
+		"one that goes on, typed":      {modeUpgrade, "7", begun(upgrade.Interrupted), "7", 0},
+		"one that is undone":           {modeAbort, "", begun(upgrade.Interrupted), "2", 0},
+		"the way back":                 {modeRollback, "", begun(upgrade.Interrupted), "1", 0},
+		"the way back, typed":          {modeRollback, "7", begun(upgrade.Interrupted), "7", 0},
+		"the way back that goes on":    {modeRollback, "", begun(upgrade.Interrupted, rolledBack), "1", 0},
+		"the way back, by resume":      {modeResume, "", begun(upgrade.Interrupted, rolledBack), "1", 0},
+		"a way back that nobody knows": {modeRollback, "", begun(upgrade.Interrupted, func(r *upgrade.Record) { r.Previous = r.Target }), "", exitUsage},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.way, o.settings.To = c.way, c.typed
-			got, err := o.destination(&c.record)
+			o.settings.To = c.typed
+			got, err := o.destination(c.mode, &c.record)
 			if got != c.want || exitCode(err) != c.wantCode {
 				t.Errorf("got %q and error %v, want %q and exit code %d", got, err, c.want, c.wantCode)
 			}
@@ -122,11 +121,10 @@ func TestOver(t *testing.T) {
 
 // TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
 func TestVerbsBeginNothing(t *testing.T) {
-	for _, w := range []way{wayResume, wayBack, wayUndo} {
+	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
 		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-		o.way = w
 		p := &prospect{record: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if err := o.adopt(p); err == nil || !strings.Contains(err.Error(), "came to its end") {
+		if err := o.adopt(p, w); err == nil || !strings.Contains(err.Error(), "came to its end") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}
@@ -134,23 +132,22 @@ func TestVerbsBeginNothing(t *testing.T) {
 
 // TestVerbsKeepTheSettings of the record, whatever the flags of the plain command would be.
 func TestVerbsKeepTheSettings(t *testing.T) {
-	cases := map[way]struct {
+	cases := map[mode]struct {
 		wanted   string
 		target   string
 		to       string
 		stopping upgrade.Result
 	}{
-		wayResume: {"2", "2", "2", ""},
-		wayBack:   {"1", "1", "1", ""},
-		wayUndo:   {"2", "2", "2", upgrade.Aborted},
+		modeResume:   {"2", "2", "2", ""},
+		modeRollback: {"1", "1", "1", ""},
+		modeAbort:    {"2", "2", "2", upgrade.Aborted},
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
 			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.way = w
 			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
 			p := &prospect{record: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
-			if err := o.adopt(p); err != nil {
+			if err := o.adopt(p, w); err != nil {
 				t.Fatal(err)
 			}
 			r := p.record

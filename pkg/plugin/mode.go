@@ -8,33 +8,33 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// way is what a command does with the upgrade that is recorded.
-type way string
+// mode is what a command does with the upgrade that is recorded.
+type mode string
 
 const (
-	// wayOn is the plain command: it begins an upgrade, or goes on with one.
-	wayOn way = ""
-	// wayLook only looks.
-	wayLook   way = "status"
-	wayResume way = "resume"
-	wayBack   way = "rollback"
-	wayUndo   way = "abort"
+	// modeUpgrade is the plain command: it begins an upgrade, or goes on with one.
+	modeUpgrade mode = ""
+	// modeStatus only looks.
+	modeStatus   mode = "status"
+	modeResume   mode = "resume"
+	modeRollback mode = "rollback"
+	modeAbort    mode = "abort"
 )
 
-// stands reports whether the settings are the record's: then no flag need be repeated.
-func (w way) stands() bool { return w == wayResume || w.undoes() }
+// keepsSettings reports whether the settings are the record's: then no flag need be repeated.
+func (m mode) keepsSettings() bool { return m == modeResume || m.undoesUpgrade() }
 
-// undoes reports whether the upgrade is taken away from its holder in order to be undone.
-func (w way) undoes() bool { return w == wayBack || w == wayUndo }
+// undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
+func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
 
-// answers is the request that the command obeys itself, or makes void.
-func (w way) answers() upgrade.Verb {
-	switch w {
-	case wayResume:
+// fulfils is the request that the command obeys itself, or makes void.
+func (m mode) fulfils() upgrade.Verb {
+	switch m {
+	case modeResume:
 		return upgrade.VerbPause
-	case wayBack:
+	case modeRollback:
 		return upgrade.VerbRollback
-	case wayUndo:
+	case modeAbort:
 		return upgrade.VerbAbort
 	default:
 		return ""
@@ -43,11 +43,11 @@ func (w way) answers() upgrade.Verb {
 
 // destination is the revision that the group is to be observed with, as --to takes it: the one that
 // was typed or, of an upgrade that is gone on with, the one that is recorded.
-func (o *options) destination(record *upgrade.Record) (string, error) {
+func (o *options) destination(m mode, record *upgrade.Record) (string, error) {
 	switch {
 	case o.settings.To != "" || !record.Resumable():
 		return o.settings.To, nil
-	case o.way == wayBack:
+	case m == modeRollback:
 		to, err := record.WayBack()
 		return to, usage(err)
 	default:
@@ -56,24 +56,24 @@ func (o *options) destination(record *upgrade.Record) (string, error) {
 }
 
 // bars refuses what goes another way than the record, and names the command that goes on.
-func (o *options) bars(group string, record *upgrade.Record) error {
+func (o *options) bars(m mode, group string, record *upgrade.Record) error {
 	var state string
 	goesOn := string(record.Undoing())
 	switch upgrade.Verb(goesOn) {
 	case upgrade.VerbRollback:
-		if o.way == wayBack || o.way == wayResume {
+		if m == modeRollback || m == modeResume {
 			return nil
 		}
 		state = fmt.Sprintf("run %s of group %q is being rolled back", record.Run, group)
 	case upgrade.VerbAbort:
 		state = fmt.Sprintf("run %s of group %q is being aborted", record.Run, group)
 	default:
-		if o.way != wayOn || !pausedBySomebody(record) || o.dryRunning() {
+		if m != modeUpgrade || !pausedBySomebody(record) || o.dryRunning() {
 			return nil
 		}
 		goesOn, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
 	}
-	if o.way == wayLook || o.way == wayUndo {
+	if m == modeStatus || m == modeAbort {
 		return nil
 	}
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, goesOn, group)}
