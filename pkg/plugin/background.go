@@ -1,8 +1,6 @@
 package plugin
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,18 +14,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
-
-// readBackground takes what stands behind the pods, once for all groups of a session.
-func (s *session) readBackground(ctx context.Context) error {
-	if s.background != nil {
-		return nil
-	}
-	var err error
-	if s.background, err = cluster.ReadBackground(ctx, s.client); err != nil {
-		return fmt.Errorf("reading the cluster: %w", err)
-	}
-	return nil
-}
 
 // backgroundOf is the dump's.
 func backgroundOf(d *dump.Dump) *cluster.Background {

@@ -19,39 +19,48 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
+// execution is the upgrade of one group, with the lease that it takes.
+type execution struct {
+	s        *session
+	g        *groupContext
+	mode     mode
+	hold     *cluster.Hold
+	progress *progress
+}
+
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
-func (o *options) carryOut(ctx context.Context, s *session, p *prospect, m mode) (upgrade.Record, error) {
-	conn := s.connection
+func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade.Record, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	progress := newProgress(o, p.group.Name)
+	progress := s.newProgress(g.group.Name)
 	defer progress.close()
 	progress.unread(cancel)
-	if err := o.onlyOne(ctx, conn, p.group.Name, m); err != nil {
+	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
 		return upgrade.Record{}, err
 	}
-	hold, err := o.acquire(ctx, conn, p.group.Name, m, progress)
+	hold, err := s.acquireLease(ctx, g.group.Name, m, progress)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	if err := o.takeUp(ctx, s, p, m, hold); err != nil {
+	e := execution{s, g, m, hold, progress}
+	if err := e.takeUpRecord(ctx); err != nil {
 		return upgrade.Record{}, err
 	}
-	if p.isCurrent() {
-		return p.currentRecord(), nil
+	if g.isCurrent() {
+		return g.currentRecord(), nil
 	}
-	if p.request.Run == "" {
-		p.request.Run = rand.String(8)
+	if g.request.Run == "" {
+		g.request.Run = rand.String(8)
 	}
-	if p.record.Lost {
-		progress.say(lossText(&p.record))
+	if g.record.Lost {
+		progress.say(lossText(&g.record))
 	}
-	progress.say(headline(p))
-	record, err := o.drive(ctx, conn, p, holding{hold, p.store, progress})
+	progress.say(headline(g))
+	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
-		err = fmt.Errorf("%w: run %s to continue", err, o.again)
+		err = fmt.Errorf("%w: run %s to continue", err, s.retry)
 	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // nobody pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}
@@ -61,100 +70,94 @@ func (o *options) carryOut(ctx context.Context, s *session, p *prospect, m mode)
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
 const fresh = 10 * time.Second
 
-// takeUp reads the record again, since it may have changed while the lease was waited for. Whoever
-// held the lease after the cluster and the group were read may have upgraded the group: then all is
-// read again. An undoing is written at once: from then on the record says what the request said,
-// which is withdrawn.
-func (o *options) takeUp(ctx context.Context, s *session, p *prospect, m mode, hold *cluster.Hold) error {
-	age := time.Since(p.now.Round(0))
-	last := hold.LastHeld()
-	held := hold.Overtook() || (!last.IsZero() && s.idleSince(last) <= age+time.Second) // the server tells whole seconds
-	if err := o.readAgain(ctx, s, p, m, m.undoesUpgrade() || age > fresh || held); err != nil || !m.keepsSettings() {
+// takeUpRecord reads the record again, since it may have changed while the lease was waited for.
+// Whoever held the lease after the cluster and the group were read may have upgraded the group:
+// then all is read again. An undoing is written at once: from then on the record says what the
+// request said, which is withdrawn.
+func (e *execution) takeUpRecord(ctx context.Context) error {
+	age := time.Since(e.g.now.Round(0))
+	last := e.hold.LastHeld()
+	held := e.hold.Overtook() || (!last.IsZero() && e.s.idleSince(last) <= age+time.Second) // the server tells whole seconds
+	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
-	if m.undoesUpgrade() {
-		if err := p.store.Save(ctx, p.record); err != nil {
+	store := e.g.store
+	if e.mode.undoesUpgrade() {
+		if err := store.Save(ctx, e.g.record); err != nil {
 			return err
 		}
 	}
-	if asked := p.store.Asked(); asked.Verb == m.fulfils() && asked.Run == p.record.Run {
-		return p.store.Withdraw(ctx, asked)
+	if asked := store.Asked(); asked.Verb == e.mode.fulfils() && asked.Run == e.g.record.Run {
+		return store.Withdraw(ctx, asked)
 	}
 	return nil
 }
 
-// readAgain reads the record, or all, and adopts what is recorded.
-func (o *options) readAgain(ctx context.Context, s *session, p *prospect, m mode, all bool) error {
-	var err error
+// reloadGroup reads the record, or all, and adopts what is recorded.
+func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if !all {
-		if p.record, err = p.store.Load(ctx); err != nil {
+		var err error
+		if e.g.record, err = e.g.store.Load(ctx); err != nil {
 			return err
 		}
-		return o.adopt(p, m)
+		return e.g.adoptRecord(e.s.commandLine, e.mode)
 	}
-	if s.view, err = s.read(ctx); err != nil {
+	if err := e.s.readAgain(ctx); err != nil {
 		return err
 	}
-	s.background = nil
-	again, err := o.look(ctx, s, p.name, m)
+	again, err := e.s.loadGroup(ctx, e.g.name, e.mode)
 	if err != nil {
 		return err
 	}
-	again.deeds = p.deeds
-	*p = *again
-	return p.refused()
+	again.actions = e.g.actions
+	*e.g = *again
+	return e.g.rejectRefused()
 }
 
 // headline says what a run is about to do.
-func headline(p *prospect) string {
+func headline(g *groupContext) string {
 	switch {
-	case p.record.Stopping == upgrade.Aborted:
-		return fmt.Sprintf("run %s: taking away what is left of it", p.request.Run)
-	case p.record.Back:
-		return fmt.Sprintf("run %s: going back to %s", p.request.Run, p.group.Wanted.Name)
+	case g.record.Stopping == upgrade.Aborted:
+		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
+	case g.record.Back:
+		return fmt.Sprintf("run %s: going back to %s", g.request.Run, g.group.Wanted.Name)
 	default:
-		return fmt.Sprintf("run %s: upgrading to %s", p.request.Run, p.group.Wanted.Name)
+		return fmt.Sprintf("run %s: upgrading to %s", g.request.Run, g.group.Wanted.Name)
 	}
 }
 
-// holding is the right to write for a group, and what is kept of it.
-type holding struct {
-	*cluster.Hold
-	store    *cluster.Store
-	progress *progress
-}
-
-// drive watches the cluster and runs the upgrade.
-func (o *options) drive(ctx context.Context, conn *connection, p *prospect, h holding) (upgrade.Record, error) {
+// driveUpgrade watches the cluster and runs the upgrade.
+func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
+	g, hold := e.g, e.hold
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.Watch(watchCtx, conn.client)
+	watcher, err := cluster.Watch(watchCtx, e.s.client)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	asks, err := h.store.Follow(watchCtx)
+	asks, err := g.store.Follow(watchCtx)
 	if err == nil && !watched() {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	writer := cluster.NewWriter(conn.client, watcher, p.request.Run, nodegroup.FenceTaint(p.group.Provider))
-	if h.Overtook() {
-		if err := writer.TakeOver(ctx, p.record.InFlight(), h.Epoch()); err != nil {
+	writer := cluster.NewWriter(e.s.client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider))
+	if hold.Overtook() {
+		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
 			return upgrade.Record{}, err
 		}
 	}
-	idle := conn.idleSince(h.LastHeld())
-	for _, line := range limitsLeft(p.record.Extended(idle), time.Now()) {
-		h.progress.say(line)
+	idle := e.s.idleSince(hold.LastHeld())
+	for _, line := range limitsLeft(g.record.Extended(idle), time.Now()) {
+		e.progress.say(line)
 	}
 	r := &runner.Runner{
 		Idle:    idle,
-		Request: p.request, Cluster: watcher, Cloud: p.provider, Writer: writer,
-		Store: h.store, Asks: asks, Group: p.group, Record: p.record, Lost: h.Lost(), Expires: h.Expires,
-		Watch: func(step upgrade.Step) { p.deeds.note(step); h.progress.step(step) }, Polled: h.progress.polled, Failures: watcher.Failures(), Unreached: h.progress.unreached,
+		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
+		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires,
+		Watch: func(step upgrade.Step) { g.actions.add(step); e.progress.step(step) }, Polled: e.progress.polled, Failures: watcher.Failures(), Unreached: e.progress.unreached,
 	}
 	return r.Run(ctx)
 }
@@ -170,10 +173,10 @@ func limitsLeft(record upgrade.Record, now time.Time) []string {
 	return lines
 }
 
-// acquire takes the group's lease, and says whom it waits for.
-func (o *options) acquire(ctx context.Context, conn *connection, group string, m mode, progress *progress) (*cluster.Hold, error) {
-	return cluster.Acquire(ctx, conn.client, cluster.Claim{
-		Namespace: o.stateSpace, Group: group, Identity: identity(), Takeover: o.takeover, Patient: m.undoesUpgrade(),
+// acquireLease takes the group's lease, and says whom it waits for.
+func (c *command) acquireLease(ctx context.Context, group string, m mode, progress *progress) (*cluster.Hold, error) {
+	return cluster.Acquire(ctx, c.client, cluster.Claim{
+		Namespace: c.stateNamespace, Group: group, Identity: identity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
 			if m.undoesUpgrade() {
 				progress.say(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
@@ -184,20 +187,20 @@ func (o *options) acquire(ctx context.Context, conn *connection, group string, m
 	})
 }
 
-// onlyOne refuses a second upgrade in the cluster, since two groups drained together can hold each
-// other's budgets closed (containers-roadmap#1865).
-func (o *options) onlyOne(ctx context.Context, conn *connection, group string, m mode) error {
-	if o.parallelGroups || m == modeAbort { // which drains nothing
+// rejectParallel refuses a second upgrade in the cluster, since two groups drained together can
+// hold each other's budgets closed (containers-roadmap#1865).
+func (c *command) rejectParallel(ctx context.Context, group string, m mode) error {
+	if c.agreed.parallelGroups || m == modeAbort { // which drains nothing
 		return nil
 	}
-	leases, err := conn.client.CoordinationV1().Leases(o.stateSpace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})
+	leases, err := c.client.CoordinationV1().Leases(c.stateNamespace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})
 	if err != nil {
 		return fmt.Errorf("listing the leases of upgrades: %w", err)
 	}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if t := conn.tenure(lease); !t.over() && lease.Name != cluster.ObjectName(group) {
-			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", t.holder, lease.Name))
+		if l := c.leaseStateOf(lease); !l.isFree() && lease.Name != cluster.ObjectName(group) {
+			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", l.holder, lease.Name))
 		}
 	}
 	return nil

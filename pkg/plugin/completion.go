@@ -29,19 +29,18 @@ func Arguments(process []string) []string {
 }
 
 // completeOneGroup offers the names of node groups for the only argument of a command.
-func (o *options) completeOneGroup(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (f *flags) completeOneGroup(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return o.completeGroups(cmd, args, typed)
+	return f.completeGroups(cmd, args, typed)
 }
 
 // completeGroups offers the names of node groups; whatever goes wrong, it is silent.
-func (o *options) completeGroups(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (f *flags) completeGroups(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 	defer cancel()
-	o.ErrOut = io.Discard
-	conn, err := o.connect(ctx)
+	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -49,7 +48,9 @@ func (o *options) completeGroups(cmd *cobra.Command, args []string, typed string
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	_, groups, err := o.findGroups(ctx, nodes)
+	line := f.copyTyped()
+	line.ErrOut = io.Discard
+	_, groups, err := line.findGroups(ctx, nodes)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

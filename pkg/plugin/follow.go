@@ -30,10 +30,10 @@ const (
 type followed struct {
 	*screen
 	s        *session
-	p        *prospect
+	g        *groupContext
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
-	held     tenure
+	lease    leaseState
 	// stale says that the cloud and the lease are to be asked, which was done last at observed.
 	stale    bool
 	observed time.Time
@@ -43,9 +43,9 @@ type followed struct {
 	took      time.Duration
 }
 
-// follow shows an upgrade until it ends or nobody wants to see it any more.
-func (o *options) follow(ctx context.Context, s *session, p *prospect, store *cluster.Store) error {
-	f := &followed{screen: newScreen(o), s: s, p: p, stale: true}
+// followUpgrade shows an upgrade until it ends or nobody wants to see it any more.
+func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
+	f := &followed{screen: newScreen(s.console), s: s, g: g, stale: true}
 	var err error
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (o *options) follow(ctx context.Context, s *session, p *prospect, store *cl
 	ask := time.NewTicker(followCloud)
 	defer ask.Stop()
 	for {
-		over, err := f.look(ctx)
+		over, err := f.showNow(ctx)
 		if over || err != nil {
 			return unlessEnded(ctx, err)
 		}
@@ -66,32 +66,32 @@ func (o *options) follow(ctx context.Context, s *session, p *prospect, store *cl
 	}
 }
 
-// look shows the upgrade as it is now, and reports whether it is over.
-func (f *followed) look(ctx context.Context) (over bool, err error) {
+// showNow shows the upgrade as it is now, and reports whether it is over.
+func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	record, err := f.follower.Record()
 	if err != nil {
 		return false, err
 	}
 	if f.stale && (time.Since(f.observed) > followLeast || !record.Running()) {
-		if f.held, err = f.o.observe(ctx, f.s, f.p); err != nil {
+		if f.lease, err = f.observeAgain(ctx); err != nil {
 			return false, err
 		}
 		f.stale, f.observed = false, time.Now()
 	}
-	f.p.see(f.watcher.View(), time.Now())
-	status := f.p.status(stored{record: record, asked: f.follower.Asked(), tenure: f.held}, time.Now())
-	status.Leftovers = abandoned(f.p.group.Name, &record, f.held)
+	f.g.updateView(f.watcher.View(), time.Now())
+	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, time.Now())
+	status.Leftovers = abandoned(f.g.group.Name, &record, f.lease)
 	if record.Running() {
-		status.Remaining = f.plan(ctx, record)
+		status.Remaining = f.estimateRemaining(ctx, record)
 	}
 	return !record.Running(), f.show(status)
 }
 
-// plan tells how long the rest will take, by a plan that is made anew now and then: that of a large
-// group takes seconds, and each asks for the group's past.
-func (f *followed) plan(ctx context.Context, record upgrade.Record) simulate.Span {
+// estimateRemaining tells how long the rest will take, by a plan that is made anew now and then:
+// that of a large group takes seconds, and each asks for the group's past.
+func (f *followed) estimateRemaining(ctx context.Context, record upgrade.Record) simulate.Span {
 	if began := time.Now(); began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
-		f.remaining = f.p.remaining(ctx, f.s, record)
+		f.remaining = f.g.predictRemaining(ctx, f.s, record)
 		f.planned, f.took = began, time.Since(began)
 	}
 	return f.remaining
@@ -129,40 +129,40 @@ func unlessEnded(ctx context.Context, err error) error {
 	return err
 }
 
-// see takes a later state of the cluster.
-func (p *prospect) see(view upgrade.View, now time.Time) {
-	p.now = now
-	p.view, p.members = view, membersOf(p.provider, &p.group, view.Nodes)
-	p.unlabelled = upgrade.JudgeLabels(&p.group, p.members, &p.record)
-	for i := range p.members {
-		if node := p.members[i].Node; node != nil {
-			p.members[i].Pods = view.Pods[node.Name]
+// updateView takes a later state of the cluster.
+func (g *groupContext) updateView(view upgrade.View, now time.Time) {
+	g.now = now
+	g.view, g.members = view, membersOf(g.provider, &g.group, view.Nodes)
+	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
+			g.members[i].Pods = view.Pods[node.Name]
 		}
 	}
 }
 
-// observe asks the cloud and the lease anew.
-func (o *options) observe(ctx context.Context, s *session, p *prospect) (tenure, error) {
-	group, err := p.provider.Observe(ctx, cloud.Ref{Name: p.group.Name, To: p.to})
+// observeAgain asks the cloud and the lease.
+func (f *followed) observeAgain(ctx context.Context) (leaseState, error) {
+	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
-		return tenure{}, err
+		return leaseState{}, err
 	}
-	p.group = group
-	return tenureOf(ctx, s.connection, o.stateSpace, group.Name)
+	f.g.group = group
+	return f.s.loadLease(ctx, group.Name)
 }
 
 // screen shows one status after the other: on a terminal in the place of the one before, elsewhere
 // beneath it.
 type screen struct {
-	o        *options
+	console
 	terminal bool
 	shown    bool
 	result   upgrade.Result
 	last     report.Moment
 }
 
-func newScreen(o *options) *screen {
-	return &screen{o: o, terminal: !o.output.machine() && printers.IsTerminal(o.Out)}
+func newScreen(c console) *screen {
+	return &screen{console: c, terminal: !c.output.machine() && printers.IsTerminal(c.Out)}
 }
 
 // tick is when a terminal is to be drawn anew though nothing has changed but the time.
@@ -182,10 +182,10 @@ func (d *screen) show(status *report.UpgradeStatus) error {
 	}
 	switch {
 	case d.terminal:
-		fmt.Fprint(d.o.Out, "\x1b[H\x1b[2J")
-	case d.shown && !d.o.output.machine():
-		fmt.Fprintln(d.o.Out)
+		fmt.Fprint(d.Out, "\x1b[H\x1b[2J")
+	case d.shown && !d.output.machine():
+		fmt.Fprintln(d.Out)
 	}
 	d.shown, d.result, d.last = true, status.Result, now
-	return d.o.printStatus(status)
+	return d.printStatus(status)
 }

@@ -19,88 +19,88 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// plan runs the upgrade in virtual time and reports what it would do.
-func (p *prospect) plan(ctx context.Context, s *session) (*report.Plan, error) {
-	forecast, assumed, err := p.foresee(ctx, s)
+// makePlan runs the upgrade in virtual time and reports what it would do.
+func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, error) {
+	forecast, assumed, err := g.forecastPlan(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	plan := &report.Plan{
-		Context: s.context, Account: s.account, Provider: p.group.Provider, Kind: p.group.Kind,
-		From: p.group.Pointed, To: p.group.Wanted, Request: p.request,
-		Sizes: upgrade.Sizes{Desired: p.group.Desired, Min: p.group.Min, Max: p.group.Max},
-		Peak:  forecast.Peak, Findings: append(p.findings, unplaced(forecast.Unplaced)...), Resumes: p.record.Run,
-		Unlabelled: p.unlabelled,
+		Context: s.context, Account: s.account, Provider: g.group.Provider, Kind: g.group.Kind,
+		From: g.group.Pointed, To: g.group.Wanted, Request: g.request,
+		Sizes: upgrade.Sizes{Desired: g.group.Desired, Min: g.group.Min, Max: g.group.Max},
+		Peak:  forecast.Peak, Findings: append(g.findings, unplaced(forecast.Unplaced)...), Resumes: g.record.Run,
+		Unlabelled: g.unlabelled,
 		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
 		Room: forecast.Room, Assumptions: assumed, Nodes: []report.PlanNode{}, // an empty list is one in JSON, too
 	}
-	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", p.group.Name)
-	for _, process := range p.group.Quiesce {
-		if !slices.Contains(p.group.Suspended, process) {
+	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", g.group.Name)
+	for _, process := range g.group.Quiesce {
+		if !slices.Contains(g.group.Suspended, process) {
 			plan.Quiesce = append(plan.Quiesce, process)
 		}
 	}
-	p.fillNodes(plan, forecast)
+	g.fillNodes(plan, forecast)
 	return plan, nil
 }
 
-// foresee is the forecast of a plan, and what it rests on. Of a timeless one the group's largest
-// size is all that is known.
-func (p *prospect) foresee(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
-	if p.timeless {
-		return simulate.Forecast{Peak: p.group.Desired + p.request.Surge}, nil, nil
+// forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
+// largest size is all that is known.
+func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
+	if g.noForecast {
+		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
 	}
-	if err := p.study(ctx, s); err != nil {
+	if err := g.loadForecastData(ctx, s); err != nil {
 		return simulate.Forecast{}, nil, err
 	}
-	return p.forecast(p.request)
+	return g.runForecast(g.request)
 }
 
-func (p *prospect) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
+func (g *groupContext) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
 	byName := map[string]*nodegroup.Member{}
 	outdated := map[string]int{}
-	for i := range p.members {
-		m := &p.members[i]
+	for i := range g.members {
+		m := &g.members[i]
 		if !m.Outdated {
 			plan.Current++
 			continue
 		}
 		byName[m.Name()] = m
-		if p.group.Zonal {
+		if g.group.Zonal {
 			outdated[m.Zone()]++
 		}
 	}
-	plan.Surge = upgrade.SpreadSurge(p.request.Surge, outdated)
+	plan.Surge = upgrade.SpreadSurge(g.request.Surge, outdated)
 	for _, n := range forecast.Nodes {
 		if m, ok := byName[n.Name]; ok {
-			plan.Nodes = append(plan.Nodes, p.planNode(m, n))
+			plan.Nodes = append(plan.Nodes, g.planNode(m, n))
 			delete(byName, n.Name)
 		}
 	}
 	unknown := simulate.NodeForecast{Stuck: "not reached"}
-	if p.timeless {
+	if g.noForecast {
 		unknown = simulate.NodeForecast{}
 	}
-	for i := range p.members { // what the forecast did not reach, in the members' order
-		if m, ok := byName[p.members[i].Name()]; ok {
-			plan.Nodes = append(plan.Nodes, p.planNode(m, unknown))
+	for i := range g.members { // what the forecast did not reach, in the members' order
+		if m, ok := byName[g.members[i].Name()]; ok {
+			plan.Nodes = append(plan.Nodes, g.planNode(m, unknown))
 		}
 	}
 }
 
-func (p *prospect) planNode(m *nodegroup.Member, f simulate.NodeForecast) report.PlanNode {
+func (g *groupContext) planNode(m *nodegroup.Member, f simulate.NodeForecast) report.PlanNode {
 	n := report.PlanNode{
-		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.group.Wanted.Name, Why: m.Instance.Why,
+		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: g.group.Wanted.Name, Why: m.Instance.Why,
 		Start: f.Start, End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
 	}
 	for _, pod := range m.Pods {
-		if drain.Judge(pod, p.request.Policy(), false).Fate == drain.Stay {
+		if drain.Judge(pod, g.request.Policy(), false).Fate == drain.Stay {
 			n.Staying++
 		} else {
 			n.Pods++
 		}
 	}
-	for _, finding := range p.findings {
+	for _, finding := range g.findings {
 		if finding.Node == m.Name() && finding.Blocker != "" && !slices.Contains(n.BlockedBy, finding.Blocker) {
 			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
 		}
@@ -111,26 +111,27 @@ func (p *prospect) planNode(m *nodegroup.Member, f simulate.NodeForecast) report
 	return n
 }
 
-// forecast runs the upgrade as requested in virtual time, and says what its times rest on.
-func (p *prospect) forecast(req upgrade.Request) (simulate.Forecast, []string, error) {
-	spec := p.spec()
+// runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
+func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []string, error) {
+	spec := g.makeSpec()
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
-	if p.historyErr != nil {
-		assumed = append(assumed, "the cloud tells no more of the group's past: "+p.historyErr.Error())
+	if g.historyErr != nil {
+		assumed = append(assumed, "the cloud tells no more of the group's past: "+g.historyErr.Error())
 	}
 	forecast, err := simulate.Predict(spec, req)
-	return forecast, append(assumed, unread(p.background.Unread)...), err
+	return forecast, append(assumed, unread(g.background.Unread)...), err
 }
 
-// remaining is how long the rest of an upgrade under way would take; zero when nobody can say.
-func (p *prospect) remaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
-	if err := p.study(ctx, s); err != nil {
+// predictRemaining is how long the rest of an upgrade under way would take; zero when nobody can
+// say.
+func (g *groupContext) predictRemaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
+	if err := g.loadForecastData(ctx, s); err != nil {
 		return simulate.Span{}
 	}
-	rest := *p
+	rest := *g
 	rest.record = record.Reopened()
-	forecast, _, err := rest.forecast(record.Request)
+	forecast, _, err := rest.runForecast(record.Request)
 	if err != nil {
 		return simulate.Span{} // a status is worth having without it
 	}
@@ -160,63 +161,63 @@ func unplaced(pods []simulate.Unplaced) []preflight.Finding {
 }
 
 // judgedGroup is the group with each of its instances as outdated as its node is.
-func (p *prospect) judgedGroup() nodegroup.Group {
-	group := p.group
-	group.Instances = slices.Clone(p.group.Instances)
-	for i := range p.members {
+func (g *groupContext) judgedGroup() nodegroup.Group {
+	group := g.group
+	group.Instances = slices.Clone(g.group.Instances)
+	for i := range g.members {
 		for j := range group.Instances {
-			if p.unlabelled > 0 && p.members[i].Instance.ID == group.Instances[j].ID {
-				group.Instances[j].Outdated = p.members[i].Outdated
+			if g.unlabelled > 0 && g.members[i].Instance.ID == group.Instances[j].ID {
+				group.Instances[j].Outdated = g.members[i].Outdated
 			}
 		}
 	}
 	return group
 }
 
-func (p *prospect) spec() simulate.Spec {
+func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: p.now, Group: p.judgedGroup(), Record: p.record.Extended(p.idle), Budgets: p.view.PDBs, EndingNamespaces: p.view.EndingNamespaces,
-		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: p.history.Launched, Terminations: p.history.Terminations,
-		Facts: p.background.Facts, Workloads: workloadsOf(p.background), Claims: p.background.Claims, Volumes: p.background.Volumes,
-		Outdated: func(n *corev1.Node) bool { return p.provider.Outdated(&p.group, n) },
+		Now: g.now, Group: g.judgedGroup(), Record: g.record.Extended(g.idle), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
+		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.history.Launched, Terminations: g.history.Terminations,
+		Facts: g.background.Facts, Workloads: workloadsOf(g.background), Claims: g.background.Claims, Volumes: g.background.Volumes,
+		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	own := map[string]bool{}
-	for i := range p.members {
-		if node := p.members[i].Node; node != nil {
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
 			own[node.Name] = true
 			spec.Nodes = append(spec.Nodes, node)
 		}
 	}
-	for _, node := range p.view.Nodes {
+	for _, node := range g.view.Nodes {
 		if !own[node.Name] {
 			spec.Others = append(spec.Others, node)
 		}
-		spec.Pods = append(spec.Pods, p.view.Pods[node.Name]...)
+		spec.Pods = append(spec.Pods, g.view.Pods[node.Name]...)
 	}
-	spec.Pods = append(spec.Pods, p.view.Pods[""]...)
+	spec.Pods = append(spec.Pods, g.view.Pods[""]...)
 	return spec
 }
 
-// refused is the first finding that forbids the upgrade, as an error.
-func (p *prospect) refused() error {
-	f := refusal(p.findings)
+// rejectRefused is the first finding that forbids the upgrade, as an error.
+func (g *groupContext) rejectRefused() error {
+	f := refusal(g.findings)
 	switch {
 	case f == nil:
 		return nil
-	case p.group.Provider == "manual" && p.group.Wanted.ID == "": // --current is missing, or --to is there
-		return usage(fmt.Errorf("upgrading group %q: %s", p.group.Name, f))
+	case g.group.Provider == "manual" && g.group.Wanted.ID == "": // --current is missing, or --to is there
+		return usage(fmt.Errorf("upgrading group %q: %s", g.group.Name, f))
 	default:
-		return fmt.Errorf("upgrading group %q: %s", p.group.Name, f)
+		return fmt.Errorf("upgrading group %q: %s", g.group.Name, f)
 	}
 }
 
-// unmanaged refuses pods that nobody would bring back, unless the user said what is to become of
-// such nodes.
-func (p *prospect) unmanaged() error {
-	if p.request.OnTimeout != upgrade.Fail {
+// rejectUnmanaged refuses pods that nobody would bring back, unless the user said what is to become
+// of such nodes.
+func (g *groupContext) rejectUnmanaged() error {
+	if g.request.OnTimeout != upgrade.Fail {
 		return nil
 	}
-	for _, f := range p.findings {
+	for _, f := range g.findings {
 		if f.Rule == "POD001" {
 			return usage(errors.New("draining node " + f.Node + ": " + f.String()))
 		}

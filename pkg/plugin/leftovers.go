@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -19,13 +18,13 @@ import (
 
 // abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one
 // or none.
-func abandoned(group string, record *upgrade.Record, t tenure) []report.Leftover {
-	if !record.Running() || !t.over() {
+func abandoned(group string, record *upgrade.Record, l leaseState) []report.Leftover {
+	if !record.Running() || !l.isFree() {
 		return nil
 	}
 	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)
-	if t.holder != "" {
-		what += fmt.Sprintf(" (%s was last seen at %s)", t.holder, t.renewed.Format(time.RFC3339))
+	if l.holder != "" {
+		what += fmt.Sprintf(" (%s was last seen at %s)", l.holder, l.renewed.Format(time.RFC3339))
 	}
 	remedy := fmt.Sprintf("run kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s to undo it", group, group)
 	if verb := record.Undoing(); verb != "" {
@@ -112,23 +111,23 @@ func fenceTaints() []corev1.Taint {
 	return taints
 }
 
-// leftovers are those of one group.
-func (o *options) leftovers(ctx context.Context, s *session, p *prospect, stands stored) ([]report.Leftover, error) {
-	records, err := cluster.Records(ctx, s.client, o.stateSpace)
+// groupLeftovers are those of one group.
+func (s *session) groupLeftovers(ctx context.Context, g *groupContext, state recordedState) ([]report.Leftover, error) {
+	records, err := s.loadRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var own []*corev1.Node
-	for i := range p.members {
-		if node := p.members[i].Node; node != nil {
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(abandoned(p.group.Name, &stands.record, stands.tenure), suspended(&p.group, &stands.record), strays(own, records)), nil
+	return slices.Concat(abandoned(g.group.Name, &state.record, state.lease), suspended(&g.group, &state.record), strays(own, records)), nil
 }
 
 // allLeftovers are those of all groups that there are records of, and of all nodes.
-func (o *options) allLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) ([]report.Leftover, error) {
+func (s *session) allLeftovers(ctx context.Context, records map[string]upgrade.Record) ([]report.Leftover, error) {
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err
@@ -136,11 +135,11 @@ func (o *options) allLeftovers(ctx context.Context, s *session, records map[stri
 	var found []report.Leftover
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
-		held, err := tenureOf(ctx, s.connection, o.stateSpace, name)
+		lease, err := s.loadLease(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, abandoned(name, &record, held)...)
+		found = append(found, abandoned(name, &record, lease)...)
 		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, suspended(&groups[i], &record)...)
 		}

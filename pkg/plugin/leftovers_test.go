@@ -18,25 +18,25 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func TestAbandoned(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
-	seen := tenure{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
+	seen := leaseState{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
 	cases := map[string]struct {
 		record upgrade.Record
-		tenure tenure
+		lease  leaseState
 		want   []report.Leftover
 	}{
-		"held":                   {begun(""), tenure{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
-		"held by nobody":         {begun(""), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
+		"held":                   {begun(""), leaseState{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
+		"held by nobody":         {begun(""), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", rolledBack), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
-		"half undone":            {begun("", undone), tenure{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
-		"stopped as it should":   {begun(upgrade.Interrupted), tenure{}, nil},
-		"done":                   {begun(upgrade.Succeeded), tenure{}, nil},
-		"never begun":            {upgrade.Record{}, tenure{}, nil},
+		"half-way back":          {begun("", rolledBack), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half undone":            {begun("", undone), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
+		"stopped as it should":   {begun(upgrade.Interrupted), leaseState{}, nil},
+		"done":                   {begun(upgrade.Succeeded), leaseState{}, nil},
+		"never begun":            {upgrade.Record{}, leaseState{}, nil},
 		"done, the lease stayed": {begun(upgrade.Succeeded), seen, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := abandoned("workers", &c.record, c.tenure); !slices.Equal(got, c.want) {
+			if got := abandoned("workers", &c.record, c.lease); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -12,7 +12,7 @@ import (
 type mode string
 
 const (
-	// modeUpgrade is the plain command: it begins an upgrade, or goes on with one.
+	// modeUpgrade is the plain command: it begins an upgrade, or continues one.
 	modeUpgrade mode = ""
 	// modeStatus only looks.
 	modeStatus   mode = "status"
@@ -41,12 +41,12 @@ func (m mode) fulfils() upgrade.Verb {
 	}
 }
 
-// destination is the revision that the group is to be observed with, as --to takes it: the one that
-// was typed or, of an upgrade that is gone on with, the one that is recorded.
-func (o *options) destination(m mode, record *upgrade.Record) (string, error) {
+// chooseTarget is the revision that the group is to be observed with, as --to takes it: the one
+// that was typed or, of an upgrade that continues, the one that is recorded.
+func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) {
 	switch {
-	case o.settings.To != "" || !record.Resumable():
-		return o.settings.To, nil
+	case typed != "" || !record.Resumable():
+		return typed, nil
 	case m == modeRollback:
 		to, err := record.WayBack()
 		return to, usage(err)
@@ -55,11 +55,12 @@ func (o *options) destination(m mode, record *upgrade.Record) (string, error) {
 	}
 }
 
-// bars refuses what goes another way than the record, and names the command that goes on.
-func (o *options) bars(m mode, group string, record *upgrade.Record) error {
+// rejectConflicting refuses a command that the record is in the way of, and names the one that
+// continues.
+func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record) error {
 	var state string
-	goesOn := string(record.Undoing())
-	switch upgrade.Verb(goesOn) {
+	continues := string(record.Undoing())
+	switch upgrade.Verb(continues) {
 	case upgrade.VerbRollback:
 		if m == modeRollback || m == modeResume {
 			return nil
@@ -68,24 +69,24 @@ func (o *options) bars(m mode, group string, record *upgrade.Record) error {
 	case upgrade.VerbAbort:
 		state = fmt.Sprintf("run %s of group %q is being aborted", record.Run, group)
 	default:
-		if m != modeUpgrade || !pausedBySomebody(record) || o.dryRunning() {
+		if m != modeUpgrade || !pausedByRequest(record) || dryRun {
 			return nil
 		}
-		goesOn, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
+		continues, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
 	}
 	if m == modeStatus || m == modeAbort {
 		return nil
 	}
-	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, goesOn, group)}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, continues, group)}
 }
 
-// pausedBySomebody tells a pause that was asked for from one that was met with.
-func pausedBySomebody(record *upgrade.Record) bool {
+// pausedByRequest tells a pause that was asked for from one that the upgrade met with.
+func pausedByRequest(record *upgrade.Record) bool {
 	return record.Result == upgrade.Paused && record.PausedBy != ""
 }
 
-// over refuses a verb where no upgrade is under way that could obey it.
-func over(doing, group string, record *upgrade.Record) error {
+// rejectFinished refuses a verb where no upgrade is under way that could obey it.
+func rejectFinished(doing, group string, record *upgrade.Record) error {
 	switch {
 	case record.Run == "":
 		return usage(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
@@ -96,8 +97,8 @@ func over(doing, group string, record *upgrade.Record) error {
 	}
 }
 
-// doing says what a run is about, as its errors begin.
-func doing(group string, record *upgrade.Record) string {
+// describeRun says what a run is about, as its errors begin.
+func describeRun(group string, record *upgrade.Record) string {
 	switch {
 	case record.Result == upgrade.Aborted || record.Stopping == upgrade.Aborted:
 		return fmt.Sprintf("aborting the upgrade of group %q", group)

@@ -5,9 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -28,9 +25,9 @@ func byVerb(r *upgrade.Record)     { r.PausedBy = "ann@host" }
 func rolledBack(r *upgrade.Record) { *r = r.RollingBack(r.Previous, r.Ended) }
 func undone(r *upgrade.Record)     { *r = r.Aborting() }
 
-// TestBars has each command meet each state of a record: none but the verb that began an undoing
-// goes on with it.
-func TestBars(t *testing.T) {
+// TestRejectConflicting has each command meet each state of a record: none but the verb that began
+// an undoing continues it.
+func TestRejectConflicting(t *testing.T) {
 	paused := "group \"workers\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume workers to continue"
 	back := "run r1 of group \"workers\" is being rolled back: run kubectl nodeupgrade rollback workers to continue"
 	abort := "run r1 of group \"workers\" is being aborted: run kubectl nodeupgrade abort workers to continue"
@@ -48,8 +45,7 @@ func TestBars(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, w := range []mode{modeUpgrade, modeStatus, modeResume, modeRollback, modeAbort} {
-				o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-				err := o.bars(w, "workers", &c.record)
+				err := rejectConflicting(w, false, "workers", &c.record)
 				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCode(err) != exitPaused) || want == "" && err != nil {
 					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCode(err), want)
 				}
@@ -57,16 +53,14 @@ func TestBars(t *testing.T) {
 		})
 	}
 	t.Run("a plan of a paused upgrade", func(t *testing.T) {
-		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-		o.dryRun = cmdutil.DryRunClient
 		record := begun(upgrade.Paused, byVerb)
-		if err := o.bars(modeUpgrade, "workers", &record); err != nil {
+		if err := rejectConflicting(modeUpgrade, true, "workers", &record); err != nil {
 			t.Errorf("got error %v", err)
 		}
 	})
 }
 
-func TestDestination(t *testing.T) {
+func TestChooseTarget(t *testing.T) {
 	cases := map[string]struct {
 		mode     mode
 		typed    string
@@ -88,9 +82,7 @@ func TestDestination(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.settings.To = c.typed
-			got, err := o.destination(c.mode, &c.record)
+			got, err := chooseTarget(c.mode, c.typed, &c.record)
 			if got != c.want || exitCode(err) != c.wantCode {
 				t.Errorf("got %q and error %v, want %q and exit code %d", got, err, c.want, c.wantCode)
 			}
@@ -98,7 +90,7 @@ func TestDestination(t *testing.T) {
 	}
 }
 
-func TestOver(t *testing.T) {
+func TestRejectFinished(t *testing.T) {
 	cases := map[string]struct {
 		record upgrade.Record
 		want   string
@@ -111,7 +103,7 @@ func TestOver(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := over("pausing", "workers", &c.record)
+			err := rejectFinished("pausing", "workers", &c.record)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || exitCode(err) != exitUsage) {
 				t.Errorf("got error %v with exit code %d, want %q", err, exitCode(err), c.want)
 			}
@@ -122,9 +114,8 @@ func TestOver(t *testing.T) {
 // TestVerbsBeginNothing where the upgrade came to its end while its holder was waited for.
 func TestVerbsBeginNothing(t *testing.T) {
 	for _, w := range []mode{modeResume, modeRollback, modeAbort} {
-		o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-		p := &prospect{record: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
-		if err := o.adopt(p, w); err == nil || !strings.Contains(err.Error(), "came to its end") {
+		p := &groupContext{record: begun(upgrade.Succeeded), group: nodegroup.Group{Name: "workers"}}
+		if err := p.adoptRecord(&commandLine{typed: typedNone}, w); err == nil || !strings.Contains(err.Error(), "came to its end") {
 			t.Errorf("%s: got error %v", w, err)
 		}
 	}
@@ -144,10 +135,9 @@ func TestVerbsKeepTheSettings(t *testing.T) {
 	}
 	for w, c := range cases {
 		t.Run(string(w), func(t *testing.T) {
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
 			record := begun(upgrade.Paused, byVerb, func(r *upgrade.Record) { r.Request.MaxUnavailable = 7 })
-			p := &prospect{record: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
-			if err := o.adopt(p, w); err != nil {
+			p := &groupContext{record: record, to: c.to, group: nodegroup.Group{Name: "workers", Wanted: nodegroup.Revision{ID: c.wanted}}}
+			if err := p.adoptRecord(&commandLine{typed: typedNone}, w); err != nil {
 				t.Fatal(err)
 			}
 			r := p.record

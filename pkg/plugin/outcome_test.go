@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"syscall"
@@ -72,9 +73,8 @@ func TestOutcomes(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			o := newOptions(streams)
-			o.again = "kubectl nodeupgrade blue --yes"
-			err := o.printOutcome("blue", c.record)
+			line := commandLine{console: console{IOStreams: streams}, retry: "kubectl nodeupgrade blue --yes"}
+			err := line.printOutcome("blue", c.record)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -88,9 +88,8 @@ func TestOutcomes(t *testing.T) {
 
 func TestOutcomeForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	o := newOptions(streams)
-	o.output.format = "json"
-	if err := o.printOutcome("blue", ended(upgrade.Succeeded, "")); err != nil {
+	line := commandLine{console: console{IOStreams: streams, output: output{"json"}}}
+	if err := line.printOutcome("blue", ended(upgrade.Succeeded, "")); err != nil {
 		t.Fatal(err)
 	}
 	var got report.UpgradeStatus
@@ -139,10 +138,9 @@ func TestAdopt(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.replan, o.given = c.replan, func(flag string) bool { return flag == "max-unavailable" }
-			p := &prospect{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
-			err := o.adopt(p, modeUpgrade)
+			line := &commandLine{agreed: agreements{replan: c.replan}, typed: func(flag string) bool { return flag == "max-unavailable" }}
+			p := &groupContext{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
+			err := p.adoptRecord(line, modeUpgrade)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != c.code {
 					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCode(err), c.err, c.code)
@@ -169,7 +167,7 @@ func TestAdopt(t *testing.T) {
 func TestNothingIsSentLate(t *testing.T) {
 	s := &apiServer{}
 	s.serve(t)
-	conn, err := newOptions(genericiooptions.NewTestIOStreamsDiscard()).connect(t.Context())
+	conn, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectCluster(t.Context(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,13 +237,12 @@ func TestOnlyOneUpgrade(t *testing.T) {
 				return true
 			}}
 			s.serve(t)
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.parallelGroups, o.stateSpace = c.parallel, "kube-system"
-			conn, err := o.connect(t.Context())
+			typed := &commandLine{agreed: agreements{parallelGroups: c.parallel}, stateNamespace: "kube-system"}
+			cmd, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectFor(t.Context(), typed)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = o.onlyOne(t.Context(), conn, "blue", modeUpgrade)
+			err = cmd.rejectParallel(t.Context(), "blue", modeUpgrade)
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}
@@ -267,8 +264,8 @@ func TestIdentitiesDiffer(t *testing.T) {
 // An upgrade that reached its goal has done so, whether or not its last line could be written.
 func TestOutcomeThatCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
-	o := newOptions(genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut})
-	if code := exitCode(o.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
+	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
+	if code := exitCode(line.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
 	if text := errOut.String(); !strings.Contains(text, `group "workers" was upgraded (succeeded)`) || !strings.Contains(text, "broken pipe") {

@@ -27,8 +27,8 @@ func (o *output) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
 }
 
-// complete refuses a format that nobody knows, before anything is read.
-func (o *output) complete() error {
+// check refuses a format that nobody knows, before anything is read.
+func (o *output) check() error {
 	if slices.Contains(ours, o.format) {
 		return nil
 	}

@@ -32,7 +32,7 @@ func printed(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer
 	o := &output{format: format}
-	if err := o.complete(); err != nil {
+	if err := o.check(); err != nil {
 		t.Fatal(err)
 	}
 	err := o.print(&w, sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
@@ -123,11 +123,10 @@ func TestPlansAreOneDocument(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			o := newOptions(streams)
-			o.output.format = "json"
+			programs := console{IOStreams: streams, output: output{"json"}}
 			list := &report.PlanList{Items: c.plans}
 			list.TypeMeta, _ = report.NewMeta("PlanList", "")
-			if err := o.printPlans(list, nil); err != nil {
+			if err := programs.answerPlans(list); err != nil {
 				t.Fatal(err)
 			}
 			var got struct {
@@ -145,10 +144,9 @@ func TestPlansAreOneDocument(t *testing.T) {
 
 func TestPlansAsTables(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	o := newOptions(streams)
 	list := &report.PlanList{Items: make([]report.Plan, 2)}
 	list.Items[0].Name, list.Items[1].Name = "blue", "green"
-	if err := o.printPlans(list, nil); err != nil {
+	if err := (console{IOStreams: streams}).answerPlans(list); err != nil {
 		t.Fatal(err)
 	}
 	blue, green, ok := strings.Cut(out.String(), "\n\nNode group green")

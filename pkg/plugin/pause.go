@@ -11,27 +11,28 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-func newPauseCommand(o *options) *cobra.Command {
-	return o.verbCommand(verb{
+func newPauseCommand(f *flags) *cobra.Command {
+	return f.newVerbCommand(verb{
 		use: "pause", doing: "pausing the upgrade of", short: "Let the nodes finish that were started, and begin no other",
 		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes
 that were started finish first. Ctrl-C leaves the wait, not the pause. An
 upgrade that nobody carries out is marked as paused, so that it is not resumed
 by mistake.`,
-		run: o.pause,
+		run: pauseUpgrade,
 	})
 }
 
-// pause has the holder of an upgrade come to rest or, where there is none, marks the upgrade.
-func (o *options) pause(ctx context.Context, conn *connection, u *recordedUpgrade) error {
-	if !pausedBySomebody(&u.record) {
+// pauseUpgrade has the holder of an upgrade come to rest or, where there is none, marks the
+// upgrade.
+func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
+	if !pausedByRequest(&u.record) {
 		if u.record.Undoing() == upgrade.VerbAbort {
 			return usage(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
 		}
-		if err := u.ask(ctx, upgrade.VerbPause); err != nil {
+		if err := u.leaveRequest(ctx, upgrade.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
-		record, err := o.awaitPause(ctx, conn, u)
+		record, err := awaitPause(ctx, c, u)
 		if ctx.Err() != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: it was asked for and is no longer waited for: kubectl nodeupgrade resume %s withdraws it: %w", u.name, u.name, ctx.Err())
 		}
@@ -41,9 +42,9 @@ func (o *options) pause(ctx context.Context, conn *connection, u *recordedUpgrad
 		u.record = record
 	}
 	if u.record.Result != upgrade.Paused {
-		return o.printDone(u, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
 	}
-	return o.printDone(u, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, pauseText(u.name, &u.record), u.record.Replaced, u.record.Total))
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, pauseText(u.name, &u.record), u.record.Replaced, u.record.Total))
 }
 
 // pauseText is what a paused upgrade's record says.
@@ -62,8 +63,8 @@ type claim struct {
 
 // awaitPause waits until the record says that the upgrade has come to rest or, where nobody carries
 // it out or its holder is gone, writes that itself. It returns the record.
-func (o *options) awaitPause(ctx context.Context, conn *connection, u *recordedUpgrade) (upgrade.Record, error) {
-	progress := newProgress(o, u.name)
+func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
+	progress := c.newProgress(u.name)
 	defer progress.close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,8 +74,8 @@ func (o *options) awaitPause(ctx context.Context, conn *connection, u *recordedU
 	}
 	claims := make(chan claim, 1)
 	go func() {
-		hold, err := cluster.Acquire(ctx, conn.client, cluster.Claim{
-			Namespace: o.stateSpace, Group: u.name, Identity: identity(), Patient: true,
+		hold, err := cluster.Acquire(ctx, c.client, cluster.Claim{
+			Namespace: c.stateNamespace, Group: u.name, Identity: identity(), Patient: true,
 			Waiting: func(holder string) { progress.say(waitingText(holder, &u.record)) },
 		})
 		claims <- claim{hold, err}
@@ -87,15 +88,15 @@ func (o *options) awaitPause(ctx context.Context, conn *connection, u *recordedU
 				continue
 			}
 			cancel()
-			if c := <-claims; c.err == nil {
-				c.hold.Release()
+			if got := <-claims; got.err == nil {
+				got.hold.Release()
 			}
 			return record, err
-		case c := <-claims:
-			if c.err != nil {
-				return upgrade.Record{}, c.err
+		case got := <-claims:
+			if got.err != nil {
+				return upgrade.Record{}, got.err
 			}
-			defer c.hold.Release()
+			defer got.hold.Release()
 			return u.markPaused(ctx)
 		}
 	}
@@ -113,7 +114,7 @@ func waitingText(holder string, record *upgrade.Record) string {
 // end meanwhile.
 func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
 	record, err := u.store.Load(ctx)
-	if err != nil || !record.Resumable() || pausedBySomebody(&record) {
+	if err != nil || !record.Resumable() || pausedByRequest(&record) {
 		return record, err
 	}
 	by := person()
@@ -122,21 +123,21 @@ func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error
 	return record, u.store.Save(ctx, record)
 }
 
-func newResumeCommand(o *options) *cobra.Command {
-	cmd := o.verbCommand(verb{
+func newResumeCommand(f *flags) *cobra.Command {
+	cmd := f.newVerbCommand(verb{
 		use: "resume", doing: "resuming the upgrade of", short: "Continue an upgrade that was paused or that stopped",
 		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that
 nobody carries out is continued from here, with the settings that it was begun
 with.`,
-		run: o.resume,
+		run: resumeUpgrade,
 	})
-	o.addAnswers(cmd)
+	f.addAgreements(cmd)
 	return cmd
 }
 
-// resume withdraws a pause or, where nobody carries the upgrade out, does that.
-func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgrade) error {
-	if err := o.bars(modeResume, u.name, &u.record); err != nil {
+// resumeUpgrade withdraws a pause or, where nobody carries the upgrade out, does that.
+func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
+	if err := rejectConflicting(modeResume, c.isDryRun(), u.name, &u.record); err != nil {
 		return err
 	}
 	asked := u.store.Asked()
@@ -146,18 +147,18 @@ func (o *options) resume(ctx context.Context, conn *connection, u *recordedUpgra
 			return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 		}
 	}
-	alive, err := o.alive(ctx, conn, u.name, modeResume)
+	alive, err := c.holderAlive(ctx, u.name, modeResume)
 	switch {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 	case alive && pausing:
-		return o.printDone(u, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
 	case alive:
-		return o.printDone(u, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
 	}
-	s, err := o.enter(ctx, conn, u, modeResume)
+	s, err := u.openSession(ctx, c, modeResume)
 	if err != nil {
 		return err
 	}
-	return o.upgradeGroup(ctx, s, u.name, modeResume)
+	return upgradeGroup(ctx, s, u.name, modeResume)
 }

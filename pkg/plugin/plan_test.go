@@ -31,29 +31,29 @@ func (h *historian) History(context.Context, *nodegroup.Group) (cloud.History, e
 
 // lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around
 // its own.
-func lookWith(ctx context.Context, t *testing.T, h *historian) (*prospect, *session, error) {
+func lookWith(ctx context.Context, t *testing.T, h *historian) (*groupContext, *session, error) {
 	t.Helper()
 	twoGroups().serve(t)
-	o, cmd := newOptions(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
-	o.addShared(cmd.Flags())
-	o.addUpgrade(cmd)
-	err := cmd.ParseFlags([]string{"--current=image=v2", "--dry-run"})
-	if err == nil {
-		err = o.complete(cmd, []string{"blue"})
+	f, cmd := newFlags(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
+	f.addShared(cmd.Flags())
+	f.addUpgrade(cmd)
+	if err := cmd.ParseFlags([]string{"--current=image=v2", "--dry-run"}); err != nil {
+		t.Fatal(err)
 	}
+	line, err := f.parseUpgrade(cmd, []string{"blue"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := o.connect(ctx)
+	c, err := f.connectFor(ctx, line)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := o.open(ctx, conn)
+	s, err := c.openSession(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Provider, s.provider = s.provider, h
-	p, err := o.look(ctx, s, "blue", modeUpgrade)
+	p, err := s.loadGroup(ctx, "blue", modeUpgrade)
 	return p, s, err
 }
 
@@ -77,7 +77,7 @@ func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.plan(t.Context(), s)
+			plan, err := p.makePlan(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestInterruptedHistoryIsNoPlan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := p.plan(ctx, s)
+			plan, err := p.makePlan(ctx, s)
 			if plan != nil || exitCode(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
 				t.Errorf("got %+v, error %v", plan, err)
 			}

@@ -13,30 +13,30 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// probe asks the API server about one pod of each budget and owner with dryRun=All evictions, which
-// consult budgets and webhooks and change nothing (Kubernetes K04). The answer holds for now, one
-// pod at a time.
-func (p *prospect) probe(ctx context.Context, conn *connection) []report.Probe {
+// probeEvictions asks the API server about one pod of each budget and owner with dryRun=All
+// evictions, which consult budgets and webhooks and change nothing (Kubernetes K04). The answer
+// holds for now, one pod at a time.
+func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []report.Probe {
 	type kin struct {
 		budget types.NamespacedName
 		owner  types.UID
 	}
 	asked := map[kin]bool{}
 	var probes []report.Probe
-	for i := range p.members {
-		m := &p.members[i]
+	for i := range g.members {
+		m := &g.members[i]
 		if !m.Outdated || m.Node == nil {
 			continue
 		}
 		for _, pod := range m.Pods {
-			if drain.Judge(pod, p.request.Policy(), false).Fate != drain.Go {
+			if drain.Judge(pod, g.request.Policy(), false).Fate != drain.Go {
 				continue
 			}
 			k := kin{}
 			if owner := metav1.GetControllerOf(pod); owner != nil {
 				k.owner = owner.UID
 			}
-			if budgets := p.view.Budgets.Covering(pod); len(budgets) > 0 {
+			if budgets := g.view.Budgets.Covering(pod); len(budgets) > 0 {
 				k.budget = budgets[0].Key()
 			}
 			if !asked[k] {

@@ -46,16 +46,16 @@ type progress struct {
 	ended    chan struct{}
 }
 
-func newProgress(o *options, group string) *progress {
-	mode := o.progress
+func (c console) newProgress(group string) *progress {
+	mode := c.progress
 	if mode == "auto" {
 		mode = "plain"
-		if printers.IsTerminal(o.ErrOut) && printers.AllowsColorOutput(o.ErrOut) {
+		if printers.IsTerminal(c.ErrOut) && printers.AllowsColorOutput(c.ErrOut) {
 			mode = "tty"
 		}
 	}
 	p := &progress{
-		group: group, w: o.ErrOut, terminal: o.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(o.ErrOut),
+		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(c.ErrOut),
 		spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go p.beat()

@@ -28,9 +28,7 @@ func follow(t *testing.T, mode string, happens func(*progress)) string {
 	var text string
 	synctest.Test(t, func(t *testing.T) {
 		var w bytes.Buffer
-		o := newOptions(genericiooptions.IOStreams{ErrOut: &w})
-		o.progress = mode
-		p := newProgress(o, "workers")
+		p := console{IOStreams: genericiooptions.IOStreams{ErrOut: &w}, progress: mode}.newProgress("workers")
 		happens(p)
 		synctest.Wait()
 		p.close()

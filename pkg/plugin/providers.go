@@ -43,26 +43,26 @@ func alternatives(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// providerFor chooses where the nodes come from: what the user said, or what the nodes' provider
+// openProvider chooses where the nodes come from: what the user said, or what the nodes' provider
 // IDs say.
-func (o *options) providerFor(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
-	name := o.provider
-	if name == providerAuto && o.selector == "" {
+func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
+	name := l.providerName
+	if name == providerAuto && l.groups.selector == "" {
 		name = ownerOf(nodes)
 	}
 	open, known := clouds()[name]
 	if !known {
-		return o.manualProvider(), nil
+		return l.manualProvider(), nil
 	}
 	provider, err := open(ctx, nodes)
 	if err != nil {
 		return nil, err
 	}
-	return cloud.RequireLabels(provider, o.settings.Current), nil
+	return cloud.RequireLabels(provider, l.settings.Current), nil
 }
 
-func (o *options) manualProvider() cloud.Provider {
-	return manual.New(manual.Options{Selector: o.labels, Current: o.settings.Current, ControlPlane: o.controlPlane})
+func (l *commandLine) manualProvider() cloud.Provider {
+	return manual.New(manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane})
 }
 
 // ownerOf names the first provider that owns one of the nodes, "" when none does.

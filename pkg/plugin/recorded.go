@@ -29,13 +29,13 @@ type recorded struct {
 	all bool
 }
 
-func newRecorded(o *options, nodes []*corev1.Node) *recorded {
-	r := &recorded{nodes: nodes, provider: o.provider, to: o.settings.To, all: len(o.settings.Current) == 0}
-	current := o.settings.Current
+func newRecorded(l *commandLine, nodes []*corev1.Node) *recorded {
+	r := &recorded{nodes: nodes, provider: l.providerName, to: l.settings.To, all: len(l.settings.Current) == 0}
+	current := l.settings.Current
 	if r.all {
 		current = map[string]string{nobodyIsCurrent: ""}
 	}
-	r.Provider = manual.New(manual.Options{Selector: o.labels, SelectorText: o.selector, Current: current, ControlPlane: o.controlPlane})
+	r.Provider = manual.New(manual.Options{Selector: l.groups.labels, SelectorText: l.groups.selector, Current: current, ControlPlane: l.controlPlane})
 	return r
 }
 

@@ -18,13 +18,13 @@ func refusal(findings []preflight.Finding) *preflight.Finding {
 	return &findings[i]
 }
 
-// knowsLabels refuses a label of current nodes that no node of the group has, whatever its value:
-// mistyped, it would make every node outdated.
-func (p *prospect) knowsLabels(current map[string]string) error {
+// rejectUnknownLabels refuses a label of current nodes that no node of the group has, whatever its
+// value: mistyped, it would make every node outdated.
+func (g *groupContext) rejectUnknownLabels(current map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(current)) {
-		if !slices.ContainsFunc(p.members, func(m nodegroup.Member) bool { return labelled(&m, key) }) {
+		if !slices.ContainsFunc(g.members, func(m nodegroup.Member) bool { return labelled(&m, key) }) {
 			return usage(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
-				key, current[key], p.group.Name, key))
+				key, current[key], g.group.Name, key))
 		}
 	}
 	return nil

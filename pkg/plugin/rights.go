@@ -41,17 +41,17 @@ func rights(m mode, request *upgrade.Request, stateSpace string) []authorization
 	return needed
 }
 
-// permitted refuses an upgrade that would come to a halt half way for want of a right, and names
+// checkAccess refuses an upgrade that would come to a halt half way for want of a right, and names
 // each that is missing. Where the server does not answer the question, the requests themselves will
 // show.
-func (o *options) permitted(ctx context.Context, conn *connection, m mode, request *upgrade.Request) error {
-	needed := rights(m, request, o.stateSpace)
+func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
+	needed := rights(m, request, c.stateNamespace)
 	missing := make([]bool, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
 		questions.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &needed[i]}}
-			answer, err := conn.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			answer, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			missing[i] = err == nil && !answer.Status.Allowed
 			return nil
 		})

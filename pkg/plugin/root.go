@@ -49,7 +49,7 @@ const examples = `  # the node groups, and how many of their nodes are outdated
 
 // NewCommand is the root command: the list, the plan and the upgrade, with the others beneath.
 func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
-	o := newOptions(streams)
+	f := newFlags(streams)
 	cmd := &cobra.Command{
 		Use:   "kubectl-nodeupgrade [GROUP...]",
 		Short: "Replace the nodes of node groups with current ones",
@@ -61,12 +61,17 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: o.completeGroups,
+		ValidArgsFunction: f.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.complete(cmd, args); err != nil {
+			line, err := f.parseUpgrade(cmd, args)
+			if err != nil {
 				return usage(err)
 			}
-			return o.run(cmd.Context(), cmd)
+			c, err := f.connectFor(cmd.Context(), line)
+			if err != nil {
+				return err
+			}
+			return runUpgrade(cmd.Context(), c, cmd.SuggestionsFor)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
@@ -75,26 +80,26 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
 	cmd.SetErr(streams.ErrOut)
-	o.addShared(cmd.PersistentFlags())
-	o.addUpgrade(cmd)
-	hideConnectionFlags(cmd.PersistentFlags(), o)
+	f.addShared(cmd.PersistentFlags())
+	f.addUpgrade(cmd)
+	hideConnectionFlags(cmd.PersistentFlags(), f)
 	addForeign(cmd.PersistentFlags())
-	cmd.AddCommand(newStatusCommand(o), newSimulateCommand(o), newVersionCommand(o), newOptionsCommand(o))
-	cmd.AddCommand(newPauseCommand(o), newResumeCommand(o), newRollbackCommand(o), newCompleteCommand(o), newAbortCommand(o))
+	cmd.AddCommand(newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand(f))
+	cmd.AddCommand(newPauseCommand(f), newResumeCommand(f), newRollbackCommand(f), newCompleteCommand(f), newAbortCommand(f))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)
-	o.offerValues(cmd)
+	f.offerValues(cmd)
 	return cmd
 }
 
 // hideConnectionFlags keeps kubectl's own flags out of the help, but for the two that everybody
 // needs.
-func hideConnectionFlags(flags *pflag.FlagSet, o *options) {
+func hideConnectionFlags(all *pflag.FlagSet, f *flags) {
 	kube := pflag.NewFlagSet("", pflag.ContinueOnError)
-	o.config.AddFlags(kube)
-	kube.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "context" && f.Name != "kubeconfig" {
-			flags.Lookup(f.Name).Hidden = true
+	f.config.AddFlags(kube)
+	kube.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "context" && flag.Name != "kubeconfig" {
+			all.Lookup(flag.Name).Hidden = true
 		}
 	})
 }
@@ -121,14 +126,14 @@ func (f foreign) String() string { return "" }
 // Type implements pflag.Value.
 func (f foreign) Type() string { return "bool" }
 
-func newOptionsCommand(o *options) *cobra.Command {
+func newOptionsCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the connection flags that every command takes",
 		Args:  noArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
-			o.config.AddFlags(kube)
+			f.config.AddFlags(kube)
 			fmt.Fprint(cmd.OutOrStdout(), "Every command takes these flags:\n\n", kube.FlagUsagesWrapped(helpWidth))
 		},
 	}

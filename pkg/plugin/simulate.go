@@ -23,7 +23,7 @@ import (
 // simulation is the simulate command: an upgrade in virtual time, of a cluster that was written
 // down.
 type simulation struct {
-	*options
+	*commandLine
 	file string
 }
 
@@ -37,8 +37,7 @@ const simulateExamples = `  # the built-in example, and what happens in it
   # what another choice would mean
   kubectl nodeupgrade simulate workers -f dump.yaml --max-unavailable=3`
 
-func newSimulateCommand(o *options) *cobra.Command {
-	s := &simulation{options: o}
+func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate [GROUP] [-f DUMP]",
 		Short: "Run an upgrade in virtual time, on a dump or a built-in example",
@@ -49,62 +48,54 @@ get printed, or takes a built-in example.`,
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := s.complete(cmd, args); err != nil {
+			line, err := f.parseShared(args)
+			if err == nil {
+				err = f.parseSettings(cmd, line)
+			}
+			if err != nil {
 				return usage(err)
 			}
-			return s.run(cmd.Context())
+			return (&simulation{line, f.dump}).simulateUpgrade(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVarP(&s.file, "filename", "f", "", "Dump to simulate, JSON or YAML, gzip or not; - for stdin (the built-in example)")
-	o.addStrategy(cmd.Flags())
+	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, gzip or not; - for stdin (the built-in example)")
+	f.addStrategy(cmd.Flags())
 	return cmd
 }
 
-func (s *simulation) complete(cmd *cobra.Command, args []string) error {
-	if err := s.completeShared(args); err != nil {
+func (s *simulation) simulateUpgrade(ctx context.Context) error {
+	d, source, err := s.loadDump(ctx)
+	if err != nil {
 		return err
 	}
-	return s.completeSettings(cmd)
+	at := &session{
+		command:  &command{s.commandLine, &connection{context: source}},
+		provider: newRecorded(s.commandLine, d.Nodes), view: viewOf(d), background: backgroundOf(d),
+	}
+	name, err := s.chooseGroup(ctx, at)
+	if err != nil {
+		return err
+	}
+	g := &groupContext{provider: at.provider, view: at.view, background: at.background, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
+	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name}); err != nil {
+		return err
+	}
+	if err := at.resolveRequest(g, modeUpgrade); err != nil {
+		return err
+	}
+	s.explainAssumptions(g, d)
+	if err := s.writeEvents(g); err != nil {
+		return err
+	}
+	plan, err := g.makePlan(ctx, at)
+	if err != nil {
+		return err
+	}
+	return s.answerPlans(&report.PlanList{Items: []report.Plan{*plan}})
 }
 
-func (s *simulation) run(ctx context.Context) error {
-	d, source, err := s.load(ctx)
-	if err != nil {
-		return err
-	}
-	provider := newRecorded(s.options, d.Nodes)
-	at := &session{connection: &connection{context: source}, provider: provider, view: viewOf(d)}
-	name, err := s.choose(ctx, at)
-	if err != nil {
-		return err
-	}
-	p := s.prospect(at, d)
-	if p.group, err = provider.Observe(ctx, cloud.Ref{Name: name}); err != nil {
-		return err
-	}
-	if err := s.resolve(p, at, modeUpgrade, s.settings); err != nil {
-		return err
-	}
-	s.explain(p, d)
-	if err := s.tell(p); err != nil {
-		return err
-	}
-	plan, err := p.plan(ctx, at)
-	if err != nil {
-		return err
-	}
-	list := &report.PlanList{Items: []report.Plan{*plan}}
-	if err := s.printPlans(list, []string{"nodegroup/" + name}); err != nil {
-		return err
-	}
-	if plan.Structural() {
-		return &exitErr{code: exitStructural}
-	}
-	return nil
-}
-
-// load reads the dump, and says where from.
-func (s *simulation) load(ctx context.Context) (*dump.Dump, string, error) {
+// loadDump reads the dump, and says where from.
+func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	switch s.file {
 	case "":
 		return dump.Example(), "built-in example", nil
@@ -134,20 +125,19 @@ type interruptible struct {
 }
 
 // Read implements io.Reader.
-func (i interruptible) Read(p []byte) (int, error) {
+func (i interruptible) Read(g []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
 		return 0, &exitErr{code: exitInterrupted, err: err}
 	}
-	return i.r.Read(p)
+	return i.r.Read(g)
 }
 
-// choose is the group that was named or, where none was, the only one there is.
-func (s *simulation) choose(ctx context.Context, at *session) (string, error) {
-	named := len(s.groups) > 0 || s.node != "" || s.selector != ""
-	if named {
-		names, err := s.groupNames(ctx, at, func(string) []string { return nil })
+// chooseGroup is the group that was named or, where none was, the only one there is.
+func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, error) {
+	if !s.groups.isEmpty() {
+		names, err := at.groupNames(ctx, s.groups, suggestNone)
 		if err != nil {
-			return "", s.lookingInto(at.context, err)
+			return "", s.describeError(at.context, err)
 		}
 		return names[0], nil
 	}
@@ -164,15 +154,15 @@ func (s *simulation) choose(ctx context.Context, at *session) (string, error) {
 		return names[0], nil
 	case 0:
 		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.view.Nodes))
-		return "", usage(s.lookingInto(at.context, err))
+		return "", usage(s.describeError(at.context, err))
 	default:
 		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
-		return "", usage(s.lookingInto(at.context, err))
+		return "", usage(s.describeError(at.context, err))
 	}
 }
 
-// lookingInto is the error of a dump that does not have what is asked for.
-func (s *simulation) lookingInto(source string, err error) error {
+// describeError is the error of a dump that does not have what is asked for.
+func (s *simulation) describeError(source string, err error) error {
 	if s.file == "" {
 		source = "the " + source
 	}
@@ -191,13 +181,8 @@ func viewOf(d *dump.Dump) upgrade.View {
 	return v
 }
 
-// prospect is what the dump tells of every group. Its moment is that of the dump.
-func (s *simulation) prospect(at *session, d *dump.Dump) *prospect {
-	return &prospect{provider: at.provider, view: at.view, background: backgroundOf(d), now: cmp.Or(d.Taken, time.Now())}
-}
-
-// explain says on stderr what the dump leaves open and what is taken instead.
-func (s *simulation) explain(p *prospect, d *dump.Dump) {
+// explainAssumptions says on stderr what the dump leaves open and what is taken instead.
+func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if s.progress == "quiet" || s.progress == "json" {
 		return
 	}
@@ -206,28 +191,28 @@ func (s *simulation) explain(p *prospect, d *dump.Dump) {
 		notes = append(notes, "this is a built-in example; for a cluster of yours: "+dump.Command+" | kubectl nodeupgrade simulate -f -")
 	}
 	if len(s.settings.Current) == 0 {
-		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", p.outdated()))
+		notes = append(notes, fmt.Sprintf("all %d nodes of the group count as outdated: --current KEY=VALUE names the labels of those that do not", g.countOutdated()))
 	}
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command+" prints all that counts")
 	}
-	if p.group.Sized {
-		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", p.group.Desired))
+	if g.group.Sized {
+		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))
 	}
 	for _, note := range notes {
 		fmt.Fprintln(s.ErrOut, "note:", note)
 	}
 }
 
-// tell runs the upgrade and writes its events on stderr, with the time since its start, where the
-// user asked to follow.
-func (s *simulation) tell(p *prospect) error {
+// writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
+// where the user asked to follow.
+func (s *simulation) writeEvents(g *groupContext) error {
 	if s.progress != "plain" && s.progress != "json" {
 		return nil
 	}
-	req := p.request
+	req := g.request
 	req.Run, req.WaitReplacement = "simulation", false // nobody else replaces nodes here
-	spec := p.spec()
+	spec := g.makeSpec()
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
 	record, err := simulate.New(spec).Run(req, t.step)

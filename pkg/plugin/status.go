@@ -10,134 +10,119 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-func newStatusCommand(o *options) *cobra.Command {
+func newStatusCommand(f *flags) *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
 		Short:             "Show an upgrade's phase, what is in flight and what blocks",
 		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
-		ValidArgsFunction: o.completeOneGroup,
+		ValidArgsFunction: f.completeOneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.completeShared(args); err != nil {
+			line, err := f.parseShared(args)
+			if err != nil {
 				return usage(err)
 			}
-			conn, err := o.connect(cmd.Context())
+			c, err := f.connectFor(cmd.Context(), line)
 			if err != nil {
 				return err
 			}
-			err = o.status(cmd.Context(), conn, watch)
-			if err == nil || watch || o.node != "" || o.selector != "" {
+			err = showStatus(cmd.Context(), c, watch)
+			if err == nil || watch || line.groups.node != "" || line.groups.selector != "" {
 				return err
 			}
-			status, err := statusUnread(cmd.Context(), conn, o.stateSpace, o.groups, err)
+			status, err := statusWithoutCloud(cmd.Context(), c, err)
 			if err != nil {
 				return err
 			}
-			return o.printStatus(status)
+			return line.printStatus(status)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: print it again whenever it changes")
 	return cmd
 }
 
-// status prints one group's upgrade; without a group, of the only one that there is a record of.
-func (o *options) status(ctx context.Context, conn *connection, watch bool) error {
-	s, err := o.open(ctx, conn)
+// showStatus prints one group's upgrade; without a group, of the only one that there is a record
+// of.
+func showStatus(ctx context.Context, c *command, watch bool) error {
+	s, err := c.openSession(ctx)
 	if err != nil {
 		return err
 	}
-	if done, err := o.statusGroup(ctx, s); done || err != nil {
-		return err
+	chosen := c.groups
+	if chosen.isEmpty() {
+		records, err := c.loadRecords(ctx)
+		if err != nil {
+			return err
+		}
+		if chosen.names = groupsToReport(records); len(chosen.names) == 0 {
+			return showLeftovers(ctx, s, records)
+		}
+		if len(chosen.names) > 1 {
+			return usage(errors.New("several groups are being upgraded: name one"))
+		}
 	}
-	names, err := o.groupNames(ctx, s, func(string) []string { return nil })
+	names, err := s.groupNames(ctx, chosen, suggestNone)
 	if err != nil {
 		return err
 	}
-	store := cluster.NewStore(conn.client, o.stateSpace, names[0])
+	store := c.storeOf(names[0])
 	record, err := store.Load(ctx)
 	if err != nil {
 		return err
 	}
-	o.settings.BootTimeout = time.Hour // nothing is asked for here; the record's settings count
-	p, err := o.look(ctx, s, names[0], modeStatus)
+	g, err := s.loadGroup(ctx, names[0], modeStatus)
 	if err != nil {
 		return err
 	}
 	if watch {
-		return o.follow(ctx, s, p, store)
+		return followUpgrade(ctx, s, g, store)
 	}
-	held, err := tenureOf(ctx, conn, o.stateSpace, names[0])
+	lease, err := c.loadLease(ctx, names[0])
 	if err != nil {
 		return err
 	}
-	stands := stored{record: record, asked: store.Asked(), tenure: held}
-	status := p.status(stands, time.Now())
+	state := recordedState{record: record, asked: store.Asked(), lease: lease}
+	status := g.makeStatus(state, time.Now())
 	if record.Running() {
-		status.Remaining = p.remaining(ctx, s, record)
+		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
-	if status.Leftovers, err = o.leftovers(ctx, s, p, stands); err != nil {
+	if status.Leftovers, err = s.groupLeftovers(ctx, g, state); err != nil {
 		return err
 	}
-	return o.printStatus(status)
+	return c.printStatus(status)
 }
 
-func (o *options) printStatus(status *report.UpgradeStatus) error {
-	return o.output.print(o.Out, status, []string{groupPrefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(o.Out, status, ro) })
-}
-
-// stored is what the cluster keeps of an upgrade, at one moment.
-type stored struct {
+// recordedState is what the cluster keeps of an upgrade, at one moment.
+type recordedState struct {
 	record upgrade.Record
 	asked  upgrade.Asked
-	tenure tenure
+	lease  leaseState
 }
 
-// status is what the next step would see, without doing it.
-func (p *prospect) status(stands stored, now time.Time) *report.UpgradeStatus {
-	record := stands.record
-	status := statusOf(p.group.Name, record)
-	status.Holder = stands.tenure.holder
-	world := p.world(now)
-	world.Record, world.Asked = record, stands.asked
+// makeStatus is what the next step would see, without doing it.
+func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
+	record := state.record
+	status := statusOf(g.group.Name, record)
+	status.Holder = state.lease.holder
+	world := g.makeWorld(now)
+	world.Record, world.Asked = record, state.asked
 	if record.Run == "" {
-		status.Status.Outdated = p.outdated()
+		status.Status.Outdated = g.countOutdated()
 		return status
 	}
 	world.Request = record.Request
 	step := upgrade.Next(world)
-	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, p.group.Suspended)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, g.group.Suspended)
 	return status
 }
 
-// statusGroup chooses the group when none was named: the only one with a record, or the only one
-// under way. Where there is none it prints what others have left, and is done.
-func (o *options) statusGroup(ctx context.Context, s *session) (done bool, err error) {
-	if len(o.groups) > 0 || o.node != "" || o.selector != "" {
-		return false, nil
-	}
-	records, err := cluster.Records(ctx, s.client, o.stateSpace)
-	if err != nil {
-		return false, err
-	}
-	o.groups = spokenOf(records)
-	switch len(o.groups) {
-	case 0:
-		return o.noGroup(ctx, s, records)
-	case 1:
-		return false, nil
-	default:
-		return false, usage(errors.New("several groups are being upgraded: name one"))
-	}
-}
-
-// spokenOf are the groups that a status without a name can be about: the only one with a record, or
-// those with an upgrade under way; sorted.
-func spokenOf(records map[string]upgrade.Record) []string {
+// groupsToReport are the groups that a status without a name can be about: the only one with a
+// record, or those with an upgrade under way; sorted.
+func groupsToReport(records map[string]upgrade.Record) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		if record := records[name]; len(records) == 1 || record.Running() {
@@ -147,25 +132,21 @@ func spokenOf(records map[string]upgrade.Record) []string {
 	return names
 }
 
-func (o *options) noGroup(ctx context.Context, s *session, records map[string]upgrade.Record) (done bool, err error) {
-	left, err := o.allLeftovers(ctx, s, records)
+// showLeftovers prints what other upgrades have left, where none is under way.
+func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {
+	left, err := s.allLeftovers(ctx, records)
 	if err != nil {
-		return false, err
+		return err
 	}
 	status := &report.UpgradeStatus{Leftovers: left}
 	status.TypeMeta, _ = report.NewMeta("UpgradeStatus", "")
-	return true, o.output.print(o.Out, status, nil, func(report.Options) error {
+	return s.printObject(status, nil, func(report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
 			lines = []string{fmt.Sprintf("No upgrade is under way. Groups with a record of one: %d; see kubectl nodeupgrade status GROUP.", len(records))}
 		}
-		return writeLines(o.Out, lines)
+		return writeLines(s.Out, lines)
 	})
-}
-
-func holderOf(ctx context.Context, conn *connection, namespace, group string) (string, error) {
-	t, err := tenureOf(ctx, conn, namespace, group)
-	return t.holder, err
 }
 
 // stillSuspended are the processes that we suspended and that nobody has resumed.

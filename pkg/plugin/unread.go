@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -14,47 +13,47 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// statusUnread is the status of an upgrade whose group cannot be read from its cloud, for the
+// statusWithoutCloud is the status of an upgrade whose group cannot be read from its cloud, for the
 // reason given: what the cluster keeps of it. It returns the reason where it is none of the
 // cloud's, or where no upgrade of the group is recorded.
-func statusUnread(ctx context.Context, conn *connection, namespace string, groups []string, reason error) (*report.UpgradeStatus, error) {
+func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.UpgradeStatus, error) {
 	var fromCloud *cloud.Error
 	if !errors.As(reason, &fromCloud) {
 		return nil, reason
 	}
+	groups := c.groups.names
 	if len(groups) == 0 { // the credentials were missing before a group was chosen
-		records, err := cluster.Records(ctx, conn.client, namespace)
+		records, err := c.loadRecords(ctx)
 		if err != nil {
 			return nil, err
 		}
-		groups = spokenOf(records)
+		groups = groupsToReport(records)
 	}
 	if len(groups) != 1 {
 		return nil, reason
 	}
-	name := strings.TrimPrefix(groups[0], groupPrefix)
-	store := cluster.NewStore(conn.client, namespace, name)
-	record, err := store.Load(ctx)
+	name := groups[0]
+	record, err := c.storeOf(name).Load(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if record.Run == "" {
 		return nil, reason
 	}
-	held, err := tenureOf(ctx, conn, namespace, name)
+	lease, err := c.loadLease(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	view, err := conn.read(ctx)
+	view, err := c.readView(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if view.Pods, err = cluster.PodsOn(ctx, conn.client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
+	if view.Pods, err = cluster.PodsOn(ctx, c.client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
 		return nil, unreadable(err)
 	}
 	status := statusOf(name, record)
-	status.Holder, status.Unread = held.holder, reason.Error()
+	status.Holder, status.Unread = lease.holder, reason.Error()
 	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, time.Now())
-	status.Leftovers = abandoned(name, &record, held)
+	status.Leftovers = abandoned(name, &record, lease)
 	return status, nil
 }

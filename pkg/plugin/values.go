@@ -50,27 +50,26 @@ func texts[T ~string](values []T) []string {
 
 // offerValues has the shell offer the values of flags, and file names for those alone that name a
 // file.
-func (o *options) offerValues(cmd *cobra.Command) {
+func (f *flags) offerValues(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
-	offer := func(f *pflag.Flag) {
-		if f.Value.Type() != "bool" && !slices.Contains(files, f.Name) {
-			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(f.Name, o.offered(f.Name)))
+	offer := func(flag *pflag.Flag) {
+		if flag.Value.Type() != "bool" && !slices.Contains(files, flag.Name) {
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, f.completeValue(flag.Name)))
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(offer)
 	cmd.PersistentFlags().VisitAll(offer)
 	for _, sub := range cmd.Commands() {
-		o.offerValues(sub)
+		f.offerValues(sub)
 	}
 }
 
-// offered completes the value of a flag; whatever goes wrong, it is silent.
-func (o *options) offered(flag string) cobra.CompletionFunc {
+// completeValue completes the value of a flag; whatever goes wrong, it is silent.
+func (f *flags) completeValue(flag string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
 		defer cancel()
-		o.ErrOut = io.Discard
-		values := slices.DeleteFunc(o.candidates(ctx, flag), func(v string) bool { return !strings.HasPrefix(v, typed) })
+		values := slices.DeleteFunc(f.listValues(ctx, flag), func(v string) bool { return !strings.HasPrefix(v, typed) })
 		directive := cobra.ShellCompDirectiveNoFileComp
 		if len(values) == 1 && strings.HasSuffix(values[0], "=") { // its value follows
 			directive |= cobra.ShellCompDirectiveNoSpace
@@ -79,21 +78,21 @@ func (o *options) offered(flag string) cobra.CompletionFunc {
 	}
 }
 
-// candidates are the values of a flag that there are: its own, or names in the kubeconfig or the
+// listValues are the values of a flag that there are: its own, or names in the kubeconfig or the
 // cluster.
-func (o *options) candidates(ctx context.Context, flag string) []string {
+func (f *flags) listValues(ctx context.Context, flag string) []string {
 	switch flag {
 	case "context", "cluster", "user":
-		return o.configured(flag)
+		return f.listConfigured(flag)
 	case "node", "state-namespace":
-		return o.existing(ctx, flag)
+		return f.listExisting(ctx, flag)
 	default:
 		return valuesOf(flag)
 	}
 }
 
-func (o *options) configured(flag string) []string {
-	config, err := o.config.ToRawKubeConfigLoader().RawConfig()
+func (f *flags) listConfigured(flag string) []string {
+	config, err := f.config.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil
 	}
@@ -107,8 +106,8 @@ func (o *options) configured(flag string) []string {
 	}
 }
 
-func (o *options) existing(ctx context.Context, flag string) []string {
-	conn, err := o.connect(ctx)
+func (f *flags) listExisting(ctx context.Context, flag string) []string {
+	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
 		return nil
 	}

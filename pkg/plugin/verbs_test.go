@@ -82,13 +82,13 @@ func TestRepeat(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.provider, o.groups, o.settings.Current = "auto", []string{c.name}, c.typed
-			if err := o.repeat(&recordedUpgrade{name: c.name, record: upgrade.Record{Request: upgrade.Request{Current: c.recorded}}}, modeUpgrade); err != nil {
+			typed := commandLine{providerName: "auto", groups: groupSelection{names: []string{c.name}}, settings: upgrade.Settings{Current: c.typed}}
+			got, err := restoreSettings(typed, modeUpgrade, c.name, &upgrade.Record{Request: upgrade.Request{Current: c.recorded}})
+			if err != nil {
 				t.Fatal(err)
 			}
-			if o.provider != c.provider || o.selector != c.selector || o.settings.Current["image"] != c.current || (o.labels == nil) != (c.selector == "") {
-				t.Errorf("got provider %q, selector %q (%v), current %v", o.provider, o.selector, o.labels, o.settings.Current)
+			if got.providerName != c.provider || got.groups.selector != c.selector || got.settings.Current["image"] != c.current || (got.groups.labels == nil) != (c.selector == "") {
+				t.Errorf("got provider %q, groups by %+v, current %v", got.providerName, got.groups, got.settings.Current)
 			}
 		})
 	}
@@ -97,17 +97,15 @@ func TestRepeat(t *testing.T) {
 // TestDoneForPrograms is one document, whatever is said to people.
 func TestDoneForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	o := newOptions(streams)
-	u := &recordedUpgrade{name: "workers"}
-	if err := o.printDone(u, begun(upgrade.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
+	people, programs := console{IOStreams: streams}, console{IOStreams: streams, output: output{"json"}}
+	if err := people.printDone("workers", begun(upgrade.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := out.String(), "nodegroup/workers paused by a^[[2J\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	out.Reset()
-	o.output.format = "json"
-	if err := o.printDone(u, begun(upgrade.Paused), "paused"); err != nil {
+	if err := programs.printDone("workers", begun(upgrade.Paused), "paused"); err != nil {
 		t.Fatal(err)
 	}
 	var status report.UpgradeStatus
@@ -117,14 +115,14 @@ func TestDoneForPrograms(t *testing.T) {
 	}
 }
 
-// TestDeeds are told once each, in order.
-func TestDeeds(t *testing.T) {
-	var d deeds
+// TestActionLog are told once each, in order.
+func TestActionLog(t *testing.T) {
+	var d actionLog
 	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
-	d.note(upgrade.Step{Actions: []nodegroup.Action{unfence}})
+	d.add(upgrade.Step{Actions: []nodegroup.Action{unfence}})
 	unfence.Version = "7" // tried again
-	d.note(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
-	if got, want := strings.Join(d.report("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
+	d.add(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
+	if got, want := strings.Join(d.lines("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -137,7 +135,7 @@ func TestScreen(t *testing.T) {
 		return statusOf("workers", record)
 	}
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	screen := newScreen(newOptions(streams))
+	screen := newScreen(console{IOStreams: streams})
 	waiting := status(1, "")
 	waiting.Status.Waiting = "a node"
 	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, upgrade.Succeeded)} {

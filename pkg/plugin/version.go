@@ -41,19 +41,19 @@ type versionInfo struct {
 // DeepCopyObject implements runtime.Object.
 func (v *versionInfo) DeepCopyObject() kruntime.Object { c := *v; return &c }
 
-func newVersionCommand(o *options) *cobra.Command {
+func newVersionCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.output.complete(); err != nil {
+			if err := f.output.check(); err != nil {
 				return usage(err)
 			}
 			info := &versionInfo{Version: versionText(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
-			return o.output.print(o.Out, info, []string{info.Version}, func(report.Options) error {
-				return writeLines(o.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
+			return f.output.print(f.Out, info, []string{info.Version}, func(report.Options) error {
+				return writeLines(f.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
 			})
 		},
 	}

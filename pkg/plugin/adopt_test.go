@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -34,13 +32,11 @@ func TestAdoptLostRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			nodemark.SetGroupBaseline(node, c.before)
-			p := &prospect{
+			p := &groupContext{
 				group: nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
-			o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
-			o.stateSpace = "kube-system"
-			err := o.adopt(p, c.mode)
+			err := p.adoptRecord(&commandLine{stateNamespace: "kube-system", typed: typedNone}, c.mode)
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {

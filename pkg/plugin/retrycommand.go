@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// again is the command that was typed, as it is typed again to continue: with its groups and its
-// flags, but for secrets and for what was agreed to for once.
-func again(cmd *cobra.Command, args []string) string {
+// retryCommand is the command that was typed, as it is typed again to continue: with its groups and
+// its flags, but for secrets and for what was agreed to for once.
+func retryCommand(cmd *cobra.Command, args []string) string {
 	words := append(strings.Fields(cmd.CommandPath()), args...)
 	left := []string{"token", "password", "replan", "takeover", "dry-run"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {

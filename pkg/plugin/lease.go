@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 )
 
-// tenure is who holds a lease, and since when it was not renewed.
-type tenure struct {
+// leaseState is who holds a lease, and since when it was not renewed.
+type leaseState struct {
 	holder  string
 	renewed time.Time
 	// idle is how long that was ago when the lease was read.
@@ -24,30 +24,31 @@ type tenure struct {
 	left time.Duration
 }
 
-// over reports whether nobody holds the lease any more, as far as one look can tell.
-func (t tenure) over() bool { return t.holder == "" || t.idle > cluster.LeaseDuration }
+// isFree reports whether nobody holds the lease any more, as far as one look can tell.
+func (l leaseState) isFree() bool { return l.holder == "" || l.idle > cluster.LeaseDuration }
 
-func tenureOf(ctx context.Context, conn *connection, namespace, group string) (tenure, error) {
-	lease, err := conn.client.CoordinationV1().Leases(namespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
+// loadLease reads who holds the lease of a group.
+func (c *command) loadLease(ctx context.Context, group string) (leaseState, error) {
+	lease, err := c.client.CoordinationV1().Leases(c.stateNamespace).Get(ctx, cluster.ObjectName(group), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return tenure{}, nil
+		return leaseState{}, nil
 	case err != nil:
-		return tenure{}, fmt.Errorf("reading the lease of group %q: %w", group, err)
+		return leaseState{}, fmt.Errorf("reading the lease of group %q: %w", group, err)
 	}
-	return conn.tenure(lease), nil
+	return c.leaseStateOf(lease), nil
 }
 
-func (c *connection) tenure(lease *coordinationv1.Lease) tenure {
+func (c *connection) leaseStateOf(lease *coordinationv1.Lease) leaseState {
 	renewed := cluster.LastHeld(lease)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
-		return tenure{left: c.idleSince(renewed)}
+		return leaseState{left: c.idleSince(renewed)}
 	}
-	t := tenure{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.now().Sub(renewed)}
-	if t.over() {
-		t.left = t.idle
+	l := leaseState{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.now().Sub(renewed)}
+	if l.isFree() {
+		l.left = l.idle
 	}
-	return t
+	return l
 }
 
 // idleSince is for how long nobody has held a lease that was held until a time of the API server's;

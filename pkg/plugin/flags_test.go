@@ -89,31 +89,32 @@ func TestAcceptedArguments(t *testing.T) {
 	}
 }
 
-// completed parses arguments as the root command does.
-func completed(t *testing.T, args ...string) *options {
+// parsed parses arguments as the root command does.
+func parsed(t *testing.T, args ...string) *commandLine {
 	t.Helper()
-	o := newOptions(genericiooptions.NewTestIOStreamsDiscard())
+	f := newFlags(genericiooptions.NewTestIOStreamsDiscard())
 	cmd := &cobra.Command{Use: "test"}
-	o.addShared(cmd.Flags())
-	o.addUpgrade(cmd)
+	f.addShared(cmd.Flags())
+	f.addUpgrade(cmd)
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.complete(cmd, cmd.Flags().Args()); err != nil {
+	line, err := f.parseUpgrade(cmd, cmd.Flags().Args())
+	if err != nil {
 		t.Fatal(err)
 	}
-	return o
+	return line
 }
 
-func TestCompleteLeavesOpenWhatWasNotSaid(t *testing.T) {
+func TestParseLeavesOpenWhatWasNotSaid(t *testing.T) {
 	want := upgrade.Settings{BootTimeout: 20 * time.Minute, WaitReplacement: true}
-	if got := completed(t, "workers").settings; !reflect.DeepEqual(got, want) {
+	if got := parsed(t, "workers").settings; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-func TestCompleteReadsEverything(t *testing.T) {
-	o := completed(t,
+func TestParseReadsEverything(t *testing.T) {
+	line := parsed(t,
 		"nodegroup/workers", "other", "--strategy=surge", "--like=gke", "--to=ami-1", "--max-unavailable=10%", "--max-surge=2/zone", "--batch-barrier",
 		"--drain-timeout=1s", "--on-timeout=skip", "--unmanaged-pods=evict", "--settle=0s", "--boot-timeout=5m", "--keep-max", "--keep-fence",
 		"--wait-replacement=false", "--current=a=b,c=", "--dry-run=server",
@@ -124,11 +125,11 @@ func TestCompleteReadsEverything(t *testing.T) {
 		MaxUnavailable: quantityOf(t, "10%"), MaxSurge: quantityOf(t, "2/zone"), DrainTimeout: &second, Settle: &none,
 		BootTimeout: 5 * time.Minute, OnTimeout: upgrade.Skip, BatchBarrier: true, EvictUnmanaged: true, KeepMax: true, KeepFence: true,
 	}
-	if !reflect.DeepEqual(o.settings, want) {
-		t.Errorf("got %+v, want %+v", o.settings, want)
+	if !reflect.DeepEqual(line.settings, want) {
+		t.Errorf("got %+v, want %+v", line.settings, want)
 	}
-	if !slices.Equal(o.groups, []string{"workers", "other"}) || o.dryRun != cmdutil.DryRunServer {
-		t.Errorf("groups %q, dry run %v", o.groups, o.dryRun)
+	if !slices.Equal(line.groups.names, []string{"workers", "other"}) || line.dryRun != cmdutil.DryRunServer {
+		t.Errorf("groups %q, dry run %v", line.groups.names, line.dryRun)
 	}
 }
 
@@ -141,7 +142,7 @@ func quantityOf(t *testing.T, text string) *nodegroup.Quantity {
 	return &q
 }
 
-func TestCompleteDryRun(t *testing.T) {
+func TestParseDryRun(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		want cmdutil.DryRunStrategy
@@ -155,7 +156,7 @@ func TestCompleteDryRun(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := completed(t, c.args...).dryRun; got != c.want {
+			if got := parsed(t, c.args...).dryRun; got != c.want {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})

@@ -1,0 +1,108 @@
+package plugin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// adoptRecord takes up an upgrade that was begun before: its settings stand, unless the user says
+// that they are to change.
+func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
+	if g.record.Run == "" && m == modeUpgrade {
+		var err error
+		if g.record, err = rebuildRecord(g.makeWorld(g.now), line); err != nil {
+			return err
+		}
+	}
+	if !g.record.Resumable() {
+		if m.keepsSettings() {
+			return errGone
+		}
+		g.record = upgrade.Record{}
+		return nil
+	}
+	if err := rejectConflicting(m, line.isDryRun(), g.group.Name, &g.record); err != nil {
+		return err
+	}
+	switch m {
+	case modeRollback:
+		g.record = g.record.RollingBack(g.group.Wanted, time.Now().Round(0))
+		g.record.Request.To = g.to
+	case modeAbort:
+		g.record = g.record.Aborting()
+	default:
+		request := g.record.Request.With(g.request, line.typed)
+		replan := line.agreed.replan || m == modeStatus
+		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
+			return err
+		}
+		g.record = reopenRecord(g.record, replan, request, g.group.Wanted)
+	}
+	g.record.Request.Run = g.record.Run
+	g.request = g.record.Request
+	return nil
+}
+
+// rejectChanges refuses to continue to another target or with other settings, unless they were
+// agreed to.
+func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.Request, group *nodegroup.Group) error {
+	if replan {
+		return nil
+	}
+	if wanted := group.Wanted; record.Target.ID != wanted.ID {
+		return &exitErr{code: exitPaused, err: fmt.Errorf("run %s of group %q was begun to reach %s, which is now %s: pass --replan to continue to %s",
+			record.Run, group.Name, record.Target.Name, wanted.Name, wanted.Name)}
+	}
+	if changed := record.Request.Differences(request); changed != "" && !m.keepsSettings() {
+		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", record.Run, group.Name, changed))
+	}
+	return nil
+}
+
+// reopenRecord is the record of an upgrade that stopped, or whose process died, as it continues.
+func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, target nodegroup.Revision) upgrade.Record {
+	reopened := record.Reopened()
+	if !replan {
+		return reopened
+	}
+	reopened = reopened.Extended(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)
+	reopened = reopened.Retargeted(target)
+	reopened.Request = request
+	return reopened
+}
+
+// rebuildRecord is the record of a run that is gone, from the marks that it left on the group's
+// nodes. It refuses where they do not tell what it added to the group: a second surge could come on
+// top of the first.
+func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, error) {
+	record, err := upgrade.Rebuild(world)
+	if err == nil {
+		return record, nil
+	}
+	group := world.Group.Name
+	return upgrade.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
+		"taking up run %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: kubectl nodeupgrade status %s lists its marks with the commands "+
+			"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
+		record.Run, group, cluster.ObjectName(group), line.stateNamespace, err, group, line.retry)}
+}
+
+// lossText says what an upgrade continues with whose record was lost, and what is not known any
+// more.
+func lossText(record *upgrade.Record) string {
+	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
+	if names := slices.Sorted(maps.Keys(record.Nodes)); len(names) > 0 {
+		text += "; in drain: " + strings.Join(names, ", ")
+	}
+	if record.Sizes.Desired == 0 {
+		return text
+	}
+	return text + fmt.Sprintf("; the group had %d nodes and a max of %d before it: what is there beyond that counts as the run's, since what others changed "+
+		"meanwhile is not known any more, nor which nodes were given up", record.Sizes.Desired, record.Sizes.Max)
+}

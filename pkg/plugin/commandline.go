@@ -1,0 +1,209 @@
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// commandLine is what a command is asked for, in typed values. It is made once, from the flags, and
+// not changed any more.
+type commandLine struct {
+	console
+	groups         groupSelection
+	providerName   string
+	controlPlane   bool
+	stateNamespace string
+	settings       upgrade.Settings
+	agreed         agreements
+	dryRun         cmdutil.DryRunStrategy
+	// outdated shortens the list, forecast has plans be simulated.
+	outdated, forecast bool
+	// typed reports whether a flag was typed, and retry is the whole command to type once more.
+	typed func(flag string) bool
+	retry string
+}
+
+// groupSelection is what groups are named by: their names, a node or a selector, or nothing.
+type groupSelection struct {
+	names          []string
+	node, selector string
+	labels         labels.Selector
+}
+
+func (g groupSelection) isEmpty() bool { return len(g.names) == 0 && g.node == "" && g.selector == "" }
+
+func (l *commandLine) isDryRun() bool { return l.dryRun != cmdutil.DryRunNone }
+
+// needsNoForecast reports whether no plan with times is shown.
+func (l *commandLine) needsNoForecast() bool {
+	if l.isDryRun() {
+		return !l.forecast
+	}
+	return l.agreed.yes
+}
+
+// copyTyped takes the flags as they are, with nothing checked.
+func (f *flags) copyTyped() commandLine {
+	return commandLine{
+		console:      console{IOStreams: f.IOStreams, output: f.output, progress: f.progress},
+		groups:       groupSelection{node: f.node, selector: f.selector},
+		providerName: f.provider, controlPlane: f.controlPlane, stateNamespace: f.stateNamespace,
+		settings: f.settings.Settings, agreed: f.agreed, outdated: f.outdated, forecast: f.forecast,
+		typed: typedNone,
+	}
+}
+
+// parseUpgrade reads the command line of the list, the plan and the upgrade. It refuses what
+// contradicts itself and touches nothing, as do all that parse.
+func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseShared(args)
+	if err != nil {
+		return nil, err
+	}
+	line.retry = retryCommand(cmd, args)
+	if line.dryRun, err = parseDryRun(cmd, args); err != nil {
+		return nil, err
+	}
+	if err := f.parseSettings(cmd, line); err != nil {
+		return nil, err
+	}
+	switch named := !line.groups.isEmpty(); {
+	case named && line.outdated:
+		return nil, errors.New("--outdated filters the list: leave it out, or the group")
+	case named:
+		return line, nil
+	case line.agreed.yes:
+		return nil, errors.New("--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)")
+	case line.isDryRun():
+		return nil, errors.New("--dry-run without a group: name the group to plan for (kubectl nodeupgrade lists them)")
+	}
+	return line, nil
+}
+
+// parseShared reads what every command takes.
+func (f *flags) parseShared(args []string) (*commandLine, error) {
+	line := f.copyTyped()
+	var err error
+	if line.groups, err = parseGroups(args, line.groups, f.provider); err != nil {
+		return nil, err
+	}
+	if names := providerNames(); !slices.Contains(names, f.provider) {
+		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.provider, alternatives(names))
+	}
+	if !slices.Contains(valuesOf("progress"), f.progress) {
+		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)
+	}
+	if line.settings.Current, err = parseLabels(f.current); err != nil {
+		return nil, fmt.Errorf("--current=%s: %w", f.current, err)
+	}
+	return &line, f.output.check()
+}
+
+// parseGroups reads what names groups: arguments, a node or a selector, but one of these only.
+func parseGroups(args []string, g groupSelection, provider string) (groupSelection, error) {
+	for _, arg := range args {
+		name := strings.TrimPrefix(arg, groupPrefix)
+		if name == "" {
+			return g, errors.New("a group's name is empty: kubectl nodeupgrade lists the groups")
+		}
+		g.names = append(g.names, name)
+	}
+	ways := slices.DeleteFunc([]bool{len(g.names) > 0, g.node != "", g.selector != ""}, func(given bool) bool { return !given })
+	if len(ways) > 1 {
+		return g, errors.New("a group is named by its name, by --node or by -l: use one of them")
+	}
+	if g.selector == "" {
+		return g, nil
+	}
+	if _, ofCloud := clouds()[provider]; ofCloud {
+		return g, errors.New("--selector names labelled nodes: it goes with --provider=manual")
+	}
+	var err error
+	if g.labels, err = labels.Parse(g.selector); err != nil {
+		return g, fmt.Errorf("--selector=%s: %w", g.selector, err)
+	}
+	return g, nil
+}
+
+func parseDryRun(cmd *cobra.Command, args []string) (cmdutil.DryRunStrategy, error) {
+	strategy := cmdutil.DryRunNone
+	switch text := cmdutil.GetFlagString(cmd, "dry-run"); text {
+	case "none":
+	case "client":
+		strategy = cmdutil.DryRunClient
+	case "server":
+		strategy = cmdutil.DryRunServer
+	default:
+		return strategy, fmt.Errorf("--dry-run=%s is not known: use none, client or server", text)
+	}
+	for _, arg := range args {
+		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a
+		// group.
+		if cmd.Flags().Changed("dry-run") && slices.Contains(valuesOf("dry-run"), arg) {
+			return strategy, fmt.Errorf("--dry-run %s has a space: write --dry-run=%s", arg, arg)
+		}
+	}
+	return strategy, nil
+}
+
+// parseSettings adds the settings of an upgrade to the line that is being made.
+func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
+	s, typed := &line.settings, f.settings
+	line.typed = cmd.Flags().Changed
+	if line.typed("drain-timeout") {
+		s.DrainTimeout = &typed.drainTimeout
+	}
+	if line.typed("settle") {
+		s.Settle = &typed.settle
+	}
+	var err error
+	if s.MaxUnavailable, err = parseQuantity("max-unavailable", typed.maxUnavailable); err != nil {
+		return err
+	}
+	if s.MaxSurge, err = parseQuantity("max-surge", typed.maxSurge); err != nil {
+		return err
+	}
+	switch typed.unmanaged {
+	case "refuse":
+	case "evict":
+		s.EvictUnmanaged = true
+	default:
+		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", typed.unmanaged)
+	}
+	return s.Check()
+}
+
+func parseQuantity(flag, text string) (*nodegroup.Quantity, error) {
+	if text == "" {
+		return nil, nil
+	}
+	q, err := nodegroup.ParseQuantity(text)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	return &q, nil
+}
+
+// parseLabels reads KEY=VALUE[,KEY=VALUE].
+func parseLabels(text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	set, err := labels.ConvertSelectorToLabelsMap(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: write KEY=VALUE[,KEY=VALUE]", err)
+	}
+	return set, nil
+}
+
+// typedNone is for a command without the flags of an upgrade.
+func typedNone(string) bool { return false }

@@ -1,0 +1,102 @@
+package plugin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// console is where a command is answered, and in which form.
+type console struct {
+	genericiooptions.IOStreams
+	output   output
+	progress string
+}
+
+// printObject writes one value on stdout: names are what -o name prints, table how people read it.
+func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
+	return c.output.print(c.Out, object, names, table)
+}
+
+// answerPlans prints one plan as itself and several as a list, so that stdout holds one document.
+// The exit code says whether all of them can be carried out.
+func (c console) answerPlans(list *report.PlanList) error {
+	var names []string
+	structural := false
+	for i := range list.Items {
+		names = append(names, groupPrefix+list.Items[i].Name)
+		structural = structural || list.Items[i].Structural()
+	}
+	var object runtime.Object = list
+	if len(list.Items) == 1 {
+		object = &list.Items[0]
+	}
+	if err := c.printObject(object, names, func(ro report.Options) error { return c.writePlans(list.Items, ro) }); err != nil {
+		return err
+	}
+	if structural {
+		return &exitErr{code: exitStructural}
+	}
+	return nil
+}
+
+func (c console) writePlans(plans []report.Plan, ro report.Options) error {
+	for i := range plans {
+		if i > 0 {
+			fmt.Fprintln(c.Out)
+		}
+		if err := report.WritePlan(c.Out, &plans[i], ro); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c console) printStatus(status *report.UpgradeStatus) error {
+	return c.printObject(status, []string{groupPrefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(c.Out, status, ro) })
+}
+
+// printDone says in one line what became of an upgrade; for programs it is the upgrade's status.
+func (c console) printDone(group string, record upgrade.Record, lines ...string) error {
+	status := statusOf(group, record)
+	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error {
+		for i := range lines {
+			lines[i] = oneLine(lines[i])
+		}
+		return writeLines(c.Out, lines)
+	})
+}
+
+func (c console) printResult(name string, record upgrade.Record) error {
+	status := statusOf(name, record)
+	return c.printObject(status, []string{groupPrefix + name}, func(report.Options) error {
+		verb := "upgraded"
+		switch {
+		case record.Total == 0:
+			verb = "is current"
+		case record.Back:
+			verb = "rolled back to " + record.Target.Name
+		}
+		lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, name, verb, suffix(record))}
+		for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
+			if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
+				lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
+			}
+		}
+		return writeLines(c.Out, lines)
+	})
+}
+
+func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {
+	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", groupPrefix, group, record.Replaced, record.Total)
+	if record.Message != "" {
+		head += "; " + record.Message
+	}
+	return c.printDone(group, record, log.lines(head, "done: ")...)
+}

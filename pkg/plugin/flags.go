@@ -1,0 +1,94 @@
+package plugin
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// flags are a command line as it is typed. Commands with a flag of one name share its field.
+type flags struct {
+	genericiooptions.IOStreams
+	config *genericclioptions.ConfigFlags
+	output output
+
+	node, selector, current, provider, stateNamespace, progress, dump string
+	controlPlane, outdated, forecast                                  bool
+
+	settings settingFlags
+	agreed   agreements
+}
+
+// settingFlags shape an upgrade: settings that are taken as they are typed, and the others.
+type settingFlags struct {
+	upgrade.Settings
+	maxUnavailable, maxSurge, unmanaged string
+	drainTimeout, settle                time.Duration
+}
+
+// agreements are what a user agrees to for one command.
+type agreements struct {
+	yes, replan, takeover, parallelGroups bool
+}
+
+func newFlags(streams genericiooptions.IOStreams) *flags {
+	config := genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(50).WithDiscoveryBurst(300)
+	config.Namespace = nil // nodes have none
+	return &flags{IOStreams: streams, config: config}
+}
+
+// addShared adds the flags that every command takes.
+func (f *flags) addShared(flags *pflag.FlagSet) {
+	f.config.AddFlags(flags)
+	addVerbosity(flags, f.ErrOut)
+	f.output.addFlags(flags)
+	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
+	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
+	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
+	flags.StringVar(&f.provider, "provider", "auto", "Where the nodes come from: "+alternatives(providerNames()))
+	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
+	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
+	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
+}
+
+// addUpgrade adds the flags of the list, the plan and the upgrade.
+func (f *flags) addUpgrade(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	cmdutil.AddDryRunFlag(cmd)
+	dry := flags.Lookup("dry-run")
+	dry.NoOptDefVal = "client"
+	dry.Usage = "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner"
+	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
+	flags.BoolVar(&f.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
+	f.addStrategy(flags)
+	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
+	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
+	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
+	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
+	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
+	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+}
+
+// addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
+func (f *flags) addStrategy(flags *pflag.FlagSet) {
+	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(texts(upgrade.Strategies()), ", "))
+	flags.StringVar(&f.settings.Like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
+	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
+	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")
+	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes added first: 2, 10% or 2/zone (eks min(max(2×zones, max-unavailable), outdated), gke 1/zone, manual 0)")
+	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
+	flags.DurationVar(&f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h)")
+	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
+	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
+	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
+	flags.DurationVar(&f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
+	flags.DurationVar(&f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
+	flags.BoolVar(&f.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
+}

@@ -1,0 +1,91 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// findGroups lists the groups. Where the cloud cannot be asked the nodes' labels still name them.
+func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, []nodegroup.Group, error) {
+	provider, err := l.openProvider(ctx, nodes)
+	if err == nil {
+		var groups []nodegroup.Group
+		if groups, err = provider.Groups(ctx, nodes); err == nil {
+			return provider, groups, nil
+		}
+	}
+	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" {
+		return nil, nil, err
+	}
+	fmt.Fprintln(l.ErrOut, "warning: groups are taken from labels:", err)
+	provider = l.manualProvider()
+	groups, err := provider.Groups(ctx, nodes)
+	return provider, groups, err
+}
+
+// groupNames resolves what the user named to names of groups, and says which exist when one does
+// not.
+func (s *session) groupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
+	groups, err := s.provider.Groups(ctx, s.view.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range groups {
+		names = append(names, groups[i].Name)
+	}
+	switch {
+	case chosen.node != "":
+		name, err := groupOfNode(s.provider, groups, s.view.Nodes, chosen.node)
+		return []string{name}, err
+	case chosen.selector != "":
+		if len(names) == 0 {
+			return nil, usage(fmt.Errorf("finding the group: no node matches --selector=%s: check kubectl get nodes --show-labels", chosen.selector))
+		}
+		return names, nil
+	}
+	for _, wanted := range chosen.names {
+		if !slices.Contains(names, wanted) {
+			return nil, usage(unknownGroup(wanted, names, suggest(wanted)))
+		}
+	}
+	return chosen.names, nil
+}
+
+func unknownGroup(wanted string, names, verbs []string) error {
+	switch {
+	case len(verbs) > 0:
+		return fmt.Errorf("no node group %q: did you mean the command %q", wanted, verbs[0])
+	case len(names) == 0:
+		return fmt.Errorf("no node group %q: the cluster's nodes belong to none that is known: pass -l SELECTOR --current KEY=VALUE", wanted)
+	default:
+		return fmt.Errorf("no node group %q: there are %s", wanted, strings.Join(names, ", "))
+	}
+}
+
+func groupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
+	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == node })
+	if i < 0 {
+		return "", usage(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errNoNode))
+	}
+	for g := range groups {
+		if provider.Belongs(&groups[g], nodes[i]) {
+			return groups[g].Name, nil
+		}
+	}
+	return "", usage(fmt.Errorf("node %q belongs to no node group that is known: pass -l SELECTOR --current KEY=VALUE", node))
+}
+
+// suggestNone is for a command beneath which there are no others.
+func suggestNone(string) []string { return nil }
+
+// errNoNode is a --node that is not in the cluster.
+var errNoNode = errors.New("no such node")

@@ -1,0 +1,107 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// command is a command line and the cluster that it is about.
+type command struct {
+	*commandLine
+	*connection
+}
+
+// connectFor logs in to the cluster that the command line is about.
+func (f *flags) connectFor(ctx context.Context, line *commandLine) (*command, error) {
+	conn, err := f.connectCluster(ctx, f.ErrOut)
+	return &command{line, conn}, err
+}
+
+// storeOf is where a group's upgrade is recorded.
+func (c *command) storeOf(group string) *cluster.Store {
+	return cluster.NewStore(c.client, c.stateNamespace, group)
+}
+
+// loadRecords reads the records of all groups.
+func (c *command) loadRecords(ctx context.Context) (map[string]upgrade.Record, error) {
+	return cluster.Records(ctx, c.client, c.stateNamespace)
+}
+
+// openSession reads the cluster and chooses the provider.
+func (c *command) openSession(ctx context.Context) (*session, error) {
+	view, err := c.readView(ctx)
+	if err != nil {
+		return nil, err
+	}
+	provider, err := c.openProvider(ctx, view.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	return &session{command: c, provider: provider, view: view}, nil
+}
+
+// session is a cluster as it was read, and the provider of its nodes.
+type session struct {
+	*command
+	provider cloud.Provider
+	view     upgrade.View
+	// podsOfGroupOnly sessions need no forecast, for which pods of all nodes count, and read those
+	// of their group alone.
+	podsOfGroupOnly bool
+	// background is read with the first plan.
+	background *cluster.Background
+	// account is whose cloud credentials are used, for people.
+	account string
+}
+
+// readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated
+// nodes.
+func (s *session) readPods(ctx context.Context, members []nodegroup.Member) error {
+	var err error
+	switch {
+	case s.podsOfGroupOnly:
+		s.view.Pods, err = cluster.PodsOn(ctx, s.client, outdatedNodes(members))
+	case len(s.view.Pods) == 0:
+		s.view.Pods, err = cluster.Pods(ctx, s.client)
+	}
+	if err != nil {
+		return unreadable(err)
+	}
+	return nil
+}
+
+// outdatedNodes names the nodes that would be drained.
+func outdatedNodes(members []nodegroup.Member) []string {
+	var names []string
+	for i := range members {
+		if node := members[i].Node; node != nil && members[i].Outdated {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// readBackground takes what stands behind the pods, once for all groups of a session.
+func (s *session) readBackground(ctx context.Context) error {
+	if s.background != nil {
+		return nil
+	}
+	var err error
+	if s.background, err = cluster.ReadBackground(ctx, s.client); err != nil {
+		return fmt.Errorf("reading the cluster: %w", err)
+	}
+	return nil
+}
+
+// readAgain reads the cluster once more, which an upgrade has changed.
+func (s *session) readAgain(ctx context.Context) error {
+	var err error
+	s.view, err = s.readView(ctx)
+	s.background = nil
+	return err
+}
