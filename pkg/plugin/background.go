@@ -4,15 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
 // backgroundOf is the dump's.
@@ -33,39 +29,6 @@ func factsOf(d *dump.Dump) drain.Facts {
 		webhooks.AddValidating(config)
 	}
 	return drain.NewFacts(slices.DeleteFunc(slices.Clone(d.Services), func(s *corev1.Service) bool { return !webhooks.Need(s) }))
-}
-
-// workloadsOf are the scales of controllers, by UID. A Deployment's stands for those of its
-// ReplicaSets, as it does for the disruption controller (disruption.go, getPodDeployment).
-func workloadsOf(b *cluster.Background) map[types.UID]simulate.Workload {
-	deployments := make(map[types.UID]int32, len(b.Deployments))
-	for _, d := range b.Deployments {
-		deployments[d.UID] = scale(d.Spec.Replicas)
-	}
-	workloads := make(map[types.UID]simulate.Workload, len(b.ReplicaSets)+len(b.StatefulSets))
-	for _, set := range b.ReplicaSets {
-		workload := simulate.Workload{Replicas: scale(set.Spec.Replicas)}
-		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
-			if replicas, known := deployments[owner.UID]; known {
-				workload = simulate.Workload{Replicas: replicas, Of: owner.UID}
-			}
-		}
-		workloads[set.UID] = workload
-	}
-	for _, set := range b.StatefulSets {
-		workloads[set.UID] = simulate.Workload{
-			Replicas: scale(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
-		}
-	}
-	return workloads
-}
-
-// scale is spec.replicas, which is 1 where it is not written.
-func scale(replicas *int32) int32 {
-	if replicas == nil {
-		return 1
-	}
-	return *replicas
 }
 
 // unread says what a plan assumes in the place of what may not be listed.

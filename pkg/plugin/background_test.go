@@ -3,17 +3,14 @@ package plugin
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -21,7 +18,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -187,37 +183,5 @@ func TestPlanOfAServerThatFails(t *testing.T) {
 	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
 	if code != exitError || stdout != "" || !strings.HasPrefix(stderr, "error: reading the cluster: listing replicasets: ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
-	}
-}
-
-func TestWorkloadsOf(t *testing.T) {
-	three, five := int32(3), int32(5)
-	meta := func(uid string, owner ...string) metav1.ObjectMeta {
-		m := metav1.ObjectMeta{UID: types.UID(uid)}
-		for _, o := range owner {
-			yes := true
-			m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{UID: types.UID(o), Controller: &yes})
-		}
-		return m
-	}
-	got := workloadsOf(&cluster.Background{
-		Deployments: []*appsv1.Deployment{{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: &five}}},
-		ReplicaSets: []*appsv1.ReplicaSet{
-			{ObjectMeta: meta("web-old", "web"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
-			{ObjectMeta: meta("web-new", "web"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
-			{ObjectMeta: meta("alone"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
-			{ObjectMeta: meta("rolled", "somebody"), Spec: appsv1.ReplicaSetSpec{Replicas: &three}},
-		},
-		StatefulSets: []*appsv1.StatefulSet{
-			{ObjectMeta: meta("db")},
-			{ObjectMeta: meta("cache"), Spec: appsv1.StatefulSetSpec{Replicas: &five, PodManagementPolicy: appsv1.ParallelPodManagement}},
-		},
-	})
-	want := map[types.UID]simulate.Workload{
-		"web-old": {Replicas: 5, Of: "web"}, "web-new": {Replicas: 5, Of: "web"}, "alone": {Replicas: 3}, "rolled": {Replicas: 3},
-		"db": {Replicas: 1, Ordered: true}, "cache": {Replicas: 5},
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

@@ -1,16 +1,13 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -25,23 +22,10 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	plan := &report.Plan{
-		Context: s.context, Account: s.account, Provider: g.group.Provider, Kind: g.group.Kind,
-		From: g.group.Pointed, To: g.group.Wanted, Request: g.request,
-		Sizes: upgrade.Sizes{Desired: g.group.Desired, Min: g.group.Min, Max: g.group.Max},
-		Peak:  forecast.Peak, Findings: append(g.findings, unplaced(forecast.Unplaced)...), Resumes: g.record.Run,
-		Unlabelled: g.unlabelled,
-		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
-		Room: forecast.Room, Assumptions: assumed, Nodes: []report.PlanNode{}, // an empty list is one in JSON, too
-	}
-	plan.TypeMeta, plan.ObjectMeta = report.NewMeta("Plan", g.group.Name)
-	for _, process := range g.group.Quiesce {
-		if !slices.Contains(g.group.Suspended, process) {
-			plan.Quiesce = append(plan.Quiesce, process)
-		}
-	}
-	g.fillNodes(plan, forecast)
-	return plan, nil
+	return report.NewPlan(report.PlanInput{
+		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: g.findings,
+		Forecast: forecast, Simulated: !g.noForecast, Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
+	}), nil
 }
 
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
@@ -54,61 +38,6 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 		return simulate.Forecast{}, nil, err
 	}
 	return g.runForecast(g.request)
-}
-
-func (g *groupContext) fillNodes(plan *report.Plan, forecast simulate.Forecast) {
-	byName := map[string]*nodegroup.Member{}
-	outdated := map[string]int{}
-	for i := range g.members {
-		m := &g.members[i]
-		if !m.Outdated {
-			plan.Current++
-			continue
-		}
-		byName[m.Name()] = m
-		if g.group.Zonal {
-			outdated[m.Zone()]++
-		}
-	}
-	plan.Surge = upgrade.SpreadSurge(g.request.Surge, outdated)
-	for _, n := range forecast.Nodes {
-		if m, ok := byName[n.Name]; ok {
-			plan.Nodes = append(plan.Nodes, g.planNode(m, n))
-			delete(byName, n.Name)
-		}
-	}
-	unknown := simulate.NodeForecast{Stuck: "not reached"}
-	if g.noForecast {
-		unknown = simulate.NodeForecast{}
-	}
-	for i := range g.members { // what the forecast did not reach, in the members' order
-		if m, ok := byName[g.members[i].Name()]; ok {
-			plan.Nodes = append(plan.Nodes, g.planNode(m, unknown))
-		}
-	}
-}
-
-func (g *groupContext) planNode(m *nodegroup.Member, f simulate.NodeForecast) report.PlanNode {
-	n := report.PlanNode{
-		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: g.group.Wanted.Name, Why: m.Instance.Why,
-		Start: f.Start, End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
-	}
-	for _, pod := range m.Pods {
-		if drain.Judge(pod, g.request.Policy(), false).Fate == drain.Stay {
-			n.Staying++
-		} else {
-			n.Pods++
-		}
-	}
-	for _, finding := range g.findings {
-		if finding.Node == m.Name() && finding.Blocker != "" && !slices.Contains(n.BlockedBy, finding.Blocker) {
-			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
-		}
-	}
-	if len(n.BlockedBy) == 0 && f.Stuck != "" {
-		n.BlockedBy = []string{f.Stuck}
-	}
-	return n
 }
 
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
@@ -138,28 +67,6 @@ func (g *groupContext) predictRemaining(ctx context.Context, s *session, record 
 	return forecast.Duration
 }
 
-// unplaced is CAP001 as the simulation shows it, one finding for the pods of a controller that no
-// node takes for one reason. It only warns: an autoscaler may add the nodes.
-func unplaced(pods []simulate.Unplaced) []preflight.Finding {
-	type cause struct{ owner, reason string }
-	counts := map[cause]int{}
-	for _, pod := range pods {
-		counts[cause{cmp.Or(pod.Owner, "pod "+pod.Pod.String()), pod.Reason}]++
-	}
-	found := make([]preflight.Finding, 0, len(counts))
-	for c, n := range counts {
-		found = append(found, preflight.Finding{
-			Rule: "CAP001", Severity: preflight.Warn, Object: c.owner,
-			Message: fmt.Sprintf("%d of its pods may find no node: %s", n, c.reason),
-			Remedy:  "make room, or see that an autoscaler does",
-		})
-	}
-	slices.SortFunc(found, func(a, b preflight.Finding) int {
-		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Message, b.Message))
-	})
-	return found
-}
-
 // judgedGroup is the group with each of its instances as outdated as its node is.
 func (g *groupContext) judgedGroup() nodegroup.Group {
 	group := g.group
@@ -178,7 +85,8 @@ func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: g.now, Group: g.judgedGroup(), Record: g.record.Extended(g.idle), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.history.Launched, Terminations: g.history.Terminations,
-		Facts: g.background.Facts, Workloads: workloadsOf(g.background), Claims: g.background.Claims, Volumes: g.background.Volumes,
+		Facts: g.background.Facts, Workloads: simulate.WorkloadsOf(g.background.Deployments, g.background.ReplicaSets, g.background.StatefulSets),
+		Claims: g.background.Claims, Volumes: g.background.Volumes,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	own := map[string]bool{}
@@ -200,7 +108,7 @@ func (g *groupContext) makeSpec() simulate.Spec {
 
 // rejectRefused is the first finding that forbids the upgrade, as an error.
 func (g *groupContext) rejectRefused() error {
-	f := refusal(g.findings)
+	f := preflight.FirstRefusal(g.findings)
 	switch {
 	case f == nil:
 		return nil

@@ -75,7 +75,7 @@ func groupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node,
 	if g.Wanted.ID != "" {
 		row.Outdated = &outdated
 	}
-	if f := refusal(preflight.Check(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
+	if f := preflight.FirstRefusal(preflight.Check(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
 		row.Refusal = f.String()
 	}
 	return row

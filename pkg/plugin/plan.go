@@ -103,8 +103,9 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	if err := g.joinNodes(s.context); err != nil {
 		return err
 	}
-	if err := g.rejectUnknownLabels(s.settings.Current); err != nil {
-		return err
+	if key := preflight.UnknownLabel(s.settings.Current, g.members); key != "" {
+		return usage(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
+			key, s.settings.Current[key], g.group.Name, key))
 	}
 	if !m.keepsSettings() {
 		settings := s.settings

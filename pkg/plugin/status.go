@@ -116,7 +116,7 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 	}
 	world.Request = record.Request
 	step := upgrade.Next(world)
-	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, stillSuspended(record.Suspended, g.group.Suspended)
+	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, g.group.Suspended)
 	return status
 }
 
@@ -147,9 +147,4 @@ func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.R
 		}
 		return writeLines(s.Out, lines)
 	})
-}
-
-// stillSuspended are the processes that we suspended and that nobody has resumed.
-func stillSuspended(ours, now []string) []string {
-	return slices.DeleteFunc(slices.Clone(ours), func(process string) bool { return !slices.Contains(now, process) })
 }

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// FindSuspended are the processes of a group that an upgrade which is at rest has suspended, as a
+// list of one or none.
+func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
+	left := StillSuspended(record.Suspended, g.Suspended)
+	if record.Running() || len(left) == 0 {
+		return nil
+	}
+	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)
+	if record.Resumable() {
+		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
+	}
+	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
+}
+
+// FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
+// one that quarantined them does.
+func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record) []Leftover {
+	runs := map[string]upgrade.Record{}
+	for _, record := range records {
+		runs[record.Run] = record
+	}
+	var found []Leftover
+	for _, node := range nodes {
+		run, what := node.Annotations[nodemark.AnnotationRun], "fenced"
+		if run == "" {
+			run, what = node.Annotations[nodemark.AnnotationHeld], "kept from autoscalers"
+		}
+		record, known := runs[run]
+		_, named := record.Nodes[node.Name]
+		if run == "" || known && (record.Resumable() || named) {
+			continue
+		}
+		found = append(found, Leftover{
+			What:   fmt.Sprintf("node %s is %s by run %s, which no upgrade continues", node.Name, what, run),
+			Remedy: cleanupCommand(node),
+		})
+	}
+	slices.SortFunc(found, func(a, b Leftover) int { return strings.Compare(a.What, b.What) })
+	return found
+}
+
+// cleanupCommand is the command line that takes our marks from a node.
+func cleanupCommand(node *corev1.Node) string {
+	var steps []string
+	if node.Annotations[nodemark.AnnotationRun] != "" {
+		steps = append(steps, "kubectl uncordon "+node.Name)
+	}
+	for _, taint := range listFenceTaints() {
+		if nodemark.HasTaint(node, taint) {
+			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, taint.Key))
+		}
+	}
+	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+		steps = append(steps, fmt.Sprintf("kubectl label node %s %s-", node.Name, corev1.LabelNodeExcludeBalancers))
+	}
+	marks := ""
+	if _, held := node.Annotations[nodemark.AnnotationHeld]; held {
+		marks = " " + nodemark.AnnotationNoScaleDown + "-"
+	}
+	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
+		if strings.HasPrefix(key, nodemark.Domain+"/") {
+			marks += " " + key + "-"
+		}
+	}
+	return strings.Join(append(steps, fmt.Sprintf("kubectl annotate node %s%s", node.Name, marks)), " && ")
+}
+
+// listFenceTaints are the taints that fences use, each once.
+func listFenceTaints() []corev1.Taint {
+	var taints []corev1.Taint
+	for _, provider := range nodegroup.Providers() {
+		if !slices.Contains(taints, provider.FenceTaint) {
+			taints = append(taints, provider.FenceTaint)
+		}
+	}
+	return taints
+}
+
+// StillSuspended are the processes that we suspended and that no one has resumed.
+func StillSuspended(ours, now []string) []string {
+	return slices.DeleteFunc(slices.Clone(ours), func(process string) bool { return !slices.Contains(now, process) })
+}

@@ -1,0 +1,100 @@
+package report_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// recordOf is the record of an upgrade that ended so.
+func recordOf(result upgrade.Result, change ...func(*upgrade.Record)) upgrade.Record {
+	r := upgrade.Record{Run: "r1", Phase: upgrade.PhaseUpgrade, Result: result}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+func TestFindSuspended(t *testing.T) {
+	ours := func(r *upgrade.Record) { r.Suspended = []string{"AZRebalance"} }
+	cases := map[string]struct {
+		record upgrade.Record
+		now    []string
+		remedy string
+	}{
+		"while it goes on":     {recordOf("", ours), []string{"AZRebalance"}, ""},
+		"resumed meanwhile":    {recordOf(upgrade.Interrupted, ours), []string{"Launch"}, ""},
+		"of one that stopped":  {recordOf(upgrade.Interrupted, ours), []string{"AZRebalance", "Launch"}, "kubectl nodeupgrade abort workers resumes them"},
+		"of one that is over":  {recordOf(upgrade.Succeeded, ours), []string{"AZRebalance"}, "aws autoscaling resume-processes --auto-scaling-group-name workers --scaling-processes AZRebalance"},
+		"suspended by another": {recordOf(upgrade.Succeeded), []string{"AZRebalance"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var want []report.Leftover
+			if c.remedy != "" {
+				want = []report.Leftover{{What: "group workers: run r1 suspended AZRebalance", Remedy: c.remedy}}
+			}
+			if got := report.FindSuspended(&nodegroup.Group{Name: "workers", Provider: "aws", Suspended: c.now}, &c.record); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestFindOrphanedNodes(t *testing.T) {
+	fenced := build.Node("n1", "a")
+	if err := nodemark.SetFence(fenced, "r1", nodegroup.FenceTaint("aws")); err != nil {
+		t.Fatal(err)
+	}
+	drained := fenced.DeepCopy()
+	nodemark.SetDraining(drained, time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC))
+	quarantined := func(r *upgrade.Record) {
+		r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeQuarantined}}
+	}
+	const (
+		marks  = "kubectl uncordon n1 && kubectl taint node n1 eks.amazonaws.com/nodegroup:NoSchedule-"
+		labels = " && kubectl label node n1 node.kubernetes.io/exclude-from-external-load-balancers-"
+		notes  = " && kubectl annotate node n1 kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
+		all    = " && kubectl annotate node n1 kubectl-nodeupgrade/drain-deadline- kubectl-nodeupgrade/prev- kubectl-nodeupgrade/run-"
+	)
+	held := build.Node("n1", "a")
+	nodemark.SetHold(held, "r1")
+	const unhold = "kubectl annotate node n1 cluster-autoscaler.kubernetes.io/scale-down-disabled- kubectl-nodeupgrade/scale-down-disabled-"
+	cases := map[string]struct {
+		node   *corev1.Node
+		record upgrade.Record
+		remedy string
+	}{
+		"held by a run under way":     {held, recordOf(""), ""},
+		"held by a run that is lost":  {held, upgrade.Record{}, unhold},
+		"of a run under way":          {fenced, recordOf(""), ""},
+		"of a run that stopped":       {fenced, recordOf(upgrade.Interrupted), ""},
+		"of a run that is over":       {fenced, recordOf(upgrade.Succeeded), marks + notes},
+		"of a run that was forgotten": {drained, upgrade.Record{}, marks + labels + all},
+		"quarantined":                 {fenced, recordOf(upgrade.LeftBehind, quarantined), ""},
+		"not ours":                    {build.Node("n1", "a"), upgrade.Record{}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var want []report.Leftover
+			if c.remedy != "" {
+				what := "fenced"
+				if c.node == held {
+					what = "kept from autoscalers"
+				}
+				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which no upgrade continues", Remedy: c.remedy}}
+			}
+			if got := report.FindOrphanedNodes([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
