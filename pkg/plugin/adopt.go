@@ -61,7 +61,7 @@ func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.
 			record.Run, group.Name, record.Target.Name, wanted.Name, wanted.Name)}
 	}
 	if changed := record.Request.Differences(request); changed != "" && !m.keepsSettings() {
-		return usage(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", record.Run, group.Name, changed))
+		return usageError(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", record.Run, group.Name, changed))
 	}
 	return nil
 }
@@ -93,9 +93,9 @@ func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, erro
 		record.Run, group, cluster.ObjectName(group), line.stateNamespace, err, group, line.retry)}
 }
 
-// lossText says what an upgrade continues with whose record was lost, and what is not known any
+// describeLoss says what an upgrade continues with whose record was lost, and what is not known any
 // more.
-func lossText(record *upgrade.Record) string {
+func describeLoss(record *upgrade.Record) string {
 	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
 	if names := slices.Sorted(maps.Keys(record.Nodes)); len(names) > 0 {
 		text += "; in drain: " + strings.Join(names, ", ")

@@ -63,7 +63,7 @@ func TestLossText(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := lossText(&c.record); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
+			if got := describeLoss(&c.record); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
 				t.Errorf("got %q", got)
 			}
 		})

@@ -101,8 +101,8 @@ func TestAbortNeedsNoEvictions(t *testing.T) {
 	request := upgrade.Request{OnTimeout: upgrade.Force}
 	texts := func(w mode) string {
 		var all []string
-		for _, right := range rights(w, &request, "kube-system") {
-			all = append(all, rightText(&right))
+		for _, right := range listNeededRights(w, &request, "kube-system") {
+			all = append(all, describeRight(&right))
 		}
 		return strings.Join(all, "; ")
 	}

@@ -69,7 +69,7 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	if err != nil {
 		return nil, err
 	}
-	line.retry = retryCommand(cmd, args)
+	line.retry = makeRetryCommand(cmd, args)
 	if line.dryRun, err = parseDryRun(cmd, args); err != nil {
 		return nil, err
 	}
@@ -96,16 +96,16 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	if line.groups, err = parseGroups(args, line.groups, f.provider); err != nil {
 		return nil, err
 	}
-	if names := providerNames(); !slices.Contains(names, f.provider) {
-		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.provider, alternatives(names))
+	if names := listProviderNames(); !slices.Contains(names, f.provider) {
+		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.provider, joinAlternatives(names))
 	}
-	if !slices.Contains(valuesOf("progress"), f.progress) {
+	if !slices.Contains(listFlagValues("progress"), f.progress) {
 		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)
 	}
 	if line.settings.Current, err = parseLabels(f.current); err != nil {
 		return nil, fmt.Errorf("--current=%s: %w", f.current, err)
 	}
-	return &line, f.output.check()
+	return &line, f.output.checkFormat()
 }
 
 // parseGroups reads what names groups: arguments, a node or a selector, but one of these only.
@@ -124,7 +124,7 @@ func parseGroups(args []string, g groupSelection, provider string) (groupSelecti
 	if g.selector == "" {
 		return g, nil
 	}
-	if _, ofCloud := clouds()[provider]; ofCloud {
+	if _, ofCloud := cloudProviders()[provider]; ofCloud {
 		return g, errors.New("--selector names labelled nodes: it goes with --provider=manual")
 	}
 	var err error
@@ -148,7 +148,7 @@ func parseDryRun(cmd *cobra.Command, args []string) (cmdutil.DryRunStrategy, err
 	for _, arg := range args {
 		// A value behind a space is an argument of its own, as with kubectl: it must not pass for a
 		// group.
-		if cmd.Flags().Changed("dry-run") && slices.Contains(valuesOf("dry-run"), arg) {
+		if cmd.Flags().Changed("dry-run") && slices.Contains(listFlagValues("dry-run"), arg) {
 			return strategy, fmt.Errorf("--dry-run %s has a space: write --dry-run=%s", arg, arg)
 		}
 	}

@@ -46,20 +46,20 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 	}
 	config, err := f.config.ToRESTConfig()
 	if err != nil {
-		return nil, usage(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
+		return nil, usageError(fmt.Errorf("reading the kubeconfig: %w: check --kubeconfig and --context", err))
 	}
 	if f.namesNoCluster() {
-		return nil, usage(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
+		return nil, usageError(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
 			strings.Join(f.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
 	config = rest.CopyConfig(config)
-	config.UserAgent = userAgent()
+	config.UserAgent = makeUserAgent()
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	clock := &serverClock{}
 	config.Wrap(deadline.Transport)
-	config.Wrap(clock.follow)
+	config.Wrap(clock.observeAnswers)
 	config.Wrap(retryReads)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := kubernetes.NewForConfig(config)
@@ -70,7 +70,7 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 	if err != nil {
 		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
 	}
-	return &connection{client: client, context: f.contextName(), server: config.Host, version: info.GitVersion, clock: clock}, nil
+	return &connection{client: client, context: f.currentContext(), server: config.Host, version: info.GitVersion, clock: clock}, nil
 }
 
 // namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
@@ -85,7 +85,7 @@ func (f *flags) namesNoCluster() bool {
 	return err != nil
 }
 
-func (f *flags) contextName() string {
+func (f *flags) currentContext() string {
 	if f.config.Context != nil && *f.config.Context != "" {
 		return *f.config.Context
 	}
@@ -100,13 +100,13 @@ func (f *flags) contextName() string {
 func (c *connection) readView(ctx context.Context) (upgrade.View, error) {
 	view, err := cluster.Read(ctx, c.client)
 	if err != nil {
-		return upgrade.View{}, unreadable(err)
+		return upgrade.View{}, explainReadError(err)
 	}
 	return view, nil
 }
 
-// unreadable is the error of a cluster that was not read.
-func unreadable(err error) error {
+// explainReadError is the error of a cluster that was not read.
+func explainReadError(err error) error {
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w: ask for a role that allows it (see Permissions in the README)", err)
 	}

@@ -21,7 +21,7 @@ type console struct {
 
 // printObject writes one value on stdout: names are what -o name prints, table how people read it.
 func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
-	return c.output.print(c.Out, object, names, table)
+	return c.output.printValue(c.Out, object, names, table)
 }
 
 // answerPlans prints one plan as itself and several as a list, so that stdout holds one document.
@@ -64,17 +64,17 @@ func (c console) printStatus(status *report.UpgradeStatus) error {
 
 // printDone says in one line what became of an upgrade; for programs it is the upgrade's status.
 func (c console) printDone(group string, record upgrade.Record, lines ...string) error {
-	status := statusOf(group, record)
+	status := makeUpgradeStatus(group, record)
 	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error {
 		for i := range lines {
-			lines[i] = oneLine(lines[i])
+			lines[i] = sanitizeLine(lines[i])
 		}
 		return writeLines(c.Out, lines)
 	})
 }
 
 func (c console) printResult(name string, record upgrade.Record) error {
-	status := statusOf(name, record)
+	status := makeUpgradeStatus(name, record)
 	return c.printObject(status, []string{groupPrefix + name}, func(report.Options) error {
 		verb := "upgraded"
 		switch {
@@ -83,7 +83,7 @@ func (c console) printResult(name string, record upgrade.Record) error {
 		case record.Back:
 			verb = "rolled back to " + record.Target.Name
 		}
-		lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, name, verb, suffix(record))}
+		lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, name, verb, describeResult(record))}
 		for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
 			if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
 				lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
@@ -98,5 +98,5 @@ func (c console) printAborted(group string, record upgrade.Record, log *actionLo
 	if record.Message != "" {
 		head += "; " + record.Message
 	}
-	return c.printDone(group, record, log.lines(head, "done: ")...)
+	return c.printDone(group, record, log.formatLines(head, "done: ")...)
 }

@@ -37,16 +37,16 @@ func (e *exitErr) Error() string {
 // Unwrap returns the error that is reported.
 func (e *exitErr) Unwrap() error { return e.err }
 
-// usage marks an error as the user's to mend before anything is touched.
-func usage(err error) error {
+// usageError marks an error as the user's to mend before anything is touched.
+func usageError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &exitErr{code: exitUsage, err: err}
 }
 
-// exitCode is the process's exit code for an error.
-func exitCode(err error) int {
+// exitCodeOf is the process's exit code for an error.
+func exitCodeOf(err error) int {
 	var coded *exitErr
 	var held *cluster.HeldError
 	switch {
@@ -63,8 +63,8 @@ func exitCode(err error) int {
 	}
 }
 
-// resultCode is the exit code for the way an upgrade ended.
-func resultCode(result upgrade.Result) int {
+// exitCodeOfResult is the exit code for the way an upgrade ended.
+func exitCodeOfResult(result upgrade.Result) int {
 	switch result {
 	case upgrade.Succeeded, upgrade.Aborted:
 		return exitDone

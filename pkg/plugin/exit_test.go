@@ -19,9 +19,9 @@ func TestExitCode(t *testing.T) {
 	}{
 		"no error":                  {nil, 0},
 		"any error":                 {errors.New("x"), 1},
-		"the user's":                {usage(errors.New("x")), 2},
-		"the user's, wrapped":       {wrap(usage(errors.New("x"))), 2},
-		"none of the user's":        {usage(nil), 0},
+		"the user's":                {usageError(errors.New("x")), 2},
+		"the user's, wrapped":       {wrap(usageError(errors.New("x"))), 2},
+		"none of the user's":        {usageError(nil), 0},
 		"a code without words":      {&exitErr{code: exitStructural}, 3},
 		"somebody holds the lease":  {wrap(&cluster.HeldError{Holder: "ann"}), 5},
 		"the lease was lost":        {wrap(runner.ErrLost), 5},
@@ -29,11 +29,11 @@ func TestExitCode(t *testing.T) {
 		"stopped without rest":      {wrap(runner.ErrUnrested), 130},
 		"interrupted while reading": {wrap(fmt.Errorf("listing pods: %w", context.Canceled)), 130},
 		"a deadline":                {wrap(context.DeadlineExceeded), 1},
-		"usage before the rest":     {usage(runner.ErrLost), 2},
+		"usage before the rest":     {usageError(runner.ErrLost), 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := exitCode(c.err); got != c.want {
+			if got := exitCodeOf(c.err); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
@@ -46,7 +46,7 @@ func TestResultCode(t *testing.T) {
 		upgrade.PodEvictionFailure: 1, upgrade.NodeCreationFailure: 1, upgrade.Failed: 1, "something new": 1, upgrade.Aborted: 0,
 	}
 	for result, want := range cases {
-		if got := resultCode(result); got != want {
+		if got := exitCodeOfResult(result); got != want {
 			t.Errorf("%s: got %d, want %d", result, got, want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestResultCode(t *testing.T) {
 
 func TestExitErrKeepsItsCause(t *testing.T) {
 	cause := errors.New("x")
-	err := usage(cause)
+	err := usageError(cause)
 	if !errors.Is(err, cause) || err.Error() != "x" {
 		t.Errorf("got %v", err)
 	}

@@ -52,7 +52,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
-	flags.StringVar(&f.provider, "provider", "auto", "Where the nodes come from: "+alternatives(providerNames()))
+	flags.StringVar(&f.provider, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames()))
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")
@@ -78,7 +78,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
 func (f *flags) addStrategy(flags *pflag.FlagSet) {
-	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(texts(upgrade.Strategies()), ", "))
+	flags.StringVar((*string)(&f.settings.Strategy), "strategy", "", "How the group is replaced: "+strings.Join(convertToStrings(upgrade.Strategies()), ", "))
 	flags.StringVar(&f.settings.Like, "like", "", "Whose numbers are the defaults: eks or gke (by provider: aws eks, gke gke, manual eks)")
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")

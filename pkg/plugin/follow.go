@@ -58,9 +58,9 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext, store *clus
 	for {
 		over, err := f.showNow(ctx)
 		if over || err != nil {
-			return unlessEnded(ctx, err)
+			return ignoreInterrupt(ctx, err)
 		}
-		if !f.wait(ctx, ask.C) {
+		if !f.waitForChange(ctx, ask.C) {
 			return nil
 		}
 	}
@@ -80,11 +80,11 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	}
 	f.g.updateView(f.watcher.View(), time.Now())
 	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, time.Now())
-	status.Leftovers = abandoned(f.g.group.Name, &record, f.lease)
+	status.Leftovers = findAbandoned(f.g.group.Name, &record, f.lease)
 	if record.Running() {
 		status.Remaining = f.estimateRemaining(ctx, record)
 	}
-	return !record.Running(), f.show(status)
+	return !record.Running(), f.showChange(status)
 }
 
 // estimateRemaining tells how long the rest will take, by a plan that is made anew now and then:
@@ -97,8 +97,8 @@ func (f *followed) estimateRemaining(ctx context.Context, record upgrade.Record)
 	return f.remaining
 }
 
-// wait returns when there is something to show, and reports whether anybody still looks.
-func (f *followed) wait(ctx context.Context, ask <-chan time.Time) bool {
+// waitForChange returns when there is something to show, and reports whether anybody still looks.
+func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool {
 	pause := time.NewTimer(followPause)
 	defer pause.Stop()
 	select {
@@ -110,7 +110,7 @@ func (f *followed) wait(ctx context.Context, ask <-chan time.Time) bool {
 	case <-ctx.Done():
 		return false
 	case <-f.watcher.Changed():
-	case <-f.tick():
+	case <-f.redrawTimer():
 	case <-f.follower.Changed():
 		f.stale = true
 	case <-f.watcher.NodesChanged():
@@ -121,8 +121,8 @@ func (f *followed) wait(ctx context.Context, ask <-chan time.Time) bool {
 	return true
 }
 
-// unlessEnded is the error of a command that may be ended at any time.
-func unlessEnded(ctx context.Context, err error) error {
+// ignoreInterrupt is the error of a command that may be ended at any time.
+func ignoreInterrupt(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // updateView takes a later state of the cluster.
 func (g *groupContext) updateView(view upgrade.View, now time.Time) {
 	g.now = now
-	g.view, g.members = view, membersOf(g.provider, &g.group, view.Nodes)
+	g.view, g.members = view, joinMembers(g.provider, &g.group, view.Nodes)
 	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
@@ -162,19 +162,19 @@ type screen struct {
 }
 
 func newScreen(c console) *screen {
-	return &screen{console: c, terminal: !c.output.machine() && printers.IsTerminal(c.Out)}
+	return &screen{console: c, terminal: !c.output.isForPrograms() && printers.IsTerminal(c.Out)}
 }
 
-// tick is when a terminal is to be drawn anew though nothing has changed but the time.
-func (d *screen) tick() <-chan time.Time {
+// redrawTimer is when a terminal is to be drawn anew though nothing has changed but the time.
+func (d *screen) redrawTimer() <-chan time.Time {
 	if !d.terminal {
 		return nil
 	}
 	return time.After(time.Second)
 }
 
-// show writes a status if it is not the one that was shown last.
-func (d *screen) show(status *report.UpgradeStatus) error {
+// showChange writes a status if it is not the one that was shown last.
+func (d *screen) showChange(status *report.UpgradeStatus) error {
 	now := report.Moment{At: time.Now(), Status: status.Status, Blocked: status.Blocked}
 	same := d.shown && status.Result == d.result && status.Status.Waiting == d.last.Status.Waiting && len(report.Changes(d.last, now)) == 0
 	if same && !d.terminal {
@@ -183,7 +183,7 @@ func (d *screen) show(status *report.UpgradeStatus) error {
 	switch {
 	case d.terminal:
 		fmt.Fprint(d.Out, "\x1b[H\x1b[2J")
-	case d.shown && !d.output.machine():
+	case d.shown && !d.output.isForPrograms():
 		fmt.Fprintln(d.Out)
 	}
 	d.shown, d.result, d.last = true, status.Result, now

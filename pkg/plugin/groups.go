@@ -31,9 +31,9 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (clo
 	return provider, groups, err
 }
 
-// groupNames resolves what the user named to names of groups, and says which exist when one does
-// not.
-func (s *session) groupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
+// resolveGroupNames resolves what the user named to names of groups, and says which exist when one
+// does not.
+func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, suggest func(string) []string) ([]string, error) {
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err
@@ -44,23 +44,23 @@ func (s *session) groupNames(ctx context.Context, chosen groupSelection, suggest
 	}
 	switch {
 	case chosen.node != "":
-		name, err := groupOfNode(s.provider, groups, s.view.Nodes, chosen.node)
+		name, err := findGroupOfNode(s.provider, groups, s.view.Nodes, chosen.node)
 		return []string{name}, err
 	case chosen.selector != "":
 		if len(names) == 0 {
-			return nil, usage(fmt.Errorf("finding the group: no node matches --selector=%s: check kubectl get nodes --show-labels", chosen.selector))
+			return nil, usageError(fmt.Errorf("finding the group: no node matches --selector=%s: check kubectl get nodes --show-labels", chosen.selector))
 		}
 		return names, nil
 	}
 	for _, wanted := range chosen.names {
 		if !slices.Contains(names, wanted) {
-			return nil, usage(unknownGroup(wanted, names, suggest(wanted)))
+			return nil, usageError(unknownGroupError(wanted, names, suggest(wanted)))
 		}
 	}
 	return chosen.names, nil
 }
 
-func unknownGroup(wanted string, names, verbs []string) error {
+func unknownGroupError(wanted string, names, verbs []string) error {
 	switch {
 	case len(verbs) > 0:
 		return fmt.Errorf("no node group %q: did you mean the command %q", wanted, verbs[0])
@@ -71,17 +71,17 @@ func unknownGroup(wanted string, names, verbs []string) error {
 	}
 }
 
-func groupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
+func findGroupOfNode(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node, node string) (string, error) {
 	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == node })
 	if i < 0 {
-		return "", usage(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errNoNode))
+		return "", usageError(fmt.Errorf("finding the group of node %q: %w: check kubectl get nodes", node, errNoNode))
 	}
 	for g := range groups {
 		if provider.Belongs(&groups[g], nodes[i]) {
 			return groups[g].Name, nil
 		}
 	}
-	return "", usage(fmt.Errorf("node %q belongs to no node group that is known: pass -l SELECTOR --current KEY=VALUE", node))
+	return "", usageError(fmt.Errorf("node %q belongs to no node group that is known: pass -l SELECTOR --current KEY=VALUE", node))
 }
 
 // suggestNone is for a command beneath which there are no others.

@@ -29,7 +29,7 @@ type heading struct {
 	flags []string
 }
 
-func headings() []heading {
+func listHeadings() []heading {
 	return []heading{
 		{"Which group", []string{"node", "selector", "current", "provider", "control-plane", "outdated", "filename"}},
 		{"How it is upgraded", []string{
@@ -65,8 +65,8 @@ func printUsage(cmd *cobra.Command) error {
 			}
 		}
 	}
-	for _, h := range headings() {
-		b.WriteString(h.usage(cmd.Flags()))
+	for _, h := range listHeadings() {
+		b.WriteString(h.describeFlags(cmd.Flags()))
 	}
 	if !cmd.HasParent() {
 		b.WriteString(exitCodes)
@@ -80,8 +80,8 @@ func printUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// usage are the flags under a heading that a command has; empty where it has none.
-func (h heading) usage(flags *pflag.FlagSet) string {
+// describeFlags are the flags under a heading that a command has; empty where it has none.
+func (h heading) describeFlags(flags *pflag.FlagSet) string {
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	own.SortFlags = false
 	for _, name := range h.flags {

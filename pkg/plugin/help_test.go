@@ -156,7 +156,7 @@ func TestVersionForPrograms(t *testing.T) {
 
 // Audit logs show who asked.
 func TestUserAgent(t *testing.T) {
-	if got := userAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
+	if got := makeUserAgent(); !regexp.MustCompile(`^kubectl-nodeupgrade/\S+ \([a-z0-9]+/[a-z0-9]+\)$`).MatchString(got) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -36,15 +36,15 @@ func (c *command) loadLease(ctx context.Context, group string) (leaseState, erro
 	case err != nil:
 		return leaseState{}, fmt.Errorf("reading the lease of group %q: %w", group, err)
 	}
-	return c.leaseStateOf(lease), nil
+	return c.readLeaseState(lease), nil
 }
 
-func (c *connection) leaseStateOf(lease *coordinationv1.Lease) leaseState {
+func (c *connection) readLeaseState(lease *coordinationv1.Lease) leaseState {
 	renewed := cluster.LastHeld(lease)
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return leaseState{left: c.idleSince(renewed)}
 	}
-	l := leaseState{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.now().Sub(renewed)}
+	l := leaseState{holder: *lease.Spec.HolderIdentity, renewed: renewed, idle: c.clock.serverTime().Sub(renewed)}
 	if l.isFree() {
 		l.left = l.idle
 	}
@@ -57,16 +57,16 @@ func (c *connection) idleSince(held time.Time) time.Duration {
 	if held.IsZero() {
 		return 0
 	}
-	return max(0, c.clock.now().Sub(held))
+	return max(0, c.clock.serverTime().Sub(held))
 }
 
 // serverClock is the API server's, to the second, as its last answer told.
 type serverClock struct{ ahead atomic.Int64 }
 
-func (c *serverClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+func (c *serverClock) serverTime() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// follow is a transport that hears what time it is from each answer.
-func (c *serverClock) follow(next http.RoundTripper) http.RoundTripper {
+// observeAnswers is a transport that hears what time it is from each answer.
+func (c *serverClock) observeAnswers(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// abandoned is an upgrade whose holder is gone without having brought it to rest, as a list of one
-// or none.
-func abandoned(group string, record *upgrade.Record, l leaseState) []report.Leftover {
+// findAbandoned is an upgrade whose holder is gone without having brought it to rest, as a list of
+// one or none.
+func findAbandoned(group string, record *upgrade.Record, l leaseState) []report.Leftover {
 	if !record.Running() || !l.isFree() {
 		return nil
 	}
@@ -31,8 +31,8 @@ func abandoned(group string, record *upgrade.Record, l leaseState) []report.Left
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
 
-// groupLeftovers are those of one group.
-func (s *session) groupLeftovers(ctx context.Context, g *groupContext, state recordedState) ([]report.Leftover, error) {
+// findGroupLeftovers are those of one group.
+func (s *session) findGroupLeftovers(ctx context.Context, g *groupContext, state recordedState) ([]report.Leftover, error) {
 	records, err := s.loadRecords(ctx)
 	if err != nil {
 		return nil, err
@@ -43,11 +43,11 @@ func (s *session) groupLeftovers(ctx context.Context, g *groupContext, state rec
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(abandoned(g.group.Name, &state.record, state.lease), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records)), nil
+	return slices.Concat(findAbandoned(g.group.Name, &state.record, state.lease), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records)), nil
 }
 
-// allLeftovers are those of all groups that there are records of, and of all nodes.
-func (s *session) allLeftovers(ctx context.Context, records map[string]upgrade.Record) ([]report.Leftover, error) {
+// findAllLeftovers are those of all groups that there are records of, and of all nodes.
+func (s *session) findAllLeftovers(ctx context.Context, records map[string]upgrade.Record) ([]report.Leftover, error) {
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *session) allLeftovers(ctx context.Context, records map[string]upgrade.R
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, abandoned(name, &record, lease)...)
+		found = append(found, findAbandoned(name, &record, lease)...)
 		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}

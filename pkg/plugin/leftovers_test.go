@@ -31,7 +31,7 @@ func TestAbandoned(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := abandoned("workers", &c.record, c.lease); !slices.Equal(got, c.want) {
+			if got := findAbandoned("workers", &c.record, c.lease); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -32,16 +32,16 @@ func listGroups(ctx context.Context, c *command) error {
 	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
 	var names []string
 	for i := range groups {
-		row := groupRow(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.version})
+		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.version})
 		if record, ok := records[row.Name]; ok {
-			row.Phase = phaseText(&record)
+			row.Phase = describePhase(&record)
 		}
-		if !c.outdated || drivable(row) {
+		if !c.outdated || isUpgradable(row) {
 			list.Items = append(list.Items, row)
 			names = append(names, groupPrefix+row.Name)
 		}
 	}
-	if len(list.Items) == 0 && !c.output.machine() {
+	if len(list.Items) == 0 && !c.output.isForPrograms() {
 		what := "node groups"
 		if c.outdated {
 			what = "node groups with outdated nodes"
@@ -52,15 +52,15 @@ func listGroups(ctx context.Context, c *command) error {
 	return c.printObject(list, names, func(ro report.Options) error { return report.WriteGroups(c.Out, list, ro) })
 }
 
-// drivable reports whether the group has outdated nodes and may be upgraded.
-func drivable(row report.NodeGroup) bool {
+// isUpgradable reports whether the group has outdated nodes and may be upgraded.
+func isUpgradable(row report.NodeGroup) bool {
 	return row.Outdated != nil && *row.Outdated > 0 && row.Refusal == ""
 }
 
-func groupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
+func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
 	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
-	members := membersOf(provider, g, nodes)
+	members := joinMembers(provider, g, nodes)
 	upgrade.JudgeLabels(g, members, &upgrade.Record{})
 	row.Nodes = len(members)
 	outdated := 0
@@ -81,16 +81,16 @@ func groupRow(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node,
 	return row
 }
 
-// phaseText is the phase of an upgrade under way, or how the last one ended.
-func phaseText(record *upgrade.Record) string {
+// describePhase is the phase of an upgrade under way, or how the last one ended.
+func describePhase(record *upgrade.Record) string {
 	if record.Result != "" {
 		return string(record.Result)
 	}
 	return string(record.Phase)
 }
 
-// membersOf joins the group with its nodes among all nodes of the cluster.
-func membersOf(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node) []nodegroup.Member {
+// joinMembers joins the group with its nodes among all nodes of the cluster.
+func joinMembers(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node) []nodegroup.Member {
 	var own []*corev1.Node
 	for _, node := range nodes {
 		if provider.Belongs(g, node) {

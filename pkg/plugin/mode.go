@@ -49,7 +49,7 @@ func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) 
 		return typed, nil
 	case m == modeRollback:
 		to, err := record.WayBack()
-		return to, usage(err)
+		return to, usageError(err)
 	default:
 		return record.Request.To, nil
 	}
@@ -89,9 +89,9 @@ func pausedByRequest(record *upgrade.Record) bool {
 func rejectFinished(doing, group string, record *upgrade.Record) error {
 	switch {
 	case record.Run == "":
-		return usage(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
+		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
 	case !record.Resumable():
-		return usage(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
+		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
 	default:
 		return nil
 	}

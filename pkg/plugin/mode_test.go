@@ -46,8 +46,8 @@ func TestRejectConflicting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, w := range []mode{modeUpgrade, modeStatus, modeResume, modeRollback, modeAbort} {
 				err := rejectConflicting(w, false, "workers", &c.record)
-				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCode(err) != exitPaused) || want == "" && err != nil {
-					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCode(err), want)
+				if want := c.barred[w]; want != "" && (err == nil || err.Error() != want || exitCodeOf(err) != exitPaused) || want == "" && err != nil {
+					t.Errorf("%q: got error %v with exit code %d, want %q", w, err, exitCodeOf(err), want)
 				}
 			}
 		})
@@ -83,7 +83,7 @@ func TestChooseTarget(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := chooseTarget(c.mode, c.typed, &c.record)
-			if got != c.want || exitCode(err) != c.wantCode {
+			if got != c.want || exitCodeOf(err) != c.wantCode {
 				t.Errorf("got %q and error %v, want %q and exit code %d", got, err, c.want, c.wantCode)
 			}
 		})
@@ -104,8 +104,8 @@ func TestRejectFinished(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := rejectFinished("pausing", "workers", &c.record)
-			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || exitCode(err) != exitUsage) {
-				t.Errorf("got error %v with exit code %d, want %q", err, exitCode(err), c.want)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want || exitCodeOf(err) != exitUsage) {
+				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}
 		})
 	}

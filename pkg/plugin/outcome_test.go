@@ -79,8 +79,8 @@ func TestOutcomes(t *testing.T) {
 			if err != nil {
 				text = err.Error()
 			}
-			if out.String() != c.stdout || text != c.err || exitCode(err) != c.code {
-				t.Errorf("stdout %q, error %q, exit code %d; want %q, %q, %d", out, text, exitCode(err), c.stdout, c.err, c.code)
+			if out.String() != c.stdout || text != c.err || exitCodeOf(err) != c.code {
+				t.Errorf("stdout %q, error %q, exit code %d; want %q, %q, %d", out, text, exitCodeOf(err), c.stdout, c.err, c.code)
 			}
 		})
 	}
@@ -142,8 +142,8 @@ func TestAdopt(t *testing.T) {
 			p := &groupContext{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
 			err := p.adoptRecord(line, modeUpgrade)
 			if c.err != "" {
-				if err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != c.code {
-					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCode(err), c.err, c.code)
+				if err == nil || !strings.Contains(err.Error(), c.err) || exitCodeOf(err) != c.code {
+					t.Errorf("got error %v with exit code %d, want %q and %d", err, exitCodeOf(err), c.err, c.code)
 				}
 				return
 			}
@@ -246,8 +246,8 @@ func TestOnlyOneUpgrade(t *testing.T) {
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}
-			if c.refused && (exitCode(err) != exitUsage || !strings.Contains(err.Error(), "ann is upgrading another group") || !strings.Contains(err.Error(), "--parallel-groups")) {
-				t.Errorf("got error %v with exit code %d", err, exitCode(err))
+			if c.refused && (exitCodeOf(err) != exitUsage || !strings.Contains(err.Error(), "ann is upgrading another group") || !strings.Contains(err.Error(), "--parallel-groups")) {
+				t.Errorf("got error %v with exit code %d", err, exitCodeOf(err))
 			}
 		})
 	}
@@ -255,7 +255,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 
 // TestIdentitiesDiffer between two processes of one user on one machine.
 func TestIdentitiesDiffer(t *testing.T) {
-	one, other := identity(), identity()
+	one, other := makeIdentity(), makeIdentity()
 	if one == other || !strings.Contains(one, "@") || !strings.Contains(one, "/") {
 		t.Errorf("got %q and %q", one, other)
 	}
@@ -265,7 +265,7 @@ func TestIdentitiesDiffer(t *testing.T) {
 func TestOutcomeThatCannotBeWritten(t *testing.T) {
 	var errOut strings.Builder
 	line := commandLine{console: console{IOStreams: genericiooptions.IOStreams{Out: closedPipe{}, ErrOut: &errOut}}}
-	if code := exitCode(line.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
+	if code := exitCodeOf(line.printOutcome("workers", upgrade.Record{Result: upgrade.Succeeded, Total: 3, Replaced: 3})); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
 	if text := errOut.String(); !strings.Contains(text, `group "workers" was upgraded (succeeded)`) || !strings.Contains(text, "broken pipe") {

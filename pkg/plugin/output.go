@@ -27,12 +27,12 @@ func (o *output) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
 }
 
-// check refuses a format that nobody knows, before anything is read.
-func (o *output) check() error {
+// checkFormat refuses a format that nobody knows, before anything is read.
+func (o *output) checkFormat() error {
 	if slices.Contains(ours, o.format) {
 		return nil
 	}
-	_, err := printerFor(o.format)
+	_, err := choosePrinter(o.format)
 	var unknown genericclioptions.NoCompatiblePrinterError
 	if errors.As(err, &unknown) {
 		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", o.format)
@@ -40,11 +40,11 @@ func (o *output) check() error {
 	return err
 }
 
-// machine reports whether stdout carries one document for a program.
-func (o *output) machine() bool { return !slices.Contains(ours, o.format) || o.format == "name" }
+// isForPrograms reports whether stdout carries one document for a program.
+func (o *output) isForPrograms() bool { return !slices.Contains(ours, o.format) || o.format == "name" }
 
-// print writes one value: names are what -o name prints, table how people read it.
-func (o *output) print(w io.Writer, object runtime.Object, names []string, table func(report.Options) error) error {
+// printValue writes one value: names are what -o name prints, table how people read it.
+func (o *output) printValue(w io.Writer, object runtime.Object, names []string, table func(report.Options) error) error {
 	options := report.Options{Now: time.Now(), Wide: o.format == "wide"}
 	switch o.format {
 	case "name":
@@ -55,7 +55,7 @@ func (o *output) print(w io.Writer, object runtime.Object, names []string, table
 	case "", "table", "wide":
 		return table(options)
 	}
-	printer, err := printerFor(o.format)
+	printer, err := choosePrinter(o.format)
 	if err != nil {
 		return err
 	}

@@ -32,10 +32,10 @@ func printed(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer
 	o := &output{format: format}
-	if err := o.check(); err != nil {
+	if err := o.checkFormat(); err != nil {
 		t.Fatal(err)
 	}
-	err := o.print(&w, sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
+	err := o.printValue(&w, sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
 		if ro.Now.IsZero() {
 			t.Error("ages would be counted to nothing")
 		}
@@ -100,7 +100,7 @@ func oneDocument(t *testing.T, text string, into any) {
 func TestMachineFormats(t *testing.T) {
 	cases := map[string]bool{"": false, "table": false, "wide": false, "markdown": false, "name": true, "json": true, "yaml": true, "jsonpath={.kind}": true}
 	for format, want := range cases {
-		if got := (&output{format: format}).machine(); got != want {
+		if got := (&output{format: format}).isForPrograms(); got != want {
 			t.Errorf("%q: got %t, want %t", format, got, want)
 		}
 	}
@@ -162,7 +162,7 @@ func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 func TestPrintErrors(t *testing.T) {
 	for _, format := range []string{"name", "json", "yaml", "jsonpath={.kind}"} {
 		o := &output{format: format}
-		err := o.print(full{}, sampleList(), []string{"x"}, nil)
+		err := o.printValue(full{}, sampleList(), []string{"x"}, nil)
 		if err == nil || !strings.Contains(err.Error(), io.ErrShortWrite.Error()) {
 			t.Errorf("%s: got error %v", format, err)
 		}
@@ -189,7 +189,7 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 	for _, format := range formats {
 		t.Run(format, func(t *testing.T) {
 			var mine, theirs strings.Builder
-			printer, err := printerFor(format)
+			printer, err := choosePrinter(format)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestFormatsAreThoseOfKubectl(t *testing.T) {
 		})
 	}
 	for _, format := range []string{"xml", "go-template=", "go-template={{", "go-template-file=/no/such/file", "jsonpath={"} {
-		if _, err := printerFor(format); err == nil {
+		if _, err := choosePrinter(format); err == nil {
 			t.Errorf("%s is accepted", format)
 		}
 	}

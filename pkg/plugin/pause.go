@@ -27,7 +27,7 @@ by mistake.`,
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if !pausedByRequest(&u.record) {
 		if u.record.Undoing() == upgrade.VerbAbort {
-			return usage(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
+			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
 		}
 		if err := u.leaveRequest(ctx, upgrade.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
@@ -44,11 +44,11 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record.Result != upgrade.Paused {
 		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
 	}
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, pauseText(u.name, &u.record), u.record.Replaced, u.record.Total))
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, describePause(u.name, &u.record), u.record.Replaced, u.record.Total))
 }
 
-// pauseText is what a paused upgrade's record says.
-func pauseText(group string, record *upgrade.Record) string {
+// describePause is what a paused upgrade's record says.
+func describePause(group string, record *upgrade.Record) string {
 	if record.Message != "" {
 		return record.Message
 	}
@@ -65,7 +65,7 @@ type claim struct {
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
 	progress := c.newProgress(u.name)
-	defer progress.close()
+	defer progress.closeDisplay()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	follower, err := u.store.Follow(ctx)
@@ -75,8 +75,8 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	claims := make(chan claim, 1)
 	go func() {
 		hold, err := cluster.Acquire(ctx, c.client, cluster.Claim{
-			Namespace: c.stateNamespace, Group: u.name, Identity: identity(), Patient: true,
-			Waiting: func(holder string) { progress.say(waitingText(holder, &u.record)) },
+			Namespace: c.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
+			Waiting: func(holder string) { progress.writeNote(describeWait(holder, &u.record)) },
 		})
 		claims <- claim{hold, err}
 	}()
@@ -102,7 +102,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	}
 }
 
-func waitingText(holder string, record *upgrade.Record) string {
+func describeWait(holder string, record *upgrade.Record) string {
 	text := fmt.Sprintf("asked %s to pause", holder)
 	if n := len(record.Nodes); n > 0 {
 		text += fmt.Sprintf(": nodes that were started finish first (%d now)", n)
@@ -117,7 +117,7 @@ func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error
 	if err != nil || !record.Resumable() || pausedByRequest(&record) {
 		return record, err
 	}
-	by := person()
+	by := currentUser()
 	record.Result, record.PausedBy, record.Ended = upgrade.Paused, by, time.Now().UTC().Truncate(time.Second)
 	record.Message = fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", by, u.name)
 	return record, u.store.Save(ctx, record)

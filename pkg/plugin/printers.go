@@ -15,14 +15,14 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// printerFor is what writes an object in one of kubectl's formats: JSON, YAML, JSONPath or a Go
+// choosePrinter is what writes an object in one of kubectl's formats: JSON, YAML, JSONPath or a Go
 // template. It returns a genericclioptions.NoCompatiblePrinterError for a format that is none of
 // them, and an error for a template that cannot be read.
 //
 // cli-runtime's PrintFlags know these formats, too. They reach text/template, which calls methods
 // by name, so that the linker keeps every exported method of every library: the binary was two and
 // a half times as large. See docs/decisions/0021.
-func printerFor(format string) (printers.ResourcePrinter, error) {
+func choosePrinter(format string) (printers.ResourcePrinter, error) {
 	for _, toPrinter := range []func(string) (printers.ResourcePrinter, error){
 		genericclioptions.NewJSONYamlPrintFlags().ToPrinter,
 		genericclioptions.NewJSONPathPrintFlags("", true).ToPrinter,
@@ -55,7 +55,7 @@ func newTemplatePrinter(format string) (printers.ResourcePrinter, error) {
 		}
 		source = string(text)
 	}
-	parsed, err := template.New("output").Funcs(template.FuncMap{"exists": exists, "base64decode": decode}).Parse(source)
+	parsed, err := template.New("output").Funcs(template.FuncMap{"exists": templateExists, "base64decode": decodeBase64}).Parse(source)
 	if err != nil {
 		return nil, fmt.Errorf("parsing the template %s: %w", source, err)
 	}
@@ -78,9 +78,9 @@ func (p *templatePrinter) PrintObj(object runtime.Object, w io.Writer) error {
 	return nil
 }
 
-// exists reports whether there is something at the keys and numbers, one below the other; kubectl's
-// templates have it.
-func exists(item any, path ...any) bool {
+// templateExists reports whether there is something at the keys and numbers, one below the other;
+// kubectl's templates have it.
+func templateExists(item any, path ...any) bool {
 	for _, step := range path {
 		switch key := step.(type) {
 		case string:
@@ -103,7 +103,7 @@ func exists(item any, path ...any) bool {
 	return true
 }
 
-func decode(text string) (string, error) {
+func decodeBase64(text string) (string, error) {
 	plain, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return "", fmt.Errorf("reading base64: %w", err)

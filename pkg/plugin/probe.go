@@ -41,14 +41,14 @@ func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []re
 			}
 			if !asked[k] {
 				asked[k] = true
-				probes = append(probes, probePod(ctx, conn, pod, k.budget))
+				probes = append(probes, probeEviction(ctx, conn, pod, k.budget))
 			}
 		}
 	}
 	return probes
 }
 
-func probePod(ctx context.Context, conn *connection, pod *corev1.Pod, budget types.NamespacedName) report.Probe {
+func probeEviction(ctx context.Context, conn *connection, pod *corev1.Pod, budget types.NamespacedName) report.Probe {
 	answer := report.Probe{Pod: pod.Namespace + "/" + pod.Name, Answer: "may be evicted now"}
 	if budget.Name != "" {
 		answer.Budget = budget.String()

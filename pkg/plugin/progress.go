@@ -58,37 +58,37 @@ func (c console) newProgress(group string) *progress {
 		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(c.ErrOut),
 		spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
-	go p.beat()
+	go p.redrawUntilClosed()
 	return p
 }
 
-// unread has stop called when there is no reader any more, as when head has seen enough. From then
-// on to the end of the process writing to a pipe without a reader returns an error and no longer
-// ends the process.
-func (p *progress) unread(stop func()) {
+// stopWithoutReader has stop called when there is no reader any more, as when head has seen enough.
+// From then on to the end of the process writing to a pipe without a reader returns an error and no
+// longer ends the process.
+func (p *progress) stopWithoutReader(stop func()) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.w = &pipe{Writer: p.w, unread: stop}
+	p.w = &pipe{Writer: p.w, onNoReader: stop}
 }
 
 // pipe is a writer that tells when it has no reader.
 type pipe struct {
 	io.Writer
-	unread func()
+	onNoReader func()
 }
 
 // Write implements io.Writer.
 func (p *pipe) Write(text []byte) (int, error) {
 	n, err := p.Writer.Write(text)
 	if errors.Is(err, syscall.EPIPE) {
-		p.unread()
+		p.onNoReader()
 	}
 	return n, err
 }
 
-// beat redraws the line of the moment and breaks long silences, until close.
-func (p *progress) beat() {
+// redrawUntilClosed redraws the line of the moment and breaks long silences, until close.
+func (p *progress) redrawUntilClosed() {
 	defer close(p.ended)
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -97,49 +97,49 @@ func (p *progress) beat() {
 		case <-p.stop:
 			return
 		case <-ticker.C:
-			p.tick()
+			p.redrawLine()
 		}
 	}
 }
 
-func (p *progress) tick() {
+func (p *progress) redrawLine() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.last.Status.Group == "":
 	case p.mode == "tty":
-		p.draw(report.Heartbeat(p.last))
+		p.drawLine(report.Heartbeat(p.last))
 	case time.Since(p.spoken) >= heartbeat:
-		p.write(report.Event{Type: "waiting", Text: "still in " + report.Heartbeat(p.last)})
+		p.writeLine(report.Event{Type: "waiting", Text: "still in " + report.Heartbeat(p.last)})
 	}
 }
 
-// close ends the progress; what is drawn on a terminal is cleared.
-func (p *progress) close() {
+// closeDisplay ends the progress; what is drawn on a terminal is cleared.
+func (p *progress) closeDisplay() {
 	close(p.stop)
 	<-p.ended
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	p.clearLine()
 }
 
-// step sees every step of the runner.
-func (p *progress) step(step upgrade.Step) {
+// showStep sees every step of the runner.
+func (p *progress) showStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked}
 	for _, event := range report.Changes(p.last, now) {
-		p.write(event)
+		p.writeLine(event)
 	}
 	if stopping := step.Record.Stopping; stopping != "" && p.last.Status.Group != "" && !p.stopping {
 		p.stopping = true
-		p.write(report.Event{Type: "phase", State: string(stopping), Text: "stopping: " + string(stopping)})
+		p.writeLine(report.Event{Type: "phase", State: string(stopping), Text: "stopping: " + string(stopping)})
 	}
 	p.last = now
 }
 
-// polled sees whether the cloud answered; its silence is told once.
-func (p *progress) polled(err error) {
+// showCloudAnswer sees whether the cloud answered; its silence is told once.
+func (p *progress) showCloudAnswer(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := ""
@@ -147,38 +147,38 @@ func (p *progress) polled(err error) {
 		text = err.Error()
 	}
 	if text != p.cloud && text != "" {
-		p.write(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
+		p.writeLine(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
 }
 
-// unreached sees why the cluster takes no change, "" when it does; each outage is told once.
-func (p *progress) unreached(detail string) {
+// showOutage sees why the cluster takes no change, "" when it does; each outage is told once.
+func (p *progress) showOutage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.outage == "" && detail != "" {
-		p.write(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
+		p.writeLine(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
 	}
 	p.outage = detail
 }
 
-// say writes a line that no step stands behind.
-func (p *progress) say(text string) {
+// writeNote writes a line that no step stands behind.
+func (p *progress) writeNote(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.write(report.Event{Type: "note", Text: text})
+	p.writeLine(report.Event{Type: "note", Text: text})
 }
 
-// write puts one event on a line of its own.
-func (p *progress) write(event report.Event) {
+// writeLine puts one event on a line of its own.
+func (p *progress) writeLine(event report.Event) {
 	p.spoken = time.Now()
 	switch p.mode {
 	case "quiet":
 	case "json":
 		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade goes on unseen
 	default:
-		p.clear()
-		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.paint(event, oneLine(event.Text)))
+		p.clearLine()
+		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.colorText(event, sanitizeLine(event.Text)))
 	}
 }
 
@@ -196,13 +196,14 @@ func writeEvent(w io.Writer, at time.Time, group string, event report.Event) err
 	return err
 }
 
-// oneLine makes text of which parts may come from the cluster harmless to a terminal, and one line.
-func oneLine(text string) string {
+// sanitizeLine makes text of which parts may come from the cluster harmless to a terminal, and one
+// line.
+func sanitizeLine(text string) string {
 	return printers.EscapeTerminal(strings.Join(strings.Fields(text), " "))
 }
 
-// paint colours what needs attention; colour never carries the meaning alone.
-func (p *progress) paint(event report.Event, text string) string {
+// colorText colours what needs attention; colour never carries the meaning alone.
+func (p *progress) colorText(event report.Event, text string) string {
 	if !p.color {
 		return text
 	}
@@ -219,16 +220,16 @@ func (p *progress) paint(event report.Event, text string) string {
 // defaultWidth is how many cells a terminal has that does not say.
 const defaultWidth = 80
 
-// draw writes the line of the moment, cut to the terminal's width in cells: a line that wraps
+// drawLine writes the line of the moment, cut to the terminal's width in cells: a line that wraps
 // cannot be redrawn. The last cell stays free, since some terminals wrap after it.
-func (p *progress) draw(text string) {
-	p.clear()
-	fmt.Fprint(p.w, runewidth.Truncate(oneLine(text), widthOf(p.terminal)-1, "…"))
+func (p *progress) drawLine(text string) {
+	p.clearLine()
+	fmt.Fprint(p.w, runewidth.Truncate(sanitizeLine(text), terminalWidth(p.terminal)-1, "…"))
 	p.drawn = true
 }
 
-// widthOf is the width of the terminal that is written to, in cells.
-func widthOf(w io.Writer) int {
+// terminalWidth is the width of the terminal that is written to, in cells.
+func terminalWidth(w io.Writer) int {
 	file, ok := w.(*os.File)
 	if !ok {
 		return defaultWidth
@@ -240,7 +241,7 @@ func widthOf(w io.Writer) int {
 	return width
 }
 
-func (p *progress) clear() {
+func (p *progress) clearLine() {
 	if p.drawn {
 		fmt.Fprint(p.w, "\r\x1b[K")
 		p.drawn = false

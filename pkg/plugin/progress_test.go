@@ -31,7 +31,7 @@ func follow(t *testing.T, mode string, happens func(*progress)) string {
 		p := console{IOStreams: genericiooptions.IOStreams{ErrOut: &w}, progress: mode}.newProgress("workers")
 		happens(p)
 		synctest.Wait()
-		p.close()
+		p.closeDisplay()
 		text = w.String()
 	})
 	return text
@@ -53,22 +53,22 @@ func deniedPod(detail string) upgrade.Blocked {
 
 // story is an upgrade in short.
 func story(p *progress) {
-	p.say("run r1: upgrading to workers:2")
-	p.step(stepOf(upgrade.PhaseSetup))
-	p.step(stepOf(upgrade.PhaseSetup))
-	p.step(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
-	p.polled(errors.New("no route to host"))
-	p.polled(errors.New("no route to host"))
-	p.polled(nil)
-	p.polled(errors.New("no route to host"))
-	p.unreached("no credentials for the API server")
-	p.unreached("no credentials for the API server")
-	p.unreached("")
-	p.unreached("connection refused")
+	p.writeNote("run r1: upgrading to workers:2")
+	p.showStep(stepOf(upgrade.PhaseSetup))
+	p.showStep(stepOf(upgrade.PhaseSetup))
+	p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
+	p.showCloudAnswer(errors.New("no route to host"))
+	p.showCloudAnswer(errors.New("no route to host"))
+	p.showCloudAnswer(nil)
+	p.showCloudAnswer(errors.New("no route to host"))
+	p.showOutage("no credentials for the API server")
+	p.showOutage("no credentials for the API server")
+	p.showOutage("")
+	p.showOutage("connection refused")
 	stopping := stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J"))
 	stopping.Record.Stopping = upgrade.Interrupted
-	p.step(stopping)
-	p.step(stopping)
+	p.showStep(stopping)
+	p.showStep(stopping)
 }
 
 var told = []string{
@@ -141,13 +141,13 @@ func TestHeartbeat(t *testing.T) {
 		want    int
 	}{
 		"nothing was decided yet": {func(*progress) { time.Sleep(10 * time.Minute) }, 0},
-		"a short silence":         {func(p *progress) { p.step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
-		"a long silence":          {func(p *progress) { p.step(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
+		"a short silence":         {func(p *progress) { p.showStep(stepOf(upgrade.PhaseUpgrade)); time.Sleep(heartbeat - 2*time.Second) }, 0},
+		"a long silence":          {func(p *progress) { p.showStep(stepOf(upgrade.PhaseUpgrade)); time.Sleep(5*heartbeat + 10*time.Second) }, 5},
 		"somebody speaks": {func(p *progress) {
-			p.step(stepOf(upgrade.PhaseUpgrade))
+			p.showStep(stepOf(upgrade.PhaseUpgrade))
 			for range 10 {
 				time.Sleep(heartbeat - 2*time.Second)
-				p.say("still here")
+				p.writeNote("still here")
 			}
 		}, 0},
 	}
@@ -167,11 +167,11 @@ const erase = "\r\x1b[K"
 // takes it away at the end.
 func TestTerminalProgress(t *testing.T) {
 	text := follow(t, "tty", func(p *progress) {
-		p.step(stepOf(upgrade.PhaseUpgrade))
+		p.showStep(stepOf(upgrade.PhaseUpgrade))
 		time.Sleep(1500 * time.Millisecond)
-		p.say("one more line")
+		p.writeNote("one more line")
 		time.Sleep(time.Second)
-		p.step(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
+		p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod(strings.Repeat("very long\n", 40)+"\x1b[2J")))
 		time.Sleep(time.Second)
 	})
 	const moment = "phase upgrade, 0 of 2 replaced; n1 draining"
@@ -205,8 +205,8 @@ func TestRedrawnLineFitsTheTerminal(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &progress{w: terminal, terminal: terminal, mode: "tty"}
-			p.draw(strings.Repeat("節点 node ", 40))
-			p.clear()
+			p.drawLine(strings.Repeat("節点 node ", 40))
+			p.clearLine()
 			if err := terminal.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -223,11 +223,11 @@ func TestColour(t *testing.T) {
 	p := &progress{color: true}
 	cases := map[string]string{"blocked": "\x1b[33mx\x1b[0m", "waiting": "\x1b[33mx\x1b[0m", "phase": "\x1b[1mx\x1b[0m", "node": "x"}
 	for kind, want := range cases {
-		if got := p.paint(eventOf(kind), "x"); got != want {
+		if got := p.colorText(eventOf(kind), "x"); got != want {
 			t.Errorf("%s: got %q, want %q", kind, got, want)
 		}
 	}
-	if got := (&progress{}).paint(eventOf("blocked"), "x"); got != "x" {
+	if got := (&progress{}).colorText(eventOf("blocked"), "x"); got != "x" {
 		t.Errorf("without colour: got %q", got)
 	}
 }

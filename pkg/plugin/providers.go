@@ -16,29 +16,29 @@ import (
 // providerAuto has the nodes' provider IDs choose the provider.
 const providerAuto = "auto"
 
-// clouds are the providers that talk to a cloud, by name. Another cloud gets a row here and one in
-// nodegroup.Providers.
-func clouds() map[string]func(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
+// cloudProviders are the providers that talk to a cloud, by name. Another cloud gets a row here and
+// one in nodegroup.Providers.
+func cloudProviders() map[string]func(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	return map[string]func(context.Context, []*corev1.Node) (cloud.Provider, error){
 		"aws": func(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
-			return aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: versionText()})
+			return aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: currentVersion()})
 		},
 	}
 }
 
-// providerNames are the values of --provider.
-func providerNames() []string {
+// listProviderNames are the values of --provider.
+func listProviderNames() []string {
 	names := []string{providerAuto}
 	for _, provider := range nodegroup.Providers() {
-		if _, known := clouds()[provider.Name]; known || provider.Refill == nodegroup.RefillByUser {
+		if _, known := cloudProviders()[provider.Name]; known || provider.Refill == nodegroup.RefillByUser {
 			names = append(names, provider.Name)
 		}
 	}
 	return names
 }
 
-// alternatives writes names as a choice: "auto, aws or manual".
-func alternatives(names []string) string {
+// joinAlternatives writes names as a choice: "auto, aws or manual".
+func joinAlternatives(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
@@ -48,9 +48,9 @@ func alternatives(names []string) string {
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
 	if name == providerAuto && l.groups.selector == "" {
-		name = ownerOf(nodes)
+		name = findOwningProvider(nodes)
 	}
-	open, known := clouds()[name]
+	open, known := cloudProviders()[name]
 	if !known {
 		return l.manualProvider(), nil
 	}
@@ -65,8 +65,8 @@ func (l *commandLine) manualProvider() cloud.Provider {
 	return manual.New(manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane})
 }
 
-// ownerOf names the first provider that owns one of the nodes, "" when none does.
-func ownerOf(nodes []*corev1.Node) string {
+// findOwningProvider names the first provider that owns one of the nodes, "" when none does.
+func findOwningProvider(nodes []*corev1.Node) string {
 	all := nodegroup.Providers()
 	i := slices.IndexFunc(all, func(p nodegroup.Info) bool { return slices.ContainsFunc(nodes, p.Owns) })
 	if i < 0 {

@@ -47,18 +47,18 @@ func (r *recorded) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 		return g, err
 	}
 	own := slices.DeleteFunc(slices.Clone(r.nodes), func(n *corev1.Node) bool { return !r.Belongs(&g, n) })
-	g.Wanted = r.wanted(&g, own)
+	g.Wanted = r.describeWanted(&g, own)
 	g.Pointed = g.Wanted
-	provider := r.providerOf(own)
+	provider := r.chooseProvider(own)
 	if provider.KindByNodes == "" || len(own) == 0 {
 		return g, nil
 	}
 	return g, r.describeByNodes(&g, provider, own)
 }
 
-// wanted describes new nodes: as the user calls them, and as the newest of those that are current
-// already.
-func (r *recorded) wanted(g *nodegroup.Group, own []*corev1.Node) nodegroup.Revision {
+// describeWanted describes new nodes: as the user calls them, and as the newest of those that are
+// current already.
+func (r *recorded) describeWanted(g *nodegroup.Group, own []*corev1.Node) nodegroup.Revision {
 	wanted := g.Wanted
 	if r.all {
 		wanted = nodegroup.Revision{ID: "new", Name: "new nodes"}
@@ -72,8 +72,8 @@ func (r *recorded) wanted(g *nodegroup.Group, own []*corev1.Node) nodegroup.Revi
 	return wanted
 }
 
-// providerOf is what the user named or, with auto, the provider that owns all of the nodes.
-func (r *recorded) providerOf(nodes []*corev1.Node) nodegroup.Info {
+// chooseProvider is what the user named or, with auto, the provider that owns all of the nodes.
+func (r *recorded) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 	if r.provider != providerAuto {
 		return nodegroup.InfoOf(r.provider)
 	}
@@ -92,7 +92,7 @@ func (r *recorded) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, 
 	for _, node := range own {
 		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.Zone(node))
 		if zone == "" {
-			return usage(fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone))
+			return usageError(fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone))
 		}
 		if node.Spec.ProviderID == "" { // written by hand; Join finds the instance by it
 			node.Spec.ProviderID = provider.Scheme + "/" + zone + "/" + node.Name

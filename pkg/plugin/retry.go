@@ -11,7 +11,7 @@ import (
 func retryReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
-		if err != nil || !reads(r) || response.Header.Get("Retry-After") != "" {
+		if err != nil || !isReadRequest(r) || response.Header.Get("Retry-After") != "" {
 			return response, err
 		}
 		switch response.StatusCode {
@@ -28,9 +28,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// reads reports whether the request changes nothing and is answered at once; a review is a
+// isReadRequest reports whether the request changes nothing and is answered at once; a review is a
 // question, too.
-func reads(r *http.Request) bool {
+func isReadRequest(r *http.Request) bool {
 	question := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
 	return question || (r.Method == http.MethodGet && r.URL.Query().Get("watch") == "")
 }

@@ -9,32 +9,32 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// retryCommand is the command that was typed, as it is typed again to continue: with its groups and
-// its flags, but for secrets and for what was agreed to for once.
-func retryCommand(cmd *cobra.Command, args []string) string {
+// makeRetryCommand is the command that was typed, as it is typed again to continue: with its groups
+// and its flags, but for secrets and for what was agreed to for once.
+func makeRetryCommand(cmd *cobra.Command, args []string) string {
 	words := append(strings.Fields(cmd.CommandPath()), args...)
 	left := []string{"token", "password", "replan", "takeover", "dry-run"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(left, f.Name) {
-			words = append(words, flagText(f))
+			words = append(words, formatFlag(f))
 		}
 	})
 	for i := range words {
-		words[i] = shellWord(words[i])
+		words[i] = quoteShellWord(words[i])
 	}
 	return strings.Join(words, " ")
 }
 
-// flagText is a flag as it is typed.
-func flagText(f *pflag.Flag) string {
+// formatFlag is a flag as it is typed.
+func formatFlag(f *pflag.Flag) string {
 	if f.Value.String() == f.NoOptDefVal {
 		return "--" + f.Name
 	}
 	return "--" + f.Name + "=" + f.Value.String()
 }
 
-// shellWord is the text as one word of a POSIX shell.
-func shellWord(text string) string {
+// quoteShellWord is the text as one word of a POSIX shell.
+func quoteShellWord(text string) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("@%+=:,./_-", r)
 	}

@@ -34,7 +34,7 @@ func TestAgain(t *testing.T) {
 			if err := cmd.ParseFlags(args); err != nil {
 				t.Fatal(err)
 			}
-			if got := retryCommand(cmd, cmd.Flags().Args()); got != c.want {
+			if got := makeRetryCommand(cmd, cmd.Flags().Args()); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -56,8 +56,8 @@ func TestVerbsNameTheirOwnFlags(t *testing.T) {
 		t.Run(string(w), func(t *testing.T) {
 			typed := &commandLine{console: console{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}, retry: c.again}
 			err := (&command{commandLine: typed}).askUser(confirmation{mode: w})
-			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCode(err) != exitUsage {
-				t.Errorf("got error %v with exit code %d, want %q", err, exitCode(err), c.want)
+			if err == nil || !strings.HasSuffix(err.Error(), "to ask at: "+c.want) || exitCodeOf(err) != exitUsage {
+				t.Errorf("got error %v with exit code %d, want %q", err, exitCodeOf(err), c.want)
 			}
 		})
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// rights are what carrying a request out that way takes in the cluster, beyond the reads that the
-// plan has needed already; README has them for administrators. Who aborts moves no pod.
-func rights(m mode, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
+// listNeededRights are what carrying a request out that way takes in the cluster, beyond the reads
+// that the plan has needed already; README has them for administrators. Who aborts moves no pod.
+func listNeededRights(m mode, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -45,7 +45,7 @@ func rights(m mode, request *upgrade.Request, stateSpace string) []authorization
 // each that is missing. Where the server does not answer the question, the requests themselves will
 // show.
 func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
-	needed := rights(m, request, c.stateNamespace)
+	needed := listNeededRights(m, request, c.stateNamespace)
 	missing := make([]bool, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
@@ -60,7 +60,7 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Requ
 	var lacking []string
 	for i := range needed {
 		if missing[i] {
-			lacking = append(lacking, rightText(&needed[i]))
+			lacking = append(lacking, describeRight(&needed[i]))
 		}
 	}
 	if len(lacking) == 0 {
@@ -70,9 +70,9 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Requ
 		request.Group, strings.Join(lacking, ", "))
 }
 
-// rightText says a right as people do: "patch nodes", "create pods/eviction", "update leases in
+// describeRight says a right as people do: "patch nodes", "create pods/eviction", "update leases in
 // namespace kube-system".
-func rightText(a *authorizationv1.ResourceAttributes) string {
+func describeRight(a *authorizationv1.ResourceAttributes) string {
 	text := a.Verb + " " + a.Resource
 	if a.Subresource != "" {
 		text += "/" + a.Subresource

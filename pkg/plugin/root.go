@@ -24,7 +24,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		text := strings.Join(strings.Fields(err.Error()), " ")
 		fmt.Fprintln(errOut, "error: "+printers.EscapeTerminal(text))
 	}
-	return exitCode(err)
+	return exitCodeOf(err)
 }
 
 const long = `Replaces the nodes of a node group with current ones, from the client side.
@@ -65,7 +65,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseUpgrade(cmd, args)
 			if err != nil {
-				return usage(err)
+				return usageError(err)
 			}
 			c, err := f.connectFor(cmd.Context(), line)
 			if err != nil {
@@ -75,7 +75,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return usage(fmt.Errorf("%w: see kubectl nodeupgrade --help", err))
+		return usageError(fmt.Errorf("%w: see kubectl nodeupgrade --help", err))
 	})
 	cmd.SetIn(streams.In)
 	cmd.SetOut(streams.Out)
@@ -83,7 +83,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addShared(cmd.PersistentFlags())
 	f.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), f)
-	addForeign(cmd.PersistentFlags())
+	addForeignFlags(cmd.PersistentFlags())
 	cmd.AddCommand(newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand(f))
 	cmd.AddCommand(newPauseCommand(f), newResumeCommand(f), newRollbackCommand(f), newCompleteCommand(f), newAbortCommand(f))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
@@ -104,8 +104,9 @@ func hideConnectionFlags(all *pflag.FlagSet, f *flags) {
 	})
 }
 
-// addForeign adds the flags that other commands of kubectl have and this one cannot, to say why.
-func addForeign(flags *pflag.FlagSet) {
+// addForeignFlags adds the flags that other commands of kubectl have and this one cannot, to say
+// why.
+func addForeignFlags(flags *pflag.FlagSet) {
 	flags.VarP(foreign("nodes are in no namespace: leave it out, or name the namespace of an upgrade's state with --state-namespace"), "namespace", "n", "")
 	flags.VarP(foreign("nodes are in no namespace, and without a group all groups are listed: leave it out"), "all-namespaces", "A", "")
 	flags.Lookup("all-namespaces").NoOptDefVal = "true"
@@ -130,7 +131,7 @@ func newOptionsCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
 		Short: "List the connection flags that every command takes",
-		Args:  noArgs,
+		Args:  rejectArguments,
 		Run: func(cmd *cobra.Command, _ []string) {
 			kube := pflag.NewFlagSet("", pflag.ContinueOnError)
 			f.config.AddFlags(kube)

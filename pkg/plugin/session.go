@@ -22,8 +22,8 @@ func (f *flags) connectFor(ctx context.Context, line *commandLine) (*command, er
 	return &command{line, conn}, err
 }
 
-// storeOf is where a group's upgrade is recorded.
-func (c *command) storeOf(group string) *cluster.Store {
+// openStore is where a group's upgrade is recorded.
+func (c *command) openStore(group string) *cluster.Store {
 	return cluster.NewStore(c.client, c.stateNamespace, group)
 }
 
@@ -54,7 +54,7 @@ type session struct {
 	// of their group alone.
 	podsOfGroupOnly bool
 	// background is read with the first plan.
-	background *cluster.Background
+	clusterWorkloads *cluster.Background
 	// account is whose cloud credentials are used, for people.
 	account string
 }
@@ -65,18 +65,18 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member) erro
 	var err error
 	switch {
 	case s.podsOfGroupOnly:
-		s.view.Pods, err = cluster.PodsOn(ctx, s.client, outdatedNodes(members))
+		s.view.Pods, err = cluster.PodsOn(ctx, s.client, listOutdatedNodes(members))
 	case len(s.view.Pods) == 0:
 		s.view.Pods, err = cluster.Pods(ctx, s.client)
 	}
 	if err != nil {
-		return unreadable(err)
+		return explainReadError(err)
 	}
 	return nil
 }
 
-// outdatedNodes names the nodes that would be drained.
-func outdatedNodes(members []nodegroup.Member) []string {
+// listOutdatedNodes names the nodes that would be drained.
+func listOutdatedNodes(members []nodegroup.Member) []string {
 	var names []string
 	for i := range members {
 		if node := members[i].Node; node != nil && members[i].Outdated {
@@ -86,22 +86,22 @@ func outdatedNodes(members []nodegroup.Member) []string {
 	return names
 }
 
-// readBackground takes what stands behind the pods, once for all groups of a session.
-func (s *session) readBackground(ctx context.Context) error {
-	if s.background != nil {
+// readClusterWorkloads takes what stands behind the pods, once for all groups of a session.
+func (s *session) readClusterWorkloads(ctx context.Context) error {
+	if s.clusterWorkloads != nil {
 		return nil
 	}
 	var err error
-	if s.background, err = cluster.ReadBackground(ctx, s.client); err != nil {
+	if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.client); err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}
 	return nil
 }
 
-// readAgain reads the cluster once more, which an upgrade has changed.
-func (s *session) readAgain(ctx context.Context) error {
+// reloadCluster reads the cluster once more, which an upgrade has changed.
+func (s *session) reloadCluster(ctx context.Context) error {
 	var err error
 	s.view, err = s.readView(ctx)
-	s.background = nil
+	s.clusterWorkloads = nil
 	return err
 }

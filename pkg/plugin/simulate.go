@@ -45,7 +45,7 @@ func newSimulateCommand(f *flags) *cobra.Command {
 also each event. It needs neither a cluster nor a cloud: it reads what kubectl
 get printed, or takes a built-in example.`,
 		Example:           simulateExamples,
-		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseShared(args)
@@ -53,7 +53,7 @@ get printed, or takes a built-in example.`,
 				err = f.parseSettings(cmd, line)
 			}
 			if err != nil {
-				return usage(err)
+				return usageError(err)
 			}
 			return (&simulation{line, f.dump}).simulateUpgrade(cmd.Context())
 		},
@@ -70,13 +70,13 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	at := &session{
 		command:  &command{s.commandLine, &connection{context: source}},
-		provider: newRecorded(s.commandLine, d.Nodes), view: viewOf(d), background: backgroundOf(d),
+		provider: newRecorded(s.commandLine, d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOfDump(d),
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
 		return err
 	}
-	g := &groupContext{provider: at.provider, view: at.view, background: at.background, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
+	g := &groupContext{provider: at.provider, view: at.view, clusterWorkloads: at.clusterWorkloads, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
 	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name}); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	}
 	file, err := os.Open(s.file)
 	if err != nil {
-		return nil, "", usage(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command, s.file))
+		return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command, s.file))
 	}
 	defer file.Close() // it was only read
 	d, err := dump.Read(interruptible{ctx, file}, dump.Limits{})
@@ -135,9 +135,9 @@ func (i interruptible) Read(g []byte) (int, error) {
 // chooseGroup is the group that was named or, where none was, the only one there is.
 func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, error) {
 	if !s.groups.isEmpty() {
-		names, err := at.groupNames(ctx, s.groups, suggestNone)
+		names, err := at.resolveGroupNames(ctx, s.groups, suggestNone)
 		if err != nil {
-			return "", s.describeError(at.context, err)
+			return "", s.wrapDumpError(at.context, err)
 		}
 		return names[0], nil
 	}
@@ -154,23 +154,23 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 		return names[0], nil
 	case 0:
 		err := fmt.Errorf("its %d nodes belong to no node group that is known: pass -l SELECTOR", len(at.view.Nodes))
-		return "", usage(s.describeError(at.context, err))
+		return "", usageError(s.wrapDumpError(at.context, err))
 	default:
 		err := fmt.Errorf("name one of its node groups: %s", strings.Join(names, ", "))
-		return "", usage(s.describeError(at.context, err))
+		return "", usageError(s.wrapDumpError(at.context, err))
 	}
 }
 
-// describeError is the error of a dump that does not have what is asked for.
-func (s *simulation) describeError(source string, err error) error {
+// wrapDumpError is the error of a dump that does not have what is asked for.
+func (s *simulation) wrapDumpError(source string, err error) error {
 	if s.file == "" {
 		source = "the " + source
 	}
 	return fmt.Errorf("looking into %s: %w", source, err)
 }
 
-// viewOf is the dump as a live cluster would be seen.
-func viewOf(d *dump.Dump) upgrade.View {
+// viewOfDump is the dump as a live cluster would be seen.
+func viewOfDump(d *dump.Dump) upgrade.View {
 	v := upgrade.View{
 		Nodes: d.Nodes, PDBs: d.Budgets, Budgets: drain.NewBudgets(d.Budgets),
 		Pods: map[string][]*corev1.Pod{}, EndingNamespaces: d.EndingNamespaces,
@@ -215,14 +215,14 @@ func (s *simulation) writeEvents(g *groupContext) error {
 	spec := g.makeSpec()
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
-	record, err := simulate.New(spec).Run(req, t.step)
+	record, err := simulate.New(spec).Run(req, t.recordStep)
 	if err != nil {
 		return err
 	}
-	text := "upgraded" + suffix(record)
+	text := "upgraded" + describeResult(record)
 	if record.Result != upgrade.Succeeded {
-		text = fmt.Sprintf("ended as %s%s", record.Result, suffix(record))
+		text = fmt.Sprintf("ended as %s%s", record.Result, describeResult(record))
 	}
-	t.write(report.Event{Type: "phase", State: string(record.Result), Text: text})
+	t.writeEvent(report.Event{Type: "phase", State: string(record.Result), Text: text})
 	return t.err
 }

@@ -19,12 +19,12 @@ func newStatusCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "status [GROUP]",
 		Short:             "Show an upgrade's phase, what is in flight and what blocks",
-		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: f.completeOneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseShared(args)
 			if err != nil {
-				return usage(err)
+				return usageError(err)
 			}
 			c, err := f.connectFor(cmd.Context(), line)
 			if err != nil {
@@ -62,14 +62,14 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 			return showLeftovers(ctx, s, records)
 		}
 		if len(chosen.names) > 1 {
-			return usage(errors.New("several groups are being upgraded: name one"))
+			return usageError(errors.New("several groups are being upgraded: name one"))
 		}
 	}
-	names, err := s.groupNames(ctx, chosen, suggestNone)
+	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
 	if err != nil {
 		return err
 	}
-	store := c.storeOf(names[0])
+	store := c.openStore(names[0])
 	record, err := store.Load(ctx)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if record.Running() {
 		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
-	if status.Leftovers, err = s.groupLeftovers(ctx, g, state); err != nil {
+	if status.Leftovers, err = s.findGroupLeftovers(ctx, g, state); err != nil {
 		return err
 	}
 	return c.printStatus(status)
@@ -106,7 +106,7 @@ type recordedState struct {
 // makeStatus is what the next step would see, without doing it.
 func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	record := state.record
-	status := statusOf(g.group.Name, record)
+	status := makeUpgradeStatus(g.group.Name, record)
 	status.Holder = state.lease.holder
 	world := g.makeWorld(now)
 	world.Record, world.Asked = record, state.asked
@@ -134,7 +134,7 @@ func groupsToReport(records map[string]upgrade.Record) []string {
 
 // showLeftovers prints what other upgrades have left, where none is under way.
 func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {
-	left, err := s.allLeftovers(ctx, records)
+	left, err := s.findAllLeftovers(ctx, records)
 	if err != nil {
 		return err
 	}

@@ -21,17 +21,17 @@ type transcript struct {
 	err error
 }
 
-// step sees every step of the simulation.
-func (t *transcript) step(w upgrade.World, step upgrade.Step) {
+// recordStep sees every step of the simulation.
+func (t *transcript) recordStep(w upgrade.World, step upgrade.Step) {
 	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked}
 	events := report.Changes(t.last, now)
 	t.last = now
 	for _, event := range events {
-		t.write(event)
+		t.writeEvent(event)
 	}
 }
 
-func (t *transcript) write(event report.Event) {
+func (t *transcript) writeEvent(event report.Event) {
 	if t.err != nil {
 		return
 	}
@@ -39,11 +39,11 @@ func (t *transcript) write(event report.Event) {
 		t.err = writeEvent(t.w, t.last.At, t.group, event)
 		return
 	}
-	_, t.err = fmt.Fprintf(t.w, "%s  %s\n", clock(t.last.At.Sub(t.began)), oneLine(event.Text))
+	_, t.err = fmt.Fprintf(t.w, "%s  %s\n", formatClock(t.last.At.Sub(t.began)), sanitizeLine(event.Text))
 }
 
-// clock writes a span of time as hours:minutes:seconds.
-func clock(d time.Duration) string {
+// formatClock writes a span of time as hours:minutes:seconds.
+func formatClock(d time.Duration) string {
 	s := int(d / time.Second)
 	return fmt.Sprintf("%02d:%02d:%02d", s/3600, s/60%60, s%60)
 }

@@ -52,7 +52,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if nodegroup.InfoOf(s.provider.Name()).Refill == nodegroup.RefillByUser {
-		return usage(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
+		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
 			"kubectl nodeupgrade abort %s, bring them up, and upgrade to them with --current and their labels", u.name, u.name))
 	}
 	g, err := s.loadGroup(ctx, u.name, modeRollback)
@@ -129,14 +129,14 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if err != nil {
 			return err
 		}
-		return c.printDone(u.name, record, log.lines(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, aside(record.Message)), "would ")...)
+		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, parenthesize(record.Message)), "would ")...)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		log, _, err := g.simulateAbort(ctx, s)
 		if err != nil {
 			return err
 		}
-		return writeLines(c.ErrOut, log.lines("To be undone:", "  "))
+		return writeLines(c.ErrOut, log.formatLines("To be undone:", "  "))
 	}})
 }
 
@@ -146,7 +146,7 @@ func (g *groupContext) simulateAbort(ctx context.Context, s *session) (*actionLo
 		return nil, upgrade.Record{}, err
 	}
 	log := &actionLog{}
-	record, err := simulate.New(g.makeSpec()).Run(g.request, func(_ upgrade.World, step upgrade.Step) { log.add(step) })
+	record, err := simulate.New(g.makeSpec()).Run(g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })
 	return log, record, err
 }
 
@@ -156,8 +156,8 @@ type actionLog struct {
 	texts []string
 }
 
-// add takes down what a step decides.
-func (l *actionLog) add(step upgrade.Step) {
+// addActions takes down what a step decides.
+func (l *actionLog) addActions(step upgrade.Step) {
 	if l == nil {
 		return
 	}
@@ -172,8 +172,8 @@ func (l *actionLog) add(step upgrade.Step) {
 	}
 }
 
-// lines are the actions under a head.
-func (l *actionLog) lines(head, before string) []string {
+// formatLines are the actions under a head.
+func (l *actionLog) formatLines(head, before string) []string {
 	lines := []string{head}
 	for _, text := range l.texts {
 		lines = append(lines, before+text)

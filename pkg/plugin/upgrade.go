@@ -26,7 +26,7 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	if err != nil {
 		return err
 	}
-	names, err := s.groupNames(ctx, c.groups, suggest)
+	names, err := s.resolveGroupNames(ctx, c.groups, suggest)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 func upgradeGroups(ctx context.Context, s *session, names []string) error {
 	for i, name := range names {
 		if i > 0 { // the upgrade before this one has changed what was read
-			if err := s.readAgain(ctx); err != nil {
+			if err := s.reloadCluster(ctx); err != nil {
 				return err
 			}
 		}
@@ -121,7 +121,7 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 	if lease.holder != "" {
 		progress := s.newProgress(g.group.Name)
 		hold, err := s.acquireLease(ctx, g.group.Name, m, progress)
-		progress.close()
+		progress.closeDisplay()
 		var held *cluster.HeldError
 		switch {
 		case err == nil:
@@ -130,7 +130,7 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 			return err
 		}
 	}
-	return s.printOutcome(g.group.Name, g.currentRecord())
+	return s.printOutcome(g.group.Name, g.makeCurrentRecord())
 }
 
 // showPlan writes the plan for the one who is asked.
@@ -156,7 +156,7 @@ func (c *command) askUser(how confirmation) error {
 		return nil
 	}
 	if !printers.IsTerminal(c.In) || !printers.IsTerminal(c.ErrOut) {
-		return usage(errors.New("there is no terminal to ask at: run " + c.retry + " --yes" + suggestDryRun(how.mode, c.retry)))
+		return usageError(errors.New("there is no terminal to ask at: run " + c.retry + " --yes" + suggestDryRun(how.mode, c.retry)))
 	}
 	if err := how.show(); err != nil {
 		return err
@@ -164,10 +164,10 @@ func (c *command) askUser(how confirmation) error {
 	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", how.question, c.context, c.server)
 	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && answer == "" {
-		return usage(fmt.Errorf("reading the answer: %w", err))
+		return usageError(fmt.Errorf("reading the answer: %w", err))
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "yes" && a != "y" {
-		return usage(errors.New("nothing was done: the answer was not yes"))
+		return usageError(errors.New("nothing was done: the answer was not yes"))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func suggestDryRun(m mode, retry string) string {
 // printOutcome says how the upgrade ended: on stdout when it reached its goal, else as the error
 // that names what to do.
 func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
-	code := resultCode(record.Result)
+	code := exitCodeOfResult(record.Result)
 	switch record.Result {
 	case upgrade.Succeeded, upgrade.LeftBehind:
 		if err := l.printResult(name, record); err != nil { // the exit code still tells how the upgrade ended
@@ -195,10 +195,10 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		return nil
 	case upgrade.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
-			describeRun(name, &record), record.Phase, record.Replaced, record.Total, aside(record.Message), l.retry)}
+			describeRun(name, &record), record.Phase, record.Replaced, record.Total, parenthesize(record.Message), l.retry)}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), pauseText(name, &record))}
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), describePause(name, &record))}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &record), record.Result, record.Message)}
 	default:
@@ -206,7 +206,7 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 	}
 }
 
-func suffix(record upgrade.Record) string {
+func describeResult(record upgrade.Record) string {
 	var parts []string
 	if record.Total > 0 {
 		took := record.Ended.Sub(record.Started).Round(time.Second)
@@ -221,7 +221,7 @@ func suffix(record upgrade.Record) string {
 	return ": " + strings.Join(parts, "; ")
 }
 
-func statusOf(name string, record upgrade.Record) *report.UpgradeStatus {
+func makeUpgradeStatus(name string, record upgrade.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
 		Run: record.Run, Started: record.Started, Result: record.Result, Message: record.Message, Target: record.Target,
 		Status: upgrade.Status{Group: name, Phase: record.Phase, Since: record.PhaseBegan, Total: record.Total, Replaced: record.Replaced, Owed: record.Ledger.Contribution()},
@@ -230,7 +230,7 @@ func statusOf(name string, record upgrade.Record) *report.UpgradeStatus {
 	return s
 }
 
-func aside(message string) string {
+func parenthesize(message string) string {
 	if message == "" {
 		return ""
 	}

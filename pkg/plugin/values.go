@@ -15,11 +15,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// valuesOf are the values that a flag takes, none where they cannot be counted.
-func valuesOf(flag string) []string {
+// listFlagValues are the values that a flag takes, none where they cannot be counted.
+func listFlagValues(flag string) []string {
 	switch flag {
 	case "provider":
-		return providerNames()
+		return listProviderNames()
 	case "progress":
 		return []string{"auto", "tty", "plain", "json", "quiet"}
 	case "output":
@@ -27,7 +27,7 @@ func valuesOf(flag string) []string {
 	case "dry-run":
 		return []string{"none", "client", "server"}
 	case "strategy":
-		return texts(upgrade.Strategies())
+		return convertToStrings(upgrade.Strategies())
 	case "like":
 		return []string{"eks", "gke"}
 	case "on-timeout":
@@ -39,8 +39,8 @@ func valuesOf(flag string) []string {
 	}
 }
 
-// texts are the values as plain text.
-func texts[T ~string](values []T) []string {
+// convertToStrings are the values as plain text.
+func convertToStrings[T ~string](values []T) []string {
 	var plain []string
 	for _, value := range values {
 		plain = append(plain, string(value))
@@ -87,7 +87,7 @@ func (f *flags) listValues(ctx context.Context, flag string) []string {
 	case "node", "state-namespace":
 		return f.listExisting(ctx, flag)
 	default:
-		return valuesOf(flag)
+		return listFlagValues(flag)
 	}
 }
 

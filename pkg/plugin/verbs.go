@@ -33,12 +33,12 @@ type recordedUpgrade struct {
 func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	return &cobra.Command{
 		Use: v.use + " GROUP", Short: v.short, Long: v.long,
-		Args:              func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(1)(cmd, args)) },
+		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: f.completeRecorded,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseVerb(cmd, v.use, args)
 			if err != nil {
-				return usage(err)
+				return usageError(err)
 			}
 			c, err := f.connectFor(cmd.Context(), line)
 			if err != nil {
@@ -62,7 +62,7 @@ func (f *flags) parseVerb(cmd *cobra.Command, use string, args []string) (*comma
 	if err != nil {
 		return nil, err
 	}
-	line.retry = retryCommand(cmd, args)
+	line.retry = makeRetryCommand(cmd, args)
 	if line.groups.isEmpty() {
 		return nil, fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", use)
 	}
@@ -82,7 +82,7 @@ func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 		if err != nil {
 			return nil, err
 		}
-		names, err := s.groupNames(ctx, c.groups, suggestNone)
+		names, err := s.resolveGroupNames(ctx, c.groups, suggestNone)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 	default:
 		u.name = c.groups.names[0]
 	}
-	u.store = c.storeOf(u.name)
+	u.store = c.openStore(u.name)
 	var err error
 	u.record, err = u.store.Load(ctx)
 	return u, err
@@ -133,7 +133,7 @@ func restoreSettings(line commandLine, m mode, group string, record *upgrade.Rec
 
 // leaveRequest tells whoever holds the upgrade what is asked for.
 func (u *recordedUpgrade) leaveRequest(ctx context.Context, verb upgrade.Verb) error {
-	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: person(), At: time.Now().UTC().Truncate(time.Second)})
+	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: time.Now().UTC().Truncate(time.Second)})
 }
 
 // holderAlive reports whether the upgrade has a holder that gives a sign of life.
@@ -143,7 +143,7 @@ func (c *command) holderAlive(ctx context.Context, group string, m mode) (bool, 
 		return false, err
 	}
 	progress := c.newProgress(group)
-	defer progress.close()
+	defer progress.closeDisplay()
 	hold, err := c.acquireLease(ctx, group, m, progress)
 	var held *cluster.HeldError
 	if errors.As(err, &held) {
@@ -160,7 +160,7 @@ func newCompleteCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "complete", doing: "completing the upgrade of", short: "End the soak of an upgrade that has one",
 		run: func(_ context.Context, _ *command, u *recordedUpgrade) error {
-			return usage(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, u.record.Allows(upgrade.VerbComplete), u.name))
+			return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, u.record.Allows(upgrade.VerbComplete), u.name))
 		},
 	})
 	cmd.Hidden = true // until a strategy has a soak

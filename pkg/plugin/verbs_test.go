@@ -119,10 +119,10 @@ func TestDoneForPrograms(t *testing.T) {
 func TestActionLog(t *testing.T) {
 	var d actionLog
 	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
-	d.add(upgrade.Step{Actions: []nodegroup.Action{unfence}})
+	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence}})
 	unfence.Version = "7" // tried again
-	d.add(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
-	if got, want := strings.Join(d.lines("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
+	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})
+	if got, want := strings.Join(d.formatLines("head", "- "), "\n"), "head\n- unfence node n1\n- resume AZRebalance"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -132,14 +132,14 @@ func TestScreen(t *testing.T) {
 	status := func(replaced int, result upgrade.Result) *report.UpgradeStatus {
 		record := begun(result)
 		record.Replaced = replaced
-		return statusOf("workers", record)
+		return makeUpgradeStatus("workers", record)
 	}
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	screen := newScreen(console{IOStreams: streams})
 	waiting := status(1, "")
 	waiting.Status.Waiting = "a node"
 	for _, s := range []*report.UpgradeStatus{status(1, ""), status(1, ""), waiting, waiting, status(2, upgrade.Succeeded)} {
-		if err := screen.show(s); err != nil {
+		if err := screen.showChange(s); err != nil {
 			t.Fatal(err)
 		}
 	}

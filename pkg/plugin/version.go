@@ -15,7 +15,7 @@ import (
 // version is set by the linker in releases; a build by "go install" has it from its module.
 var version string
 
-func versionText() string {
+func currentVersion() string {
 	if version != "" {
 		return version
 	}
@@ -25,9 +25,9 @@ func versionText() string {
 	return "(devel)"
 }
 
-// userAgent names this program to API servers and their audit logs: NAME/VERSION (OS/ARCH).
-func userAgent() string {
-	return fmt.Sprintf("kubectl-nodeupgrade/%s (%s/%s)", versionText(), runtime.GOOS, runtime.GOARCH)
+// makeUserAgent names this program to API servers and their audit logs: NAME/VERSION (OS/ARCH).
+func makeUserAgent() string {
+	return fmt.Sprintf("kubectl-nodeupgrade/%s (%s/%s)", currentVersion(), runtime.GOOS, runtime.GOARCH)
 }
 
 // versionInfo is what version prints for programs.
@@ -45,18 +45,20 @@ func newVersionCommand(f *flags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  noArgs,
+		Args:  rejectArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := f.output.check(); err != nil {
-				return usage(err)
+			if err := f.output.checkFormat(); err != nil {
+				return usageError(err)
 			}
-			info := &versionInfo{Version: versionText(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
-			return f.output.print(f.Out, info, []string{info.Version}, func(report.Options) error {
+			return f.output.printValue(f.Out, info, []string{info.Version}, func(report.Options) error {
 				return writeLines(f.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
 			})
 		},
 	}
 }
 
-func noArgs(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
+func rejectArguments(cmd *cobra.Command, args []string) error {
+	return usageError(cobra.NoArgs(cmd, args))
+}

@@ -49,7 +49,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 		assumed = append(assumed, "the cloud tells no more of the group's past: "+g.historyErr.Error())
 	}
 	forecast, err := simulate.Predict(spec, req)
-	return forecast, append(assumed, unread(g.background.Unread)...), err
+	return forecast, append(assumed, describeAssumptions(g.clusterWorkloads.Unread)...), err
 }
 
 // predictRemaining is how long the rest of an upgrade under way would take; zero when nobody can
@@ -67,8 +67,8 @@ func (g *groupContext) predictRemaining(ctx context.Context, s *session, record 
 	return forecast.Duration
 }
 
-// judgedGroup is the group with each of its instances as outdated as its node is.
-func (g *groupContext) judgedGroup() nodegroup.Group {
+// judgeInstances is the group with each of its instances as outdated as its node is.
+func (g *groupContext) judgeInstances() nodegroup.Group {
 	group := g.group
 	group.Instances = slices.Clone(g.group.Instances)
 	for i := range g.members {
@@ -83,10 +83,10 @@ func (g *groupContext) judgedGroup() nodegroup.Group {
 
 func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: g.now, Group: g.judgedGroup(), Record: g.record.Extended(g.idle), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
+		Now: g.now, Group: g.judgeInstances(), Record: g.record.Extended(g.idle), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.history.Launched, Terminations: g.history.Terminations,
-		Facts: g.background.Facts, Workloads: simulate.WorkloadsOf(g.background.Deployments, g.background.ReplicaSets, g.background.StatefulSets),
-		Claims: g.background.Claims, Volumes: g.background.Volumes,
+		Facts: g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
+		Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	own := map[string]bool{}
@@ -113,7 +113,7 @@ func (g *groupContext) rejectRefused() error {
 	case f == nil:
 		return nil
 	case g.group.Provider == "manual" && g.group.Wanted.ID == "": // --current is missing, or --to is there
-		return usage(fmt.Errorf("upgrading group %q: %s", g.group.Name, f))
+		return usageError(fmt.Errorf("upgrading group %q: %s", g.group.Name, f))
 	default:
 		return fmt.Errorf("upgrading group %q: %s", g.group.Name, f)
 	}
@@ -127,7 +127,7 @@ func (g *groupContext) rejectUnmanaged() error {
 	}
 	for _, f := range g.findings {
 		if f.Rule == "POD001" {
-			return usage(errors.New("draining node " + f.Node + ": " + f.String()))
+			return usageError(errors.New("draining node " + f.Node + ": " + f.String()))
 		}
 	}
 	return nil

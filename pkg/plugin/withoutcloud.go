@@ -33,7 +33,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		return nil, reason
 	}
 	name := groups[0]
-	record, err := c.storeOf(name).Load(ctx)
+	record, err := c.openStore(name).Load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +49,11 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		return nil, err
 	}
 	if view.Pods, err = cluster.PodsOn(ctx, c.client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
-		return nil, unreadable(err)
+		return nil, explainReadError(err)
 	}
-	status := statusOf(name, record)
+	status := makeUpgradeStatus(name, record)
 	status.Holder, status.Unread = lease.holder, reason.Error()
 	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, time.Now())
-	status.Leftovers = abandoned(name, &record, lease)
+	status.Leftovers = findAbandoned(name, &record, lease)
 	return status, nil
 }

@@ -41,14 +41,14 @@ type groupContext struct {
 	history    cloud.History
 	historyErr error
 	// background is what a plan knows of controllers and volumes.
-	background *cluster.Background
+	clusterWorkloads *cluster.Background
 }
 
 // loadGroup observes a group and resolves the request against it. It changes nothing.
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
 	g := &groupContext{
-		name: name, provider: s.provider, store: s.storeOf(name),
-		background: s.background, now: time.Now(), noForecast: s.podsOfGroupOnly,
+		name: name, provider: s.provider, store: s.openStore(name),
+		clusterWorkloads: s.clusterWorkloads, now: time.Now(), noForecast: s.podsOfGroupOnly,
 	}
 	var err error
 	if g.record, err = g.store.Load(ctx); err != nil {
@@ -70,7 +70,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return nil, err
 	}
-	if err = s.readPods(ctx, membersOf(s.provider, &g.group, s.view.Nodes)); err != nil {
+	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes)); err != nil {
 		return nil, err
 	}
 	g.view = s.view
@@ -81,11 +81,11 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 // the pods, and of a cloud that remembers the group's past. A plan goes without what the cloud does
 // not tell, and says so.
 func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
-	if g.background == nil {
-		if err := s.readBackground(ctx); err != nil {
+	if g.clusterWorkloads == nil {
+		if err := s.readClusterWorkloads(ctx); err != nil {
 			return err
 		}
-		g.background = s.background
+		g.clusterWorkloads = s.clusterWorkloads
 	}
 	historian, ok := g.provider.(cloud.Historian)
 	if !ok {
@@ -104,16 +104,16 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		return err
 	}
 	if key := preflight.UnknownLabel(s.settings.Current, g.members); key != "" {
-		return usage(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
+		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
 			key, s.settings.Current[key], g.group.Name, key))
 	}
 	if !m.keepsSettings() {
 		settings := s.settings
 		settings.To = g.to
 		var err error
-		group, size, outdated := g.asBegun()
+		group, size, outdated := g.sizesAtStart()
 		if g.request, err = settings.Resolve(&group, size, outdated); err != nil {
-			return usage(err)
+			return usageError(err)
 		}
 	}
 	if err := g.adoptRecord(s.commandLine, m); err != nil {
@@ -127,7 +127,7 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 // joinNodes pairs the group's instances with the cluster's nodes. It returns an error when none of
 // them is one.
 func (g *groupContext) joinNodes(contextName string) error {
-	g.members = membersOf(g.provider, &g.group, g.view.Nodes)
+	g.members = joinMembers(g.provider, &g.group, g.view.Nodes)
 	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
 	joined := false
 	for i := range g.members {
@@ -137,7 +137,7 @@ func (g *groupContext) joinNodes(contextName string) error {
 		}
 	}
 	if !joined && len(g.members) > 0 {
-		return usage(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
+		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
 			g.group.Name, len(g.members), contextName))
 	}
 	return nil
@@ -151,9 +151,9 @@ func (g *groupContext) countNodes() int {
 	return len(g.members)
 }
 
-// asBegun is the group as its upgrade under way found it, with its size and its outdated nodes:
-// what that added makes percentages no larger and uses up no room.
-func (g *groupContext) asBegun() (group nodegroup.Group, size, outdated int) {
+// sizesAtStart is the group as its upgrade under way found it, with its size and its outdated
+// nodes: what that added makes percentages no larger and uses up no room.
+func (g *groupContext) sizesAtStart() (group nodegroup.Group, size, outdated int) {
 	group, size, outdated = g.group, g.countNodes(), g.countOutdated()
 	if before := g.record.Sizes; g.record.Resumable() && before.Desired > 0 {
 		group.Desired, group.Max = before.Desired, before.Max
@@ -165,8 +165,8 @@ func (g *groupContext) asBegun() (group nodegroup.Group, size, outdated int) {
 // isCurrent reports whether there is nothing to upgrade and no upgrade to continue.
 func (g *groupContext) isCurrent() bool { return g.countOutdated() == 0 && g.record.Run == "" }
 
-// currentRecord is how the upgrade of a group ends that is current.
-func (g *groupContext) currentRecord() upgrade.Record {
+// makeCurrentRecord is how the upgrade of a group ends that is current.
+func (g *groupContext) makeCurrentRecord() upgrade.Record {
 	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
 

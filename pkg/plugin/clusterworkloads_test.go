@@ -125,7 +125,7 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dumped := backgroundOf(&dump.Dump{
+	dumped := workloadsOfDump(&dump.Dump{
 		Services: []*corev1.Service{&services[0], &services[1]},
 		Mutating: []*admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{ClientConfig: named}}}},
 	})

@@ -33,8 +33,8 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	progress := s.newProgress(g.group.Name)
-	defer progress.close()
-	progress.unread(cancel)
+	defer progress.closeDisplay()
+	progress.stopWithoutReader(cancel)
 	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
 		return upgrade.Record{}, err
 	}
@@ -48,15 +48,15 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 		return upgrade.Record{}, err
 	}
 	if g.isCurrent() {
-		return g.currentRecord(), nil
+		return g.makeCurrentRecord(), nil
 	}
 	if g.request.Run == "" {
 		g.request.Run = rand.String(8)
 	}
 	if g.record.Lost {
-		progress.say(lossText(&g.record))
+		progress.writeNote(describeLoss(&g.record))
 	}
-	progress.say(headline(g))
+	progress.writeNote(describeStart(g))
 	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
@@ -102,7 +102,7 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 		}
 		return e.g.adoptRecord(e.s.commandLine, e.mode)
 	}
-	if err := e.s.readAgain(ctx); err != nil {
+	if err := e.s.reloadCluster(ctx); err != nil {
 		return err
 	}
 	again, err := e.s.loadGroup(ctx, e.g.name, e.mode)
@@ -114,8 +114,8 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	return e.g.rejectRefused()
 }
 
-// headline says what a run is about to do.
-func headline(g *groupContext) string {
+// describeStart says what a run is about to do.
+func describeStart(g *groupContext) string {
 	switch {
 	case g.record.Stopping == upgrade.Aborted:
 		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
@@ -150,20 +150,20 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 		}
 	}
 	idle := e.s.idleSince(hold.LastHeld())
-	for _, line := range limitsLeft(g.record.Extended(idle), time.Now()) {
-		e.progress.say(line)
+	for _, line := range listDrainLimits(g.record.Extended(idle), time.Now()) {
+		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{
 		Idle:    idle,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires,
-		Watch: func(step upgrade.Step) { g.actions.add(step); e.progress.step(step) }, Polled: e.progress.polled, Failures: watcher.Failures(), Unreached: e.progress.unreached,
+		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
 	}
 	return r.Run(ctx)
 }
 
-// limitsLeft says how long the nodes in drain that are taken up have left.
-func limitsLeft(record upgrade.Record, now time.Time) []string {
+// listDrainLimits says how long the nodes in drain that are taken up have left.
+func listDrainLimits(record upgrade.Record, now time.Time) []string {
 	var lines []string
 	limits := record.Limits()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
@@ -176,13 +176,13 @@ func limitsLeft(record upgrade.Record, now time.Time) []string {
 // acquireLease takes the group's lease, and says whom it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, progress *progress) (*cluster.Hold, error) {
 	return cluster.Acquire(ctx, c.client, cluster.Claim{
-		Namespace: c.stateNamespace, Group: group, Identity: identity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
+		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
 			if m.undoesUpgrade() {
-				progress.say(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
+				progress.writeNote(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
 				return
 			}
-			progress.say(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
+			progress.writeNote(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
 		},
 	})
 }
@@ -199,18 +199,20 @@ func (c *command) rejectParallel(ctx context.Context, group string, m mode) erro
 	}
 	for i := range leases.Items {
 		lease := &leases.Items[i]
-		if l := c.leaseStateOf(lease); !l.isFree() && lease.Name != cluster.ObjectName(group) {
-			return usage(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", l.holder, lease.Name))
+		if l := c.readLeaseState(lease); !l.isFree() && lease.Name != cluster.ObjectName(group) {
+			return usageError(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", l.holder, lease.Name))
 		}
 	}
 	return nil
 }
 
-// identity names this process to whoever finds its lease.
-func identity() string { return fmt.Sprintf("%s/%d-%s", person(), os.Getpid(), rand.String(5)) }
+// makeIdentity names this process to whoever finds its lease.
+func makeIdentity() string {
+	return fmt.Sprintf("%s/%d-%s", currentUser(), os.Getpid(), rand.String(5))
+}
 
-// person names who runs this process.
-func person() string {
+// currentUser names who runs this process.
+func currentUser() string {
 	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username

@@ -101,7 +101,7 @@ func TestInterruptedHistoryIsNoPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan, err := p.makePlan(ctx, s)
-			if plan != nil || exitCode(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
+			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
 				t.Errorf("got %+v, error %v", plan, err)
 			}
 		})

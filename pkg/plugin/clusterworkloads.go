@@ -11,16 +11,16 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 )
 
-// backgroundOf is the dump's.
-func backgroundOf(d *dump.Dump) *cluster.Background {
+// workloadsOfDump is the dump's.
+func workloadsOfDump(d *dump.Dump) *cluster.Background {
 	return &cluster.Background{
 		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
-		Facts: factsOf(d),
+		Facts: drainFactsOfDump(d),
 	}
 }
 
-// factsOf are what the dump tells of pods that others need.
-func factsOf(d *dump.Dump) drain.Facts {
+// drainFactsOfDump are what the dump tells of pods that others need.
+func drainFactsOfDump(d *dump.Dump) drain.Facts {
 	webhooks := drain.Webhooks{}
 	for _, config := range d.Mutating {
 		webhooks.AddMutating(config)
@@ -31,8 +31,8 @@ func factsOf(d *dump.Dump) drain.Facts {
 	return drain.NewFacts(slices.DeleteFunc(slices.Clone(d.Services), func(s *corev1.Service) bool { return !webhooks.Need(s) }))
 }
 
-// unread says what a plan assumes in the place of what may not be listed.
-func unread(kinds []string) []string {
+// describeAssumptions says what a plan assumes in the place of what may not be listed.
+func describeAssumptions(kinds []string) []string {
 	var scales, volumes, backends []string
 	for _, kind := range kinds {
 		switch {
