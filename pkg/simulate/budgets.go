@@ -41,9 +41,9 @@ func newDisruption(spec *Spec, clock *clock) *disruption {
 	return d
 }
 
-// admit is the eviction API's answer, sorted as package runner does, and what it does to the budget
-// (registry/core/pod/storage/eviction.go; Kubernetes K10).
-func (d *disruption) admit(u *simPod) (nodegroup.Outcome, string) {
+// admitEviction is the eviction API's answer, sorted as package runner does, and what it does to
+// the budget (registry/core/pod/storage/eviction.go; Kubernetes K10).
+func (d *disruption) admitEviction(u *simPod) (nodegroup.Outcome, string) {
 	pod := u.pod
 	ending := d.endingNamespaces[pod.Namespace]
 	if !ending && (isFinished(pod) || pod.DeletionTimestamp != nil) {
@@ -62,12 +62,12 @@ func (d *disruption) admit(u *simPod) (nodegroup.Outcome, string) {
 	case p.Kind == drain.TwoBudgets:
 		return nodegroup.OutcomeUnclear, "this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"
 	default:
-		return refuse(u.budgets[0], p.Kind)
+		return refuseEviction(u.budgets[0], p.Kind)
 	}
 }
 
-// refuse is the answer to an eviction that the budget is an obstacle to.
-func refuse(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
+// refuseEviction is the answer to an eviction that the budget is an obstacle to.
+func refuseEviction(budget *drain.Budget, kind drain.ObstacleKind) (nodegroup.Outcome, string) {
 	st := &budget.Status
 	switch {
 	case st.ObservedGeneration < budget.Generation:
@@ -126,9 +126,9 @@ func syncFailed(st *policyv1.PodDisruptionBudgetStatus) bool {
 	return allowed != nil && allowed.Reason == policyv1.SyncFailedReason
 }
 
-// watch notes which budgets the upgrade waits for. While its window is full that is none but those
-// that block a pod: the others are looked at only when a node may be started.
-func (d *disruption) watch(step *upgrade.Step) {
+// watchBudgets notes which budgets the upgrade waits for. While its window is full that is none but
+// those that block a pod: the others are looked at only when a node may be started.
+func (d *disruption) watchBudgets(step *upgrade.Step) {
 	clear(d.watched)
 	for _, b := range step.Blocked {
 		d.watched[b.Budget] = true

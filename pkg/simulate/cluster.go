@@ -91,7 +91,7 @@ func (c *Cluster) addNodes(spec *Spec) {
 		m := members[id]
 		c.group.showMember(m) // instances without a node
 		switch {
-		case m.instance.State == nodegroup.InstanceLeaving, outlived(spec, m):
+		case m.instance.State == nodegroup.InstanceLeaving, isOnlyNodeLeft(spec, m):
 			c.cloud.endInstance(m)
 		case m.instance.State == nodegroup.InstancePending && m.node == nil:
 			c.cloud.bootNode(m)
@@ -99,9 +99,9 @@ func (c *Cluster) addNodes(spec *Spec) {
 	}
 }
 
-// outlived reports whether all that is left of a machine that the upgrade terminates is its Node,
-// which goes a little later.
-func outlived(spec *Spec, m *member) bool {
+// isOnlyNodeLeft reports whether all that is left of a machine that the upgrade terminates is its
+// Node, which goes a little later.
+func isOnlyNodeLeft(spec *Spec, m *member) bool {
 	return m.instance.ID == "" && m.node != nil && spec.Record.Nodes[m.node.node.Name].State == upgrade.NodeRemoving
 }
 

@@ -132,10 +132,10 @@ func (s *orderedSets) takeNext(owner types.UID) *simPod {
 	if len(missing) == 0 {
 		return nil
 	}
-	slices.SortFunc(missing, func(a, b *simPod) int { return cmp.Compare(ordinal(a.pod), ordinal(b.pod)) })
+	slices.SortFunc(missing, func(a, b *simPod) int { return cmp.Compare(ordinalOf(a.pod), ordinalOf(b.pod)) })
 	next := missing[0]
 	for _, other := range s.pods[owner] { // any one that is not ready ends the search: the order does not matter
-		if ordinal(other.pod) < ordinal(next.pod) && (other.node == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
+		if ordinalOf(other.pod) < ordinalOf(next.pod) && (other.node == nil || !drain.Ready(other.pod) || other.pod.DeletionTimestamp != nil) {
 			return nil
 		}
 	}
@@ -143,8 +143,8 @@ func (s *orderedSets) takeNext(owner types.UID) *simPod {
 	return next
 }
 
-// ordinal is the number at the end of a StatefulSet's pod.
-func ordinal(pod *corev1.Pod) int {
+// ordinalOf is the number at the end of a StatefulSet's pod.
+func ordinalOf(pod *corev1.Pod) int {
 	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
 	if err != nil {
 		return 0

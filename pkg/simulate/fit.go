@@ -129,8 +129,8 @@ func isFirst(k *schedulingKey) bool {
 	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.total > 0 || !t.pods.matches(k.sample) })
 }
 
-// explain says why none of the nodes takes a pod of the key, as the scheduler's event does.
-func explain(k *schedulingKey, nodes []*simNode) string {
+// explainRefusal says why none of the nodes takes a pod of the key, as the scheduler's event does.
+func explainRefusal(k *schedulingKey, nodes []*simNode) string {
 	counts := map[unschedulableReason]int{}
 	for _, n := range nodes {
 		counts[fit(k, n)]++

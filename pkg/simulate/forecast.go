@@ -84,17 +84,17 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	}
 	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
-	f, err := predict(spec, req)
+	f, err := predictOnce(spec, req)
 	if err != nil || spec.Times.GoneLatest == nil {
 		return f, err
 	}
 	spec.Times.Gone = spec.Times.GoneLatest
-	late, err := predict(spec, req)
+	late, err := predictOnce(spec, req)
 	f.widen(&late)
 	return f, err
 }
 
-func predict(spec Spec, req upgrade.Request) (Forecast, error) {
+func predictOnce(spec Spec, req upgrade.Request) (Forecast, error) {
 	c := New(spec)
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)

@@ -89,9 +89,9 @@ func requestsOf(pod *corev1.Pod) amount {
 	return amount{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
-// alike reports whether two pods of one controller may go to the same places. A DaemonSet's pods
-// name their node in their affinity, which says nothing of the next.
-func alike(a, b *corev1.Pod, kind string) bool {
+// scheduleAlike reports whether two pods of one controller may go to the same places. A DaemonSet's
+// pods name their node in their affinity, which says nothing of the next.
+func scheduleAlike(a, b *corev1.Pod, kind string) bool {
 	if a.Namespace != b.Namespace || !maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Spec.NodeSelector, b.Spec.NodeSelector) {
 		return false
 	}

@@ -231,7 +231,7 @@ func (l *podLifecycle) replacePod(u *simPod) {
 func (l *podLifecycle) createPod(u *simPod) {
 	l.budgets.countExpected(u, +1)
 	l.sets.add(u)
-	if n := l.scheduler.assign(u); n != nil {
+	if n := l.scheduler.assignNode(u); n != nil {
 		l.startPod(u, n)
 	}
 }

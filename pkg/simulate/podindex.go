@@ -80,7 +80,7 @@ func (x *podIndex) keyOf(pod *corev1.Pod) *schedulingKey {
 		return x.addKey(&schedulingKey{sample: pod, requests: requests})
 	}
 	for _, k := range x.keys[owner.UID] {
-		if k.requests == requests && alike(k.sample, pod, owner.Kind) {
+		if k.requests == requests && scheduleAlike(k.sample, pod, owner.Kind) {
 			return k
 		}
 	}

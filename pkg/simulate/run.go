@@ -47,7 +47,7 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			}
 		default:
 			still = 0
-			c.budgets.watch(&step)
+			c.budgets.watchBudgets(&step)
 			c.waitForChange(nextWake(&step))
 		}
 	}
@@ -113,7 +113,7 @@ func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 	if !ok || u.pod.Spec.NodeName != a.Node {
 		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
-	if outcome, detail := c.budgets.admit(u); outcome != nodegroup.OutcomeDone {
+	if outcome, detail := c.budgets.admitEviction(u); outcome != nodegroup.OutcomeDone {
 		return outcome, detail
 	}
 	if u.pod.DeletionTimestamp == nil {

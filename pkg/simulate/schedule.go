@@ -35,14 +35,15 @@ func (s *scheduler) addPending(u *simPod) {
 	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
 }
 
-// assign finds the best node that takes the pod; when none does it returns nil, and the pod waits.
-// Where pods like it wait already, only a node that has room since they were refused takes it.
-func (s *scheduler) assign(u *simPod) *simNode {
+// assignNode finds the best node that takes the pod; when none does it returns nil, and the pod
+// waits. Where pods like it wait already, only a node that has room since they were refused takes
+// it.
+func (s *scheduler) assignNode(u *simPod) *simNode {
 	var group *pendingGroup
 	if i := slices.IndexFunc(s.pending, func(g *pendingGroup) bool { return g.key == u.key }); i >= 0 {
 		group = s.pending[i]
 	}
-	if n := s.pickFreed(u.key, group == nil || !group.refused || s.freedAnywhere, s.freed); n != nil {
+	if n := s.pickNode(u.key, group == nil || !group.refused || s.freedAnywhere, s.freed); n != nil {
 		return n
 	}
 	u.waitingSince = s.clock.now
@@ -54,17 +55,12 @@ func (s *scheduler) assign(u *simPod) *simNode {
 	return nil
 }
 
-// pick finds the node with the least allocated, and the first name among equals, of those that take
-// the key.
-func (s *scheduler) pick(k *schedulingKey) *simNode {
-	s.index.readKey(k)
-	return s.index.nodes.ranking.first(k)
-}
-
-// pickFreed is pick among the nodes that were freed, where nothing else can have made room.
-func (s *scheduler) pickFreed(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
+// pickNode finds the node with the least allocated, and the first name among equals, of those that
+// take the key. Only freed nodes are asked where nothing else can have made room.
+func (s *scheduler) pickNode(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
 	if anywhere || k.dependsOnPods() {
-		return s.pick(k)
+		s.index.readKey(k)
+		return s.index.nodes.ranking.first(k)
 	}
 	var best *simNode
 	for _, n := range freed {
@@ -91,7 +87,7 @@ func (s *scheduler) placePending(start func(*simPod, *simNode)) {
 		s.freedAnywhere, s.freed = false, nil
 		for _, g := range s.pending {
 			for len(g.pods) > 0 {
-				n := s.pickFreed(g.key, anywhere, freed)
+				n := s.pickNode(g.key, anywhere, freed)
 				if n == nil {
 					break
 				}
@@ -125,7 +121,7 @@ func (s *scheduler) listUnplaced() []Unplaced {
 			}
 			if _, known := reasons[u.key]; !known {
 				s.index.readKey(u.key)
-				reasons[u.key] = explain(u.key, s.index.nodes.sorted)
+				reasons[u.key] = explainRefusal(u.key, s.index.nodes.sorted)
 			}
 			list = append(list, Unplaced{
 				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: ownerName(u.pod),

@@ -21,7 +21,7 @@ func (s *spreadConstraint) fit(n *simNode) unschedulableReason {
 	value, labelled := n.node.Labels[s.label]
 	least := 0
 	if len(s.places) >= s.minDomains {
-		least = s.least()
+		least = s.fewestPods()
 	}
 	switch {
 	case !labelled:
@@ -46,8 +46,8 @@ type spreadCounts struct {
 	fewest int
 }
 
-// least is the fewest pods that any place has.
-func (s *spreadCounts) least() int {
+// fewestPods is the fewest pods that any place has.
+func (s *spreadCounts) fewestPods() int {
 	if len(s.places) > len(s.counts) {
 		return 0
 	}
