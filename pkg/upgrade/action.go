@@ -103,13 +103,13 @@ type DeleteNode struct {
 func (a Fence) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
 // Target implements NodeAction.
-func (a Unfence) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
+func (a Unfence) Target() NodeVersion { return NodeVersion(a) }
 
 // Target implements NodeAction.
 func (a HoldNode) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
 // Target implements NodeAction.
-func (a FreeNode) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
+func (a FreeNode) Target() NodeVersion { return NodeVersion(a) }
 
 // Target implements NodeAction.
 func (a StartDrain) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }

@@ -129,6 +129,7 @@ func (d lifecycle) recordGone(name string) {
 	maps.DeleteFunc(d.notes.Returned, func(r Return, _ int) bool { return r.Node == name })
 }
 
+// drainNode takes the drain of a node one step further.
 func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	if m.Instance.State == nodegroup.InstanceLeaving {
 		d.waitForCloud("")
@@ -143,11 +144,8 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	view := d.podsOf(m)
-	empty := view.podsLeft() == 0
-	if empty || d.fencing || n.State == NodeForcing {
+	if view.podsLeft() == 0 {
 		d.ensureStarted(n, m)
-	}
-	if empty {
 		d.waitSettled(name, n, m)
 		return
 	}
@@ -155,11 +153,18 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		n.State, n.EmptyAt = NodeDraining, time.Time{}
 		d.rec.Nodes[name] = n
 	}
-	if d.fencing {
+	d.moveRemaining(name, n, m, view)
+}
+
+// moveRemaining has the pods that are left leave the node, unless that must wait or takes too long.
+func (d lifecycle) moveRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {
+	switch {
+	case d.fencing: // what leaves could land on a node that is drained next (EKS E30)
+		d.ensureStarted(n, m)
 		timeoutOf(d.draft).pauseDeadline(name, true)
-		return // what leaves could land on a node that is drained next (EKS E30)
-	}
-	if n.State == NodeForcing {
+		return
+	case n.State == NodeForcing:
+		d.ensureStarted(n, m)
 		d.deleteRemaining(name, n, m, view)
 		return
 	}
