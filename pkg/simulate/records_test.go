@@ -1,0 +1,86 @@
+package simulate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// moment is a group in the middle of an upgrade: its record as an older version stored it, and the
+// cluster and the cloud as they were then.
+type moment struct {
+	Now       time.Time                       `json:"now"`
+	Record    json.RawMessage                 `json:"record"`
+	Group     nodegroup.Group                 `json:"group"`
+	Observed  time.Time                       `json:"observed"`
+	Instances []nodegroup.Instance            `json:"instances"`
+	Nodes     []*corev1.Node                  `json:"nodes"`
+	Pods      []*corev1.Pod                   `json:"pods"`
+	Budgets   []*policyv1.PodDisruptionBudget `json:"budgets"`
+}
+
+// TestOlderRecordsAreContinued takes up the records that commit 537f91f wrote in each phase and each
+// state of a node: nothing of them is lost when they are read and written, and the upgrade comes to
+// its end.
+func TestOlderRecordsAreContinued(t *testing.T) {
+	files, err := filepath.Glob("testdata/records/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stored records: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m moment
+			if err := json.Unmarshal(text, &m); err != nil {
+				t.Fatal(err)
+			}
+			var record upgrade.Record
+			if err := json.Unmarshal(m.Record, &record); err != nil {
+				t.Fatal(err)
+			}
+			written, err := json.Marshal(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(written) != string(m.Record) {
+				t.Errorf("the record was\n%s\nand is written as\n%s", m.Record, written)
+			}
+			checkContinued(t, m, record.Reopened())
+		})
+	}
+}
+
+func checkContinued(t *testing.T, m moment, record upgrade.Record) {
+	t.Helper()
+	m.Group.Observed, m.Group.Instances = m.Observed, m.Instances
+	spec := simulate.Spec{
+		Now: m.Now, Group: m.Group, Nodes: m.Nodes, Pods: m.Pods, Budgets: m.Budgets, Record: record,
+		Outdated: func(*corev1.Node) bool { return true },
+	}
+	spec.Times, _ = simulate.Estimate(&spec)
+	cluster := simulate.New(spec)
+	end, err := cluster.Run(record.Request, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end.Result != upgrade.Succeeded || end.Run != record.Run || end.Replaced != end.Total {
+		t.Errorf("run %s ended with %s %q, %d of %d replaced", end.Run, end.Result, end.Message, end.Replaced, end.Total)
+	}
+	if got, want := cluster.ZoneSizes(), fmt.Sprintf("a:%d", record.Sizes.Desired); got != want {
+		t.Errorf("the zones have %q nodes, want %q", got, want)
+	}
+}
