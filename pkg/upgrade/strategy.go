@@ -39,7 +39,11 @@ type phase struct {
 }
 
 // allStrategies is the list of all there are.
-func allStrategies() []strategy { return []strategy{surgeStrategy()} }
+func allStrategies() []strategy {
+	return []strategy{
+		surgeStrategy(),
+	}
+}
 
 // strategyOf is the strategy that carries the upgrade out. The way back is a surge, whatever the
 // upgrade was.

@@ -1,0 +1,117 @@
+package house
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// TestRecipesAreAllThatIsNeeded builds the product with a made-up provider, strategy and rule, each of
+// which is a folder or file of its own and lines in the files that its recipe names, and no others.
+func TestRecipesAreAllThatIsNeeded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the product")
+	}
+	tree := overlay{files: map[string]string{}}
+	contributing := read(t, "CONTRIBUTING.md")
+	for _, recipe := range []string{"provider", "strategy", "preflight rule"} {
+		_, text, found := strings.Cut(contributing, "### A "+recipe+"\n")
+		if !found {
+			t.Fatalf("CONTRIBUTING.md has no recipe for a %s", recipe)
+		}
+		text, _, _ = strings.Cut(text, "\n### ")
+		_, kind, both := strings.Cut(recipe, " ")
+		if !both {
+			kind = recipe
+		}
+		tree.follow(t, filepath.Join("testdata", "recipes", kind+".txtar"), named(text))
+	}
+	binary := tree.build(t)
+	cases := map[string]struct {
+		args []string
+		want []string
+	}{
+		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws or manual"}},
+		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks"}},
+		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge or example"}},
+		"the rule finds":        {[]string{"simulate"}, []string{"group workers: is a group: none is needed"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			// What is refused has another exit code than what is planned; the text tells them apart.
+			text, _ := exec.CommandContext(t.Context(), binary, c.args...).CombinedOutput()
+			for _, want := range c.want {
+				if !strings.Contains(string(text), want) {
+					t.Errorf("%v prints no %q:\n%s", c.args, want, text)
+				}
+			}
+		})
+	}
+}
+
+// overlay is the repository with some files changed and others added, by name.
+type overlay struct{ files map[string]string }
+
+// follow adds the files of a recipe. A file that exists gets lines after one that it has once, and has
+// to be among those that the recipe names.
+func (o overlay) follow(t *testing.T, recipe string, mayChange []string) {
+	t.Helper()
+	archive, err := txtar.ParseFile(recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range archive.Files {
+		name, changed := strings.CutSuffix(file.Name, " after")
+		if !changed {
+			o.files[name] = string(file.Data)
+			continue
+		}
+		if !slices.Contains(mayChange, name) {
+			t.Errorf("%s changes %s, which its recipe does not name", recipe, name)
+		}
+		text, begun := o.files[name]
+		if !begun {
+			text = read(t, name)
+		}
+		line, _, _ := strings.Cut(string(file.Data), "\n")
+		if strings.Count(text, line+"\n") != 1 {
+			t.Fatalf("%s: %s does not have the line %q once", recipe, name, line)
+		}
+		o.files[name] = strings.Replace(text, line+"\n", string(file.Data), 1)
+	}
+}
+
+// build returns the path of the product as it is with the files.
+func (o overlay) build(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	replace := map[string]string{}
+	for name, text := range o.files {
+		path := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(root(t), filepath.FromSlash(name))] = path
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlayFile := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(overlayFile, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "kubectl-nodeupgrade")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlayFile, "-o", binary, "./cmd/kubectl-nodeupgrade")
+	build.Dir = root(t)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("the product does not build with them: %v\n%s", err, text)
+	}
+	return binary
+}
