@@ -175,7 +175,7 @@ func (p *progress) writeLine(event report.Event) {
 	switch p.mode {
 	case "quiet":
 	case "json":
-		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade goes on unseen
+		_ = writeEvent(p.w, p.spoken, p.group, event) // as for the lines for people: an upgrade continues unseen
 	default:
 		p.clearLine()
 		fmt.Fprintf(p.w, "%s  %s\n", p.spoken.Format(time.TimeOnly), p.colorText(event, sanitizeLine(event.Text)))

@@ -14,7 +14,7 @@ import (
 
 // listNeededRights are what carrying a request out that way takes in the cluster, beyond the reads
 // that the plan has needed already; README has them for administrators. Who aborts moves no pod.
-func listNeededRights(m mode, request *upgrade.Request, stateSpace string) []authorizationv1.ResourceAttributes {
+func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -23,13 +23,13 @@ func listNeededRights(m mode, request *upgrade.Request, stateSpace string) []aut
 		{Verb: "watch", Group: "policy", Resource: "poddisruptionbudgets"},
 		{Verb: "patch", Resource: "nodes"},
 		{Verb: "delete", Resource: "nodes"},
-		{Verb: "list", Resource: "configmaps", Namespace: stateSpace},
-		{Verb: "watch", Resource: "configmaps", Namespace: stateSpace},
-		{Verb: "create", Resource: "configmaps", Namespace: stateSpace},
-		{Verb: "update", Resource: "configmaps", Namespace: stateSpace},
-		{Verb: "watch", Group: coordination, Resource: "leases", Namespace: stateSpace},
-		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateSpace},
-		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateSpace},
+		{Verb: "list", Resource: "configmaps", Namespace: stateNamespace},
+		{Verb: "watch", Resource: "configmaps", Namespace: stateNamespace},
+		{Verb: "create", Resource: "configmaps", Namespace: stateNamespace},
+		{Verb: "update", Resource: "configmaps", Namespace: stateNamespace},
+		{Verb: "watch", Group: coordination, Resource: "leases", Namespace: stateNamespace},
+		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateNamespace},
+		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 	}
 	if m == modeAbort {
 		return needed

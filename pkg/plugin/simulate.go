@@ -125,11 +125,11 @@ type interruptible struct {
 }
 
 // Read implements io.Reader.
-func (i interruptible) Read(g []byte) (int, error) {
+func (i interruptible) Read(p []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
 		return 0, &exitErr{code: exitInterrupted, err: err}
 	}
-	return i.r.Read(g)
+	return i.r.Read(p)
 }
 
 // chooseGroup is the group that was named or, where none was, the only one there is.

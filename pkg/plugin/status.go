@@ -52,36 +52,23 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil {
 		return err
 	}
-	chosen := c.groups
-	if chosen.isEmpty() {
-		records, err := c.loadRecords(ctx)
-		if err != nil {
-			return err
-		}
-		if chosen.names = groupsToReport(records); len(chosen.names) == 0 {
-			return showLeftovers(ctx, s, records)
-		}
-		if len(chosen.names) > 1 {
-			return usageError(errors.New("several groups are being upgraded: name one"))
-		}
-	}
-	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
-	if err != nil {
+	name, err := chooseReported(ctx, s)
+	if err != nil || name == "" {
 		return err
 	}
-	store := c.openStore(names[0])
+	store := c.openStore(name)
 	record, err := store.Load(ctx)
 	if err != nil {
 		return err
 	}
-	g, err := s.loadGroup(ctx, names[0], modeStatus)
+	g, err := s.loadGroup(ctx, name, modeStatus)
 	if err != nil {
 		return err
 	}
 	if watch {
 		return followUpgrade(ctx, s, g, store)
 	}
-	lease, err := c.loadLease(ctx, names[0])
+	lease, err := c.loadLease(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -94,6 +81,30 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	return c.printStatus(status)
+}
+
+// chooseReported names the group whose upgrade is shown: the one that was asked for, the only one
+// with a record, or the only one under way. Where there is none it prints what is left of others.
+func chooseReported(ctx context.Context, s *session) (string, error) {
+	chosen := s.groups
+	if chosen.isEmpty() {
+		records, err := s.loadRecords(ctx)
+		if err != nil {
+			return "", err
+		}
+		switch chosen.names = groupsToReport(records); len(chosen.names) {
+		case 0:
+			return "", showLeftovers(ctx, s, records)
+		case 1:
+		default:
+			return "", usageError(errors.New("several groups are being upgraded: name one"))
+		}
+	}
+	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
+	if err != nil {
+		return "", err
+	}
+	return names[0], nil
 }
 
 // recordedState is what the cluster keeps of an upgrade, at one moment.
