@@ -64,33 +64,32 @@ func (c console) printStatus(status *report.UpgradeStatus) error {
 
 // printDone says in one line what became of an upgrade; for programs it is the upgrade's status.
 func (c console) printDone(group string, record upgrade.Record, lines ...string) error {
-	status := makeUpgradeStatus(group, record)
-	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error {
-		for i := range lines {
-			lines[i] = sanitizeLine(lines[i])
-		}
-		return writeLines(c.Out, lines)
-	})
+	for i := range lines {
+		lines[i] = sanitizeLine(lines[i])
+	}
+	return c.printLines(group, record, lines)
 }
 
-func (c console) printResult(name string, record upgrade.Record) error {
-	status := makeUpgradeStatus(name, record)
-	return c.printObject(status, []string{groupPrefix + name}, func(report.Options) error {
-		verb := "upgraded"
-		switch {
-		case record.Total == 0:
-			verb = "is current"
-		case record.Back:
-			verb = "rolled back to " + record.Target.Name
+func (c console) printLines(group string, record upgrade.Record, lines []string) error {
+	status := makeUpgradeStatus(group, record)
+	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error { return writeLines(c.Out, lines) })
+}
+
+func (c console) printResult(group string, record upgrade.Record) error {
+	verb := "upgraded"
+	switch {
+	case record.Total == 0:
+		verb = "is current"
+	case record.Back:
+		verb = "rolled back to " + record.Target.Name
+	}
+	lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, group, verb, describeResult(record))}
+	for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
+		if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
+			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
 		}
-		lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, name, verb, describeResult(record))}
-		for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
-			if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
-				lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
-			}
-		}
-		return writeLines(c.Out, lines)
-	})
+	}
+	return c.printLines(group, record, lines)
 }
 
 func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
-func TestAbandoned(t *testing.T) {
+func TestFindAbandoned(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
 	seen := leaseState{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
 	cases := map[string]struct {

@@ -99,8 +99,8 @@ func TestOutcomeForPrograms(t *testing.T) {
 	}
 }
 
-// TestAdopt has an upgrade that was begun before meet the command that finds it.
-func TestAdopt(t *testing.T) {
+// TestAdoptRecord has an upgrade that was begun before meet the command that finds it.
+func TestAdoptRecord(t *testing.T) {
 	request := func(change ...func(*upgrade.Request)) upgrade.Request {
 		r := upgrade.Request{Group: "blue", MaxUnavailable: 1, Surge: 2, OnTimeout: upgrade.Fail}
 		for _, f := range change {

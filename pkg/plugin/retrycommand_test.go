@@ -7,9 +7,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestAgain holds the command to type to be what was typed, in words of a shell, without secrets
+// TestRetryCommand holds the command to type to be what was typed, in words of a shell, without secrets
 // and without what was agreed to for once.
-func TestAgain(t *testing.T) {
+func TestRetryCommand(t *testing.T) {
 	cases := map[string]struct {
 		args []string
 		want string
