@@ -32,7 +32,7 @@ func findAbandoned(group string, record *upgrade.Record, l leaseState) []report.
 }
 
 // findGroupLeftovers are those of one group.
-func (s *session) findGroupLeftovers(ctx context.Context, g *groupContext, state recordedState) ([]report.Leftover, error) {
+func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state recordedState) ([]report.Leftover, error) {
 	records, err := s.loadRecords(ctx)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *session) findGroupLeftovers(ctx context.Context, g *groupContext, state
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
-func (s *session) findAllLeftovers(ctx context.Context, records map[string]upgrade.Record) ([]report.Leftover, error) {
+func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) ([]report.Leftover, error) {
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err

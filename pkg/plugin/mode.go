@@ -69,7 +69,7 @@ func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record
 	case upgrade.VerbAbort:
 		state = fmt.Sprintf("run %s of group %q is being aborted", record.Run, group)
 	default:
-		if m != modeUpgrade || !pausedByRequest(record) || dryRun {
+		if m != modeUpgrade || !upgrade.PausedByRequest(record) || dryRun {
 			return nil
 		}
 		continues, state = "resume", fmt.Sprintf("group %q was paused by %s at %s", group, record.PausedBy, record.Ended.Format(time.RFC3339))
@@ -78,11 +78,6 @@ func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record
 		return nil
 	}
 	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, continues, group)}
-}
-
-// pausedByRequest tells a pause that was asked for from one that the upgrade met with.
-func pausedByRequest(record *upgrade.Record) bool {
-	return record.Result == upgrade.Paused && record.PausedBy != ""
 }
 
 // rejectFinished refuses a verb where no upgrade is under way that could obey it.

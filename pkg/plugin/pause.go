@@ -25,7 +25,7 @@ by mistake.`,
 // pauseUpgrade has the holder of an upgrade come to rest or, where there is none, marks the
 // upgrade.
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
-	if !pausedByRequest(&u.record) {
+	if !upgrade.PausedByRequest(&u.record) {
 		if u.record.Undoing() == upgrade.VerbAbort {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
 		}
@@ -44,15 +44,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if u.record.Result != upgrade.Paused {
 		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
 	}
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, describePause(u.name, &u.record), u.record.Replaced, u.record.Total))
-}
-
-// describePause is what a paused upgrade's record says.
-func describePause(group string, record *upgrade.Record) string {
-	if record.Message != "" {
-		return record.Message
-	}
-	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", record.PausedBy, group)
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
 }
 
 // claim is how the wait for a lease ended.
@@ -114,12 +106,10 @@ func describeWait(holder string, record *upgrade.Record) string {
 // end meanwhile.
 func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
 	record, err := u.store.Load(ctx)
-	if err != nil || !record.Resumable() || pausedByRequest(&record) {
+	if err != nil || !record.Resumable() || upgrade.PausedByRequest(&record) {
 		return record, err
 	}
-	by := currentUser()
-	record.Result, record.PausedBy, record.Ended = upgrade.Paused, by, time.Now().UTC().Truncate(time.Second)
-	record.Message = fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", by, u.name)
+	record = upgrade.MarkPaused(&record, u.name, currentUser(), time.Now())
 	return record, u.store.Save(ctx, record)
 }
 

@@ -7,8 +7,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
-// TestRetryCommand holds the command to type to be what was typed, in words of a shell, without secrets
-// and without what was agreed to for once.
+// TestRetryCommand holds the command to type to be what was typed, in words of a shell, without
+// secrets and without what was agreed to for once.
 func TestRetryCommand(t *testing.T) {
 	cases := map[string]struct {
 		args []string

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +75,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if record.Running() {
 		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
-	if status.Leftovers, err = s.findGroupLeftovers(ctx, g, state); err != nil {
+	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
 	}
 	return c.printStatus(status)
@@ -92,7 +90,7 @@ func chooseReported(ctx context.Context, s *session) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		switch chosen.names = groupsToReport(records); len(chosen.names) {
+		switch chosen.names = upgrade.GroupsToReport(records); len(chosen.names) {
 		case 0:
 			return "", showLeftovers(ctx, s, records)
 		case 1:
@@ -131,21 +129,9 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 	return status
 }
 
-// groupsToReport are the groups that a status without a name can be about: the only one with a
-// record, or those with an upgrade under way; sorted.
-func groupsToReport(records map[string]upgrade.Record) []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(records)) {
-		if record := records[name]; len(records) == 1 || record.Running() {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // showLeftovers prints what other upgrades have left, where none is under way.
 func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {
-	left, err := s.findAllLeftovers(ctx, records)
+	left, err := findAllLeftovers(ctx, s, records)
 	if err != nil {
 		return err
 	}

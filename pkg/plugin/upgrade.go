@@ -198,7 +198,7 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 			describeRun(name, &record), record.Phase, record.Replaced, record.Total, parenthesize(record.Message), l.retry)}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {
-			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), describePause(name, &record))}
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), upgrade.PauseMessage(&record, name))}
 		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &record), record.Result, record.Message)}
 	default:

@@ -27,7 +27,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		if err != nil {
 			return nil, err
 		}
-		groups = groupsToReport(records)
+		groups = upgrade.GroupsToReport(records)
 	}
 	if len(groups) != 1 {
 		return nil, reason

@@ -1,0 +1,39 @@
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// PausedByRequest tells a pause that was asked for from one that the upgrade met with.
+func PausedByRequest(r *Record) bool { return r.Result == Paused && r.PausedBy != "" }
+
+// MarkPaused is the record of an upgrade that no process carries out, as a user pauses it.
+func MarkPaused(r *Record, group, by string, now time.Time) Record {
+	c := r.Clone()
+	c.Result, c.PausedBy, c.Message, c.Ended = Paused, by, "", now.UTC().Truncate(time.Second)
+	c.Message = PauseMessage(&c, group)
+	return c
+}
+
+// PauseMessage says who or what paused the upgrade, and how it is continued.
+func PauseMessage(r *Record, group string) string {
+	if r.Message != "" {
+		return r.Message
+	}
+	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", r.PausedBy, group)
+}
+
+// GroupsToReport are the groups that a status without a name can be about: the only one with a
+// record, or those with an upgrade under way; sorted.
+func GroupsToReport(records map[string]Record) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		if record := records[name]; len(records) == 1 || record.Running() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
