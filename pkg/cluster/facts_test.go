@@ -78,7 +78,7 @@ func testFacts(t *testing.T, s *space) {
 			user := s.name + "-" + name
 			client := s.clientOf(t, user)
 			s.allow(t, user, c.rules)
-			w, err := Watch(t.Context(), client)
+			w, err := WatchCluster(t.Context(), client)
 			must(t, err)
 			background, err := ReadBackground(t.Context(), client)
 			must(t, err)

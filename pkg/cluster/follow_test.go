@@ -54,13 +54,13 @@ func testAsk(t *testing.T, s *space) {
 	if sent, want := s.requests(t)[before:], []string{"update configmaps 200"}; !slices.Equal(sent, want) {
 		t.Errorf("the holder, who had seen the request, sent %q, want %q", sent, want)
 	}
-	if loaded, err := other.Load(t.Context()); err != nil || loaded.Replaced != 2 || other.Asked() != askedBy("bob", "r1") {
+	if loaded, err := other.LoadRecord(t.Context()); err != nil || loaded.Replaced != 2 || other.Asked() != askedBy("bob", "r1") {
 		t.Errorf("got record %d, asked %+v, error %v", loaded.Replaced, other.Asked(), err)
 	}
-	if err := other.Withdraw(t.Context(), askedBy("ann", "r1")); err != nil {
+	if err := other.WithdrawRequest(t.Context(), askedBy("ann", "r1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Withdraw(t.Context(), askedBy("bob", "r1")); err != nil {
+	if err := other.WithdrawRequest(t.Context(), askedBy("bob", "r1")); err != nil {
 		t.Fatal(err)
 	}
 	follower.until(t, upgrade.Asked{})

@@ -145,10 +145,10 @@ type Claim struct {
 	Waiting func(holder string)
 }
 
-// Acquire takes a group's lease. A lease that somebody holds is watched: it is a HeldError as soon
-// as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be
+// AcquireLease takes a group's lease. A lease that somebody holds is watched: it is a HeldError as
+// soon as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be
 // written is an error at once.
-func Acquire(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
+func AcquireLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
 	return acquireWithTimes(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
 }
 

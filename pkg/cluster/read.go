@@ -15,9 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// Read takes a View but for its pods in one list per kind, without a watch; it may be some
+// ReadView takes a View but for its pods in one list per kind, without a watch; it may be some
 // milliseconds old. It returns an error when a kind cannot be read.
-func Read(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
+func ReadView(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
 	x, core := newClusterIndex(), client.CoreV1().RESTClient()
 	var nodes []*corev1.Node
 	var budgets []*policyv1.PodDisruptionBudget
@@ -52,9 +52,9 @@ const (
 	parallelLists = 8
 )
 
-// Pods lists the cluster's pods by the name of their node, "" for those without; they may be some
-// milliseconds old.
-func Pods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
+// ListPods lists the cluster's pods by the name of their node, "" for those without; they may be
+// some milliseconds old.
+func ListPods(ctx context.Context, client kubernetes.Interface) (map[string][]*corev1.Pod, error) {
 	return listPods(ctx, client, func(*corev1.Pod) bool { return true })
 }
 
@@ -105,8 +105,8 @@ func trimInto[P any](into *[]P) func(P) {
 	}
 }
 
-// Nodes lists the nodes alone.
-func Nodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
+// ListNodes lists the nodes alone.
+func ListNodes(ctx context.Context, client kubernetes.Interface) ([]*corev1.Node, error) {
 	nodes := []*corev1.Node{}
 	err := listObjects(ctx, client.CoreV1().RESTClient(), "nodes", trimInto(&nodes))
 	return nodes, err

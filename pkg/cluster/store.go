@@ -45,9 +45,9 @@ func NewStore(client kubernetes.Interface, namespace, group string) *Store {
 // Name is the ConfigMap's namespace and name, for people.
 func (s *Store) Name() string { return s.namespace + "/" + ObjectName(s.group) }
 
-// Load reads the record; the zero Record when there is none. It refuses one that a newer program
-// wrote.
-func (s *Store) Load(ctx context.Context) (upgrade.Record, error) {
+// LoadRecord reads the record; the zero Record when there is none. It refuses one that a newer
+// program wrote.
+func (s *Store) LoadRecord(ctx context.Context) (upgrade.Record, error) {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return upgrade.Record{}, nil
@@ -165,8 +165,8 @@ func (s *Store) Ask(ctx context.Context, asked upgrade.Asked) error {
 	})
 }
 
-// Withdraw takes a verb back, if it still is what is asked.
-func (s *Store) Withdraw(ctx context.Context, asked upgrade.Asked) error {
+// WithdrawRequest takes a verb back, if it still is what is asked.
+func (s *Store) WithdrawRequest(ctx context.Context, asked upgrade.Asked) error {
 	return s.changeRequest(ctx, func(stored *corev1.ConfigMap) (string, error) {
 		if now := decodeRequest(stored); now.Verb != asked.Verb || now.Run != asked.Run || now.By != asked.By || !now.At.Equal(asked.At) {
 			return stored.Data[keyRequest], nil
@@ -207,8 +207,8 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 	return nil
 }
 
-// Records lists the records of all groups in a namespace, by the group's name.
-func Records(ctx context.Context, client kubernetes.Interface, namespace string) (map[string]upgrade.Record, error) {
+// LoadRecords lists the records of all groups in a namespace, by the group's name.
+func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (map[string]upgrade.Record, error) {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
 		return nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)

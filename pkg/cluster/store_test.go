@@ -38,7 +38,7 @@ func (s *space) save(t *testing.T, store *Store, replaced int) {
 // stored is how many nodes the stored record says were replaced.
 func (s *space) stored(t *testing.T) int {
 	t.Helper()
-	record, err := NewStore(s.client, s.name, testGroup).Load(t.Context())
+	record, err := NewStore(s.client, s.name, testGroup).LoadRecord(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func (s *space) configMap(t *testing.T) *corev1.ConfigMap {
 
 func testStore(t *testing.T, s *space) {
 	store := NewStore(s.client, s.name, testGroup)
-	if record, err := store.Load(t.Context()); err != nil || record.Run != "" {
+	if record, err := store.LoadRecord(t.Context()); err != nil || record.Run != "" {
 		t.Fatalf("got run %q and error %v, want none", record.Run, err)
 	}
 	s.save(t, store, 1)
@@ -65,7 +65,7 @@ func testStore(t *testing.T, s *space) {
 		t.Errorf("stored as %s with labels %v for group %q", store.Name(), object.Labels, object.Data[keyGroup])
 	}
 	s.save(t, store, 2)
-	if loaded, err := NewStore(s.client, s.name, testGroup).Load(t.Context()); err != nil || !reflect.DeepEqual(loaded, recordOf(2)) {
+	if loaded, err := NewStore(s.client, s.name, testGroup).LoadRecord(t.Context()); err != nil || !reflect.DeepEqual(loaded, recordOf(2)) {
 		t.Errorf("got %+v and error %v, want %+v", loaded, err, recordOf(2))
 	}
 	if sent, want := s.requests(t), []string{"create configmaps 201", "update configmaps 200"}; !slices.Equal(sent, want) {
@@ -79,7 +79,7 @@ func testStoreOfManyGroups(t *testing.T, s *space) {
 	if err := other.Save(t.Context(), upgrade.Record{Version: 1, Run: "r2"}); err != nil {
 		t.Fatal(err)
 	}
-	records, err := Records(t.Context(), s.client, s.name)
+	records, err := LoadRecords(t.Context(), s.client, s.name)
 	if groups := slices.Sorted(maps.Keys(records)); err != nil || !slices.Equal(groups, []string{testGroup, "other"}) || records["other"].Run != "r2" {
 		t.Errorf("got records of %q and error %v", groups, err)
 	}
@@ -92,7 +92,7 @@ func testStoreContended(t *testing.T, s *space) {
 	if err := theirs.Save(t.Context(), recordOf(7)); !errors.Is(err, upgrade.ErrRecordChanged) {
 		t.Errorf("one that nobody read: got error %v, want %v", err, upgrade.ErrRecordChanged)
 	}
-	if _, err := theirs.Load(t.Context()); err != nil {
+	if _, err := theirs.LoadRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	beside := []byte(`{"metadata":{"labels":{"team":"shop"}},"data":{"request":"pause"}}`)
@@ -145,7 +145,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 	}
 	line.set(nil)
 	second := NewStore(s.client, s.name, testGroup)
-	if _, err := second.Load(t.Context()); err != nil {
+	if _, err := second.LoadRecord(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	s.save(t, second, 9)
@@ -162,10 +162,10 @@ func testStoreOfAnotherProgram(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record, err := NewStore(s.client, s.name, testGroup).Load(t.Context()); err == nil || record.Run != "" {
+	if record, err := NewStore(s.client, s.name, testGroup).LoadRecord(t.Context()); err == nil || record.Run != "" {
 		t.Errorf("got run %q and error %v, want a refusal", record.Run, err)
 	}
-	if _, err := Records(t.Context(), s.client, s.name); err == nil || !strings.Contains(err.Error(), ObjectName(testGroup)) {
+	if _, err := LoadRecords(t.Context(), s.client, s.name); err == nil || !strings.Contains(err.Error(), ObjectName(testGroup)) {
 		t.Errorf("got error %v, want one that names the object", err)
 	}
 }

@@ -32,11 +32,11 @@ type Watcher struct {
 // syncLimit is how long the first View may take; it is many times what 150,000 pods need.
 const syncLimit = 2 * time.Minute
 
-// Watch starts the watches and returns when the first View is complete. The watches end with the
-// context. It returns an error at once when a kind may not be read, and after two minutes when the
-// server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
+// WatchCluster starts the watches and returns when the first View is complete. The watches end with
+// the context. It returns an error at once when a kind may not be read, and after two minutes when
+// the server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
 // goes without what may not be listed.
-func Watch(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
+func WatchCluster(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
 	return watchWithin(ctx, client, syncLimit)
 }
 

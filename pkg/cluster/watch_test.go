@@ -98,7 +98,7 @@ func testForbidden(t *testing.T, s *space) {
 				}
 			}
 			s.allow(t, user, rules)
-			_, err := Watch(t.Context(), client)
+			_, err := WatchCluster(t.Context(), client)
 			if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "watching "+kind+": ") {
 				t.Errorf("watching: got error %v, want one that forbids %s", err, kind)
 			}
@@ -181,11 +181,11 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 
 // readAll is Read with the pods.
 func readAll(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
-	v, err := Read(ctx, client)
+	v, err := ReadView(ctx, client)
 	if err != nil {
 		return v, err
 	}
-	v.Pods, err = Pods(ctx, client)
+	v.Pods, err = ListPods(ctx, client)
 	return v, err
 }
 
@@ -228,7 +228,7 @@ func testReadIsTheSameAsWatch(t *testing.T, s *space) {
 			t.Errorf("of %d nodes: read pods of %d", len(wanted), len(own))
 		}
 	}
-	nodes, err := Nodes(t.Context(), s.client)
+	nodes, err := ListNodes(t.Context(), s.client)
 	if err != nil || !slices.ContainsFunc(nodes, isOwn) {
 		t.Errorf("got %d nodes and error %v, want node %s among them", len(nodes), err, node.Name)
 	}

@@ -28,25 +28,25 @@ func Transport(next http.RoundTripper) http.RoundTripper { return transport{next
 type client struct{ next Doer }
 
 // Do implements Doer.
-func (c client) Do(r *http.Request) (*http.Response, error) { return within(r, c.next.Do) }
+func (c client) Do(r *http.Request) (*http.Response, error) { return sendWithin(r, c.next.Do) }
 
 type transport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return within(r, t.next.RoundTrip)
+	return sendWithin(r, t.next.RoundTrip)
 }
 
 // WrappedRoundTripper is the transport beneath, which client-go looks for (apimachinery,
 // net/http.go).
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-func within(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	until, limited := r.Context().Deadline()
 	if !limited {
 		return send(r)
 	}
-	if err := over(until); err != nil {
+	if err := deadlineError(until); err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // nobody reads it
 		}
@@ -74,15 +74,15 @@ type body struct {
 
 // Read implements io.Reader.
 func (b body) Read(p []byte) (int, error) {
-	if err := over(b.until); err != nil {
+	if err := deadlineError(b.until); err != nil {
 		return 0, err
 	}
 	return b.ReadCloser.Read(p)
 }
 
-// over errs when a time has passed by either clock: while a machine sleeps only the wall clock goes
-// on, and of a wall clock that is set back only the monotonic one.
-func over(until time.Time) error {
+// deadlineError errs when a time has passed by either clock: while a machine sleeps only the wall
+// clock goes on, and of a wall clock that is set back only the monotonic one.
+func deadlineError(until time.Time) error {
 	now := time.Now()
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {
 		return nil

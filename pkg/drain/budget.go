@@ -81,7 +81,7 @@ func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	}
 	index := make(map[string]*indexed, len(byNamespace))
 	for namespace, budgets := range byNamespace {
-		slices.SortFunc(budgets, byName)
+		slices.SortFunc(budgets, compareBudgetNames)
 		index[namespace] = newIndexed(budgets)
 	}
 	return Budgets{byNamespace: index}
@@ -100,7 +100,7 @@ func newBudget(pdb *policyv1.PodDisruptionBudget, before *Budget) *Budget {
 	return &Budget{PodDisruptionBudget: pdb, selector: selector}
 }
 
-func byName(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
+func compareBudgetNames(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) }
 
 // newIndexed files each budget under the label it asks for that the fewest others do.
 func newIndexed(budgets []*Budget) *indexed {
@@ -160,7 +160,7 @@ func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
 		}
 	}
 	if len(covering) > 1 {
-		slices.SortFunc(covering, byName)
+		slices.SortFunc(covering, compareBudgetNames)
 	}
 	return covering
 }

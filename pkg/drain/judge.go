@@ -141,7 +141,7 @@ func (v Verdict) Obstacle() Obstacle {
 	}
 }
 
-// Judge says what the drain owes the pod. nodeLost is true when the pod's node has been NotReady
+// Judge says what the drain owes the pod. isNodeLost is true when the pod's node has been NotReady
 // for LostAfter.
 //
 // The order follows kubectl drain's filters, except that a finished pod never stops a drain and
@@ -201,8 +201,8 @@ func Ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// Tolerates reports whether the pod tolerates the taint, by the comparison of core/v1.
-func Tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
+// ToleratesTaint reports whether the pod tolerates the taint, by the comparison of core/v1.
+func ToleratesTaint(pod *corev1.Pod, taint corev1.Taint) bool {
 	for i := range pod.Spec.Tolerations {
 		if pod.Spec.Tolerations[i].ToleratesTaint(klog.Logger{}, &taint, false) {
 			return true

@@ -168,12 +168,12 @@ func TestTolerates(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := drain.Tolerates(build.Pod("web-0", build.Tolerating(c.toleration)), fence); got != c.want {
+			if got := drain.ToleratesTaint(build.Pod("web-0", build.Tolerating(c.toleration)), fence); got != c.want {
 				t.Errorf("got %t, want %t", got, c.want)
 			}
 		})
 	}
-	if drain.Tolerates(build.Pod("web-0"), fence) {
+	if drain.ToleratesTaint(build.Pod("web-0"), fence) {
 		t.Error("a pod without tolerations tolerates")
 	}
 }

@@ -42,29 +42,29 @@ func ReadyTimes(pods iter.Seq[*corev1.Pod]) map[types.UID]time.Duration {
 	samples := map[types.UID][]time.Duration{}
 	for pod := range pods {
 		if took, known := ReadyTime(pod); known {
-			samples[Owner(pod)] = append(samples[Owner(pod)], took)
+			samples[ControllerOf(pod)] = append(samples[ControllerOf(pod)], took)
 		}
 	}
 	times := make(map[types.UID]time.Duration, len(samples))
 	for owner, took := range samples {
-		times[owner] = Typical(took, 0)
+		times[owner] = TypicalDuration(took, 0)
 	}
 	return times
 }
 
-// Owner is the UID of the pod's controller, "" without one.
-func Owner(pod *corev1.Pod) types.UID {
+// ControllerOf is the UID of the pod's controller, "" without one.
+func ControllerOf(pod *corev1.Pod) types.UID {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
 	}
 	return ""
 }
 
-// Typical is the median, made finer than the whole seconds that objects write times in: of two such
-// times the difference is off by up to a second either way, so that all that is no further from the
-// median may stand for the same time, and their mean is nearer to it. It sorts all, and is
+// TypicalDuration is the median, made finer than the whole seconds that objects write times in: of
+// two such times the difference is off by up to a second either way, so that all that is no further
+// from the median may stand for the same time, and their mean is nearer to it. It sorts all, and is
 // otherwise where there are none.
-func Typical(all []time.Duration, otherwise time.Duration) time.Duration {
+func TypicalDuration(all []time.Duration, otherwise time.Duration) time.Duration {
 	if len(all) == 0 {
 		return otherwise
 	}
@@ -108,15 +108,15 @@ func preStopSleep(pod *corev1.Pod) time.Duration {
 		case hooks.PreStop.Sleep != nil:
 			longest = max(longest, time.Duration(hooks.PreStop.Sleep.Seconds)*time.Second)
 		case hooks.PreStop.Exec != nil:
-			longest = max(longest, sleepIn(hooks.PreStop.Exec.Command))
+			longest = max(longest, sleepDurationIn(hooks.PreStop.Exec.Command))
 		}
 	}
 	return longest
 }
 
-// sleepIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh", "-c",
-// "sleep 15; nginx -s quit"].
-func sleepIn(command []string) time.Duration {
+// sleepDurationIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh",
+// "-c", "sleep 15; nginx -s quit"].
+func sleepDurationIn(command []string) time.Duration {
 	words := strings.FieldsFunc(strings.Join(command, " "), func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) })
 	for i := range len(words) - 1 {
 		if words[i] != "sleep" && !strings.HasSuffix(words[i], "/sleep") {

@@ -61,7 +61,7 @@ func (q *Queue) Next() int {
 		copy(line.next, next)
 		uses := 0
 		if q.Window > 1 {
-			uses = q.usesOf(node, waiting)
+			uses = q.pendingUsesOf(node, waiting)
 		}
 		if best < 0 || lost < least || (lost == least && uses > most) {
 			best, least, most = i, lost, uses
@@ -83,8 +83,8 @@ func (q *Queue) countWaiting() []int {
 	return counts
 }
 
-// usesOf is what the node's budgets have before them, in thousandths of their refills.
-func (q *Queue) usesOf(node *NodeDrain, waiting []int) (sum int) {
+// pendingUsesOf is what the node's budgets have before them, in thousandths of their refills.
+func (q *Queue) pendingUsesOf(node *NodeDrain, waiting []int) (sum int) {
 	for _, pod := range node.Pods {
 		if pod.Budget >= 0 {
 			sum += 1000 * waiting[pod.Budget] / len(q.Budgets[pod.Budget].Open)

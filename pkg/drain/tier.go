@@ -82,16 +82,16 @@ const dnsName = "kube-dns"
 func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	app := pod.Labels["k8s-app"]
 	switch {
-	case hasCSI(app) || ofStorage(pod):
+	case mentionsCSI(app) || isStoragePod(pod):
 		return Storage
-	case app == dnsName || facts.isServing(pod):
+	case app == dnsName || facts.isServingPod(pod):
 		return Serving
 	default:
 		return Ordinary
 	}
 }
 
-func (f Facts) isServing(pod *corev1.Pod) bool {
+func (f Facts) isServingPod(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(f.selectors[pod.Namespace], func(selector map[string]string) bool {
 		for key, value := range selector {
 			if has, ok := pod.Labels[key]; !ok || has != value {
@@ -102,17 +102,17 @@ func (f Facts) isServing(pod *corev1.Pod) bool {
 	})
 }
 
-// ofStorage reports whether the pod's controller, or the label with its application's name, has the
-// word csi in it, as those of all drivers have: ebs-csi-controller, csi-rbdplugin-provisioner,
+// isStoragePod reports whether the pod's controller, or the label with its application's name, has
+// the word csi in it, as those of all drivers have: ebs-csi-controller, csi-rbdplugin-provisioner,
 // aws-efs-csi-driver.
-func ofStorage(pod *corev1.Pod) bool {
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && hasCSI(owner.Name) {
+func isStoragePod(pod *corev1.Pod) bool {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && mentionsCSI(owner.Name) {
 		return true
 	}
-	return hasCSI(pod.Labels["app.kubernetes.io/name"])
+	return mentionsCSI(pod.Labels["app.kubernetes.io/name"])
 }
 
-func hasCSI(name string) bool {
+func mentionsCSI(name string) bool {
 	const word = "csi"
 	return strings.Contains(name, word) && slices.Contains(strings.Split(name, "-"), word)
 }

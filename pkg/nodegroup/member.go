@@ -40,10 +40,10 @@ func (m *Member) Zone() string {
 	return m.Node.Labels[corev1.LabelTopologyZone]
 }
 
-// Join pairs nodes with instances by the key that the provider gives (see Info.InstanceID) and
-// sorts the members by name. outdated judges a node that has no instance. Nodes whose instance the
-// group does not list are members still: their machine may be gone a moment before them.
-func Join(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) bool) []Member {
+// JoinMembers pairs nodes with instances by the key that the provider gives (see Info.InstanceID)
+// and sorts the members by name. outdated judges a node that has no instance. Nodes whose instance
+// the group does not list are members still: their machine may be gone a moment before them.
+func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) bool) []Member {
 	byID := make(map[string]Instance, len(group.Instances))
 	for _, instance := range group.Instances {
 		byID[instance.ID] = instance

@@ -66,8 +66,8 @@ func InfoOf(name string) Info {
 	return Info{Name: name, Model: "eks", Refill: RefillBySize, FenceTaint: all[len(all)-1].FenceTaint}
 }
 
-// Owns reports whether the node is a machine of the provider, as its provider ID says.
-func (p Info) Owns(node *corev1.Node) bool {
+// OwnsNode reports whether the node is a machine of the provider, as its provider ID says.
+func (p Info) OwnsNode(node *corev1.Node) bool {
 	return p.Scheme != "" && strings.HasPrefix(node.Spec.ProviderID, p.Scheme)
 }
 
@@ -75,11 +75,11 @@ func (p Info) Owns(node *corev1.Node) bool {
 // the provider ID: i-0123 of aws:///us-east-1a/i-0123.
 func (p Info) InstanceID(node *corev1.Node) string { return path.Base(node.Spec.ProviderID) }
 
-// Zone is the zone that the provider ID of the node names, the element before the last; "" when it
-// names none.
-func (p Info) Zone(node *corev1.Node) string {
+// ZoneOfNode is the zone that the provider ID of the node names, the element before the last; ""
+// when it names none.
+func (p Info) ZoneOfNode(node *corev1.Node) string {
 	parts := strings.Split(strings.TrimPrefix(node.Spec.ProviderID, p.Scheme), "/")
-	if !p.Owns(node) || len(parts) < 2 {
+	if !p.OwnsNode(node) || len(parts) < 2 {
 		return ""
 	}
 	return parts[len(parts)-2]

@@ -49,10 +49,10 @@ func (q Quantity) String() string {
 	}
 }
 
-// Unavailable resolves the quantity as maxUnavailable of a group of that many nodes: a
+// ResolveUnavailable resolves the quantity as maxUnavailable of a group of that many nodes: a
 // percentage is rounded down but is at least 1, and it is at most MaxParallel (EKS E06–E08).
 // It errs when a plain number is over MaxParallel, or the quantity is per zone.
-func (q Quantity) Unavailable(nodes int) (int, error) {
+func (q Quantity) ResolveUnavailable(nodes int) (int, error) {
 	switch {
 	case q.PerZone:
 		return 0, errors.New("max-unavailable counts nodes of the whole group: write 2 or 10%")
@@ -65,9 +65,9 @@ func (q Quantity) Unavailable(nodes int) (int, error) {
 	}
 }
 
-// Added resolves the quantity as a surge over a group of that many nodes in that many
+// ResolveSurge resolves the quantity as a surge over a group of that many nodes in that many
 // zones, in nodes of the whole group; a percentage is rounded up.
-func (q Quantity) Added(nodes, zones int) int {
+func (q Quantity) ResolveSurge(nodes, zones int) int {
 	switch {
 	case q.PerZone:
 		return q.N * zones

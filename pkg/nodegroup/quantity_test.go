@@ -69,7 +69,7 @@ func TestUnavailable(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := quantity(t, c.text).Unavailable(c.nodes)
+			got, err := quantity(t, c.text).ResolveUnavailable(c.nodes)
 			checkError(t, err, c.err)
 			if got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
@@ -93,7 +93,7 @@ func TestAdded(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := quantity(t, c.text).Added(c.nodes, c.zones); got != c.want {
+			if got := quantity(t, c.text).ResolveSurge(c.nodes, c.zones); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
@@ -114,7 +114,7 @@ func FuzzParseQuantity(f *testing.F) {
 			t.Errorf("%q reads as %+v, which writes itself as %q and reads again as %+v, %v", text, q, q, again, err)
 		}
 		nodes = max(0, nodes%10_000)
-		n, err := q.Unavailable(nodes)
+		n, err := q.ResolveUnavailable(nodes)
 		if q.Percent && (err != nil || n < 1 || n > nodegroup.MaxParallel) {
 			t.Errorf("%q of %d nodes is %d unavailable, %v", text, nodes, n, err)
 		}

@@ -21,10 +21,10 @@ type traits struct {
 	open bool
 }
 
-// Read notes what every step asks of the member's node, so that no step has to look at it again. An
-// observer of a large group that takes many steps calls it for each new version of a node, which
-// must not be changed afterwards; nobody has to.
-func (m *Member) Read(g *Group) {
+// ReadTraits notes what every step asks of the member's node, so that no step has to look at it
+// again. An observer of a large group that takes many steps calls it for each new version of a
+// node, which must not be changed afterwards; nobody has to.
+func (m *Member) ReadTraits(g *Group) {
 	m.traits = traits{}
 	if m.Node == nil {
 		return

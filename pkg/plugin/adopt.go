@@ -21,7 +21,7 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 			return err
 		}
 	}
-	if !g.record.Resumable() {
+	if !g.record.IsResumable() {
 		if m.keepsSettings() {
 			return errGone
 		}
@@ -38,7 +38,7 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 	case modeAbort:
 		g.record = g.record.Aborting()
 	default:
-		request := g.record.Request.With(g.request, line.typed)
+		request := g.record.Request.WithSettings(g.request, line.typed)
 		replan := line.agreed.replan || m == modeStatus
 		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
 			return err
@@ -60,7 +60,7 @@ func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.
 		return &exitErr{code: exitPaused, err: fmt.Errorf("run %s of group %q was begun to reach %s, which is now %s: pass --replan to continue to %s",
 			record.Run, group.Name, record.Target.Name, wanted.Name, wanted.Name)}
 	}
-	if changed := record.Request.Differences(request); changed != "" && !m.keepsSettings() {
+	if changed := record.Request.DescribeDifferences(request); changed != "" && !m.keepsSettings() {
 		return usageError(fmt.Errorf("run %s of group %q was begun with other settings (%s): leave them out, or pass --replan", record.Run, group.Name, changed))
 	}
 	return nil
@@ -72,7 +72,7 @@ func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, t
 	if !replan {
 		return reopened
 	}
-	reopened = reopened.Extended(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)
+	reopened = reopened.WithMoreTime(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)
 	reopened = reopened.Retargeted(target)
 	reopened.Request = request
 	return reopened
@@ -82,7 +82,7 @@ func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, t
 // nodes. It refuses where they do not tell what it added to the group: a second surge could come on
 // top of the first.
 func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, error) {
-	record, err := upgrade.Rebuild(world)
+	record, err := upgrade.RebuildRecord(world)
 	if err == nil {
 		return record, nil
 	}

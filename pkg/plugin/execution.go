@@ -87,8 +87,8 @@ func (e *execution) takeUpRecord(ctx context.Context) error {
 			return err
 		}
 	}
-	if asked := store.Asked(); asked.Verb == e.mode.fulfils() && asked.Run == e.g.record.Run {
-		return store.Withdraw(ctx, asked)
+	if asked := store.Asked(); asked.Verb == e.mode.fulfilledVerb() && asked.Run == e.g.record.Run {
+		return store.WithdrawRequest(ctx, asked)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func (e *execution) takeUpRecord(ctx context.Context) error {
 func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if !all {
 		var err error
-		if e.g.record, err = e.g.store.Load(ctx); err != nil {
+		if e.g.record, err = e.g.store.LoadRecord(ctx); err != nil {
 			return err
 		}
 		return e.g.adoptRecord(e.s.commandLine, e.mode)
@@ -132,7 +132,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.Watch(watchCtx, e.s.client)
+	watcher, err := cluster.WatchCluster(watchCtx, e.s.client)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -150,7 +150,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 		}
 	}
 	idle := e.s.idleSince(hold.LastHeld())
-	for _, line := range listDrainLimits(g.record.Extended(idle), time.Now()) {
+	for _, line := range listDrainLimits(g.record.WithMoreTime(idle), time.Now()) {
 		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{
@@ -165,7 +165,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 // listDrainLimits says how long the nodes in drain that are taken up have left.
 func listDrainLimits(record upgrade.Record, now time.Time) []string {
 	var lines []string
-	limits := record.Limits()
+	limits := record.DrainDeadlines()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		left := max(0, limits[name].Sub(now)).Round(time.Second)
 		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, record.Request.DrainTimeout))
@@ -175,7 +175,7 @@ func listDrainLimits(record upgrade.Record, now time.Time) []string {
 
 // acquireLease takes the group's lease, and says whom it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, progress *progress) (*cluster.Hold, error) {
-	return cluster.Acquire(ctx, c.client, cluster.Claim{
+	return cluster.AcquireLease(ctx, c.client, cluster.Claim{
 		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
 			if m.undoesUpgrade() {

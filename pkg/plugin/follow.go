@@ -50,7 +50,7 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext, store *clus
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
 	}
-	if f.watcher, err = cluster.Watch(ctx, s.client); err != nil {
+	if f.watcher, err = cluster.WatchCluster(ctx, s.client); err != nil {
 		return err
 	}
 	ask := time.NewTicker(followCloud)
@@ -72,7 +72,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if f.stale && (time.Since(f.observed) > followLeast || !record.Running()) {
+	if f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning()) {
 		if f.lease, err = f.observeAgain(ctx); err != nil {
 			return false, err
 		}
@@ -81,10 +81,10 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	f.g.updateView(f.watcher.View(), time.Now())
 	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, time.Now())
 	status.Leftovers = findAbandoned(f.g.group.Name, &record, f.lease)
-	if record.Running() {
+	if record.IsRunning() {
 		status.Remaining = f.estimateRemaining(ctx, record)
 	}
-	return !record.Running(), f.showChange(status)
+	return !record.IsRunning(), f.showChange(status)
 }
 
 // estimateRemaining tells how long the rest will take, by a plan that is made anew now and then:
@@ -176,7 +176,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 // showChange writes a status if it is not the one that was shown last.
 func (d *screen) showChange(status *report.UpgradeStatus) error {
 	now := report.Moment{At: time.Now(), Status: status.Status, Blocked: status.Blocked}
-	same := d.shown && status.Result == d.result && status.Status.Waiting == d.last.Status.Waiting && len(report.Changes(d.last, now)) == 0
+	same := d.shown && status.Result == d.result && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && !d.terminal {
 		return nil
 	}

@@ -51,10 +51,10 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		clusterWorkloads: s.clusterWorkloads, now: time.Now(), noForecast: s.podsOfGroupOnly,
 	}
 	var err error
-	if g.record, err = g.store.Load(ctx); err != nil {
+	if g.record, err = g.store.LoadRecord(ctx); err != nil {
 		return nil, err
 	}
-	if g.record.Resumable() {
+	if g.record.IsResumable() {
 		lease, err := s.loadLease(ctx, name)
 		if err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if g.to, err = chooseTarget(m, s.settings.To, &g.record); err != nil {
 		return nil, err
 	}
-	if g.record.Resumable() && len(s.settings.Current) == 0 && m != modeRollback {
+	if g.record.IsResumable() && len(s.settings.Current) == 0 && m != modeRollback {
 		g.provider = cloud.RequireLabels(g.provider, g.record.Request.Current)
 	}
 	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
@@ -112,7 +112,7 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		settings.To = g.to
 		var err error
 		group, size, outdated := g.sizesAtStart()
-		if g.request, err = settings.Resolve(&group, size, outdated); err != nil {
+		if g.request, err = settings.ResolveRequest(&group, size, outdated); err != nil {
 			return usageError(err)
 		}
 	}
@@ -120,7 +120,7 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		return err
 	}
 	world := g.makeWorld(g.now)
-	g.findings = preflight.Check(&world, preflight.Facts{ServerVersion: s.version})
+	g.findings = preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.version})
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (g *groupContext) countNodes() int {
 // nodes: what that added makes percentages no larger and uses up no room.
 func (g *groupContext) sizesAtStart() (group nodegroup.Group, size, outdated int) {
 	group, size, outdated = g.group, g.countNodes(), g.countOutdated()
-	if before := g.record.Sizes; g.record.Resumable() && before.Desired > 0 {
+	if before := g.record.Sizes; g.record.IsResumable() && before.Desired > 0 {
 		group.Desired, group.Max = before.Desired, before.Max
 		size, outdated = before.Desired, max(outdated, g.record.Total)
 	}

@@ -17,7 +17,7 @@ import (
 // findAbandoned is an upgrade whose holder is gone without having brought it to rest, as a list of
 // one or none.
 func findAbandoned(group string, record *upgrade.Record, l leaseState) []report.Leftover {
-	if !record.Running() || !l.isFree() {
+	if !record.IsRunning() || !l.isFree() {
 		return nil
 	}
 	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)

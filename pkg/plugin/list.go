@@ -75,7 +75,7 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 	if g.Wanted.ID != "" {
 		row.Outdated = &outdated
 	}
-	if f := preflight.FirstRefusal(preflight.Check(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
+	if f := preflight.FirstRefusal(preflight.CheckUpgrade(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
 		row.Refusal = f.String()
 	}
 	return row
@@ -97,5 +97,5 @@ func joinMembers(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.No
 			own = append(own, node)
 		}
 	}
-	return nodegroup.Join(*g, own, func(n *corev1.Node) bool { return provider.Outdated(g, n) })
+	return nodegroup.JoinMembers(*g, own, func(n *corev1.Node) bool { return provider.Outdated(g, n) })
 }

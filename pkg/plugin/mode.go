@@ -27,8 +27,8 @@ func (m mode) keepsSettings() bool { return m == modeResume || m.undoesUpgrade()
 // undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
 func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
 
-// fulfils is the request that the command obeys itself, or makes void.
-func (m mode) fulfils() upgrade.Verb {
+// fulfilledVerb is the request that the command obeys itself, or makes void.
+func (m mode) fulfilledVerb() upgrade.Verb {
 	switch m {
 	case modeResume:
 		return upgrade.VerbPause
@@ -45,7 +45,7 @@ func (m mode) fulfils() upgrade.Verb {
 // that was typed or, of an upgrade that continues, the one that is recorded.
 func chooseTarget(m mode, typed string, record *upgrade.Record) (string, error) {
 	switch {
-	case typed != "" || !record.Resumable():
+	case typed != "" || !record.IsResumable():
 		return typed, nil
 	case m == modeRollback:
 		to, err := record.WayBack()
@@ -85,7 +85,7 @@ func rejectFinished(doing, group string, record *upgrade.Record) error {
 	switch {
 	case record.Run == "":
 		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
-	case !record.Resumable():
+	case !record.IsResumable():
 		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
 	default:
 		return nil

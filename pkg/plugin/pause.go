@@ -66,7 +66,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	}
 	claims := make(chan claim, 1)
 	go func() {
-		hold, err := cluster.Acquire(ctx, c.client, cluster.Claim{
+		hold, err := cluster.AcquireLease(ctx, c.client, cluster.Claim{
 			Namespace: c.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
 			Waiting: func(holder string) { progress.writeNote(describeWait(holder, &u.record)) },
 		})
@@ -76,7 +76,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 		select {
 		case <-follower.Changed():
 			record, err := follower.Record()
-			if err == nil && record.Resumable() && record.Result != upgrade.Paused {
+			if err == nil && record.IsResumable() && record.Result != upgrade.Paused {
 				continue
 			}
 			cancel()
@@ -105,8 +105,8 @@ func describeWait(holder string, record *upgrade.Record) string {
 // markPaused writes that an upgrade which nobody carries out is paused, unless it has come to its
 // end meanwhile.
 func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
-	record, err := u.store.Load(ctx)
-	if err != nil || !record.Resumable() || upgrade.PausedByRequest(&record) {
+	record, err := u.store.LoadRecord(ctx)
+	if err != nil || !record.IsResumable() || upgrade.PausedByRequest(&record) {
 		return record, err
 	}
 	record = upgrade.MarkPaused(&record, u.name, currentUser(), time.Now())
@@ -133,7 +133,7 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	asked := u.store.Asked()
 	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run
 	if pausing {
-		if err := u.store.Withdraw(ctx, asked); err != nil {
+		if err := u.store.WithdrawRequest(ctx, asked); err != nil {
 			return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 		}
 	}

@@ -108,9 +108,9 @@ func (p *progress) redrawLine() {
 	switch {
 	case p.last.Status.Group == "":
 	case p.mode == "tty":
-		p.drawLine(report.Heartbeat(p.last))
+		p.drawLine(report.DescribeHeartbeat(p.last))
 	case time.Since(p.spoken) >= heartbeat:
-		p.writeLine(report.Event{Type: "waiting", Text: "still in " + report.Heartbeat(p.last)})
+		p.writeLine(report.Event{Type: "waiting", Text: "still in " + report.DescribeHeartbeat(p.last)})
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *progress) showStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked}
-	for _, event := range report.Changes(p.last, now) {
+	for _, event := range report.DescribeChanges(p.last, now) {
 		p.writeLine(event)
 	}
 	if stopping := step.Record.Stopping; stopping != "" && p.last.Status.Group != "" && !p.stopping {

@@ -68,7 +68,7 @@ func (l *commandLine) manualProvider() cloud.Provider {
 // findOwningProvider names the first provider that owns one of the nodes, "" when none does.
 func findOwningProvider(nodes []*corev1.Node) string {
 	all := nodegroup.Providers()
-	i := slices.IndexFunc(all, func(p nodegroup.Info) bool { return slices.ContainsFunc(nodes, p.Owns) })
+	i := slices.IndexFunc(all, func(p nodegroup.Info) bool { return slices.ContainsFunc(nodes, p.OwnsNode) })
 	if i < 0 {
 		return ""
 	}

@@ -78,7 +78,7 @@ func (r *recorded) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 		return nodegroup.InfoOf(r.provider)
 	}
 	for _, provider := range nodegroup.Providers() {
-		if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !provider.Owns(n) }) {
+		if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !provider.OwnsNode(n) }) {
 			return provider
 		}
 	}
@@ -90,7 +90,7 @@ func (r *recorded) chooseProvider(nodes []*corev1.Node) nodegroup.Info {
 func (r *recorded) describeByNodes(g *nodegroup.Group, provider nodegroup.Info, own []*corev1.Node) error {
 	zones := map[string]bool{}
 	for _, node := range own {
-		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.Zone(node))
+		zone := cmp.Or(node.Labels[corev1.LabelTopologyZone], provider.ZoneOfNode(node))
 		if zone == "" {
 			return usageError(fmt.Errorf("node %q names no zone: give it the label %s, or pass --provider=manual", node.Name, corev1.LabelTopologyZone))
 		}

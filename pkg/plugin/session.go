@@ -29,7 +29,7 @@ func (c *command) openStore(group string) *cluster.Store {
 
 // loadRecords reads the records of all groups.
 func (c *command) loadRecords(ctx context.Context) (map[string]upgrade.Record, error) {
-	return cluster.Records(ctx, c.client, c.stateNamespace)
+	return cluster.LoadRecords(ctx, c.client, c.stateNamespace)
 }
 
 // openSession reads the cluster and chooses the provider.
@@ -67,7 +67,7 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member) erro
 	case s.podsOfGroupOnly:
 		s.view.Pods, err = cluster.PodsOn(ctx, s.client, listOutdatedNodes(members))
 	case len(s.view.Pods) == 0:
-		s.view.Pods, err = cluster.Pods(ctx, s.client)
+		s.view.Pods, err = cluster.ListPods(ctx, s.client)
 	}
 	if err != nil {
 		return explainReadError(err)

@@ -55,7 +55,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	store := c.openStore(name)
-	record, err := store.Load(ctx)
+	record, err := store.LoadRecord(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	}
 	state := recordedState{record: record, asked: store.Asked(), lease: lease}
 	status := g.makeStatus(state, time.Now())
-	if record.Running() {
+	if record.IsRunning() {
 		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {

@@ -24,7 +24,7 @@ type transcript struct {
 // recordStep sees every step of the simulation.
 func (t *transcript) recordStep(w upgrade.World, step upgrade.Step) {
 	now := report.Moment{At: w.Now, Status: step.Status, Blocked: step.Blocked}
-	events := report.Changes(t.last, now)
+	events := report.DescribeChanges(t.last, now)
 	t.last = now
 	for _, event := range events {
 		t.writeEvent(event)

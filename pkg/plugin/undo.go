@@ -86,7 +86,7 @@ func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupCo
 	if err := s.askUser(how); err != nil {
 		return err
 	}
-	if err := u.leaveRequest(ctx, how.mode.fulfils()); err != nil {
+	if err := u.leaveRequest(ctx, how.mode.fulfilledVerb()); err != nil {
 		return err
 	}
 	g.actions = &actionLog{}

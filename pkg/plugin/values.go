@@ -113,7 +113,7 @@ func (f *flags) listExisting(ctx context.Context, flag string) []string {
 	}
 	var names []string
 	if flag == "node" {
-		nodes, _ := cluster.Nodes(ctx, conn.client) // none is offered then
+		nodes, _ := cluster.ListNodes(ctx, conn.client) // none is offered then
 		for _, node := range nodes {
 			names = append(names, node.Name) // a watch lists them in no order
 		}

@@ -94,7 +94,7 @@ func (c *command) loadRecorded(ctx context.Context) (*recordedUpgrade, error) {
 	}
 	u.store = c.openStore(u.name)
 	var err error
-	u.record, err = u.store.Load(ctx)
+	u.record, err = u.store.LoadRecord(ctx)
 	return u, err
 }
 
@@ -115,15 +115,15 @@ func (u *recordedUpgrade) openSession(ctx context.Context, c *command, m mode) (
 // which nodes the group has and which of them are current.
 func restoreSettings(line commandLine, m mode, group string, record *upgrade.Record) (commandLine, error) {
 	switch {
-	case record.Cloudless():
+	case record.IsCloudless():
 		line.providerName = "manual"
 	case line.providerName == providerAuto && record.Provider != "":
 		line.providerName = record.Provider
 	}
-	if len(line.settings.Current) == 0 && (m != modeRollback || record.Cloudless()) {
+	if len(line.settings.Current) == 0 && (m != modeRollback || record.IsCloudless()) {
 		line.settings.Current = record.Request.Current
 	}
-	if !record.Cloudless() || !strings.ContainsAny(group, "=!, ") { // else it is what the nodes' labels call the group
+	if !record.IsCloudless() || !strings.ContainsAny(group, "=!, ") { // else it is what the nodes' labels call the group
 		return line, nil
 	}
 	var err error
@@ -177,9 +177,9 @@ func (f *flags) completeRecorded(cmd *cobra.Command, args []string, typed string
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if conn, err := f.connectCluster(ctx, io.Discard); err == nil {
-		records, _ := cluster.Records(ctx, conn.client, f.stateNamespace)
+		records, _ := cluster.LoadRecords(ctx, conn.client, f.stateNamespace)
 		for _, name := range slices.Sorted(maps.Keys(records)) {
-			if record := records[name]; record.Resumable() && strings.HasPrefix(name, typed) {
+			if record := records[name]; record.IsResumable() && strings.HasPrefix(name, typed) {
 				names = append(names, name)
 			}
 		}

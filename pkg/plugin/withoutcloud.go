@@ -33,7 +33,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		return nil, reason
 	}
 	name := groups[0]
-	record, err := c.openStore(name).Load(ctx)
+	record, err := c.openStore(name).LoadRecord(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -61,8 +61,8 @@ type Facts struct {
 	ServerVersion string
 }
 
-// Check applies every rule to the upgrade that would start from the World.
-func Check(w *upgrade.World, facts Facts) []Finding {
+// CheckUpgrade applies every rule to the upgrade that would start from the World.
+func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	var found []Finding
 	if w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
@@ -249,14 +249,14 @@ func ruleOf(kind drain.ObstacleKind) string {
 // (EKS E51), if somebody makes it anew.
 func isReturning(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return metav1.GetControllerOf(pod) != nil && drain.Tolerates(pod, cordon) && drain.Tolerates(pod, nodegroup.FenceTaint(provider))
+	return metav1.GetControllerOf(pod) != nil && drain.ToleratesTaint(pod, cordon) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
 }
 
 // findIntolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
 // coming back.
 func findIntolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.Tolerates(pod, nodegroup.FenceTaint(w.Group.Provider)) {
+		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true
 		}
 	}

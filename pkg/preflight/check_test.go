@@ -77,7 +77,7 @@ func TestVersion(t *testing.T) {
 			if c.refused {
 				want = []string{"VER001 refuse"}
 			}
-			found := preflight.Check(w, preflight.Facts{ServerVersion: c.server})
+			found := preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: c.server})
 			if got := codes(found); !slices.Equal(got, want) {
 				t.Fatalf("got %q, want %q", got, want)
 			}
@@ -122,7 +122,7 @@ func TestOwners(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := group("aws")
 			c.change(w)
-			if got := codes(preflight.Check(w, preflight.Facts{})); !slices.Equal(got, c.want) {
+			if got := codes(preflight.CheckUpgrade(w, preflight.Facts{})); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -234,7 +234,7 @@ func TestWishesSayWhatHappens(t *testing.T) {
 	}
 	for value, c := range cases {
 		t.Run(value, func(t *testing.T) {
-			found := preflight.Check(podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old"), preflight.Facts{})
+			found := preflight.CheckUpgrade(podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old"), preflight.Facts{})
 			if len(found) != 1 || !strings.Contains(found[0].Message, c.says) || found[0].Blocker != c.blocker {
 				t.Errorf("got %+v, want one that says %q with blocker %q", found, c.says, c.blocker)
 			}
@@ -251,7 +251,7 @@ func TestProtectionSaysWhatHappens(t *testing.T) {
 	} {
 		w := podCase{pod: []func(*corev1.Pod){annotated(drain.AnnotationSafeToEvict, "false")}}.world("old")
 		w.Request.RespectDoNotDisrupt = respect
-		found := preflight.Check(w, preflight.Facts{})
+		found := preflight.CheckUpgrade(w, preflight.Facts{})
 		if len(found) != 1 || !strings.Contains(found[0].Message, want.says) || !strings.Contains(found[0].Message, drain.AnnotationSafeToEvict+"=false") || found[0].Blocker != want.blocker {
 			t.Errorf("respected %t: got %+v, want one that says %q with blocker %q", respect, found, want.says, want.blocker)
 		}
@@ -265,7 +265,7 @@ func static(pod *corev1.Pod) {
 func TestPods(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
-			if got := codes(preflight.Check(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {
+			if got := codes(preflight.CheckUpgrade(c.world("old"), preflight.Facts{})); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -277,7 +277,7 @@ func TestPods(t *testing.T) {
 func TestCurrentNodesAreNotChecked(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {
-			if got := codes(preflight.Check(c.world("new"), preflight.Facts{})); len(got) > 0 {
+			if got := codes(preflight.CheckUpgrade(c.world("new"), preflight.Facts{})); len(got) > 0 {
 				t.Errorf("got %q, want nothing", got)
 			}
 		})
@@ -287,7 +287,7 @@ func TestCurrentNodesAreNotChecked(t *testing.T) {
 // TestFindingsAreForPeople holds each finding to a message, an object and what to do.
 func TestFindingsAreForPeople(t *testing.T) {
 	for name, c := range podCases() {
-		for _, f := range preflight.Check(c.world("old"), preflight.Facts{}) {
+		for _, f := range preflight.CheckUpgrade(c.world("old"), preflight.Facts{}) {
 			if f.Message == "" || f.Object == "" || f.Remedy == "" || f.String() != f.Object+": "+f.Message+": "+f.Remedy {
 				t.Errorf("%s: %+v reads %q", name, f, f)
 			}
@@ -313,7 +313,7 @@ func TestFindingsHaveAnOrder(t *testing.T) {
 		"POD001 block old pod shop/web-1", "POD001 block old pod shop/web-2", "POD001 block old-2 pod shop/web-0",
 		"POD012 warn  DaemonSet shop/a", "POD012 warn  DaemonSet shop/z",
 	}
-	if got := codes(preflight.Check(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
+	if got := codes(preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

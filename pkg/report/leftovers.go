@@ -17,11 +17,11 @@ import (
 // list of one or none.
 func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 	left := StillSuspended(record.Suspended, g.Suspended)
-	if record.Running() || len(left) == 0 {
+	if record.IsRunning() || len(left) == 0 {
 		return nil
 	}
 	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)
-	if record.Resumable() {
+	if record.IsResumable() {
 		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
 	}
 	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
@@ -42,7 +42,7 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record) 
 		}
 		record, known := runs[run]
 		_, named := record.Nodes[node.Name]
-		if run == "" || known && (record.Resumable() || named) {
+		if run == "" || known && (record.IsResumable() || named) {
 			continue
 		}
 		found = append(found, Leftover{

@@ -89,7 +89,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	if st.Waiting != "" {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
-	for _, w := range Waits(s.Blocked, now) {
+	for _, w := range CollectWaits(s.Blocked, now) {
 		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.formatDuration(now), w))
 	}
 	if s.Remaining.Latest.Duration > 0 {

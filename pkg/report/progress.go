@@ -26,12 +26,12 @@ type Moment struct {
 	Blocked []upgrade.Blocked
 }
 
-// Changes lists what is different between two moments, one event for each thing that changed, the
-// group's own changes first. Refusals that are only retried are not changes.
-func Changes(before, now Moment) []Event {
+// DescribeChanges lists what is different between two moments, one event for each thing that
+// changed, the group's own changes first. Refusals that are only retried are not changes.
+func DescribeChanges(before, now Moment) []Event {
 	events := listGroupChanges(&before.Status, &now.Status)
 	for _, node := range now.Status.Nodes {
-		old, known := before.Status.Find(node.Name)
+		old, known := before.Status.FindNode(node.Name)
 		if !known || old.State != node.State {
 			if text := describeNode(node); text != "" {
 				events = append(events, Event{Type: "node", Node: node.Name, State: string(node.State), Text: text})
@@ -39,7 +39,7 @@ func Changes(before, now Moment) []Event {
 		}
 	}
 	for _, node := range before.Status.Nodes {
-		if _, still := now.Status.Find(node.Name); !still && node.State == upgrade.NodeRemoving {
+		if _, still := now.Status.FindNode(node.Name); !still && node.State == upgrade.NodeRemoving {
 			events = append(events, Event{
 				Type: "node", Node: node.Name, State: string(upgrade.NodeGone),
 				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
@@ -135,13 +135,13 @@ func formatZone(zone string) string {
 // listBlockedChanges tells of each wait once, as soon as it is worth a line.
 func listBlockedChanges(before, now Moment) []Event {
 	told := map[string]bool{}
-	for _, w := range Waits(before.Blocked, before.At) {
+	for _, w := range CollectWaits(before.Blocked, before.At) {
 		if w.Lasting {
 			told[w.key] = true
 		}
 	}
 	var events []Event
-	for _, w := range Waits(now.Blocked, now.At) {
+	for _, w := range CollectWaits(now.Blocked, now.At) {
 		if w.Lasting && !told[w.key] {
 			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits: %s", w.Node, w)})
 		}
@@ -149,8 +149,8 @@ func listBlockedChanges(before, now Moment) []Event {
 	return events
 }
 
-// Heartbeat says in one line what a quiet upgrade is doing and waiting for.
-func Heartbeat(now Moment) string {
+// DescribeHeartbeat says in one line what a quiet upgrade is doing and waiting for.
+func DescribeHeartbeat(now Moment) string {
 	s := &now.Status
 	text := fmt.Sprintf("phase %s, %d of %d replaced", s.Phase, s.Replaced, s.Total)
 	var busy []string
@@ -170,7 +170,7 @@ func Heartbeat(now Moment) string {
 	if s.Waiting != "" {
 		text += "; waiting for " + s.Waiting
 	}
-	if waits := Waits(now.Blocked, now.At); len(waits) > 0 {
+	if waits := CollectWaits(now.Blocked, now.At); len(waits) > 0 {
 		text += fmt.Sprintf("; %s blocked, first: %s", formatCount(len(now.Blocked), "pod"), waits[0])
 	}
 	return text

@@ -130,7 +130,7 @@ func TestChanges(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := lines(Changes(c.before, c.now)); !slices.Equal(got, c.want) {
+			if got := lines(DescribeChanges(c.before, c.now)); !slices.Equal(got, c.want) {
 				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
 			}
 		})
@@ -142,10 +142,10 @@ func TestWaitIsToldWhenItHasLasted(t *testing.T) {
 	begun := moment(blocked("n1", "cart-0", spent(3), 0))
 	later := begun
 	later.At = now.Add(reportDelay)
-	if got := Changes(moment(), begun); len(got) != 0 {
+	if got := DescribeChanges(moment(), begun); len(got) != 0 {
 		t.Errorf("at once: %q", lines(got))
 	}
-	if got := Changes(begun, later); len(got) != 1 {
+	if got := DescribeChanges(begun, later); len(got) != 1 {
 		t.Errorf("after %s: %q, want one line", reportDelay, lines(got))
 	}
 }
@@ -170,7 +170,7 @@ func TestHeartbeat(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Heartbeat(c.moment); got != c.want {
+			if got := DescribeHeartbeat(c.moment); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -25,8 +25,9 @@ type Wait struct {
 	key string
 }
 
-// Waits gathers the blocked pods of each node by what they wait for, in order of the first of them.
-func Waits(blocked []upgrade.Blocked, now time.Time) []Wait {
+// CollectWaits gathers the blocked pods of each node by what they wait for, in order of the first
+// of them.
+func CollectWaits(blocked []upgrade.Blocked, now time.Time) []Wait {
 	var waits []Wait
 	at := map[string]int{}
 	for _, b := range blocked {

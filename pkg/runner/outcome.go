@@ -24,9 +24,9 @@ type Answer struct {
 	After time.Duration
 }
 
-// Sort says what an answer means for the action it answers. It is the only place that looks at
-// error codes (Kubernetes K10 has the eviction API's).
-func Sort(err error) Answer {
+// ClassifyAnswer says what an answer means for the action it answers. It is the only place that
+// looks at error codes (Kubernetes K10 has the eviction API's).
+func ClassifyAnswer(err error) Answer {
 	if err == nil {
 		return Answer{Outcome: nodegroup.OutcomeDone}
 	}

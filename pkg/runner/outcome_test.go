@@ -110,7 +110,7 @@ func TestSortEvictions(t *testing.T) {
 		"a wrapped refusal is the same": {fmt.Errorf("evicting pod shop/web-0: %w", overBudget("spent", 0)), nodegroup.OutcomeRefused, 0},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { wantAnswer(t, Sort(c.err), c.err, c.want, c.after) })
+		t.Run(name, func(t *testing.T) { wantAnswer(t, ClassifyAnswer(c.err), c.err, c.want, c.after) })
 	}
 }
 
@@ -141,7 +141,7 @@ func TestSortOthers(t *testing.T) {
 		"a cloud's verdict is final": {&cloud.Error{Outcome: nodegroup.OutcomeLater, Err: apierrors.NewNotFound(nodes, "a")}, nodegroup.OutcomeLater, 0},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { wantAnswer(t, Sort(c.err), c.err, c.want, c.after) })
+		t.Run(name, func(t *testing.T) { wantAnswer(t, ClassifyAnswer(c.err), c.err, c.want, c.after) })
 	}
 }
 
@@ -161,7 +161,7 @@ func TestDetail(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Sort(c.err).Detail; got != c.want {
+			if got := ClassifyAnswer(c.err).Detail; got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

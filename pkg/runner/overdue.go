@@ -62,7 +62,7 @@ func (s *run) recordReachability(answered bool, detail string) {
 // recordWatchFailure notes that a watch could not be opened. One that was answered tells nothing: a
 // list follows it.
 func (s *run) recordWatchFailure(err error) {
-	if a := Sort(err); a.Outcome == nodegroup.OutcomeUnclear {
+	if a := ClassifyAnswer(err); a.Outcome == nodegroup.OutcomeUnclear {
 		s.recordReachability(false, a.Detail)
 	}
 }

@@ -92,7 +92,7 @@ func (s *run) recordPoll(p pollResult) {
 	switch {
 	case p.err == nil:
 		s.Group, s.refusedPolls, s.memberCache = p.group, 0, memberCache{}
-	case Sort(p.err).Outcome == nodegroup.OutcomeFatal:
+	case ClassifyAnswer(p.err).Outcome == nodegroup.OutcomeFatal:
 		s.refusedPolls++
 	default:
 		s.refusedPolls = 0

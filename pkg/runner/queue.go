@@ -52,7 +52,7 @@ func (s *run) sendWaiting(work context.Context) {
 				close(running)
 				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
 				defer cancel()
-				s.deliverResult(work, result{action: action, answer: Sort(s.carryOut(ctx, action))})
+				s.deliverResult(work, result{action: action, answer: ClassifyAnswer(s.carryOut(ctx, action))})
 			}(l.waiting[0])
 			<-running
 		}

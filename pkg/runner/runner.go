@@ -264,13 +264,13 @@ func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 			return err
 		case errors.Is(err, upgrade.ErrRecordChanged):
 			return fmt.Errorf("%w: %w", ErrLost, err)
-		case Sort(err).Outcome == nodegroup.OutcomeFatal:
+		case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
 			return err
 		}
 		if s.isLeaseOverdue() && s.lastShown.Status.Group != "" {
 			s.showStep(s.lastShown) // no other step is taken until the record is written
 		}
-		s.recordReachability(false, Sort(err).Detail)
+		s.recordReachability(false, ClassifyAnswer(err).Detail)
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():

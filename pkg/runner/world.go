@@ -30,10 +30,10 @@ func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 			nodes = append(nodes, node)
 		}
 	}
-	members := nodegroup.Join(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
+	members := nodegroup.JoinMembers(s.Group, nodes, func(n *corev1.Node) bool { return s.Cloud.Outdated(&s.Group, n) })
 	upgrade.JudgeLabels(&s.Group, members, &s.Record)
 	for i := range members {
-		members[i].Read(&s.Group)
+		members[i].ReadTraits(&s.Group)
 	}
 	return members
 }

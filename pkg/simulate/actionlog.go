@@ -50,8 +50,8 @@ func (l *actionLog) forgetAnswers() {
 	})
 }
 
-// dropNode forgets the actions on a node that is gone.
-func (l *actionLog) dropNode(uid types.UID) {
+// dropAnswersOfNode forgets the actions on a node that is gone.
+func (l *actionLog) dropAnswersOfNode(uid types.UID) {
 	maps.DeleteFunc(l.attempts, func(_ string, attempt nodegroup.Attempt) bool {
 		switch a := attempt.Action.(type) {
 		case upgrade.NodeAction:
@@ -64,8 +64,8 @@ func (l *actionLog) dropNode(uid types.UID) {
 	})
 }
 
-// dropPod forgets the actions on a pod that is gone.
-func (l *actionLog) dropPod(uid types.UID) {
+// dropAnswersOfPod forgets the actions on a pod that is gone.
+func (l *actionLog) dropAnswersOfPod(uid types.UID) {
 	delete(l.attempts, upgrade.Evict{UID: uid}.Key())
 	delete(l.attempts, upgrade.Delete{UID: uid}.Key())
 }

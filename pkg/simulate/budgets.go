@@ -163,7 +163,7 @@ func (d *disruption) initStatuses(pods []*simPod, workloads map[types.UID]Worklo
 	for _, u := range pods {
 		_, known := workloads[u.key.owner]
 		for _, budget := range u.budgets {
-			covered[budget.PodDisruptionBudget].add(u, known)
+			covered[budget.PodDisruptionBudget].addCoveredPod(u, known)
 		}
 	}
 	for _, budget := range d.budgets {
@@ -171,7 +171,7 @@ func (d *disruption) initStatuses(pods []*simPod, workloads map[types.UID]Worklo
 	}
 }
 
-func (c *coverage) add(u *simPod, known bool) {
+func (c *coverage) addCoveredPod(u *simPod, known bool) {
 	c.matched++
 	if drain.Ready(u.pod) && u.pod.DeletionTimestamp == nil {
 		c.healthy++
@@ -182,8 +182,8 @@ func (c *coverage) add(u *simPod, known bool) {
 	}
 }
 
-// replicas sums up the scales of the controllers.
-func (c *coverage) replicas(workloads map[types.UID]Workload) (sum int32) {
+// expectedReplicas sums up the scales of the controllers.
+func (c *coverage) expectedReplicas(workloads map[types.UID]Workload) (sum int32) {
 	counted := map[types.UID]bool{}
 	for id := range c.owners {
 		scaled := workloads[id]
@@ -203,7 +203,7 @@ func (d *disruption) initStatus(budget *policyv1.PodDisruptionBudget, c *coverag
 		if c.unknown || (spec.MinAvailable == nil && spec.MaxUnavailable == nil) {
 			return
 		}
-		expected = c.replicas(workloads)
+		expected = c.expectedReplicas(workloads)
 	}
 	desired, err := desiredHealthy(spec, expected)
 	if err != nil {

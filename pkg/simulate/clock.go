@@ -25,14 +25,14 @@ type event struct {
 	do     func()
 }
 
-func (e event) compare(o event) int {
+func (e event) compareEvents(o event) int {
 	return cmp.Or(e.at.Compare(o.at), cmp.Compare(e.serial, o.serial))
 }
 
-// after has something happen when the time has passed.
-func (c *clock) after(d time.Duration, do func()) {
+// scheduleAfter has something happen when the time has passed.
+func (c *clock) scheduleAfter(d time.Duration, do func()) {
 	e := event{at: c.now.Add(d), serial: c.nextSerial(), do: do}
-	i, _ := slices.BinarySearchFunc(c.events, e, event.compare)
+	i, _ := slices.BinarySearchFunc(c.events, e, event.compareEvents)
 	c.events = slices.Insert(c.events, i, e)
 }
 
@@ -44,8 +44,8 @@ func (c *clock) nextSerial() int {
 // nextVersion is a resourceVersion that no object has had.
 func (c *clock) nextVersion() string { return strconv.Itoa(c.nextSerial()) }
 
-// nextEvent is when the next event is due, and whether there is one.
-func (c *clock) nextEvent() (time.Time, bool) {
+// nextEventTime is when the next event is due, and whether there is one.
+func (c *clock) nextEventTime() (time.Time, bool) {
 	if len(c.events) == 0 {
 		return time.Time{}, false
 	}

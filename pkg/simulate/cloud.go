@@ -26,8 +26,8 @@ type cloud struct {
 	tokens map[string]bool
 }
 
-// act carries out an action on the group or one of its instances.
-func (c *cloud) act(action nodegroup.Action) (nodegroup.Outcome, string) {
+// actOnCloud carries out an action on the group or one of its instances.
+func (c *cloud) actOnCloud(action nodegroup.Action) (nodegroup.Outcome, string) {
 	c.clock.changed = true
 	switch a := action.(type) {
 	case nodegroup.SetRevision:
@@ -59,7 +59,7 @@ func (c *cloud) changeSettings(change func()) {
 		change()
 		return
 	}
-	c.clock.after(c.times.Seen, func() {
+	c.clock.scheduleAfter(c.times.Seen, func() {
 		change()
 		c.clock.changed = true
 	})
@@ -92,27 +92,27 @@ func (c *cloud) addCapacity(a nodegroup.AddCapacity) (nodegroup.Outcome, string)
 func (c *cloud) launchInstance(zone string) {
 	serial := c.clock.nextSerial()
 	m := &member{instance: nodegroup.Instance{
-		ID: "i-" + nodeName(c.group.Name, zone, serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
+		ID: "i-" + newNodeName(c.group.Name, zone, serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
 		Outdated: c.group.Pointed.ID != c.group.Wanted.ID,
 	}}
 	c.group.members[m.instance.ID] = m
 	c.group.showMember(m)
-	c.bootNode(m)
+	c.bootInstance(m)
 }
 
-// bootNode brings the node of a pending instance up in time.
-func (c *cloud) bootNode(m *member) {
+// bootInstance brings the node of a pending instance up in time.
+func (c *cloud) bootInstance(m *member) {
 	name := strings.TrimPrefix(m.instance.ID, "i-")
-	c.clock.after(c.times.Boot, func() {
+	c.clock.scheduleAfter(c.times.Boot, func() {
 		if m.instance.State != nodegroup.InstancePending {
 			return
 		}
 		m.instance.State = nodegroup.InstanceInService
-		c.nodes.joinNode(c.newNode(name, m.instance), m)
+		c.nodes.joinNode(c.newNodeObject(name, m.instance), m)
 	})
 }
 
-func (c *cloud) newNode(name string, instance nodegroup.Instance) *corev1.Node {
+func (c *cloud) newNodeObject(name string, instance nodegroup.Instance) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID("node-" + name), ResourceVersion: c.clock.nextVersion(), CreationTimestamp: metav1.Time{Time: c.clock.now},
@@ -151,7 +151,7 @@ func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, str
 
 // endInstance takes a terminating machine and its node away in time.
 func (c *cloud) endInstance(m *member) {
-	c.clock.after(c.times.Leave, func() {
+	c.clock.scheduleAfter(c.times.Leave, func() {
 		if m.node != nil {
 			c.nodes.removeNode(m.node)
 		}
@@ -160,8 +160,8 @@ func (c *cloud) endInstance(m *member) {
 	})
 }
 
-// nodeName names a new node after its group and the last part of its zone.
-func nodeName(group, zone string, serial int) string {
+// newNodeName names a new node after its group and the last part of its zone.
+func newNodeName(group, zone string, serial int) string {
 	return fmt.Sprintf("%s-new-%s-%d", group, shortZone(zone), serial)
 }
 

@@ -94,7 +94,7 @@ func (c *Cluster) addNodes(spec *Spec) {
 		case m.instance.State == nodegroup.InstanceLeaving, isOnlyNodeLeft(spec, m):
 			c.cloud.endInstance(m)
 		case m.instance.State == nodegroup.InstancePending && m.node == nil:
-			c.cloud.bootNode(m)
+			c.cloud.bootInstance(m)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 // Advance lets the cluster move: to its next event, but not past the time given, which may be zero
 // for no limit. It reports whether it moved.
 func (c *Cluster) Advance(limit time.Time) bool {
-	if at, ok := c.clock.nextEvent(); ok && (limit.IsZero() || !at.After(limit)) {
+	if at, ok := c.clock.nextEventTime(); ok && (limit.IsZero() || !at.After(limit)) {
 		c.clock.runEvents(at)
 		c.pods.placePending()
 		return true

@@ -33,17 +33,17 @@ func replacesAfterEnd(u *simPod) bool { return u.key.kind == statefulSet || u.ke
 // a controller does not come back, nor does one that has finished: a Job's work is done, and other
 // controllers do not count it.
 func isReplaced(u *simPod) bool {
-	return u.key.kind != "" && !isFinished(u.pod) && !isMirror(u.pod)
+	return u.key.kind != "" && !isFinished(u.pod) && !isMirrorPod(u.pod)
 }
 
 func isFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func isMirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
+func isMirrorPod(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-// ownerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
-func ownerName(pod *corev1.Pod) string {
+// controllerName is the pod's controller for people: "ReplicaSet shop/web-7d9f".
+func controllerName(pod *corev1.Pod) string {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		return fmt.Sprintf("%s %s/%s", ref.Kind, pod.Namespace, ref.Name)
 	}
@@ -103,14 +103,14 @@ func newOrderedSets(workloads map[types.UID]Workload) orderedSets {
 	return orderedSets{workloads: workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}}
 }
 
-// has reports whether the pod is one of an ordered StatefulSet.
-func (s *orderedSets) has(u *simPod) bool {
+// containsPod reports whether the pod is one of an ordered StatefulSet.
+func (s *orderedSets) containsPod(u *simPod) bool {
 	return u.key.kind == statefulSet && s.workloads[u.key.owner].Ordered
 }
 
-// add notes a pod, on a node or waiting for one, if it is one of an ordered StatefulSet.
-func (s *orderedSets) add(u *simPod) {
-	if !s.has(u) {
+// addPodOfSet notes a pod, on a node or waiting for one, if it is one of an ordered StatefulSet.
+func (s *orderedSets) addPodOfSet(u *simPod) {
+	if !s.containsPod(u) {
 		return
 	}
 	if s.pods[u.key.owner] == nil {
@@ -119,15 +119,15 @@ func (s *orderedSets) add(u *simPod) {
 	s.pods[u.key.owner][u.pod.UID] = u
 }
 
-func (s *orderedSets) remove(u *simPod) { delete(s.pods[u.key.owner], u.pod.UID) }
+func (s *orderedSets) removePodOfSet(u *simPod) { delete(s.pods[u.key.owner], u.pod.UID) }
 
 func (s *orderedSets) addMissing(u *simPod) {
 	s.missing[u.key.owner] = append(s.missing[u.key.owner], u)
 }
 
-// takeNext is the next missing pod of a StatefulSet, if all before it are ready and none of those
-// is leaving; else nil (stateful_set_control.go, the monotonic branch).
-func (s *orderedSets) takeNext(owner types.UID) *simPod {
+// takeNextMissing is the next missing pod of a StatefulSet, if all before it are ready and none of
+// those is leaving; else nil (stateful_set_control.go, the monotonic branch).
+func (s *orderedSets) takeNextMissing(owner types.UID) *simPod {
 	missing := s.missing[owner]
 	if len(missing) == 0 {
 		return nil

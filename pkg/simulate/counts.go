@@ -23,33 +23,35 @@ type podCounts struct {
 	repelling []*antiAffinityIndex
 }
 
-func (c *podCounts) matches(pod *corev1.Pod) bool {
+func (c *podCounts) matchesPod(pod *corev1.Pod) bool {
 	return (c.namespaces == nil || slices.Contains(c.namespaces, pod.Namespace)) && c.selector.Matches(labels.Set(pod.Labels))
 }
 
-// at counts the pods in the place of a node.
-func (c *podCounts) at(n *simNode, label string) int { return c.places[label][n.node.Labels[label]] }
+// countInTopology counts the pods in the place of a node.
+func (c *podCounts) countInTopology(n *simNode, label string) int {
+	return c.places[label][n.node.Labels[label]]
+}
 
-// add counts more pods on the node.
-func (c *podCounts) add(n *simNode, pods int) {
+// addPodsOnNode counts more pods on the node.
+func (c *podCounts) addPodsOnNode(n *simNode, pods int) {
 	c.total += pods
 	for label, sums := range c.places {
 		sums[n.node.Labels[label]] += pods
 	}
 }
 
-// addLive counts more pods on the node that are not deleted.
-func (c *podCounts) addLive(n *simNode, pods int) {
+// countLivePods counts more pods on the node that are not deleted.
+func (c *podCounts) countLivePods(n *simNode, pods int) {
 	for _, s := range c.spreads {
 		if s.over.nodes[n] {
-			s.shift(n.node.Labels[s.label], pods)
+			s.shiftCount(n.node.Labels[s.label], pods)
 		}
 	}
 }
 
-// addKey has the pods of the key counted, if they are meant.
-func (c *podCounts) addKey(k *schedulingKey) {
-	if c.matches(k.sample) {
+// addSchedulingKey has the pods of the key counted, if they are meant.
+func (c *podCounts) addSchedulingKey(k *schedulingKey) {
+	if c.matchesPod(k.sample) {
 		c.keys = append(c.keys, k)
 		k.counts, k.repelledBy = append(k.counts, c), append(k.repelledBy, c.repelling...)
 	}
@@ -81,9 +83,9 @@ func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
 // whether that is so for those that are not deleted, too.
 func countPod(u *simPod, n int, live bool) {
 	for _, c := range u.key.counts {
-		c.add(u.node, n)
+		c.addPodsOnNode(u.node, n)
 		if live {
-			c.addLive(u.node, n)
+			c.countLivePods(u.node, n)
 		}
 	}
 	for _, x := range u.key.repels {
@@ -94,6 +96,6 @@ func countPod(u *simPod, n int, live bool) {
 // countDeleted has a pod no longer counted among those that are not deleted.
 func countDeleted(u *simPod) {
 	for _, c := range u.key.counts {
-		c.addLive(u.node, -1)
+		c.countLivePods(u.node, -1)
 	}
 }

@@ -29,9 +29,9 @@ const (
 	spreadLabelMissing unschedulableReason = "node(s) didn't match pod topology spread constraints (missing required label)"
 )
 
-// fit says whether the node takes a pod of the key. The order is that of kube-scheduler's filters,
-// so that a pod that fails several gives the same reason.
-func fit(k *schedulingKey, n *simNode) unschedulableReason {
+// checkNodeFit says whether the node takes a pod of the key. The order is that of kube-scheduler's
+// filters, so that a pod that fails several gives the same reason.
+func checkNodeFit(k *schedulingKey, n *simNode) unschedulableReason {
 	if why := checkTaints(k, n); why != fits {
 		return why
 	}
@@ -49,7 +49,7 @@ func fit(k *schedulingKey, n *simNode) unschedulableReason {
 		}
 	}
 	for i := range k.spread {
-		if why := k.spread[i].fit(n); why != fits {
+		if why := k.spread[i].checkSpread(n); why != fits {
 			return why
 		}
 	}
@@ -69,7 +69,7 @@ func checkTaints(k *schedulingKey, n *simNode) unschedulableReason {
 
 func toleratesTaints(k *schedulingKey, n *simNode) bool {
 	for i := range n.taints {
-		if !drain.Tolerates(k.sample, n.taints[i]) {
+		if !drain.ToleratesTaint(k.sample, n.taints[i]) {
 			return false
 		}
 	}
@@ -97,7 +97,7 @@ func checkNeighbours(k *schedulingKey, n *simNode) unschedulableReason {
 		return podAffinityUnmet
 	}
 	for i := range k.apart {
-		if _, labelled := n.node.Labels[k.apart[i].label]; labelled && k.apart[i].pods.at(n, k.apart[i].label) > 0 {
+		if _, labelled := n.node.Labels[k.apart[i].label]; labelled && k.apart[i].pods.countInTopology(n, k.apart[i].label) > 0 {
 			return podAntiAffinity
 		}
 	}
@@ -116,24 +116,24 @@ func hasNeighbours(k *schedulingKey, n *simNode) bool {
 		if _, labelled := n.node.Labels[k.near[i].label]; !labelled {
 			return false
 		}
-		if k.near[i].pods.at(n, k.near[i].label) == 0 && !isFirst(k) {
+		if k.near[i].pods.countInTopology(n, k.near[i].label) == 0 && !isFirstOfKey(k) {
 			return false
 		}
 	}
 	return true
 }
 
-// isFirst reports whether a pod asks to be near its own kind, of which there is none yet
+// isFirstOfKey reports whether a pod asks to be near its own kind, of which there is none yet
 // (interpodaffinity/filtering.go).
-func isFirst(k *schedulingKey) bool {
-	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.total > 0 || !t.pods.matches(k.sample) })
+func isFirstOfKey(k *schedulingKey) bool {
+	return !slices.ContainsFunc(k.near, func(t affinityTerm) bool { return t.pods.total > 0 || !t.pods.matchesPod(k.sample) })
 }
 
 // explainRefusal says why none of the nodes takes a pod of the key, as the scheduler's event does.
 func explainRefusal(k *schedulingKey, nodes []*simNode) string {
 	counts := map[unschedulableReason]int{}
 	for _, n := range nodes {
-		counts[fit(k, n)]++
+		counts[checkNodeFit(k, n)]++
 	}
 	delete(counts, fits)
 	var parts []string

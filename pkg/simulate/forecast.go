@@ -90,7 +90,7 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	}
 	spec.Times.Gone = spec.Times.GoneLatest
 	late, err := predictOnce(spec, req)
-	f.widen(&late)
+	f.widenToLatest(&late)
 	return f, err
 }
 
@@ -98,14 +98,14 @@ func predictOnce(spec Spec, req upgrade.Request) (Forecast, error) {
 	c := New(spec)
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
-	record, err := c.run(req, r.recordStep, true)
-	r.finish(c.clock.now)
+	record, err := c.runToEnd(req, r.recordStep, true)
+	r.finishForecast(c.clock.now)
 	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
 	return r.forecast, err
 }
 
-// widen takes over from the later run what makes the forecast the more careful one.
-func (f *Forecast) widen(late *Forecast) {
+// widenToLatest takes over from the later run what makes the forecast the more careful one.
+func (f *Forecast) widenToLatest(late *Forecast) {
 	f.Duration = f.Duration.or(late.Duration)
 	f.Steps += late.Steps
 	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result
@@ -146,11 +146,11 @@ func (s Span) both(o Span) Span {
 	return s.or(o)
 }
 
-func span(d time.Duration) Span {
+func newSpan(d time.Duration) Span {
 	return Span{upgrade.Duration{Duration: d}, upgrade.Duration{Duration: d}}
 }
 
-func (a amount) quantities(pods int) Amount {
+func (a amount) toQuantities(pods int) Amount {
 	return Amount{CPU: *resource.NewMilliQuantity(a.cpu, resource.DecimalSI), Memory: *resource.NewQuantity(a.memory, resource.BinarySI), Pods: pods}
 }
 
@@ -173,11 +173,11 @@ func (c *Cluster) measureRoom(req upgrade.Request) Room {
 		}
 	}
 	room := c.measureFree(keys)
-	room.Moves = moves.quantities(pods)
+	room.Moves = moves.toQuantities(pods)
 	if c.group.Sized {
 		n := int64(req.Surge)
 		of := c.cloud.model.allocatable
-		room.Added = amount{of.Cpu().MilliValue(), of.Memory().Value()}.times(n).quantities(int(n * of.Pods().Value()))
+		room.Added = amount{of.Cpu().MilliValue(), of.Memory().Value()}.times(n).toQuantities(int(n * of.Pods().Value()))
 	}
 	return room
 }
@@ -196,7 +196,7 @@ func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 		free = free.plus(amount{max(0, left.cpu), max(0, left.memory)})
 		pods += max(0, n.limits.pods-len(n.pods))
 	}
-	room.Free = free.quantities(pods)
+	room.Free = free.toQuantities(pods)
 	return room
 }
 

@@ -39,36 +39,36 @@ func (g *simGroup) showMember(m *member) {
 			shown.Outdated = g.outdated(shown.Node)
 		}
 	}
-	shown.Read(&g.Group)
+	shown.ReadTraits(&g.Group)
 	name := shown.Name()
 	if m.shown != name {
 		g.hideMember(m)
-		i, _ := g.position(name)
+		i, _ := g.positionOfMember(name)
 		g.roster = slices.Insert(g.roster, i, shown)
 		m.shown = name
 		return
 	}
-	if i, ok := g.position(name); ok {
+	if i, ok := g.positionOfMember(name); ok {
 		g.roster[i] = shown
 	}
 }
 
 // hideMember takes a member off the roster.
 func (g *simGroup) hideMember(m *member) {
-	if i, ok := g.position(m.shown); ok && m.shown != "" {
+	if i, ok := g.positionOfMember(m.shown); ok && m.shown != "" {
 		g.roster = slices.Delete(g.roster, i, i+1)
 	}
 	m.shown = ""
 	g.clock.changed = true
 }
 
-// showPods brings the roster up to date with a node's pods; only those of outdated nodes concern an
-// upgrade.
-func (g *simGroup) showPods(n *simNode) {
+// showPodsOfNode brings the roster up to date with a node's pods; only those of outdated nodes
+// concern an upgrade.
+func (g *simGroup) showPodsOfNode(n *simNode) {
 	if n.member == nil {
 		return
 	}
-	if i, ok := g.position(n.member.shown); ok {
+	if i, ok := g.positionOfMember(n.member.shown); ok {
 		g.roster[i].Pods = n.pods
 		g.clock.changed = g.clock.changed || g.roster[i].Outdated
 	}
@@ -92,7 +92,7 @@ func (g *simGroup) removeInstance(m *member) {
 	g.hideMember(m)
 }
 
-func (g *simGroup) position(name string) (int, bool) {
+func (g *simGroup) positionOfMember(name string) (int, bool) {
 	return slices.BinarySearchFunc(g.roster, name, func(m nodegroup.Member, name string) int { return strings.Compare(m.Name(), name) })
 }
 
@@ -101,11 +101,11 @@ func (g *simGroup) isOutdated(n *simNode) bool {
 	if n.member == nil {
 		return false
 	}
-	i, ok := g.position(n.member.shown)
+	i, ok := g.positionOfMember(n.member.shown)
 	return ok && g.roster[i].Outdated
 }
 
-// zoneSizes counts the instances in service or on their way, by zone.
+// formatZoneSizes counts the instances in service or on their way, by zone.
 func (g *simGroup) zoneSizes() map[string]int {
 	size := map[string]int{}
 	for _, m := range g.members {

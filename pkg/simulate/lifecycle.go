@@ -31,7 +31,7 @@ type podLifecycle struct {
 func (l *podLifecycle) addPods(pods []*corev1.Pod) []*simPod {
 	added := make([]*simPod, 0, len(pods))
 	for _, pod := range pods {
-		added = append(added, &simPod{pod: pod, key: l.index.keyOf(pod), budgets: l.budgets.index.Covering(pod)})
+		added = append(added, &simPod{pod: pod, key: l.index.schedulingKeyOf(pod), budgets: l.budgets.index.Covering(pod)})
 	}
 	return slices.DeleteFunc(added, func(u *simPod) bool { return !l.addPod(u) })
 }
@@ -41,7 +41,7 @@ func (l *podLifecycle) addPod(u *simPod) bool {
 	n, known := l.index.nodes.byName[pod.Spec.NodeName]
 	switch {
 	case known:
-		l.bindPod(u, n)
+		l.bindPodToNode(u, n)
 		if n.member != nil && u.key.kind == daemonSet {
 			l.addDaemonSet(u)
 		}
@@ -50,7 +50,7 @@ func (l *podLifecycle) addPod(u *simPod) bool {
 	default:
 		return false
 	}
-	l.sets.add(u)
+	l.sets.addPodOfSet(u)
 	return true
 }
 
@@ -59,17 +59,17 @@ func (l *podLifecycle) addPod(u *simPod) bool {
 func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	pod, now := u.pod, l.clock.now
 	switch {
-	case isFinished(pod) || isMirror(pod):
+	case isFinished(pod) || isMirrorPod(pod):
 	case pod.DeletionTimestamp != nil:
-		l.endAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
+		l.endPodAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
 	case !drain.Ready(pod) && pod.Status.StartTime != nil && !isLongUnready(pod, now):
 		l.readyAfter(u, pod.Status.StartTime.Time)
 	}
 }
 
-// bindPod puts the pod on a node, and into the sums.
-func (l *podLifecycle) bindPod(u *simPod, n *simNode) {
-	l.index.bind(u, n)
+// bindPodToNode puts the pod on a node, and into the sums.
+func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
+	l.index.bindToNode(u, n)
 	l.changeUsage(u, 1)
 	l.scheduler.capacityFreed(n) // it may be what a pod with an affinity waits for
 }
@@ -77,36 +77,36 @@ func (l *podLifecycle) bindPod(u *simPod, n *simNode) {
 // changeUsage adds a pod to its node's list and sums, or takes it away. Finished pods hold nothing.
 func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 	n := u.node
-	l.index.nodes.unrank(n)
+	l.index.nodes.removeFromRanking(n)
 	if !isFinished(u.pod) {
 		n.used = n.used.plus(u.key.requests.times(change))
 		n.scored = n.scored.plus(u.key.scoredRequests().times(change))
 	}
 	if change > 0 {
-		n.putPod(u.pod)
+		n.placePodOnNode(u.pod)
 	} else {
-		n.dropPod(u.pod.UID)
+		n.removePodFromNode(u.pod.UID)
 	}
-	l.index.nodes.rerank(n)
-	l.group.showPods(n)
+	l.index.nodes.updateRanking(n)
+	l.group.showPodsOfNode(n)
 }
 
 // updatePod replaces the pod's object by a newer one.
 func (l *podLifecycle) updatePod(u *simPod, pod *corev1.Pod) {
 	u.pod = pod
-	u.node.putPod(pod)
-	l.group.showPods(u.node)
+	u.node.placePodOnNode(pod)
+	l.group.showPodsOfNode(u.node)
 }
 
-// startPod binds the pod; it becomes ready in its time.
-func (l *podLifecycle) startPod(u *simPod, n *simNode) {
+// startPodOnNode binds the pod; it becomes ready in its time.
+func (l *podLifecycle) startPodOnNode(u *simPod, n *simNode) {
 	if u.initiallyPending {
 		pod := *u.pod // it is the Spec's
 		u.pod = &pod
 	}
 	u.pod.Spec.NodeName = n.node.Name
 	u.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &u.pod.CreationTimestamp}
-	l.bindPod(u, n)
+	l.bindPodToNode(u, n)
 	if !u.broken {
 		l.readyAfter(u, l.clock.now)
 	}
@@ -122,10 +122,10 @@ func (l *podLifecycle) readyAfter(u *simPod, started time.Time) {
 		return
 	}
 	uid := u.pod.UID
-	l.clock.after(max(0, wait-l.clock.now.Sub(started)), func() { l.markReady(uid) })
+	l.clock.scheduleAfter(max(0, wait-l.clock.now.Sub(started)), func() { l.markPodReady(uid) })
 }
 
-func (l *podLifecycle) markReady(uid types.UID) {
+func (l *podLifecycle) markPodReady(uid types.UID) {
 	u, ok := l.index.bound[uid]
 	if !ok || u.pod.DeletionTimestamp != nil {
 		return
@@ -142,9 +142,9 @@ func (l *podLifecycle) markReady(uid types.UID) {
 	}
 }
 
-// deletePod begins a pod's deletion; its controller brings another up at once, or after the end
-// where names are kept.
-func (l *podLifecycle) deletePod(u *simPod) {
+// beginPodDeletion begins a pod's deletion; its controller brings another up at once, or after the
+// end where names are kept.
+func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	if u.pod.DeletionTimestamp != nil {
 		return
 	}
@@ -157,14 +157,14 @@ func (l *podLifecycle) deletePod(u *simPod) {
 	if !replacesAfterEnd(u) {
 		l.replacePod(u)
 	}
-	l.endAfter(u, l.terminationTime(u.pod))
+	l.endPodAfter(u, l.terminationTime(u.pod))
 }
 
-func (l *podLifecycle) endAfter(u *simPod, wait time.Duration) {
+func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
 	uid := u.pod.UID
-	l.clock.after(wait, func() {
+	l.clock.scheduleAfter(wait, func() {
 		if u, still := l.index.bound[uid]; still {
-			l.removePod(u)
+			l.removePodObject(u)
 			if replacesAfterEnd(u) {
 				l.replacePod(u)
 			}
@@ -187,13 +187,13 @@ func (l *podLifecycle) terminationTime(pod *corev1.Pod) time.Duration {
 	return l.times.Gone(pod)
 }
 
-// removePod takes a pod away that has ended.
-func (l *podLifecycle) removePod(u *simPod) {
-	l.index.unbind(u)
+// removePodObject takes a pod away that has ended.
+func (l *podLifecycle) removePodObject(u *simPod) {
+	l.index.unbindFromNode(u)
 	l.changeUsage(u, -1)
 	l.scheduler.capacityFreed(u.node)
-	l.sets.remove(u)
-	l.actions.dropPod(u.pod.UID)
+	l.sets.removePodOfSet(u)
+	l.actions.dropAnswersOfPod(u.pod.UID)
 	l.budgets.countExpected(u, -1)
 }
 
@@ -204,7 +204,7 @@ func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	if !leaving {
 		l.budgets.countHealthy(u, -1)
 	}
-	l.removePod(u)
+	l.removePodObject(u)
 	if replacesAfterEnd(u) || !leaving {
 		l.replacePod(u)
 	}
@@ -220,26 +220,26 @@ func (l *podLifecycle) replacePod(u *simPod) {
 	switch {
 	case u.key.kind == daemonSet:
 		l.startDaemonPod(next, u.node)
-	case l.sets.has(u):
+	case l.sets.containsPod(u):
 		l.sets.addMissing(next)
 		l.createNextOrdinal(u.key.owner)
 	default:
-		l.createPod(next)
+		l.createReplacement(next)
 	}
 }
 
-func (l *podLifecycle) createPod(u *simPod) {
+func (l *podLifecycle) createReplacement(u *simPod) {
 	l.budgets.countExpected(u, +1)
-	l.sets.add(u)
+	l.sets.addPodOfSet(u)
 	if n := l.scheduler.assignNode(u); n != nil {
-		l.startPod(u, n)
+		l.startPodOnNode(u, n)
 	}
 }
 
 // createNextOrdinal creates the missing pods of an ordered StatefulSet whose turn has come.
 func (l *podLifecycle) createNextOrdinal(owner types.UID) {
-	for next := l.sets.takeNext(owner); next != nil; next = l.sets.takeNext(owner) {
-		l.createPod(next)
+	for next := l.sets.takeNextMissing(owner); next != nil; next = l.sets.takeNextMissing(owner) {
+		l.createReplacement(next)
 	}
 }
 
@@ -267,13 +267,13 @@ func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 	if l.index.nodes.byName[n.node.Name] != n {
 		return
 	}
-	l.index.readKey(u.key)
+	l.index.readSchedulingKey(u.key)
 	if ok, err := u.key.affinity.Match(n.node); !ok || err != nil || !toleratesTaints(u.key, n) {
 		return
 	}
 	l.budgets.countExpected(u, +1)
-	l.startPod(u, n)
+	l.startPodOnNode(u, n)
 }
 
 // placePending starts the pods that wait and for which there is room by now.
-func (l *podLifecycle) placePending() { l.scheduler.placePending(l.startPod) }
+func (l *podLifecycle) placePending() { l.scheduler.placePending(l.startPodOnNode) }

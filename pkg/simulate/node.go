@@ -54,7 +54,7 @@ type rank struct {
 	name string
 }
 
-func (r rank) compare(o rank) int {
+func (r rank) compareRanks(o rank) int {
 	return cmp.Or(cmp.Compare(r.load, o.load), cmp.Compare(r.pods, o.pods), strings.Compare(r.name, o.name))
 }
 
@@ -72,8 +72,8 @@ func (n *simNode) currentRank() rank {
 	return r
 }
 
-// readNode takes over what the scheduler reads off the node object.
-func (n *simNode) readNode(node *corev1.Node) {
+// readNodeObject takes over what the scheduler reads off the node object.
+func (n *simNode) readNodeObject(node *corev1.Node) {
 	n.node, n.cordoned, n.taints = node, node.Spec.Unschedulable, nil
 	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
@@ -89,8 +89,8 @@ func comparePodUID(pod *corev1.Pod, uid types.UID) int {
 	return strings.Compare(string(pod.UID), string(uid))
 }
 
-// putPod puts the pod into the node's list, in the place of the one it replaces.
-func (n *simNode) putPod(pod *corev1.Pod) {
+// placePodOnNode puts the pod into the node's list, in the place of the one it replaces.
+func (n *simNode) placePodOnNode(pod *corev1.Pod) {
 	i, known := slices.BinarySearchFunc(n.pods, pod.UID, comparePodUID)
 	pods := make([]*corev1.Pod, 0, len(n.pods)+1)
 	pods = append(append(pods, n.pods[:i]...), pod)
@@ -100,7 +100,7 @@ func (n *simNode) putPod(pod *corev1.Pod) {
 	n.pods = append(pods, n.pods[i:]...)
 }
 
-func (n *simNode) dropPod(uid types.UID) {
+func (n *simNode) removePodFromNode(uid types.UID) {
 	if i, known := slices.BinarySearchFunc(n.pods, uid, comparePodUID); known {
 		n.pods = slices.Concat(n.pods[:i], n.pods[i+1:])
 	}
@@ -116,37 +116,37 @@ type nodeIndex struct {
 	added int32
 }
 
-// unrank takes the node out of the scheduler's order, to be changed and ranked again.
-func (x *nodeIndex) unrank(n *simNode) {
+// removeFromRanking takes the node out of the scheduler's order, to be changed and ranked again.
+func (x *nodeIndex) removeFromRanking(n *simNode) {
 	if n.ranked {
-		x.ranking.remove(n)
+		x.ranking.removeNode(n)
 		n.ranked = false
 	}
 }
 
-func (x *nodeIndex) rerank(n *simNode) {
+func (x *nodeIndex) updateRanking(n *simNode) {
 	if n.closed {
 		return
 	}
 	n.rank, n.ranked = n.currentRank(), true
-	x.ranking.insert(n)
+	x.ranking.insertNode(n)
 }
 
-func (x *nodeIndex) add(n *simNode) {
+func (x *nodeIndex) addToIndex(n *simNode) {
 	n.number = x.added
 	x.added++
 	x.byName[n.node.Name] = n
-	i, _ := x.position(n.node.Name)
+	i, _ := x.positionOfNode(n.node.Name)
 	x.sorted = slices.Insert(x.sorted, i, n)
 }
 
-func (x *nodeIndex) remove(n *simNode) {
+func (x *nodeIndex) removeFromIndex(n *simNode) {
 	delete(x.byName, n.node.Name)
-	if i, ok := x.position(n.node.Name); ok {
+	if i, ok := x.positionOfNode(n.node.Name); ok {
 		x.sorted = slices.Delete(x.sorted, i, i+1)
 	}
 }
 
-func (x *nodeIndex) position(name string) (int, bool) {
+func (x *nodeIndex) positionOfNode(name string) (int, bool) {
 	return slices.BinarySearchFunc(x.sorted, name, func(n *simNode, name string) int { return strings.Compare(n.node.Name, name) })
 }

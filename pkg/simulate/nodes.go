@@ -24,7 +24,7 @@ func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 	n, known := l.index.nodes.byName[node.Name]
 	if !known {
 		n = &simNode{member: owner, node: node}
-		l.index.nodes.add(n)
+		l.index.nodes.addToIndex(n)
 	}
 	l.updateNode(n, node)
 	return n
@@ -39,11 +39,11 @@ func (l *nodeLifecycle) joinNode(node *corev1.Node, owner *member) {
 
 // updateNode takes a new version of a node into account.
 func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
-	l.index.nodes.unrank(n)
+	l.index.nodes.removeFromRanking(n)
 	before := n.node
-	n.readNode(node)
+	n.readNodeObject(node)
 	l.index.nodeChanged(n, before, node)
-	l.index.nodes.rerank(n)
+	l.index.nodes.updateRanking(n)
 	if n.member != nil {
 		n.member.node = n
 		l.group.showMember(n.member)
@@ -62,19 +62,19 @@ func (l *nodeLifecycle) updateInstance(m *member) {
 
 // removeNode removes a node of the group and everything on it.
 func (l *nodeLifecycle) removeNode(n *simNode) {
-	l.index.nodes.unrank(n)
+	l.index.nodes.removeFromRanking(n)
 	n.closed = true
 	l.index.nodeChanged(n, n.node, nil)
-	l.index.nodes.remove(n)
-	l.actions.dropNode(n.node.UID)
+	l.index.nodes.removeFromIndex(n)
+	l.actions.dropAnswersOfNode(n.node.UID)
 	for _, pod := range n.pods {
 		l.pods.deletePodOfDeadNode(l.index.bound[pod.UID])
 	}
 	l.group.removeNode(n.member)
 }
 
-// findNode is the group's node of the name, nil when it is gone or is another by now.
-func (l *nodeLifecycle) findNode(name string, uid types.UID) *simNode {
+// findNodeByUID is the group's node of the name, nil when it is gone or is another by now.
+func (l *nodeLifecycle) findNodeByUID(name string, uid types.UID) *simNode {
 	if n, ok := l.index.nodes.byName[name]; ok && n.member != nil && n.node.UID == uid {
 		return n
 	}
@@ -84,7 +84,7 @@ func (l *nodeLifecycle) findNode(name string, uid types.UID) *simNode {
 // applyAction carries out an action of the run that changes a node in place.
 func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup.Outcome, string) {
 	target := a.Target()
-	n := l.findNode(target.Node, target.UID)
+	n := l.findNodeByUID(target.Node, target.UID)
 	if n == nil {
 		return nodeGone(target.Node)
 	}
@@ -99,7 +99,7 @@ func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup
 
 // deleteNode removes the Node object.
 func (l *nodeLifecycle) deleteNode(a upgrade.DeleteNode) (nodegroup.Outcome, string) {
-	n := l.findNode(a.Node, a.UID)
+	n := l.findNodeByUID(a.Node, a.UID)
 	if n == nil {
 		return nodeGone(a.Node)
 	}

@@ -56,54 +56,54 @@ func newPodIndex(spec *Spec) *podIndex {
 // everywhere stands for all namespaces where counts are listed by namespace.
 const everywhere = ""
 
-// bind notes that the pod is on the node.
-func (x *podIndex) bind(u *simPod, n *simNode) {
+// bindToNode notes that the pod is on the node.
+func (x *podIndex) bindToNode(u *simPod, n *simNode) {
 	if a := u.pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		x.readKey(u.key) // it keeps others away from now on
+		x.readSchedulingKey(u.key) // it keeps others away from now on
 	}
 	x.bound[u.pod.UID] = u
 	u.node = n
 	countPod(u, 1, u.pod.DeletionTimestamp == nil)
 }
 
-// unbind forgets a pod that has ended.
-func (x *podIndex) unbind(u *simPod) {
+// unbindFromNode forgets a pod that has ended.
+func (x *podIndex) unbindFromNode(u *simPod) {
 	countPod(u, -1, u.pod.DeletionTimestamp == nil)
 	delete(x.bound, u.pod.UID)
 }
 
-// keyOf finds the key among those of the pod's controller, or makes it.
-func (x *podIndex) keyOf(pod *corev1.Pod) *schedulingKey {
+// schedulingKeyOf finds the key among those of the pod's controller, or makes it.
+func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
 	requests := requestsOf(pod)
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		return x.addKey(&schedulingKey{sample: pod, requests: requests})
+		return x.addSchedulingKey(&schedulingKey{sample: pod, requests: requests})
 	}
 	for _, k := range x.keys[owner.UID] {
 		if k.requests == requests && scheduleAlike(k.sample, pod, owner.Kind) {
 			return k
 		}
 	}
-	k := x.addKey(&schedulingKey{sample: pod, kind: owner.Kind, owner: owner.UID, requests: requests})
+	k := x.addSchedulingKey(&schedulingKey{sample: pod, kind: owner.Kind, owner: owner.UID, requests: requests})
 	x.keys[owner.UID] = append(x.keys[owner.UID], k)
-	x.readKey(k)
+	x.readSchedulingKey(k)
 	return k
 }
 
-// addKey has the key's pods counted by all counts that mean them.
-func (x *podIndex) addKey(k *schedulingKey) *schedulingKey {
+// addSchedulingKey has the key's pods counted by all counts that mean them.
+func (x *podIndex) addSchedulingKey(k *schedulingKey) *schedulingKey {
 	namespace := k.sample.Namespace
 	x.keysIn[namespace] = append(x.keysIn[namespace], k)
 	for _, in := range []string{namespace, everywhere} {
 		for _, counts := range x.countsIn[in] {
-			counts.addKey(k)
+			counts.addSchedulingKey(k)
 		}
 	}
 	return k
 }
 
-// readKey reads the rest of the key off its pod, once.
-func (x *podIndex) readKey(k *schedulingKey) {
+// readSchedulingKey reads the rest of the key off its pod, once.
+func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	if k.read {
 		return
 	}
@@ -115,8 +115,8 @@ func (x *podIndex) readKey(k *schedulingKey) {
 	}
 	k.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
 	k.anyNode = len(spec.NodeSelector) == 0 && k.nodeAffinity() == nil
-	k.toleratesCordon = drain.Tolerates(k.sample, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	k.filters = x.filtersOf(k)
+	k.toleratesCordon = drain.ToleratesTaint(k.sample, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	k.filters = x.filterCacheOf(k)
 	if affinity != nil {
 		x.readPodAffinity(k, affinity)
 	}
@@ -128,8 +128,8 @@ func (x *podIndex) readKey(k *schedulingKey) {
 	}
 }
 
-// filtersOf finds or makes what is known of the nodes that refuse the key.
-func (x *podIndex) filtersOf(k *schedulingKey) *filterCache {
+// filterCacheOf finds or makes what is known of the nodes that refuse the key.
+func (x *podIndex) filterCacheOf(k *schedulingKey) *filterCache {
 	id := k.filterID()
 	if known, ok := x.filters[id]; ok && id != "" {
 		return known
@@ -142,25 +142,25 @@ func (x *podIndex) filtersOf(k *schedulingKey) *filterCache {
 // readPodAffinity reads which pods the key wants beside it and which it keeps away.
 func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) {
 	if affinity.PodAffinity != nil {
-		k.near = x.readTerms(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		k.near = x.readAffinityTerms(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	if affinity.PodAntiAffinity == nil {
 		return
 	}
-	k.apart = x.readTerms(k.sample, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	k.apart = x.readAffinityTerms(k.sample, affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	for _, t := range k.apart {
 		k.repels = append(k.repels, antiAffinityOf(t))
 	}
 }
 
-func (x *podIndex) readTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
+func (x *podIndex) readAffinityTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
 	terms := make([]affinityTerm, 0, len(required))
 	for i := range required {
 		selector, err := metav1.LabelSelectorAsSelector(required[i].LabelSelector)
 		if err != nil {
 			selector = labels.Nothing() // the API server admits no such pod
 		}
-		term := affinityTerm{pods: x.countsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey}
+		term := affinityTerm{pods: x.podCountsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey}
 		x.countPlaces(term)
 		terms = append(terms, term)
 	}
@@ -194,43 +194,43 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 			selector = selector.Add(same...)
 		}
 	}
-	pods := x.countsOf([]string{k.sample.Namespace}, selector)
-	domain := x.addDomain(newSpreadDomain(k, c, keys))
-	read := spreadConstraint{spreadCounts: x.spreadOf(pods, domain, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
+	pods := x.podCountsOf([]string{k.sample.Namespace}, selector)
+	domain := x.addSpreadDomain(newSpreadDomain(k, c, keys))
+	read := spreadConstraint{spreadCounts: x.spreadCountsOf(pods, domain, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
 	if c.MinDomains != nil {
 		read.minDomains = int(*c.MinDomains)
 	}
-	if pods.matches(k.sample) {
+	if pods.matchesPod(k.sample) {
 		read.self = 1
 	}
 	return read
 }
 
-// addDomain returns the domain that is known and holds the same nodes, or fills this one.
-func (x *podIndex) addDomain(d *spreadDomain) *spreadDomain {
+// addSpreadDomain returns the domain that is known and holds the same nodes, or fills this one.
+func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
 	id := d.id()
 	if known, ok := x.domains[id]; ok {
 		return known
 	}
 	for _, n := range x.nodes.sorted {
-		if d.includes(n) {
-			d.shift(n, n.node.Labels, 1)
+		if d.includesNode(n) {
+			d.shiftPodsOfNode(n, n.node.Labels, 1)
 		}
 	}
 	x.domains[id] = d
 	return d
 }
 
-// countsOf finds or makes the counts of the pods that a selector means in the namespaces, nil for
-// all.
-func (x *podIndex) countsOf(namespaces []string, selector labels.Selector) *podCounts {
+// podCountsOf finds or makes the counts of the pods that a selector means in the namespaces, nil
+// for all.
+func (x *podIndex) podCountsOf(namespaces []string, selector labels.Selector) *podCounts {
 	id := strings.Join(namespaces, ",") + "/" + selector.String()
 	if known, ok := x.counts[id]; ok {
 		return known
 	}
 	c := &podCounts{namespaces: namespaces, selector: selector, places: map[string]map[string]int{}}
 	x.counts[id] = c
-	x.addCounts(c)
+	x.indexPodCounts(c)
 	c.total = len(x.countedPods(c))
 	return c
 }
@@ -257,8 +257,8 @@ func (x *podIndex) countPlaces(t affinityTerm) {
 	t.pods.places[t.label] = sums
 }
 
-// spreadOf finds or makes the counts of these pods over the places of a domain.
-func (x *podIndex) spreadOf(pods *podCounts, d *spreadDomain, label string) *spreadCounts {
+// spreadCountsOf finds or makes the counts of these pods over the places of a domain.
+func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string) *spreadCounts {
 	for _, s := range pods.spreads {
 		if s.over == d && s.label == label {
 			return s
@@ -267,20 +267,20 @@ func (x *podIndex) spreadOf(pods *podCounts, d *spreadDomain, label string) *spr
 	s := &spreadCounts{label: label, over: d, places: d.places[label], counts: map[string]int{}, having: map[int]int{}}
 	for _, u := range x.countedPods(pods) {
 		if d.nodes[u.node] && u.pod.DeletionTimestamp == nil {
-			s.shift(u.node.node.Labels[label], 1)
+			s.shiftCount(u.node.node.Labels[label], 1)
 		}
 	}
 	pods.spreads = append(pods.spreads, s)
 	return s
 }
 
-// addCounts has the pods of the keys that are known counted, and of those to come.
-func (x *podIndex) addCounts(c *podCounts) {
+// indexPodCounts has the pods of the keys that are known counted, and of those to come.
+func (x *podIndex) indexPodCounts(c *podCounts) {
 	if c.namespaces == nil {
 		x.countsIn[everywhere] = append(x.countsIn[everywhere], c)
 		for _, keys := range x.keysIn {
 			for _, k := range keys {
-				c.addKey(k)
+				c.addSchedulingKey(k)
 			}
 		}
 		return
@@ -291,7 +291,7 @@ func (x *podIndex) addCounts(c *podCounts) {
 		}
 		x.countsIn[namespace] = append(x.countsIn[namespace], c)
 		for _, k := range x.keysIn[namespace] {
-			c.addKey(k)
+			c.addSchedulingKey(k)
 		}
 	}
 }
@@ -300,26 +300,26 @@ func (x *podIndex) addCounts(c *podCounts) {
 // for one that goes.
 func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
 	for _, d := range x.domains {
-		was, is := d.nodes[n], now != nil && d.includes(n)
+		was, is := d.nodes[n], now != nil && d.includesNode(n)
 		if was && is && !slices.ContainsFunc(d.labels, func(label string) bool { return before.Labels[label] != now.Labels[label] }) {
 			continue
 		}
 		if was {
-			x.shiftPods(n, d, before.Labels, -1)
-			d.shift(n, before.Labels, -1)
+			x.shiftPodsInDomain(n, d, before.Labels, -1)
+			d.shiftPodsOfNode(n, before.Labels, -1)
 		}
 		if is {
-			d.shift(n, now.Labels, 1)
-			x.shiftPods(n, d, now.Labels, 1)
+			d.shiftPodsOfNode(n, now.Labels, 1)
+			x.shiftPodsInDomain(n, d, now.Labels, 1)
 		}
 	}
 	for _, f := range x.filters {
-		f.remove(n.number)
+		f.removeFiltered(n.number)
 	}
 }
 
-// shiftPods has the pods of a node counted in or out of the spreads over a domain.
-func (x *podIndex) shiftPods(n *simNode, d *spreadDomain, labels map[string]string, change int) {
+// shiftPodsInDomain has the pods of a node counted in or out of the spreads over a domain.
+func (x *podIndex) shiftPodsInDomain(n *simNode, d *spreadDomain, labels map[string]string, change int) {
 	for _, pod := range n.pods {
 		if pod.DeletionTimestamp != nil {
 			continue
@@ -327,7 +327,7 @@ func (x *podIndex) shiftPods(n *simNode, d *spreadDomain, labels map[string]stri
 		for _, c := range x.bound[pod.UID].key.counts {
 			for _, s := range c.spreads {
 				if s.over == d {
-					s.shift(labels[s.label], change)
+					s.shiftCount(labels[s.label], change)
 				}
 			}
 		}

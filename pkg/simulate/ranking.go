@@ -10,39 +10,39 @@ type ranking struct {
 	nodes []*simNode
 }
 
-// find is where in the order a node of the rank is, or would be.
-func (r *ranking) find(at rank) int {
-	return sort.Search(len(r.order), func(i int) bool { return r.nodes[r.order[i]].rank.compare(at) >= 0 })
+// findPosition is where in the order a node of the rank is, or would be.
+func (r *ranking) findPosition(at rank) int {
+	return sort.Search(len(r.order), func(i int) bool { return r.nodes[r.order[i]].rank.compareRanks(at) >= 0 })
 }
 
-func (r *ranking) insert(n *simNode) {
+func (r *ranking) insertNode(n *simNode) {
 	for len(r.nodes) <= int(n.number) {
 		r.nodes = append(r.nodes, nil)
 	}
 	r.nodes[n.number] = n
-	i := r.find(n.rank)
+	i := r.findPosition(n.rank)
 	r.order = append(r.order, 0)
 	copy(r.order[i+1:], r.order[i:])
 	r.order[i] = n.number
 }
 
-func (r *ranking) remove(n *simNode) {
-	i := r.find(n.rank)
+func (r *ranking) removeNode(n *simNode) {
+	i := r.findPosition(n.rank)
 	r.order = append(r.order[:i], r.order[i+1:]...)
 	r.nodes[n.number] = nil
 }
 
-// first is the first node in order that takes the pod, nil when none does.
-func (r *ranking) first(k *schedulingKey) *simNode {
+// firstFittingNode is the first node in order that takes the pod, nil when none does.
+func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 	for _, number := range r.order {
 		if k.filters.filteredOut(number) {
 			continue
 		}
 		n := r.nodes[number]
-		if why := fit(k, n); why == fits {
+		if why := checkNodeFit(k, n); why == fits {
 			return n
 		} else if why == nodeCordoned || why == untoleratedTaint || why == selectorMismatch {
-			k.filters.add(number)
+			k.filters.addFiltered(number)
 		}
 	}
 	return nil
@@ -59,14 +59,14 @@ func (f *filterCache) filteredOut(number int32) bool {
 	return int(number) < len(f.refused) && f.refused[number]
 }
 
-func (f *filterCache) add(number int32) {
+func (f *filterCache) addFiltered(number int32) {
 	for len(f.refused) <= int(number) {
 		f.refused = append(f.refused, false)
 	}
 	f.refused[number] = true
 }
 
-func (f *filterCache) remove(number int32) {
+func (f *filterCache) removeFiltered(number int32) {
 	if f.filteredOut(number) {
 		f.refused[number] = false
 	}

@@ -42,14 +42,14 @@ func newRecorder(now time.Time, before, size int) *recorder {
 // recordStep is called for each step before it is done.
 func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 	r.forecast.Steps++
-	r.addTime(w.Now)
+	r.addElapsedTime(w.Now)
 	r.size = w.Group.Desired
 	r.before = step.Record.Sizes.Desired
 	r.forecast.Peak = max(r.forecast.Peak, r.size)
 	r.recordStarts(w.Now, step.Record.Nodes)
 	for name, n := range r.open {
 		n.waits = ""
-		if record, known := step.Record.Nodes[name]; n.recordEnd(w.Now.Sub(r.began), record, known) {
+		if record, known := step.Record.Nodes[name]; n.recordNodeEnd(w.Now.Sub(r.began), record, known) {
 			delete(r.open, name)
 		}
 	}
@@ -58,11 +58,11 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 			n.waits = describeObstacle(b)
 		}
 	}
-	r.waiting = waitsFor(step)
+	r.waiting = reasonToWait(step)
 }
 
-// addTime adds the time since the last step to what held then.
-func (r *recorder) addTime(now time.Time) {
+// addElapsedTime adds the time since the last step to what held then.
+func (r *recorder) addElapsedTime(now time.Time) {
 	passed := now.Sub(r.last)
 	r.last = now
 	r.forecast.ExtraHours += float64(r.size-r.before) * passed.Hours()
@@ -91,15 +91,15 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeReco
 	}
 	slices.SortFunc(fresh, func(a, b string) int { return cmp.Or(cmp.Compare(nodes[a].Batch, nodes[b].Batch), cmp.Compare(a, b)) })
 	for _, name := range fresh {
-		n := &nodeRecord{NodeForecast: NodeForecast{Name: name, Batch: nodes[name].Batch, Start: span(now.Sub(r.began))}, held: maps.Clone(r.idle)}
+		n := &nodeRecord{NodeForecast: NodeForecast{Name: name, Batch: nodes[name].Batch, Start: newSpan(now.Sub(r.began))}, held: maps.Clone(r.idle)}
 		r.nodes[name], r.open[name] = n, n
 		r.forecast.Nodes = append(r.forecast.Nodes, NodeForecast{Name: name})
 	}
 	clear(r.idle)
 }
 
-// recordEnd notes how a started node came to its end, and reports whether it has.
-func (n *nodeRecord) recordEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
+// recordNodeEnd notes how a started node came to its end, and reports whether it has.
+func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
 	switch {
 	case record.State == upgrade.NodeForcing:
 		n.Stuck = record.Reason
@@ -107,7 +107,7 @@ func (n *nodeRecord) recordEnd(passed time.Duration, record upgrade.NodeRecord, 
 	case record.State == upgrade.NodeQuarantined:
 		n.Stuck = record.Reason
 	case !known || record.State == upgrade.NodeDrained:
-		n.End = span(passed)
+		n.End = newSpan(passed)
 	default:
 		return false
 	}
@@ -122,8 +122,8 @@ func describeObstacle(b upgrade.Blocked) string {
 	return "pod " + b.Pod.String()
 }
 
-// waitsFor is what keeps the next node from being started.
-func waitsFor(step upgrade.Step) string {
+// reasonToWait is what keeps the next node from being started.
+func reasonToWait(step upgrade.Step) string {
 	switch {
 	case step.Record.WaitsFor() != "":
 		return step.Record.WaitsFor()
@@ -134,10 +134,10 @@ func waitsFor(step upgrade.Step) string {
 	}
 }
 
-// finish sums the records un.
-func (r *recorder) finish(now time.Time) {
-	r.addTime(now)
-	r.forecast.Duration = span(now.Sub(r.began))
+// finishForecast sums the records un.
+func (r *recorder) finishForecast(now time.Time) {
+	r.addElapsedTime(now)
+	r.forecast.Duration = newSpan(now.Sub(r.began))
 	for i := range r.forecast.Nodes {
 		n := r.nodes[r.forecast.Nodes[i].Name]
 		for _, reason := range slices.Sorted(maps.Keys(n.held)) {

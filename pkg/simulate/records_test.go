@@ -30,9 +30,9 @@ type moment struct {
 	Budgets   []*policyv1.PodDisruptionBudget `json:"budgets"`
 }
 
-// TestOlderRecordsAreContinued takes up the records that commit 537f91f wrote in each phase and each
-// state of a node: nothing of them is lost when they are read and written, and the upgrade comes to
-// its end.
+// TestOlderRecordsAreContinued takes up the records that commit 537f91f wrote in each phase and
+// each state of a node: nothing of them is lost when they are read and written, and the upgrade
+// comes to its end.
 func TestOlderRecordsAreContinued(t *testing.T) {
 	files, err := filepath.Glob("testdata/records/*.json")
 	if err != nil || len(files) == 0 {

@@ -22,11 +22,11 @@ const (
 // an error when the upgrade does not come to an end: that is a fault of the state machine, never of
 // the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
-	return c.run(req, watch, false)
+	return c.runToEnd(req, watch, false)
 }
 
-// run is Run; brief leaves the nodes out of each step's status.
-func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Step), brief bool) (upgrade.Record, error) {
+// runToEnd is Run; brief leaves the nodes out of each step's status.
+func (c *Cluster) runToEnd(req upgrade.Request, watch func(upgrade.World, upgrade.Step), brief bool) (upgrade.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
 	for still := 0; c.clock.now.Before(end); {
@@ -48,17 +48,17 @@ func (c *Cluster) run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 		default:
 			still = 0
 			c.budgets.watchBudgets(&step)
-			c.waitForChange(nextWake(&step))
+			c.waitForChange(nextWakeTime(&step))
 		}
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
 		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
 }
 
-// nextWake is when a step has to follow though nothing happens. A process looks again from time to
-// time, in case that it has missed something; here nothing is missed, but that the cloud has to be
-// asked.
-func nextWake(step *upgrade.Step) time.Time {
+// nextWakeTime is when a step has to follow though nothing happens. A process looks again from time
+// to time, in case that it has missed something; here nothing is missed, but that the cloud has to
+// be asked.
+func nextWakeTime(step *upgrade.Step) time.Time {
 	if step.Due.After(step.Wake) && step.Poll == 0 {
 		return step.Due
 	}
@@ -71,7 +71,7 @@ func nextWake(step *upgrade.Step) time.Time {
 func (c *Cluster) waitForChange(wake time.Time) {
 	c.clock.changed = false
 	for !c.clock.changed && c.clock.now.Before(wake) {
-		if at, ok := c.clock.nextEvent(); !ok || !at.Before(wake) {
+		if at, ok := c.clock.nextEventTime(); !ok || !at.Before(wake) {
 			c.clock.now = wake
 			return
 		}
@@ -83,13 +83,13 @@ func (c *Cluster) waitForChange(wake time.Time) {
 func (c *Cluster) Do(step upgrade.Step) {
 	c.record, c.notes = step.Record, step.Notes
 	for _, action := range step.Actions {
-		outcome, detail := c.act(action)
+		outcome, detail := c.carryOutAction(action)
 		c.actions.record(action, outcome, detail)
 	}
 	c.pods.placePending()
 }
 
-func (c *Cluster) act(action nodegroup.Action) (nodegroup.Outcome, string) {
+func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, string) {
 	switch a := action.(type) {
 	case upgrade.NodeAction:
 		if _, opens := action.(upgrade.Unfence); opens {
@@ -103,11 +103,11 @@ func (c *Cluster) act(action nodegroup.Action) (nodegroup.Outcome, string) {
 	case upgrade.Delete:
 		return c.deletePod(a.UID)
 	default:
-		return c.cloud.act(action)
+		return c.cloud.actOnCloud(action)
 	}
 }
 
-// evictPod answers as the eviction API does, and begins the pod's deletion when it accepts.
+// proposeEviction answers as the eviction API does, and begins the pod's deletion when it accepts.
 func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 	u, ok := c.index.bound[a.UID]
 	if !ok || u.pod.Spec.NodeName != a.Node {
@@ -127,6 +127,6 @@ func (c *Cluster) deletePod(uid types.UID) (nodegroup.Outcome, string) {
 	if !ok {
 		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
-	c.pods.deletePod(u)
+	c.pods.beginPodDeletion(u)
 	return nodegroup.OutcomeDone, ""
 }

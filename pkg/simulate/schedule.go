@@ -43,7 +43,7 @@ func (s *scheduler) assignNode(u *simPod) *simNode {
 	if i := slices.IndexFunc(s.pending, func(g *pendingGroup) bool { return g.key == u.key }); i >= 0 {
 		group = s.pending[i]
 	}
-	if n := s.pickNode(u.key, group == nil || !group.refused || s.freedAnywhere, s.freed); n != nil {
+	if n := s.pickNodeForPod(u.key, group == nil || !group.refused || s.freedAnywhere, s.freed); n != nil {
 		return n
 	}
 	u.waitingSince = s.clock.now
@@ -55,16 +55,16 @@ func (s *scheduler) assignNode(u *simPod) *simNode {
 	return nil
 }
 
-// pickNode finds the node with the least allocated, and the first name among equals, of those that
-// take the key. Only freed nodes are asked where nothing else can have made room.
-func (s *scheduler) pickNode(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
+// pickNodeForPod finds the node with the least allocated, and the first name among equals, of those
+// that take the key. Only freed nodes are asked where nothing else can have made room.
+func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
 	if anywhere || k.dependsOnPods() {
-		s.index.readKey(k)
-		return s.index.nodes.ranking.first(k)
+		s.index.readSchedulingKey(k)
+		return s.index.nodes.ranking.firstFittingNode(k)
 	}
 	var best *simNode
 	for _, n := range freed {
-		if fit(k, n) == fits && (best == nil || n.rank.compare(best.rank) < 0) {
+		if checkNodeFit(k, n) == fits && (best == nil || n.rank.compareRanks(best.rank) < 0) {
 			best = n
 		}
 	}
@@ -87,7 +87,7 @@ func (s *scheduler) placePending(start func(*simPod, *simNode)) {
 		s.freedAnywhere, s.freed = false, nil
 		for _, g := range s.pending {
 			for len(g.pods) > 0 {
-				n := s.pickNode(g.key, anywhere, freed)
+				n := s.pickNodeForPod(g.key, anywhere, freed)
 				if n == nil {
 					break
 				}
@@ -120,11 +120,11 @@ func (s *scheduler) listUnplaced() []Unplaced {
 				continue
 			}
 			if _, known := reasons[u.key]; !known {
-				s.index.readKey(u.key)
+				s.index.readSchedulingKey(u.key)
 				reasons[u.key] = explainRefusal(u.key, s.index.nodes.sorted)
 			}
 			list = append(list, Unplaced{
-				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: ownerName(u.pod),
+				Pod: types.NamespacedName{Namespace: u.pod.Namespace, Name: u.pod.Name}, Owner: controllerName(u.pod),
 				Since: u.waitingSince, Reason: reasons[u.key],
 			})
 		}

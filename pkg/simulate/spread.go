@@ -16,8 +16,8 @@ type spreadConstraint struct {
 	self int
 }
 
-// fit says whether one more pod on the node would make its place have too many.
-func (s *spreadConstraint) fit(n *simNode) unschedulableReason {
+// checkSpread says whether one more pod on the node would make its place have too many.
+func (s *spreadConstraint) checkSpread(n *simNode) unschedulableReason {
 	value, labelled := n.node.Labels[s.label]
 	least := 0
 	if len(s.places) >= s.minDomains {
@@ -54,8 +54,8 @@ func (s *spreadCounts) fewestPods() int {
 	return s.fewest
 }
 
-// shift changes the count of a place.
-func (s *spreadCounts) shift(place string, n int) {
+// shiftCount changes the count of a place.
+func (s *spreadCounts) shiftCount(place string, n int) {
 	if old := s.counts[place]; old > 0 {
 		if s.having[old]--; s.having[old] == 0 {
 			delete(s.having, old)
@@ -120,8 +120,8 @@ func (d *spreadDomain) id() string {
 	return string(id)
 }
 
-// includes reports whether the node belongs to the domain.
-func (d *spreadDomain) includes(n *simNode) bool {
+// includesNode reports whether the node belongs to the domain.
+func (d *spreadDomain) includesNode(n *simNode) bool {
 	for _, label := range d.labels {
 		if _, labelled := n.node.Labels[label]; !labelled {
 			return false
@@ -135,8 +135,8 @@ func (d *spreadDomain) includes(n *simNode) bool {
 	return !d.honorTaints || ((!n.cordoned || d.key.toleratesCordon) && toleratesTaints(d.key, n))
 }
 
-// shift has the node, which has or had the labels, counted in or out.
-func (d *spreadDomain) shift(n *simNode, labels map[string]string, change int) {
+// shiftPodsOfNode has the node, which has or had the labels, counted in or out.
+func (d *spreadDomain) shiftPodsOfNode(n *simNode, labels map[string]string, change int) {
 	if delete(d.nodes, n); change > 0 {
 		d.nodes[n] = true
 	}

@@ -32,7 +32,7 @@ func Estimate(spec *Spec) (Times, []string) {
 	var assumed []string
 	assume := func(format string, args ...any) { assumed = append(assumed, fmt.Sprintf(format, args...)) }
 
-	assumed = append(assumed, t.learnBoot(spec), t.learnLeave(spec.Terminations))
+	assumed = append(assumed, t.learnBootTimes(spec), t.learnLeave(spec.Terminations))
 	if t.ReadyOf == nil {
 		assumed = append(assumed, t.learnReady(spec.Pods))
 	}
@@ -44,19 +44,20 @@ func Estimate(spec *Spec) (Times, []string) {
 	return t, assumed
 }
 
-// learnBoot sets how long a machine takes from its launch to a Ready node, and says so. A cloud
-// that tells when machines were launched is believed before the nodes, which begin with joining.
-func (t *Times) learnBoot(spec *Spec) string {
+// learnBootTimes sets how long a machine takes from its launch to a Ready node, and says so. A
+// cloud that tells when machines were launched is believed before the nodes, which begin with
+// joining.
+func (t *Times) learnBootTimes(spec *Spec) string {
 	if t.Boot != 0 {
 		return fmt.Sprintf("a new node is ready %s after its launch: as given", t.Boot)
 	}
-	from, boots := "launch", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time {
+	from, boots := "launch", measureBootTimes(spec.Nodes, func(n *corev1.Node) time.Time {
 		return spec.Launched[nodegroup.InfoOf(spec.Group.Provider).InstanceID(n)]
 	})
 	if len(boots) == 0 {
-		from, boots = "joining", bootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
+		from, boots = "joining", measureBootTimes(spec.Nodes, func(n *corev1.Node) time.Time { return n.CreationTimestamp.Time })
 	}
-	if t.Boot = drain.Typical(boots, defaultBoot); len(boots) == 0 {
+	if t.Boot = drain.TypicalDuration(boots, defaultBoot); len(boots) == 0 {
 		return fmt.Sprintf("a new node is ready %s after its launch: no node of the group tells", t.Boot)
 	}
 	return fmt.Sprintf("a new node is ready %s after its launch: what the group's nodes took from %s to readiness, the median of %d", t.Boot, from, len(boots))
@@ -65,7 +66,7 @@ func (t *Times) learnBoot(spec *Spec) string {
 // learnLeave sets how long a machine takes to go, and says so.
 func (t *Times) learnLeave(terminations []time.Duration) string {
 	if t.Leave == 0 && len(terminations) > 0 {
-		t.Leave = drain.Typical(terminations, defaultLeave)
+		t.Leave = drain.TypicalDuration(terminations, defaultLeave)
 		return fmt.Sprintf("a machine is gone %s after its termination begins: as machines of the group were, the median of %d", t.Leave, len(terminations))
 	}
 	t.Leave = cmp.Or(t.Leave, defaultLeave)
@@ -76,13 +77,13 @@ func (t *Times) learnLeave(terminations []time.Duration) string {
 func (t *Times) learnReady(pods []*corev1.Pod) string {
 	owners := map[types.UID]bool{}
 	for _, pod := range pods {
-		owners[drain.Owner(pod)] = true
+		owners[drain.ControllerOf(pod)] = true
 	}
 	t.Ready = cmp.Or(t.Ready, defaultReady)
 	otherwise, medians := t.Ready, drain.ReadyTimes(slices.Values(pods))
 	all := slices.Collect(maps.Values(medians))
 	t.ReadyOf = func(pod *corev1.Pod) time.Duration {
-		if took, known := medians[drain.Owner(pod)]; known {
+		if took, known := medians[drain.ControllerOf(pod)]; known {
 			return took
 		}
 		return otherwise
@@ -94,9 +95,9 @@ func (t *Times) learnReady(pods []*corev1.Pod) string {
 		slices.Min(all), slices.Max(all), len(all), otherwise, len(owners)-len(all))
 }
 
-// bootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero
+// measureBootTimes are how long the nodes took to be Ready, from a moment in the life of each; zero
 // moments are unknown.
-func bootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.Duration {
+func measureBootTimes(nodes []*corev1.Node, from func(*corev1.Node) time.Time) []time.Duration {
 	var all []time.Duration
 	for _, node := range nodes {
 		began := from(node)

@@ -60,7 +60,7 @@ func decide(pod *corev1.Pod) decision {
 		judgedFree: drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false),
 		predicted:  drain.Predict(pod, budgets, nil, false), predictedEnding: drain.Predict(pod, budgets, nil, true),
 		tier:      drain.TierOf(pod, drain.NewFacts([]*corev1.Service{{ObjectMeta: pod.ObjectMeta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "api"}}}})),
-		tolerates: drain.Tolerates(pod, nodegroup.FenceTaint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
+		tolerates: drain.ToleratesTaint(pod, nodegroup.FenceTaint("aws")), ready: drain.Ready(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {

@@ -21,12 +21,12 @@ func capacityOf(d *draft) capacity { return capacity{d} }
 // begun it: a launch that overtook it would make the group larger than its surge allows, which its
 // maximum may forbid.
 func (d capacity) keepSurgeLaunched() {
-	if !d.w.Group.Sized || (d.rec.Ledger.hasRefusedLaunch() && !maximumOf(d.draft).raiseMax()) {
+	if !d.w.Group.Sized || (d.rec.Ledger.hasRefusedLaunch() && !maximumOf(d.draft).raiseMaximum()) {
 		return
 	}
 	shrinking := d.rec.openShrinks()
 	if len(shrinking) == 0 {
-		d.lendSurge()
+		d.lendSurgeToZones()
 	}
 	for _, zone := range slices.Sorted(maps.Keys(d.rec.Ledger.Zones)) {
 		z := d.rec.Ledger.Zones[zone]
@@ -55,9 +55,9 @@ func (d capacity) requestLaunches(zone string) {
 	}
 }
 
-// lendSurge gives zones that were dealt no surge what other zones have given back. Where no node
-// may be missing they could not begin otherwise (S6).
-func (d capacity) lendSurge() {
+// lendSurgeToZones gives zones that were dealt no surge what other zones have given back. Where no
+// node may be missing they could not begin otherwise (S6).
+func (d capacity) lendSurgeToZones() {
 	if d.rec.Request.MaxUnavailable > 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (d capacity) recordLaunches(zone string, n int) {
 		z.Launched += n
 		if !d.rec.Ledger.Zonal {
 			z.Serial++
-			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: d.w.Group.Desired, Max: d.raiseWith(n)})
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: d.w.Group.Desired, Max: d.maximumAfterLaunch(n)})
 			return
 		}
 		for range n {
@@ -105,9 +105,9 @@ func (d capacity) recordLaunches(zone string, n int) {
 	})
 }
 
-// raiseWith books the raise of the maximum that comes with a launch of n nodes of a group that
-// names no zones, and returns what it makes of the maximum.
-func (d capacity) raiseWith(n int) int {
+// maximumAfterLaunch books the raise of the maximum that comes with a launch of n nodes of a group
+// that names no zones, and returns what it makes of the maximum.
+func (d capacity) maximumAfterLaunch(n int) int {
 	l, g := &d.rec.Ledger, &d.w.Group
 	l.MaxFrom = cmp.Or(l.MaxFrom, g.Max)
 	from := g.Max
@@ -136,7 +136,7 @@ func (d capacity) recordAnswers() {
 	}
 	if fatal := d.w.fatalRefusal(); fatal != "" {
 		attempt := d.w.Open[fatal]
-		d.stopWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+		d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 	}
 }
 
@@ -148,7 +148,7 @@ func (d capacity) growAsAWhole() {
 	switch {
 	case refusal == "" || !d.rec.Ledger.Zonal || d.rec.Ledger.openLaunches() > 0:
 	case d.rec.Request.KeepMax:
-		d.stopWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+		d.stopUpgradeWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
 	default:
 		d.rec.mergeZones()
 		d.count = countMembers(d.w, &d.rec)
@@ -157,7 +157,7 @@ func (d capacity) growAsAWhole() {
 
 func (d capacity) recordAnswer(zone string, l Launch) {
 	attempt := d.lastAttempt(d.launchAction(zone, l))
-	landed, refused := d.w.answerOf(l, attempt)
+	landed, refused := d.w.answerOfLaunch(l, attempt)
 	if !landed && !refused {
 		return
 	}
@@ -194,13 +194,13 @@ func (d capacity) noteSizeChange(at time.Time) {
 // were added. A group at its minimum cannot shrink: it replaces the node by itself then.
 func (d capacity) shouldShrink(zone string) bool {
 	l := &d.rec.Ledger
-	return d.canShrink() && (l.Zonal || d.count.left[zone] <= l.Zones[zone].Contribution())
+	return d.canShrinkGroup() && (l.Zonal || d.count.left[zone] <= l.Zones[zone].Contribution())
 }
 
-// canShrink reports whether the group's size may fall by one: by its last reading or, while that
-// may not show what landed lately, by our books. What others did meanwhile may be on neither: then
-// the cloud refuses, see refusedToShrink.
-func (d capacity) canShrink() bool {
+// canShrinkGroup reports whether the group's size may fall by one: by its last reading or, while
+// that may not show what landed lately, by our books. What others did meanwhile may be on neither:
+// then the cloud refuses, see refusedToShrink.
+func (d capacity) canShrinkGroup() bool {
 	l, g := &d.rec.Ledger, &d.w.Group
 	if !g.IsFreshAfter(l.Changed) {
 		return g.Sized && d.rec.Sizes.Desired+l.confirmedSurge() > g.Min

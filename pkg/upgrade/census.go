@@ -12,7 +12,7 @@ import (
 
 // memberCounts counts the members of the group once a turn.
 type memberCounts struct {
-	// byName are the members that were started, by the name they are recorded under.
+	// compareBudgetNames are the members that were started, by the name they are recorded under.
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
 	pending []*nodegroup.Member
@@ -62,14 +62,14 @@ func countMembers(w *World, rec *Record) memberCounts {
 			c.addMember(m, started, counts.countsOf(m.Zone()), w, rec)
 		}
 	}
-	c.sumZones(counts, &rec.Ledger)
+	c.sumZoneCounts(counts, &rec.Ledger)
 	return c
 }
 
 // findRecord is the record of the member, which is noted under that name; nil when it was not
 // started.
 func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord {
-	name, started := rec.nameOf(m)
+	name, started := rec.recordNameOf(m)
 	if !started {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zon
 	}
 }
 
-// isEnding reports whether a node in the state is no longer to be terminated.
+// isTerminating reports whether a node in the state is no longer to be terminated.
 func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
 func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
@@ -158,7 +158,7 @@ type zoneCount struct {
 	all, pending, left, usable int
 }
 
-// countsOf is the zone's count, which must be used before the next is asked for.
+// podCountsOf is the zone's count, which must be used before the next is asked for.
 func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	for i := range *z {
 		if (*z)[i].zone == zone {
@@ -169,9 +169,9 @@ func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	return &(*z)[len(*z)-1]
 }
 
-// sumZones takes the counts over, those that are by ledger zone as the ledger has zones. Nothing
-// stands for none.
-func (c *memberCounts) sumZones(counts zoneCounts, ledger *Ledger) {
+// sumZoneCounts takes the counts over, those that are by ledger zone as the ledger has zones.
+// Nothing stands for none.
+func (c *memberCounts) sumZoneCounts(counts zoneCounts, ledger *Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
 			to[zone] += n
@@ -203,8 +203,8 @@ func indexOfMember(members []nodegroup.Member, name string) (int, bool) {
 	return i, i < len(members) && members[i].Name() == name
 }
 
-// nodeLost reports whether the node has been other than Ready for drain.LostAfter.
-func nodeLost(node *corev1.Node, now time.Time) bool {
+// isNodeLost reports whether the node has been other than Ready for drain.LostAfter.
+func isNodeLost(node *corev1.Node, now time.Time) bool {
 	c := nodegroup.ReadyCondition(node)
 	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
 }

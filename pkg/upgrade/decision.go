@@ -78,7 +78,7 @@ func (d decision) applyRequest() {
 	case VerbPause:
 		d.pausing = d.rec.Stopping == ""
 		if d.phase.untouched {
-			d.pauseNow() // no node was started
+			d.pauseUpgrade() // no node was started
 		}
 	case VerbRollback:
 		if !d.rec.Back { // else it is what was asked for
@@ -92,7 +92,7 @@ func (d decision) applyRequest() {
 // yieldToRequest stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops
 // nothing that is being aborted.
 func (d decision) yieldToRequest(to string) {
-	d.stopWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
+	d.stopUpgradeWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
 // cancelPause goes on with an upgrade that somebody asked to pause and nobody does any more, before
@@ -104,13 +104,14 @@ func (d decision) cancelPause() {
 	}
 }
 
-// pauseNow stops the upgrade, unless no node is left that a pause could keep from being started.
-func (d decision) pauseNow() {
+// pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being
+// started.
+func (d decision) pauseUpgrade() {
 	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return
 	}
 	d.rec.PausedBy = d.w.Asked.By
-	d.stopWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
+	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
 // watchProtection stops the upgrade when somebody protects one of its outdated instances against
@@ -125,7 +126,7 @@ func (d decision) watchProtection() {
 		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
-		d.stopWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
+		d.stopUpgradeWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
 			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), d.w.Group.Name, d.w.Group.Name))
 		return
 	}
@@ -139,7 +140,7 @@ func (d decision) summarizeStatus() Status {
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
 		New: d.count.fresh, NewReady: d.count.usable,
 		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
-		Zones: zoneSizes(d.count.zones), Waiting: d.waiting,
+		Zones: formatZoneSizes(d.count.zones), Waiting: d.waiting,
 	}
 	if why := d.w.zoneLaunchRefusal(); why != "" && !d.rec.Ledger.Zonal {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
@@ -165,7 +166,7 @@ func (d decision) summarizeStatus() Status {
 
 func (d decision) pendingStatus(m *nodegroup.Member) NodeStatus {
 	state := NodePending
-	if d.rec.Run != "" && d.isFenced(m) {
+	if d.rec.Run != "" && d.isFencedByRun(m) {
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}
@@ -175,8 +176,8 @@ func (d decision) startedStatus(name string) NodeStatus {
 	n := d.rec.Nodes[name]
 	status := NodeStatus{Name: name, Zone: n.Zone, State: n.State, Batch: n.Batch}
 	if m := d.count.byName[name]; m != nil {
-		view := d.podsOf(m)
-		status.Zone, status.Pods, status.Staying = m.Zone(), view.podsLeft(), view.staying
+		view := d.classifyPodsOf(m)
+		status.Zone, status.Pods, status.Staying = m.Zone(), view.countPodsLeft(), view.staying
 	}
 	return status
 }
@@ -187,14 +188,14 @@ func (d decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		d.stopWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
+		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
 		return
 	}
 	if d.rec.Ledger.Moved {
 		rebuildOf(d.draft).adoptTarget()
 	}
 	if d.phase.watched {
-		maximumOf(d.draft).watchMax()
+		maximumOf(d.draft).watchMaximum()
 		d.watchProtection()
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
@@ -213,8 +214,8 @@ func (d decision) runPhases() {
 	}
 }
 
-// zoneSizes writes counts by zone as "a:4 b:2", zones in order.
-func zoneSizes(zones map[string]int) string {
+// formatZoneSizes writes counts by zone as "a:4 b:2", zones in order.
+func formatZoneSizes(zones map[string]int) string {
 	parts := make([]string, 0, len(zones))
 	for _, zone := range slices.Sorted(maps.Keys(zones)) {
 		parts = append(parts, fmt.Sprintf("%s:%d", zone, zones[zone]))

@@ -23,7 +23,8 @@ type draft struct {
 	// without an answer.
 	spent   drain.Spending
 	flights map[types.NamespacedName]evictionsSent
-	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
+	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see
+	// budgetRoomOf.
 	leaving map[types.NamespacedName]int32
 	// spacing is how long an eviction has its budget for itself.
 	spacing time.Duration
@@ -45,7 +46,7 @@ type draft struct {
 
 func newDraft(w *World) *draft {
 	if w.Idle > 0 {
-		w.Record = w.Record.Extended(w.Idle)
+		w.Record = w.Record.WithMoreTime(w.Idle)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
 	d := &draft{
@@ -60,8 +61,9 @@ func newDraft(w *World) *draft {
 	return d
 }
 
-// stopWith stops the upgrade. Nothing new is begun from here on; what can be undone safely is.
-func (d *draft) stopWith(result Result, message string) {
+// stopUpgradeWith stops the upgrade. Nothing new is begun from here on; what can be undone safely
+// is.
+func (d *draft) stopUpgradeWith(result Result, message string) {
 	if d.rec.Stopping == "" {
 		d.rec.Stopping, d.rec.Message = result, message
 		d.actions, d.candidates = nil, nil
@@ -136,7 +138,7 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	d.blocked = append(d.blocked, b)
 }
 
-func (d *draft) endWith(result Result, message string) {
+func (d *draft) endUpgradeWith(result Result, message string) {
 	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
 	d.finished = true
 	d.actions, d.candidates = nil, nil

@@ -17,24 +17,24 @@ type evictions struct{ *draft }
 
 func evictionsOf(d *draft) evictions { return evictions{d} }
 
-// evictPods decides what to do about each pod that is in turn: the evictions that could be sent,
-// and what is in the way of the others.
-func (d evictions) evictPods(node string, view *nodePods) ([]candidate, []Blocked) {
+// proposeEvictions decides what to do about each pod that is in turn: the evictions that could be
+// sent, and what is in the way of the others.
+func (d evictions) proposeEvictions(node string, view *nodePods) ([]candidate, []Blocked) {
 	first := len(d.blocked)
 	for _, pod := range view.held {
-		d.blockPod(node, pod, drain.Judge(pod, d.rec.Request.Policy(), false).Obstacle())
+		d.addBlockedPod(node, pod, drain.Judge(pod, d.rec.Request.Policy(), false).Obstacle())
 	}
 	var found []candidate
-	for _, pod := range d.inTurn(node, view) {
-		found = append(found, d.evictPod(node, pod)...)
+	for _, pod := range d.selectPodsInTurn(node, view) {
+		found = append(found, d.proposeEviction(node, pod)...)
 	}
 	return found, d.blocked[first:]
 }
 
-// inTurn are the pods to evict whose turn it is; those that others need go last. After half of the
-// node's limit all have their turn: what is left at its end may be deleted without their budgets
-// being asked.
-func (d evictions) inTurn(node string, view *nodePods) []*corev1.Pod {
+// selectPodsInTurn are the pods to evict whose turn it is; those that others need go last. After
+// half of the node's limit all have their turn: what is left at its end may be deleted without
+// their budgets being asked.
+func (d evictions) selectPodsInTurn(node string, view *nodePods) []*corev1.Pod {
 	due := drain.Due(drain.Leavers{Evict: view.toEvict, Held: view.held, Leaving: view.leaving}, d.w.Facts)
 	if len(due) == len(view.toEvict) {
 		return due
@@ -47,7 +47,7 @@ func (d evictions) inTurn(node string, view *nodePods) []*corev1.Pod {
 	return view.toEvict
 }
 
-func (d evictions) evictPod(node string, pod *corev1.Pod) []candidate {
+func (d evictions) proposeEviction(node string, pod *corev1.Pod) []candidate {
 	action := Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node}
 	attempt := d.lastAttempt(action)
 	if attempt.InFlight || d.w.isAccepted(attempt) {
@@ -57,11 +57,11 @@ func (d evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	budget := prediction.Budget
 	switch {
 	case !prediction.Admitted():
-		d.blockPod(node, pod, prediction.Obstacle)
+		d.addBlockedPod(node, pod, prediction.Obstacle)
 	case d.keepsReturning(node, pod):
-		d.blockPod(node, pod, drain.Obstacle{Kind: drain.Returns})
+		d.addBlockedPod(node, pod, drain.Obstacle{Kind: drain.Returns})
 	case d.w.waitsForBudget(attempt, prediction):
-		d.blockPod(node, pod, obstacleOfDenial(attempt, budget))
+		d.addBlockedPod(node, pod, obstacleOfDenial(attempt, budget))
 		d.requeueAt(attempt.NotBefore)
 	case prediction.Spends && !d.canSendNow(budget):
 		// An answer is due within milliseconds and wakes us.
@@ -77,21 +77,22 @@ func (d evictions) evictPod(node string, pod *corev1.Pod) []candidate {
 	return nil
 }
 
-// roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
-func (d evictions) roomFor(pod *corev1.Pod) int32 {
+// budgetRoomFor is how many pods like this one its budget lets be missing; all, if no budget has a
+// say.
+func (d evictions) budgetRoomFor(pod *corev1.Pod) int32 {
 	if covering := d.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-		return d.roomOf(covering[0])
+		return d.budgetRoomOf(covering[0])
 	}
 	return math.MaxInt32
 }
 
-// roomOf is how many pods the budget lets be missing while all are well, as far as the others that
-// leave are those of nodes in drain.
-func (d evictions) roomOf(budget *drain.Budget) int32 {
+// budgetRoomOf is how many pods the budget lets be missing while all are well, as far as the others
+// that leave are those of nodes in drain.
+func (d evictions) budgetRoomOf(budget *drain.Budget) int32 {
 	if d.leaving == nil {
 		d.leaving = map[types.NamespacedName]int32{}
 		for _, m := range d.membersInDrain() {
-			for _, pod := range d.podsOf(m).leaving {
+			for _, pod := range d.classifyPodsOf(m).leaving {
 				for _, covering := range d.w.Budgets.Covering(pod) {
 					d.leaving[covering.Key()]++
 				}
@@ -122,17 +123,17 @@ func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) dr
 }
 
 func (d evictions) keepsReturning(node string, pod *corev1.Pod) bool {
-	r, ok := d.rec.returnOf(node, pod)
+	r, ok := d.rec.findReturnedOwner(node, pod)
 	return ok && d.notes.Returned[r] >= returnsAllowed
 }
 
 func (d evictions) countReturn(node string, pod *corev1.Pod, attempt nodegroup.Attempt) {
-	if r, ok := d.rec.returnOf(node, pod); ok && attempt.Begun.IsZero() {
+	if r, ok := d.rec.findReturnedOwner(node, pod); ok && attempt.Begun.IsZero() {
 		d.notes.Returned[r]++
 	}
 }
 
-func (d evictions) blockPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
+func (d evictions) addBlockedPod(node string, pod *corev1.Pod, obstacle drain.Obstacle) {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	d.addBlocked(Blocked{Node: node, Pod: name, Obstacle: obstacle}, string(pod.UID))
 }
@@ -154,7 +155,7 @@ func (d evictions) countSpending() {
 		} else if w.Now.Sub(a.Ended) < present {
 			took, answers = took+a.Ended.Sub(a.Begun), answers+1
 		}
-		if isHidden(w, evict, a) {
+		if isHiddenFromStatus(w, evict, a) {
 			d.spent[evict.Budget]++
 		}
 	}
@@ -182,7 +183,7 @@ func (d evictions) selectEvictions() []nodegroup.Action {
 	actions := make([]nodegroup.Action, 0, len(selected))
 	for _, c := range selected {
 		if c.Budget.Name != "" {
-			orderingOf(d.draft).learnLag(c.pod)
+			orderingOf(d.draft).learnStatusLag(c.pod)
 		}
 		d.countReturn(c.Node, c.pod, d.lastAttempt(c.Evict))
 		actions = append(actions, c.Evict)
@@ -201,7 +202,7 @@ func (d evictions) evictionsAtOnce() int {
 
 // rankEviction tells what waits for the candidate, whose node waits for another pod as well or not.
 func (d evictions) rankEviction(c *candidate, waiting bool, rank int) {
-	c.priority, c.rank, c.room = needed, rank, d.roomFor(c.pod)
+	c.priority, c.rank, c.room = needed, rank, d.budgetRoomFor(c.pod)
 	switch {
 	case d.notes.Pressing[c.Budget]:
 		c.priority, c.rank = pressing, 0
@@ -229,11 +230,11 @@ func (d evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 	}
 	longest, passages := time.Duration(0), map[types.NamespacedName]budgetDemand{}
 	for _, m := range d.nodesAhead() {
-		for _, pod := range d.podsOf(m).toEvict {
-			longest = max(longest, p.goneOf(pod))
+		for _, pod := range d.classifyPodsOf(m).toEvict {
+			longest = max(longest, p.terminationTimeOf(pod))
 			if covering := d.w.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
 				key := covering[0].Key()
-				passages[key] = budgetDemand{covering[0], passages[key].pods + 1, max(passages[key].turn, p.turnOf(pod))}
+				passages[key] = budgetDemand{covering[0], passages[key].pods + 1, max(passages[key].turn, p.refillTimeOf(pod))}
 			}
 		}
 	}
@@ -242,7 +243,7 @@ func (d evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 	places := halves * (longest + d.rec.Request.Settle.Duration) / 2
 	decide := map[types.NamespacedName]bool{}
 	for key, g := range passages {
-		room := max(1, int(d.roomOf(g.budget)))
+		room := max(1, int(d.budgetRoomOf(g.budget)))
 		if turns := time.Duration((g.pods + room - 1) / room); (turns+1)*g.turn+longest >= places {
 			decide[key] = true
 		}

@@ -30,10 +30,10 @@ func (r *Record) isNewMember(m *nodegroup.Member) bool {
 	return r.Run != "" && !r.Ledger.isPreexisting(m)
 }
 
-// nameOf is the name under which a member was started: its own, its instance's when its node joined
-// only afterwards, or its node's when that is gone already. A new node under an old name is
+// recordNameOf is the name under which a member was started: its own, its instance's when its node
+// joined only afterwards, or its node's when that is gone already. A new node under an old name is
 // another.
-func (r *Record) nameOf(m *nodegroup.Member) (name string, started bool) {
+func (r *Record) recordNameOf(m *nodegroup.Member) (name string, started bool) {
 	if m.Node == nil {
 		for name, n := range r.Nodes {
 			if n.Instance == m.Instance.ID {
@@ -79,12 +79,12 @@ func (r *Record) startedMembers(members []nodegroup.Member) []int {
 
 // findStarted is the record of a member that was started.
 func (r *Record) findStarted(m *nodegroup.Member) (NodeRecord, bool) {
-	name, ok := r.nameOf(m)
+	name, ok := r.recordNameOf(m)
 	return r.Nodes[name], ok
 }
 
-// returnOf reports whether the pod came up on the node after the node's drain began.
-func (r *Record) returnOf(node string, pod *corev1.Pod) (Return, bool) {
+// findReturnedOwner reports whether the pod came up on the node after the node's drain began.
+func (r *Record) findReturnedOwner(node string, pod *corev1.Pod) (Return, bool) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || !pod.CreationTimestamp.After(r.Nodes[node].Began) {
 		return Return{}, false
@@ -112,14 +112,14 @@ func (r *Record) startedNames() []string {
 	return names
 }
 
-// isEnding reports whether the member is on its way out, or was given up.
-func (r *Record) isEnding(m *nodegroup.Member) bool {
+// isTerminating reports whether the member is on its way out, or was given up.
+func (r *Record) isTerminating(m *nodegroup.Member) bool {
 	n, started := r.findStarted(m)
 	return m.Instance.State == nodegroup.InstanceLeaving || (started && isEnding(n.State))
 }
 
-// backNote says that the way back is at its end.
-func (r *Record) backNote() string {
+// describeRollback says that the way back is at its end.
+func (r *Record) describeRollback() string {
 	if !r.Back {
 		return ""
 	}
@@ -142,9 +142,9 @@ func (r *Record) isNotEnding(m *nodegroup.Member) bool {
 	return !ending
 }
 
-// replacedNote says what an abort does not undo, "" when no node was replaced.
-func (r *Record) replacedNote() string {
-	removed := r.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed })
+// describeReplaced says what an abort does not undo, "" when no node was replaced.
+func (r *Record) describeReplaced() string {
+	removed := r.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Removed })
 	if removed <= 0 {
 		return ""
 	}

@@ -72,7 +72,7 @@ func TestCloudless(t *testing.T) {
 		"older, no labels":    {upgrade.Record{}, false},
 	}
 	for name, c := range cases {
-		if got := c.record.Cloudless(); got != c.want {
+		if got := c.record.IsCloudless(); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}

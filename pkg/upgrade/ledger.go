@@ -105,9 +105,9 @@ func (z ZoneLedger) confirmedSurge() int {
 }
 
 // confirmedSurge is the contribution without the launches that are not known to have been accepted.
-func (l *Ledger) confirmedSurge() int { return l.sumZones(ZoneLedger.confirmedSurge) }
+func (l *Ledger) confirmedSurge() int { return l.sumOverZones(ZoneLedger.confirmedSurge) }
 
-func (l *Ledger) sumZones(count func(ZoneLedger) int) int {
+func (l *Ledger) sumOverZones(count func(ZoneLedger) int) int {
 	sum := 0
 	for _, z := range l.Zones {
 		sum += count(z)
@@ -191,7 +191,7 @@ func (l *Ledger) hasRefusedLaunch() bool {
 }
 
 func (l *Ledger) openLaunches() int {
-	return l.sumZones(func(z ZoneLedger) int { return len(z.Open) })
+	return l.sumOverZones(func(z ZoneLedger) int { return len(z.Open) })
 }
 
 // settleRaise books what became of the raise of the maximum that came with a launch. One that
@@ -209,8 +209,8 @@ func (l *Ledger) settleRaise(launch Launch, landed bool) {
 	}
 }
 
-// owedNote says what of ours the group keeps, "" when nothing.
-func (l *Ledger) owedNote() string {
+// describeSurplus says what of ours the group keeps, "" when nothing.
+func (l *Ledger) describeSurplus() string {
 	owed := l.Contribution()
 	if owed <= 0 {
 		return ""
@@ -231,8 +231,8 @@ func (l *Ledger) isPreexisting(m *nodegroup.Member) bool {
 	return known
 }
 
-// zoneOf is the ledger's zone of a member: its own, or "" when the whole group is one.
-func (l *Ledger) zoneOf(m *nodegroup.Member) string {
+// ledgerZoneOf is the ledger's zone of a member: its own, or "" when the whole group is one.
+func (l *Ledger) ledgerZoneOf(m *nodegroup.Member) string {
 	if l.Zonal {
 		return m.Zone()
 	}
@@ -254,5 +254,5 @@ func (l *Ledger) noteLowered(maximum int) {
 // countMissing counts the nodes that terminations took from zones and that are still to be
 // launched.
 func (l *Ledger) countMissing() int {
-	return l.sumZones(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
+	return l.sumOverZones(func(z ZoneLedger) int { return max(0, -z.Contribution()) })
 }

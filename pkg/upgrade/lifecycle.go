@@ -41,15 +41,15 @@ type nodePods struct {
 	staying int
 }
 
-func (v *nodePods) podsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
+func (v *nodePods) countPodsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
 
-func (d *draft) podsOf(m *nodegroup.Member) *nodePods {
+func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
 	if v, ok := d.drains[m.Name()]; ok {
 		return v
 	}
 	v := &nodePods{}
 	var unready []*corev1.Pod
-	lost := m.Node != nil && nodeLost(m.Node, d.w.Now)
+	lost := m.Node != nil && isNodeLost(m.Node, d.w.Now)
 	for _, pod := range m.Pods {
 		switch drain.Judge(pod, d.rec.Request.Policy(), lost).Fate {
 		case drain.Go:
@@ -69,13 +69,13 @@ func (d *draft) podsOf(m *nodegroup.Member) *nodePods {
 	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
 	// same each time.
 	v.toEvict = append(unready, v.toEvict...)
-	slices.SortStableFunc(v.toEvict[:len(unready)], byName)
-	slices.SortStableFunc(v.toEvict[len(unready):], byName)
+	slices.SortStableFunc(v.toEvict[:len(unready)], comparePodNames)
+	slices.SortStableFunc(v.toEvict[len(unready):], comparePodNames)
 	d.drains[m.Name()] = v
 	return v
 }
 
-func byName(a, b *corev1.Pod) int {
+func comparePodNames(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
@@ -139,12 +139,12 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 		d.rec.Nodes[name] = n
 	}
-	if m.Node != nil && !d.isFenced(m) {
+	if m.Node != nil && !d.isFencedByRun(m) {
 		timeoutOf(d.draft).pauseDeadline(name, true)
 		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
 	}
-	view := d.podsOf(m)
-	if view.podsLeft() == 0 {
+	view := d.classifyPodsOf(m)
+	if view.countPodsLeft() == 0 {
 		d.ensureStarted(n, m)
 		d.waitSettled(name, n, m)
 		return
@@ -168,8 +168,8 @@ func (d lifecycle) moveRemaining(name string, n NodeRecord, m *nodegroup.Member,
 		d.deleteRemaining(name, n, m, view)
 		return
 	}
-	candidates, blocked := evictionsOf(d.draft).evictPods(name, view)
-	if timeoutOf(d.draft).outOfTime(name, blocked) {
+	candidates, blocked := evictionsOf(d.draft).proposeEvictions(name, view)
+	if timeoutOf(d.draft).isOutOfTime(name, blocked) {
 		d.phase.late(d.draft, name, n)
 		return
 	}

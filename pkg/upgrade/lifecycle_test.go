@@ -35,7 +35,7 @@ func TestDrainBegins(t *testing.T) {
 	if got.UID != "web-0" || got.Node != "old-a-1" {
 		t.Errorf("I3: the eviction is of UID %q on node %q", got.UID, got.Node)
 	}
-	if n, _ := step.Status.Find("old-a-1"); n.Pods != 1 || n.Staying != 1 {
+	if n, _ := step.Status.FindNode("old-a-1"); n.Pods != 1 || n.Staying != 1 {
 		t.Errorf("%d pods to go and %d to stay, want 1 and 1", n.Pods, n.Staying)
 	}
 }

@@ -15,20 +15,21 @@ type marks struct{ *draft }
 
 func marksOf(d *draft) marks { return marks{d} }
 
-// fenceAll fences every outdated node, so that a pod that leaves one does not land on another
-// (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether all are.
-func (d marks) fenceAll() bool {
+// fenceOutdatedNodes fences every outdated node, so that a pod that leaves one does not land on
+// another (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether
+// all are.
+func (d marks) fenceOutdatedNodes() bool {
 	all, before := true, d.rec.groupBaseline()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFenced(m) {
+		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFencedByRun(m) {
 			continue
 		}
 		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
 			continue
 		}
 		if d.rec.wasUncordoned(m.Node) {
-			d.stopWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
+			d.stopUpgradeWith(Paused, fmt.Sprintf("node %q was made schedulable by another actor during the upgrade: run the command again to fence it again", m.Name()))
 			return false
 		}
 		all = false
@@ -38,10 +39,10 @@ func (d marks) fenceAll() bool {
 	return all
 }
 
-// holdNew has autoscalers leave alone the nodes that the upgrade brought up: until pods have moved
-// to them they look unneeded. Nothing waits for it, since an autoscaler that is faster does no harm
-// (E61).
-func (d marks) holdNew() {
+// holdNewNodes has autoscalers leave alone the nodes that the upgrade brought up: until pods have
+// moved to them they look unneeded. Nothing waits for it, since an autoscaler that is faster does
+// no harm (E61).
+func (d marks) holdNewNodes() {
 	if d.w.Group.Refill() == nodegroup.RefillByUser {
 		return
 	}
@@ -61,9 +62,9 @@ func (d marks) holdNew() {
 	}
 }
 
-// freeHeld gives the group's nodes back to autoscalers, those that an earlier run held too, and
-// reports whether all are.
-func (d marks) freeHeld() bool {
+// releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too,
+// and reports whether all are.
+func (d marks) releaseHeldNodes() bool {
 	d.actions = slices.DeleteFunc(d.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
 	return d.removeMarks(d.rec.isNotEnding, mark{
 		on:     (*nodegroup.Member).IsHeld,
@@ -78,7 +79,7 @@ func (d marks) freeHeld() bool {
 func (d marks) holdComing(node *corev1.Node) bool {
 	attempt := d.lastAttempt(HoldNode{UID: node.UID})
 	sent, _ := attempt.Action.(HoldNode)
-	return d.w.isPending(attempt, sent.Version, node)
+	return d.w.isPatchPending(attempt, sent.Version, node)
 }
 
 // removeFences takes our fence from the nodes that are fit for it, and reports whether none has it
@@ -119,10 +120,10 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 func (d marks) fenceComing(node *corev1.Node) bool {
 	attempt := d.lastAttempt(Fence{UID: node.UID})
 	sent, _ := attempt.Action.(Fence)
-	return d.w.isPending(attempt, sent.Version, node)
+	return d.w.isPatchPending(attempt, sent.Version, node)
 }
 
-// isFenced reports whether the member is a node that carries the whole fence of this run.
-func (d *draft) isFenced(m *nodegroup.Member) bool {
+// isFencedByRun reports whether the member is a node that carries the whole fence of this run.
+func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, nodegroup.FenceTaint(d.w.Group.Provider))
 }

@@ -12,10 +12,10 @@ type maximum struct{ *draft }
 
 func maximumOf(d *draft) maximum { return maximum{d} }
 
-// raiseMax makes room for the surge. Where launches name a zone the maximum is raised by itself
+// raiseMaximum makes room for the surge. Where launches name a zone the maximum is raised by itself
 // first; elsewhere, and where such launches turn out not to be supported, one request raises
 // maximum and desired size together, and this is a no-op.
-func (d maximum) raiseMax() bool {
+func (d maximum) raiseMaximum() bool {
 	l, g := &d.rec.Ledger, &d.w.Group
 	if !g.Sized || !l.Zonal || d.rec.Request.KeepMax || d.w.zoneLaunchRefusal() != "" {
 		return true
@@ -40,10 +40,10 @@ func (d maximum) raiseMax() bool {
 	return false
 }
 
-// watchMax stops the upgrade when somebody lowered the group's maximum: whether its surge and its
-// replacements may still have the room that they need is for a person to say. It is not raised
+// watchMaximum stops the upgrade when somebody lowered the group's maximum: whether its surge and
+// its replacements may still have the room that they need is for a person to say. It is not raised
 // again by itself.
-func (d maximum) watchMax() {
+func (d maximum) watchMaximum() {
 	l, g := &d.rec.Ledger, &d.w.Group
 	switch {
 	case !g.Sized:
@@ -57,14 +57,14 @@ func (d maximum) watchMax() {
 		from := l.MaxSeen
 		l.closeRaise()
 		l.MaxSeen = 0
-		d.stopWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+		d.stopUpgradeWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
 			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", from, g.Max, g.Name, g.Name))
 	}
 }
 
-// lowerMax takes back our raise of the maximum and nothing else: never below the desired size, and
-// not at all when somebody else changed it meanwhile (EKS E61).
-func (d maximum) lowerMax() bool {
+// lowerMaximum takes back our raise of the maximum and nothing else: never below the desired size,
+// and not at all when somebody else changed it meanwhile (EKS E61).
+func (d maximum) lowerMaximum() bool {
 	l, g := &d.rec.Ledger, &d.w.Group
 	old := !g.IsFreshAfter(l.Changed)
 	if l.MaxTo > g.Max && old && d.lastAttempt(nodegroup.LowerMax{Max: l.MaxLow}).Outcome != nodegroup.OutcomeDone {
@@ -81,11 +81,11 @@ func (d maximum) lowerMax() bool {
 		d.waiting = "the group's desired size to show what was given back"
 		return false
 	}
-	return d.lowerTo(max(l.MaxFrom, g.Desired))
+	return d.lowerMaximumTo(max(l.MaxFrom, g.Desired))
 }
 
-// lowerTo lowers the group's maximum, on the books first, and reports whether it is as low.
-func (d maximum) lowerTo(maximum int) bool {
+// lowerMaximumTo lowers the group's maximum, on the books first, and reports whether it is as low.
+func (d maximum) lowerMaximumTo(maximum int) bool {
 	l, g := &d.rec.Ledger, &d.w.Group
 	if maximum >= g.Max {
 		return true
@@ -95,8 +95,8 @@ func (d maximum) lowerTo(maximum int) bool {
 	return false
 }
 
-// maxNote says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
-func (d maximum) maxNote() string {
+// describeMaximum says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
+func (d maximum) describeMaximum() string {
 	l := &d.rec.Ledger
 	if l.MaxTo <= l.MaxFrom {
 		return ""

@@ -33,6 +33,6 @@ func Next(w World) Step {
 		}
 	}
 	step := decisionOf(d).finishStep()
-	step.Persist = mustStore(&stored, &step.Record)
+	step.Persist = mustStoreRecord(&stored, &step.Record)
 	return step
 }

@@ -24,12 +24,12 @@ type ordering struct{ *draft }
 
 func orderingOf(d *draft) ordering { return ordering{d} }
 
-// nextNode picks the node to start next, nil when none should be started now. Instances without a
-// node and nodes that are not Ready go first, since nothing useful is lost with them; then the zone
-// with the most outdated nodes, so that zones end together. Among the first of these that may
-// change places budgets and time decide (drain.Queue); those with a pod that may never leave go
-// last. A node none of whose pods could move now would only lose time.
-func (d ordering) nextNode() *nodegroup.Member {
+// chooseNextNode picks the node to start next, nil when none should be started now. Instances
+// without a node and nodes that are not Ready go first, since nothing useful is lost with them;
+// then the zone with the most outdated nodes, so that zones end together. Among the first of these
+// that may change places budgets and time decide (drain.Queue); those with a pod that may never
+// leave go last. A node none of whose pods could move now would only lose time.
+func (d ordering) chooseNextNode() *nodegroup.Member {
 	q := d.drainQueue()
 	var free, stuck []*nodegroup.Member
 	var last []drain.NodeDrain
@@ -38,7 +38,7 @@ func (d ordering) nextNode() *nodegroup.Member {
 		if !d.areInterchangeable(order[0], m) {
 			continue
 		}
-		if load, holds := q.loadNode(m, time.Time{}); holds {
+		if load, holds := q.describeNodeDrain(m, time.Time{}); holds {
 			stuck, last = append(stuck, m), append(last, load)
 		} else {
 			free, q.Waiting = append(free, m), append(q.Waiting, load)
@@ -114,7 +114,7 @@ func (d ordering) drainQueue() *queueBuilder {
 	q := &queueBuilder{draft: d.draft, pace: d.paceOfPods(), indexes: map[types.NamespacedName]int{}, spent: evictionTimes(d.w)}
 	q.Window = d.rec.Request.Window
 	for _, m := range d.membersInDrain() {
-		load, _ := q.loadNode(m, d.rec.Nodes[m.Name()].Deadline)
+		load, _ := q.describeNodeDrain(m, d.rec.Nodes[m.Name()].Deadline)
 		q.Started = append(q.Started, load)
 	}
 	return q
@@ -130,19 +130,19 @@ type queueBuilder struct {
 	spent map[types.NamespacedName][]time.Time
 }
 
-// loadNode is the member as far as its drain takes time, and whether it is stuck: whether it has a
-// pod that no budget may ever let go, or that must not be evicted. A started node has a deadline,
-// and a stuck one takes until then.
-func (q *queueBuilder) loadNode(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
+// describeNodeDrain is the member as far as its drain takes time, and whether it is stuck: whether
+// it has a pod that no budget may ever let go, or that must not be evicted. A started node has a
+// deadline, and a stuck one takes until then.
+func (q *queueBuilder) describeNodeDrain(m *nodegroup.Member, deadline time.Time) (l drain.NodeDrain, stuck bool) {
 	d := q.draft
-	view, settle := d.podsOf(m), d.rec.Request.Settle.Duration
+	view, settle := d.classifyPodsOf(m), d.rec.Request.Settle.Duration
 	l = drain.NodeDrain{Least: settle, Pods: make([]drain.PodEviction, 0, len(view.toEvict))}
 	for _, pod := range view.leaving {
-		l.Least = max(l.Least, d.notes.Leaving[pod.UID].Since.Add(q.pace.goneOf(pod)+settle).Sub(d.w.Now))
+		l.Least = max(l.Least, d.notes.Leaving[pod.UID].Since.Add(q.pace.terminationTimeOf(pod)+settle).Sub(d.w.Now))
 	}
 	stuck = len(view.held) > 0
 	for _, pod := range view.toEvict {
-		eviction := drain.PodEviction{Budget: -1, Gone: q.pace.goneOf(pod) + settle}
+		eviction := drain.PodEviction{Budget: -1, Gone: q.pace.terminationTimeOf(pod) + settle}
 		prediction := drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace])
 		switch {
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
@@ -176,9 +176,9 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	}
 	d := q.draft
 	budget := d.w.Budgets.Covering(pod)[0]
-	gate := drain.BudgetSlots{Refill: q.pace.turnOf(pod)}
+	gate := drain.BudgetSlots{Refill: q.pace.refillTimeOf(pod)}
 	open := int(max(0, budget.Status.DisruptionsAllowed-d.spent[key]))
-	missing := int(max(1, evictionsOf(d).roomOf(budget))) - open
+	missing := int(max(1, evictionsOf(d).budgetRoomOf(budget))) - open
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
@@ -210,23 +210,23 @@ func evictionTimes(w *World) map[types.NamespacedName][]time.Time {
 
 func (d ordering) paceOfPods() *pace {
 	if d.notes.Ready == nil {
-		d.notes.Ready = drain.ReadyTimes(d.w.eachPod())
+		d.notes.Ready = drain.ReadyTimes(d.w.eachBoundPod())
 	}
 	return &pace{
-		ready: d.notes.Ready, usualReady: drain.Typical(valuesOf(d.notes.Ready), usualReady),
-		gone: d.notes.Gone, usualGone: drain.Typical(valuesOf(d.notes.Gone), 0),
+		ready: d.notes.Ready, usualReady: drain.TypicalDuration(listDurations(d.notes.Ready), usualReady),
+		gone: d.notes.Gone, usualGone: drain.TypicalDuration(listDurations(d.notes.Gone), 0),
 		lag: cmp.Or(d.notes.Lag, usualLag),
 	}
 }
 
-// learnGone notes how long pods took to leave that have left since the last step.
-func (d ordering) learnGone() {
+// learnTerminationTimes notes how long pods took to leave that have left since the last step.
+func (d ordering) learnTerminationTimes() {
 	leaving := map[types.UID]Departure{}
 	for _, m := range d.membersInDrain() {
-		for _, pod := range d.podsOf(m).leaving {
+		for _, pod := range d.classifyPodsOf(m).leaving {
 			departure, seen := d.w.Notes.Leaving[pod.UID]
 			if !seen {
-				departure = Departure{Owner: drain.Owner(pod), Since: d.w.deletedAt(pod)}
+				departure = Departure{Owner: drain.ControllerOf(pod), Since: d.w.deletionTimeOf(pod)}
 				if attempt := d.lastAttempt(Evict{UID: pod.UID}); !attempt.Begun.IsZero() {
 					departure.Since = attempt.Begun // a place in the window is taken from then on
 				}
@@ -237,14 +237,14 @@ func (d ordering) learnGone() {
 	d.notes.Leaving = leaving
 	for _, uid := range slices.Sorted(maps.Keys(d.w.Notes.Leaving)) {
 		if _, still := leaving[uid]; !still {
-			d.noteGone(d.w.Notes.Leaving[uid])
+			d.recordTerminationTime(d.w.Notes.Leaving[uid])
 		}
 	}
 }
 
-// noteGone learns from a pod that has left. The first ones leave beside many others, and take
-// longer for it.
-func (d ordering) noteGone(left Departure) {
+// recordTerminationTime learns from a pod that has left. The first ones leave beside many others,
+// and take longer for it.
+func (d ordering) recordTerminationTime(left Departure) {
 	took := d.w.Now.Sub(left.Since)
 	if before, known := d.notes.Gone[left.Owner]; known {
 		if (took - before).Abs() < before/goneSteps {
@@ -260,13 +260,13 @@ func (d ordering) noteGone(left Departure) {
 	d.notes.Gone = gone
 }
 
-// learnLag notes how much longer than its pods take to become ready a budget was closed that a pod
-// has waited for. Only one that lets a single pod be missing tells which eviction it is that was
-// made up for.
-func (d ordering) learnLag(pod *corev1.Pod) {
+// learnStatusLag notes how much longer than its pods take to become ready a budget was closed that
+// a pod has waited for. Only one that lets a single pod be missing tells which eviction it is that
+// was made up for.
+func (d ordering) learnStatusLag(pod *corev1.Pod) {
 	covering := d.w.Budgets.Covering(pod)
 	_, waited := d.w.Notes.BlockedSince[string(pod.UID)]
-	if !waited || len(covering) != 1 || evictionsOf(d.draft).roomOf(covering[0]) != 1 {
+	if !waited || len(covering) != 1 || evictionsOf(d.draft).budgetRoomOf(covering[0]) != 1 {
 		return
 	}
 	begun := evictionTimes(d.w)[covering[0].Key()]
@@ -274,6 +274,6 @@ func (d ordering) learnLag(pod *corev1.Pod) {
 		return
 	}
 	p := d.paceOfPods()
-	lag := d.w.Now.Sub(begun[len(begun)-1]) - (p.turnOf(pod) - p.lag)
+	lag := d.w.Now.Sub(begun[len(begun)-1]) - (p.refillTimeOf(pod) - p.lag)
 	d.notes.Lag = (3*p.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }

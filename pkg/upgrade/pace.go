@@ -41,7 +41,7 @@ type pace struct {
 	lag                   time.Duration
 }
 
-func valuesOf(m map[types.UID]time.Duration) []time.Duration {
+func listDurations(m map[types.UID]time.Duration) []time.Duration {
 	all := make([]time.Duration, 0, len(m))
 	for _, v := range m {
 		all = append(all, v)
@@ -49,9 +49,9 @@ func valuesOf(m map[types.UID]time.Duration) []time.Duration {
 	return all
 }
 
-// goneOf is how long after its deletion the pod will be gone.
-func (p *pace) goneOf(pod *corev1.Pod) time.Duration {
-	if took, known := p.gone[drain.Owner(pod)]; known {
+// terminationTimeOf is how long after its deletion the pod will be gone.
+func (p *pace) terminationTimeOf(pod *corev1.Pod) time.Duration {
+	if took, known := p.gone[drain.ControllerOf(pod)]; known {
 		return took
 	}
 	if p.usualGone > 0 {
@@ -60,15 +60,15 @@ func (p *pace) goneOf(pod *corev1.Pod) time.Duration {
 	return min(drain.SoonestEnd(pod)+usualEnd, drain.LatestEnd(pod))
 }
 
-// turnOf is how long after its eviction the pod is made up for. A StatefulSet waits for the end of
-// the old one.
-func (p *pace) turnOf(pod *corev1.Pod) time.Duration {
-	ready, known := p.ready[drain.Owner(pod)]
+// refillTimeOf is how long after its eviction the pod is made up for. A StatefulSet waits for the
+// end of the old one.
+func (p *pace) refillTimeOf(pod *corev1.Pod) time.Duration {
+	ready, known := p.ready[drain.ControllerOf(pod)]
 	if !known {
 		ready = p.usualReady
 	}
 	if drain.OwnerKind(pod) == "StatefulSet" {
-		ready += p.goneOf(pod)
+		ready += p.terminationTimeOf(pod)
 	}
 	return ready + p.lag
 }

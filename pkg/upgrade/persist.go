@@ -2,10 +2,10 @@ package upgrade
 
 import "reflect"
 
-// mustStore reports whether the record departs from the stored one in anything that must be on
-// record before the actions of the step are begun. What a later look at the cluster and the cloud
-// shows again by itself is written with the next change that does.
-func mustStore(stored, record *Record) bool {
+// mustStoreRecord reports whether the record departs from the stored one in anything that must be
+// on record before the actions of the step are begun. What a later look at the cluster and the
+// cloud shows again by itself is written with the next change that does.
+func mustStoreRecord(stored, record *Record) bool {
 	return record.Run != "" && !reflect.DeepEqual(stored.withoutObserved(), record.withoutObserved())
 }
 

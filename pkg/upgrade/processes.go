@@ -19,7 +19,7 @@ func processesOf(d *draft) processes { return processes{d} }
 // to show, is waited for.
 func (d processes) resumeProcesses() bool {
 	quiesced := d.lastAttempt(nodegroup.Quiesce{})
-	if len(d.rec.Suspended) > 0 && (quiesced.InFlight || d.isUnseen(quiesced)) {
+	if len(d.rec.Suspended) > 0 && (quiesced.InFlight || d.isNotYetVisible(quiesced)) {
 		d.waitForCloud("")
 		return false
 	}
@@ -39,9 +39,9 @@ func (d processes) resumeProcesses() bool {
 	return false
 }
 
-// isUnseen reports whether the group's reading is too old to show a suspension of ours: older than
-// its answer, or so old that nobody remembers whether there was one.
-func (d processes) isUnseen(quiesced nodegroup.Attempt) bool {
+// isNotYetVisible reports whether the group's reading is too old to show a suspension of ours:
+// older than its answer, or so old that nobody remembers whether there was one.
+func (d processes) isNotYetVisible(quiesced nodegroup.Attempt) bool {
 	if len(d.stillSuspended()) == len(d.rec.Suspended) {
 		return false
 	}
@@ -70,15 +70,15 @@ func (d processes) areZonesBalanced() bool {
 	return zoneSpread(d.w.Group.Zones, d.count.zones) <= max(1, zoneSpread(d.w.Group.Zones, d.rec.Sizes.Zones))
 }
 
-// suspendedNote says which processes are left suspended, "" when none is.
-func (d processes) suspendedNote() string {
+// describeSuspended says which processes are left suspended, "" when none is.
+func (d processes) describeSuspended() string {
 	ours := d.stillSuspended()
 	if len(ours) == 0 {
 		return ""
 	}
 	note := fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
-		strings.Join(ours, ", "), zoneSizes(d.count.zones))
-	if d.rec.Resumable() && d.rec.Stopping != Aborted {
+		strings.Join(ours, ", "), formatZoneSizes(d.count.zones))
+	if d.rec.IsResumable() && d.rec.Stopping != Aborted {
 		return note // whoever continues resumes it
 	}
 	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)

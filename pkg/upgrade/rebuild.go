@@ -29,13 +29,13 @@ func (r *Record) groupBaseline() string {
 // ErrLost is a run of which nothing tells any more what it added to the group.
 var ErrLost = errors.New("nothing tells what the group was like before it")
 
-// Rebuild makes the record of a run anew that is gone, from the marks that the run left on the
-// group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group was
-// like before. What the run added follows from that and from a later look at the group (see
+// RebuildRecord makes the record of a run anew that is gone, from the marks that the run left on
+// the group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group
+// was like before. What the run added follows from that and from a later look at the group (see
 // recount). The request is the one that an upgrade would be begun with now. It returns the zero
 // Record where no node has marks of a run, and with it an error that is ErrLost, which names the
 // run, where the group has a size and no node tells what that was.
-func Rebuild(w World) (Record, error) {
+func RebuildRecord(w World) (Record, error) {
 	run := markedMost(w.Members)
 	if run == "" {
 		return Record{}, nil
@@ -74,7 +74,7 @@ func (r *Record) adoptDraining(m *nodegroup.Member) {
 	}
 	r.Begun++
 	r.Nodes[m.Name()] = NodeRecord{
-		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.zoneOf(m), State: NodeDraining, Batch: 1,
+		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ledgerZoneOf(m), State: NodeDraining, Batch: 1,
 		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
 	}
 }
@@ -123,7 +123,7 @@ func (d rebuild) rebuildLedger() bool {
 		return false
 	}
 	l.Known, l.Changed = d.w.preexistingNames(), d.w.Now
-	there, was := l.byZone(d.count.zones), l.byZone(d.rec.Sizes.Zones)
+	there, was := l.groupByZone(d.count.zones), l.groupByZone(d.rec.Sizes.Zones)
 	if g.Sized && !l.Zonal {
 		there[""], was[""] = g.Desired, d.rec.Sizes.Desired
 	}
@@ -145,7 +145,7 @@ func (d rebuild) rebuildZones(there, was map[string]int) {
 	known := map[string]int{}
 	for i := range d.w.Members {
 		if m := &d.w.Members[i]; d.rec.Ledger.isPreexisting(m) {
-			known[d.rec.Ledger.zoneOf(m)]++
+			known[d.rec.Ledger.ledgerZoneOf(m)]++
 		}
 	}
 	for _, counts := range []map[string]int{there, was, d.count.left} {
@@ -185,8 +185,8 @@ func (d rebuild) countOutdated() int {
 	return n
 }
 
-// byZone sums counts by zone up by the ledger's zones.
-func (l *Ledger) byZone(counts map[string]int) map[string]int {
+// groupByZone sums counts by zone up by the ledger's zones.
+func (l *Ledger) groupByZone(counts map[string]int) map[string]int {
 	sums := map[string]int{}
 	for zone, n := range counts {
 		if !l.Zonal {
@@ -207,16 +207,16 @@ func (d rebuild) adoptTarget() {
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(d.rec.Started); {
-		case d.rec.isEnding(m) || l.isPreexisting(m):
+		case d.rec.isTerminating(m) || l.isPreexisting(m):
 		case launched && m.Outdated:
-			carried[l.zoneOf(m)]++
+			carried[l.ledgerZoneOf(m)]++
 		case !launched && !m.Outdated:
 			l.Known = append(l.Known, m.Name())
 		}
 	}
 	slices.Sort(l.Known)
 	d.count = countMembers(d.w, &d.rec)
-	for zone, surge := range rollbackOf(d.draft).dealSurge() {
+	for zone, surge := range rollbackOf(d.draft).spreadSurgeAgain() {
 		l.updateZone(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
 	}
 	d.rec.Total = d.countTotal()

@@ -39,7 +39,7 @@ func (s *scene) lose() (upgrade.Record, error) {
 	s.crash()
 	s.Record, s.Request.Run = upgrade.Record{}, ""
 	s.pass(time.Minute)
-	rec, err := upgrade.Rebuild(s.World)
+	rec, err := upgrade.RebuildRecord(s.World)
 	s.Record = stored(s.t, rec)
 	s.Request = s.Record.Request
 	return s.Record, err

@@ -163,8 +163,8 @@ func (r *Record) Clone() Record {
 	return c
 }
 
-// Running reports whether an upgrade is under way.
-func (r *Record) Running() bool { return r.Run != "" && r.Result == "" }
+// IsRunning reports whether an upgrade is under way.
+func (r *Record) IsRunning() bool { return r.Run != "" && r.Result == "" }
 
 // InFlight are the UIDs of the nodes that were started and have not come to rest, by name.
 func (r *Record) InFlight() map[string]types.UID {
@@ -177,28 +177,28 @@ func (r *Record) InFlight() map[string]types.UID {
 	return nodes
 }
 
-// Resumable reports whether the same command would go on where this record stopped.
-func (r *Record) Resumable() bool {
+// IsResumable reports whether the same command would go on where this record stopped.
+func (r *Record) IsResumable() bool {
 	switch r.Result {
 	case Interrupted, Paused, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
 		return r.Run != ""
 	default:
-		return r.Running()
+		return r.IsRunning()
 	}
 }
 
-// Cloudless reports whether the upgrade was begun without a cloud: the labels of current nodes tell
-// all. Records of older versions do not name the provider; of theirs those with labels and no size
-// are meant.
-func (r *Record) Cloudless() bool {
+// IsCloudless reports whether the upgrade was begun without a cloud: the labels of current nodes
+// tell all. Records of older versions do not name the provider; of theirs those with labels and no
+// size are meant.
+func (r *Record) IsCloudless() bool {
 	if r.Provider != "" {
 		return nodegroup.InfoOf(r.Provider).Refill == nodegroup.RefillByUser
 	}
 	return len(r.Request.Current) > 0 && r.Sizes.Desired == 0
 }
 
-// Limits are the times by which the nodes in drain have to be empty, by name.
-func (r *Record) Limits() map[string]time.Time {
+// DrainDeadlines are the times by which the nodes in drain have to be empty, by name.
+func (r *Record) DrainDeadlines() map[string]time.Time {
 	limits := map[string]time.Time{}
 	for name, n := range r.Nodes {
 		if (n.State == NodeDraining || n.State == NodeEmpty) && !n.Deadline.IsZero() {
@@ -208,11 +208,11 @@ func (r *Record) Limits() map[string]time.Time {
 	return limits
 }
 
-// Extended is the record with the limits of the nodes in drain moved by a time: only the time in
-// which a holder of the lease is at work counts for them.
-func (r *Record) Extended(by time.Duration) Record {
+// WithMoreTime is the record with the limits of the nodes in drain moved by a time: only the time
+// in which a holder of the lease is at work counts for them.
+func (r *Record) WithMoreTime(by time.Duration) Record {
 	c := r.Clone()
-	for name, limit := range r.Limits() {
+	for name, limit := range r.DrainDeadlines() {
 		n := c.Nodes[name]
 		n.Deadline = limit.Add(by)
 		c.Nodes[name] = n

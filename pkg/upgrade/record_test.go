@@ -31,10 +31,10 @@ func TestResumable(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := c.record.Running(); got != c.running {
+			if got := c.record.IsRunning(); got != c.running {
 				t.Errorf("running %t, want %t", got, c.running)
 			}
-			if got := c.record.Resumable(); got != c.resumable {
+			if got := c.record.IsResumable(); got != c.resumable {
 				t.Errorf("resumable %t, want %t", got, c.resumable)
 			}
 		})
@@ -61,7 +61,7 @@ func TestReopened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.record.Run, c.record.Phase, c.record.Nodes = "r1", upgrade.PhaseUpgrade, nodes
 			got := c.record.Reopened()
-			if !got.Running() || got.Stopping != "" || got.Message != "" || !got.Ended.IsZero() || got.Phase != upgrade.PhaseUpgrade {
+			if !got.IsRunning() || got.Stopping != "" || got.Message != "" || !got.Ended.IsZero() || got.Phase != upgrade.PhaseUpgrade {
 				t.Errorf("it is not under way in its phase: %+v", got)
 			}
 			for _, name := range []string{"draining", "forcing"} {
@@ -136,7 +136,7 @@ func TestJoin(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []row
-			for _, m := range nodegroup.Join(nodegroup.Group{Instances: c.instances}, c.nodes, byLabel) {
+			for _, m := range nodegroup.JoinMembers(nodegroup.Group{Instances: c.instances}, c.nodes, byLabel) {
 				got = append(got, row{m.Name(), m.Instance.ID, m.Zone(), m.Outdated})
 			}
 			if !reflect.DeepEqual(got, c.want) {

@@ -31,7 +31,7 @@ func PauseMessage(r *Record, group string) string {
 func GroupsToReport(records map[string]Record) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(records)) {
-		if record := records[name]; len(records) == 1 || record.Running() {
+		if record := records[name]; len(records) == 1 || record.IsRunning() {
 			names = append(names, name)
 		}
 	}

@@ -14,7 +14,7 @@ func removalOf(d *draft) removal { return removal{d} }
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
 func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
-	zone := d.rec.Ledger.zoneOf(m)
+	zone := d.rec.Ledger.ledgerZoneOf(m)
 	if d.awaitsLaunch(zone) {
 		d.waitForCloud("the answer to a launch")
 		return
@@ -48,7 +48,7 @@ func (d removal) awaitsLaunch(zone string) bool {
 		return d.rec.Ledger.openLaunches() > 0
 	}
 	givesBack := d.rec.Ledger.Zones[zone].Contribution() >= d.count.left[zone]
-	return givesBack && !capacityOf(d.draft).canShrink() && d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() > 0
+	return givesBack && !capacityOf(d.draft).canShrinkGroup() && d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() > 0
 }
 
 // followTermination sees a termination through: asked for once, asked for again only when the

@@ -87,38 +87,39 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// With is the request with the settings of the other whose flags were given; what was left open
-// stays as it is. Another model brings its own numbers.
-func (r Request) With(other Request, given func(flag string) bool) Request {
+// WithSettings is the request with the settings of the other whose flags were given; what was left
+// open stays as it is. Another model brings its own numbers.
+func (r Request) WithSettings(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
-	setIf(&r.Strategy, other.Strategy, given("strategy"))
-	setIf(&r.Like, other.Like, given("like"))
-	setIf(&r.To, other.To, given("to"))
-	setIf(&r.Current, other.Current, given("current"))
-	setIf(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
-	setIf(&r.Window, other.Window, model || given("max-unavailable"))
-	setIf(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
-	setIf(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
-	setIf(&r.Settle, other.Settle, model || given("settle"))
-	setIf(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
-	setIf(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
-	setIf(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
-	setIf(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
-	setIf(&r.KeepMax, other.KeepMax, given("keep-max"))
-	setIf(&r.KeepFence, other.KeepFence, given("keep-fence"))
-	setIf(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
+	setIfGiven(&r.Strategy, other.Strategy, given("strategy"))
+	setIfGiven(&r.Like, other.Like, given("like"))
+	setIfGiven(&r.To, other.To, given("to"))
+	setIfGiven(&r.Current, other.Current, given("current"))
+	setIfGiven(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
+	setIfGiven(&r.Window, other.Window, model || given("max-unavailable"))
+	setIfGiven(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
+	setIfGiven(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
+	setIfGiven(&r.Settle, other.Settle, model || given("settle"))
+	setIfGiven(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
+	setIfGiven(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
+	setIfGiven(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
+	setIfGiven(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
+	setIfGiven(&r.KeepMax, other.KeepMax, given("keep-max"))
+	setIfGiven(&r.KeepFence, other.KeepFence, given("keep-fence"))
+	setIfGiven(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
 	return r
 }
 
-func setIf[T any](to *T, value T, given bool) {
+func setIfGiven[T any](to *T, value T, given bool) {
 	if given {
 		*to = value
 	}
 }
 
-// Differences names the settings in which the other request departs from this one, as flags, ""
-// when there is none. What follows from the group's size at the time, and the run, is left out.
-func (r *Request) Differences(other Request) string {
+// DescribeDifferences names the settings in which the other request departs from this one, as
+// flags, "" when there is none. What follows from the group's size at the time, and the run, is
+// left out.
+func (r *Request) DescribeDifferences(other Request) string {
 	pairs := []struct {
 		flag     string
 		mine, is any

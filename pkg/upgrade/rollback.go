@@ -42,7 +42,7 @@ func (d rollback) previousRevision() nodegroup.Revision {
 func (d rollback) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
 	d.waiting = "the nodes not replaced yet to be unfenced"
-	kept := surplusOf(d.draft).keepSurge()
+	kept := surplusOf(d.draft).keepSurvivingSurge()
 	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
 }
 
@@ -56,7 +56,7 @@ func (d rollback) carryOverSurge() bool {
 	}
 	arriving := map[string]int{}
 	l.Known = d.preexistingOnRollback(arriving)
-	for zone, surge := range d.dealSurge() {
+	for zone, surge := range d.spreadSurgeAgain() {
 		l.updateZone(zone, func(z *ZoneLedger) {
 			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
 		})
@@ -64,8 +64,9 @@ func (d rollback) carryOverSurge() bool {
 	return true
 }
 
-// dealSurge deals the surge out to the ledger's zones again, where some of it is there already.
-func (d rollback) dealSurge() map[string]int {
+// spreadSurgeAgain deals the surge out to the ledger's zones again, where some of it is there
+// already.
+func (d rollback) spreadSurgeAgain() map[string]int {
 	surge, free := map[string]int{}, map[string]int{}
 	left := d.rec.Request.Surge
 	for zone, z := range d.rec.Ledger.Zones {
@@ -86,12 +87,12 @@ func (d rollback) dealSurge() map[string]int {
 // them instances that are yet to be launched.
 func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 	lately := d.rec.Started.Add(-d.rec.Request.BootTimeout.Duration)
-	unseen := d.unseenBack()
+	unseen := d.countNotYetVisible()
 	d.spreadMissing(unseen, arriving)
 	var names []string
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		zone := d.rec.Ledger.zoneOf(m)
+		zone := d.rec.Ledger.ledgerZoneOf(m)
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
 		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
@@ -120,10 +121,10 @@ func (d rollback) spreadMissing(unseen, arriving map[string]int) {
 	}
 }
 
-// unseenBack counts, by ledger zone, the instances that the upgrade has brought about and that are
-// not among those that have to go on the way back: replacements of nodes that were removed, and
-// launches that came once the group pointed back.
-func (d rollback) unseenBack() map[string]int {
+// countNotYetVisible counts, by ledger zone, the instances that the upgrade has brought about and
+// that are not among those that have to go on the way back: replacements of nodes that were
+// removed, and launches that came once the group pointed back.
+func (d rollback) countNotYetVisible() map[string]int {
 	unseen := map[string]int{}
 	for zone, z := range d.rec.Ledger.Zones {
 		unseen[zone] = z.Removed + z.Contribution()
@@ -132,7 +133,7 @@ func (d rollback) unseenBack() map[string]int {
 		m := &d.w.Members[i]
 		before := d.rec.Ledger.isPreexisting(m) || slices.Contains(d.rec.Unlabelled, m.Instance.ID)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !before {
-			unseen[d.rec.Ledger.zoneOf(m)]--
+			unseen[d.rec.Ledger.ledgerZoneOf(m)]--
 		}
 	}
 	return unseen

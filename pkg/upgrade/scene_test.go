@@ -275,7 +275,7 @@ func action[A nodegroup.Action](t *testing.T, step upgrade.Step) A {
 
 func wantState(t *testing.T, step upgrade.Step, node string, want upgrade.NodeState) {
 	t.Helper()
-	got, _ := step.Status.Find(node)
+	got, _ := step.Status.FindNode(node)
 	if got.State != want {
 		t.Errorf("node %s is %q, want %q", node, got.State, want)
 	}

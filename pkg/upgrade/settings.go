@@ -54,7 +54,7 @@ func (s Settings) Check() error {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
 		return fmt.Errorf("--like=%s is neither eks nor gke", s.Like)
 	case s.Strategy != "" && !slices.Contains(Strategies(), s.Strategy):
-		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinNames(Strategies()))
+		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinStrategyNames(Strategies()))
 	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
 		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
 	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
@@ -67,10 +67,10 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Resolve fills in what was left open, from the model and the group as it is: size is its number of
-// nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on wishes
-// that contradict each other and on those that leave no node that could ever be drained.
-func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, error) {
+// ResolveRequest fills in what was left open, from the model and the group as it is: size is its
+// number of nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on
+// wishes that contradict each other and on those that leave no node that could ever be drained.
+func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Request, error) {
 	err := s.Check()
 	if err != nil {
 		return Request{}, err
@@ -84,7 +84,7 @@ func (s Settings) Resolve(group *nodegroup.Group, size, outdated int) (Request, 
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
-	if req.MaxUnavailable, err = valueOrDefault(s.MaxUnavailable, model.maxUnavailable).Unavailable(size); err != nil {
+	if req.MaxUnavailable, err = valueOrDefault(s.MaxUnavailable, model.maxUnavailable).ResolveUnavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
 	if req.Surge, err = s.resolveSurge(group, like, req.MaxUnavailable, size, outdated); err != nil {
@@ -107,7 +107,7 @@ func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable,
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
 	case s.MaxSurge != nil:
-		surge = s.MaxSurge.Added(size, len(group.Zones))
+		surge = s.MaxSurge.ResolveSurge(size, len(group.Zones))
 	case like == "gke":
 		surge = len(group.Zones)
 	}
@@ -138,8 +138,8 @@ func valueOrDefault[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// joinNames writes names as a choice: "surge or short-lived".
-func joinNames(names []Strategy) string {
+// joinStrategyNames writes names as a choice: "surge or short-lived".
+func joinStrategyNames(names []Strategy) string {
 	var b strings.Builder
 	for i, name := range names {
 		switch {

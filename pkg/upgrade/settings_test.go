@@ -50,7 +50,7 @@ func TestResolveSurge(t *testing.T) {
 			group := &nodegroup.Group{Provider: "aws", Sized: true, Zones: zones(c.zones), Desired: c.size, Max: c.size}
 			req, err := settings(func(s *upgrade.Settings) {
 				s.Like, s.MaxUnavailable, s.MaxSurge = c.like, c.unavailable, c.surge
-			}).Resolve(group, c.size, c.outdated)
+			}).ResolveRequest(group, c.size, c.outdated)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestResolveDefaults(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := &nodegroup.Group{Provider: c.provider, Sized: true, Zones: zones(3), Max: 9, Desired: 9}
-			got, err := settings(func(*upgrade.Settings) {}).Resolve(group, 9, 9)
+			got, err := settings(func(*upgrade.Settings) {}).ResolveRequest(group, 9, 9)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestResolveRefuses(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
-			_, err := settings(c.change).Resolve(group, 9, 9)
+			_, err := settings(c.change).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
 		})
 	}
@@ -116,12 +116,12 @@ func TestResolveRefuses(t *testing.T) {
 func TestKeepMaxLimitsTheSurge(t *testing.T) {
 	group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 11}
 	keep := settings(func(s *upgrade.Settings) { s.KeepMax = true })
-	req, err := keep.Resolve(group, 9, 9)
+	req, err := keep.ResolveRequest(group, 9, 9)
 	if err != nil || req.Surge != 2 {
 		t.Errorf("surge %d, %v, want the 2 nodes of room", req.Surge, err)
 	}
 	group.Zonal = false
-	_, err = keep.Resolve(group, 9, 9)
+	_, err = keep.ResolveRequest(group, 9, 9)
 	checkError(t, err, `group "workers" can only grow together with its max`)
 }
 
@@ -140,7 +140,7 @@ func TestDifferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			other := mine
 			c.change(&other)
-			if got := mine.Differences(other); got != c.want {
+			if got := mine.DescribeDifferences(other); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -171,7 +171,7 @@ func TestWith(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := mine.With(other, func(flag string) bool { return slices.Contains(c.given, flag) })
+			got := mine.WithSettings(other, func(flag string) bool { return slices.Contains(c.given, flag) })
 			if !reflect.DeepEqual(got, c.want) {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}

@@ -49,8 +49,9 @@ func (f evictionsSent) nextAllowed(now time.Time, spacing time.Duration) time.Ti
 	}
 }
 
-// isHidden reports whether an eviction may have spent budget that the status does not show.
-func isHidden(w *World, evict Evict, a nodegroup.Attempt) bool {
+// isHiddenFromStatus reports whether an eviction may have spent budget that the status does not
+// show.
+func isHiddenFromStatus(w *World, evict Evict, a nodegroup.Attempt) bool {
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	young := a.InFlight || (accepted && w.Now.Before(a.Ended.Add(statusLag)))
 	if !young {

@@ -93,8 +93,8 @@ type NodeStatus struct {
 	Staying int `json:"staying"`
 }
 
-// Find returns the status of the named node.
-func (s *Status) Find(name string) (NodeStatus, bool) {
+// FindNode returns the status of the named node.
+func (s *Status) FindNode(name string) (NodeStatus, bool) {
 	i, found := slices.BinarySearchFunc(s.Nodes, name, func(n NodeStatus, name string) int { return strings.Compare(n.Name, name) })
 	if !found {
 		return NodeStatus{}, false

@@ -24,13 +24,13 @@ func (d stopping) bringToRest() {
 		d.undoUpgrade()
 		return
 	}
-	freed := marksOf(d.draft).freeHeld()
+	freed := marksOf(d.draft).releaseHeldNodes()
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
 	rested = processesOf(d.draft).resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, processesOf(d.draft).suspendedNote())
+		d.rec.Message = joinNotes(d.rec.Message, processesOf(d.draft).describeSuspended())
 		d.finished = true
 	}
 }
@@ -41,9 +41,9 @@ func (d stopping) bringToRest() {
 func (d stopping) returnRoom() bool {
 	switch {
 	case d.rec.Stopping == NodeCreationFailure && d.phase.untouched:
-		return surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMax()
+		return surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMaximum()
 	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.confirmedSurge() <= 0:
-		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || maximumOf(d.draft).lowerMax()
+		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || maximumOf(d.draft).lowerMaximum()
 	default:
 		return true
 	}
@@ -92,15 +92,15 @@ func (d stopping) undoUpgrade() {
 	}
 	d.waiting = "what the upgrade did to be undone"
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
-	shrunk := !d.w.Stop && d.launchMissing() && surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMax() && d.restoreRevision()
-	freed := marksOf(d.draft).freeHeld()
+	shrunk := !d.w.Stop && d.launchMissing() && surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMaximum() && d.restoreRevision()
+	freed := marksOf(d.draft).releaseHeldNodes()
 	unfenced := marksOf(d.draft).removeFences(d.rec.isNotEnding) && freed
 	rested := processesOf(d.draft).resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
 	case rested:
-		d.endWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", d.w.Group.Name))
+		d.endUpgradeWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", d.w.Group.Name))
 	}
 }
 
@@ -114,10 +114,10 @@ func (d stopping) concludeUndo(done bool) {
 	refused := d.w.describeRefused()
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
-		left := joinNotes(refused, d.keptNote(), processesOf(d.draft).suspendedNote())
-		d.endWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, d.w.Group.Name))
+		left := joinNotes(refused, d.describeKeptNodes(), processesOf(d.draft).describeSuspended())
+		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, d.w.Group.Name))
 	case done:
-		d.endWith(Aborted, joinNotes(d.rec.replacedNote(), d.keptNote(), maximumOf(d.draft).maxNote(), processesOf(d.draft).suspendedNote()))
+		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), maximumOf(d.draft).describeMaximum(), processesOf(d.draft).describeSuspended()))
 	}
 }
 
@@ -165,8 +165,9 @@ func (d stopping) restoreRevision() bool {
 	return false
 }
 
-// keptNote says by how much the group's size is left changed, and why; "" when it is as it was.
-func (d stopping) keptNote() string {
+// describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it
+// was.
+func (d stopping) describeKeptNodes() string {
 	owed := d.rec.Ledger.Contribution()
 	if owed == 0 {
 		return ""
@@ -176,18 +177,18 @@ func (d stopping) keptNote() string {
 	}
 	var loaded []string
 	for _, m := range surplusOf(d.draft).addedMembers() {
-		if surplusOf(d.draft).carriesPods(m) && d.rec.Ledger.Zones[d.rec.Ledger.zoneOf(m)].Contribution() > 0 {
+		if surplusOf(d.draft).carriesPods(m) && d.rec.Ledger.Zones[d.rec.Ledger.ledgerZoneOf(m)].Contribution() > 0 {
 			loaded = append(loaded, m.Name())
 		}
 	}
 	if len(loaded) == 0 {
 		return fmt.Sprintf("the group keeps %d more nodes than before: which of them are ours cannot be told any more", owed)
 	}
-	return fmt.Sprintf("the group keeps %d more nodes than before: new nodes carry pods and are not taken (%s)", owed, shortList(loaded))
+	return fmt.Sprintf("the group keeps %d more nodes than before: new nodes carry pods and are not taken (%s)", owed, abbreviateNames(loaded))
 }
 
-// shortList names the first few and counts the rest.
-func shortList(names []string) string {
+// abbreviateNames names the first few and counts the rest.
+func abbreviateNames(names []string) string {
 	const most = 3
 	if len(names) <= most {
 		return strings.Join(names, ", ")

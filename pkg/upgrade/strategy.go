@@ -32,7 +32,7 @@ type phase struct {
 	watched bool
 	// givesBack is a phase in which what was added is given back: another target begins anew.
 	givesBack bool
-	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
+	// reasonToWait is what keeps the next node from being started, "" for what the step waits for.
 	waitsFor string
 	// verbs are what a user may ask for in it.
 	verbs []Verb

@@ -25,11 +25,11 @@ func surgeStrategy() strategy {
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).setUp() },
+				run: func(d *draft) bool { return surgeOf(d).setUpGroup() },
 			},
 			{
 				name: PhaseScaleUp, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).scaleUp() },
+				run: func(d *draft) bool { return surgeOf(d).scaleUpGroup() },
 			},
 			{
 				name: PhaseUpgrade, watched: true, verbs: verbs,
@@ -37,11 +37,11 @@ func surgeStrategy() strategy {
 				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 					removalOf(d).terminateNode(name, n, m)
 				},
-				late: func(d *draft, name string, n NodeRecord) { timeoutOf(d).giveUp(name, n) },
+				late: func(d *draft, name string, n NodeRecord) { timeoutOf(d).giveUpNode(name, n) },
 			},
 			{
 				name: PhaseScaleDown, givesBack: true, verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).scaleDown() },
+				run: func(d *draft) bool { return surgeOf(d).scaleDownGroup() },
 			},
 		},
 	}
@@ -54,9 +54,9 @@ func (d surge) beginSurge() {
 	}
 }
 
-// setUp points the group at the wanted revision and suspends what would fight the upgrade
+// setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
 // (EKS E02, E03; S4).
-func (d surge) setUp() bool {
+func (d surge) setUpGroup() bool {
 	if !rebuildOf(d.draft).rebuildLedger() {
 		return false
 	}
@@ -80,14 +80,14 @@ func (d surge) setRevision() bool {
 	return false
 }
 
-// scaleUp adds the surge, waits until all of it is usable, and only then fences the outdated nodes
-// (EKS E20–E31).
-func (d surge) scaleUp() bool {
-	if !d.setRevision() || !processesOf(d.draft).suspendProcesses() || !surplusOf(d.draft).keepSurge() || !maximumOf(d.draft).raiseMax() {
+// scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
+// nodes (EKS E20–E31).
+func (d surge) scaleUpGroup() bool {
+	if !d.setRevision() || !processesOf(d.draft).suspendProcesses() || !surplusOf(d.draft).keepSurvivingSurge() || !maximumOf(d.draft).raiseMaximum() {
 		return false
 	}
 	capacityOf(d.draft).keepSurgeLaunched()
-	marksOf(d.draft).holdNew()
+	marksOf(d.draft).holdNewNodes()
 	surge := d.surgeWanted()
 	if surge > 0 && !d.surgeUsable(surge) {
 		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.usable), surge))
@@ -97,12 +97,12 @@ func (d surge) scaleUp() bool {
 			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
 		if d.w.isDeadlinePassed(deadline) {
-			d.stopWith(NodeCreationFailure, d.bootFailure(surge, since))
+			d.stopUpgradeWith(NodeCreationFailure, d.bootFailure(surge, since))
 		}
 		d.requeueAt(deadline)
 		return false
 	}
-	return marksOf(d.draft).fenceAll()
+	return marksOf(d.draft).fenceOutdatedNodes()
 }
 
 // surgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
@@ -175,17 +175,17 @@ func (d surge) replaceNodes() bool {
 	if !d.setRevision() {
 		return false
 	}
-	d.fencing = !marksOf(d.draft).fenceAll()
+	d.fencing = !marksOf(d.draft).fenceOutdatedNodes()
 	for _, name := range d.rec.startedNames() {
 		if d.rec.Stopping == "" {
 			lifecycleOf(d.draft).advanceNode(name)
 		}
 	}
-	orderingOf(d.draft).learnGone()
+	orderingOf(d.draft).learnTerminationTimes()
 	if d.rec.Stopping == "" {
 		capacityOf(d.draft).keepSurgeLaunched()
-		marksOf(d.draft).holdNew()
-		windowOf(d.draft).startMore()
+		marksOf(d.draft).holdNewNodes()
+		windowOf(d.draft).startMoreNodes()
 		d.pauseWhenIdle()
 	}
 	if d.rec.Stopping != "" || (d.isReplaced() && !d.fencing) {
@@ -210,11 +210,11 @@ func (d surge) isReplaced() bool {
 	return false
 }
 
-// scaleDown takes back the raise of the maximum, last of all, lets suspended processes run again,
-// and leaves the nodes to autoscalers (EKS E60, E61).
-func (d surge) scaleDown() bool {
-	freed := marksOf(d.draft).freeHeld()
-	return maximumOf(d.draft).lowerMax() && processesOf(d.draft).resumeProcesses() && freed
+// scaleDownGroup takes back the raise of the maximum, last of all, lets suspended processes run
+// again, and leaves the nodes to autoscalers (EKS E60, E61).
+func (d surge) scaleDownGroup() bool {
+	freed := marksOf(d.draft).releaseHeldNodes()
+	return maximumOf(d.draft).lowerMaximum() && processesOf(d.draft).resumeProcesses() && freed
 }
 
 // concludeUpgrade ends an upgrade that reached its goal.
@@ -223,13 +223,13 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(d.rec.backNote(), d.rec.Ledger.owedNote(), maximumOf(d.draft).maxNote(), processesOf(d.draft).suspendedNote(), d.orphanNote())
+	d.rec.Message = joinNotes(d.rec.describeRollback(), d.rec.Ledger.describeSurplus(), maximumOf(d.draft).describeMaximum(), processesOf(d.draft).describeSuspended(), d.describeOrphans())
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
-// orphanNote names the nodes that were drained and have no machine that could be terminated:
+// describeOrphans names the nodes that were drained and have no machine that could be terminated:
 // nothing but a person takes them away.
-func (d surge) orphanNote() string {
+func (d surge) describeOrphans() string {
 	if !d.w.Group.Sized {
 		return "" // all of its nodes are such nodes, and somebody brings the machines
 	}
@@ -271,6 +271,6 @@ func (d surge) pauseWhenIdle() {
 		windowOf(d.draft).waitForReplacement()
 		d.waiting = "pausing: a replacement is launched first"
 	default:
-		decisionOf(d.draft).pauseNow()
+		decisionOf(d.draft).pauseUpgrade()
 	}
 }

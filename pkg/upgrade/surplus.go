@@ -25,14 +25,14 @@ func (d surplus) returnSurge() bool {
 	needed := false
 	for _, m := range d.addedMembers() {
 		switch {
-		case !d.isSurplus(m):
+		case !d.isSurplusNode(m):
 			continue
 		case d.replacesMissing(m):
 			needed = true
 			d.waitForCloud("")
 			continue
 		}
-		zone := d.rec.Ledger.zoneOf(m)
+		zone := d.rec.Ledger.ledgerZoneOf(m)
 		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: d.w.Now, Terminated: d.w.Now, Shrink: true, Added: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
@@ -49,13 +49,13 @@ func (d surplus) returnSurge() bool {
 	return d.rec.noneInState(NodeRemoving) && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
 }
 
-// isSurplus reports whether a new node is one to give back: idle, and beyond what its zone and the
-// group had.
-func (d surplus) isSurplus(m *nodegroup.Member) bool {
-	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || d.carriesPods(m) || !capacityOf(d.draft).canShrink() {
+// isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
+// the group had.
+func (d surplus) isSurplusNode(m *nodegroup.Member) bool {
+	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || d.carriesPods(m) || !capacityOf(d.draft).canShrinkGroup() {
 		return false
 	}
-	return d.rec.Ledger.Zones[d.rec.Ledger.zoneOf(m)].confirmedSurge() > 0 && d.rec.Ledger.confirmedSurge() > 0
+	return d.rec.Ledger.Zones[d.rec.Ledger.ledgerZoneOf(m)].confirmedSurge() > 0 && d.rec.Ledger.confirmedSurge() > 0
 }
 
 // replacesMissing reports whether a new node stands in for one that was taken and whose replacement
@@ -148,9 +148,9 @@ func (d surplus) keepInstance(name string, n NodeRecord) {
 	delete(d.rec.Nodes, name)
 }
 
-// keepSurge ends what a stop began: of the new nodes that it was giving back, those that are still
-// there are kept. It reports whether that is known of all.
-func (d surplus) keepSurge() bool {
+// keepSurvivingSurge ends what a stop began: of the new nodes that it was giving back, those that
+// are still there are kept. It reports whether that is known of all.
+func (d surplus) keepSurvivingSurge() bool {
 	d.driveReturns()
 	for _, n := range d.rec.Nodes {
 		if n.isGivenBack() && !n.Landed {

@@ -16,9 +16,9 @@ type timeout struct{ *draft }
 
 func timeoutOf(d *draft) timeout { return timeout{d} }
 
-// outOfTime reports whether a node's limit is over. The time does not run while the node waits only
-// for budgets that nodes of this run which were started before it have spent.
-func (d timeout) outOfTime(name string, blocked []Blocked) bool {
+// isOutOfTime reports whether a node's limit is over. The time does not run while the node waits
+// only for budgets that nodes of this run which were started before it have spent.
+func (d timeout) isOutOfTime(name string, blocked []Blocked) bool {
 	d.pauseDeadline(name, d.isBlockedByPeers(name, blocked))
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
 	d.requeueAt(deadline)
@@ -36,8 +36,8 @@ func (d timeout) pauseDeadline(name string, yields bool) {
 	}
 }
 
-// giveUp applies --on-timeout to a node that was not empty in its time.
-func (d timeout) giveUp(name string, n NodeRecord) {
+// giveUpNode applies --on-timeout to a node that was not empty in its time.
+func (d timeout) giveUpNode(name string, n NodeRecord) {
 	reason := d.describeRemaining(name)
 	switch d.rec.Request.OnTimeout {
 	case Force:
@@ -45,7 +45,7 @@ func (d timeout) giveUp(name string, n NodeRecord) {
 	case Skip:
 		n.State, n.Reason = NodeQuarantined, reason
 	default:
-		d.stopWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, reason))
+		d.stopUpgradeWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, reason))
 		return
 	}
 	d.rec.Nodes[name] = n
@@ -63,9 +63,9 @@ func (d timeout) describeRemaining(name string) string {
 	if len(mine) > 0 {
 		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
 	}
-	view := d.podsOf(d.count.byName[name])
+	view := d.classifyPodsOf(d.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, evictionsOf(d.draft).inTurn(name, view)) {
+	for _, pod := range slices.Concat(view.leaving, evictionsOf(d.draft).selectPodsInTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
@@ -74,7 +74,7 @@ func (d timeout) describeRemaining(name string) string {
 // isBlockedByPeers reports whether the node waits for nothing but budgets that pods of other
 // draining nodes keep closed.
 func (d timeout) isBlockedByPeers(name string, blocked []Blocked) bool {
-	if len(blocked) == 0 || len(d.podsOf(d.count.byName[name]).leaving) > 0 {
+	if len(blocked) == 0 || len(d.classifyPodsOf(d.count.byName[name]).leaving) > 0 {
 		return false
 	}
 	for _, b := range blocked {

@@ -14,7 +14,7 @@ import (
 // under way or was stopped, "" where the upgrade itself is.
 func (r *Record) Undoing() Verb {
 	switch {
-	case !r.Resumable():
+	case !r.IsResumable():
 		return ""
 	case r.Stopping == Aborted:
 		return VerbAbort
@@ -31,7 +31,7 @@ func (r *Record) WayBack() (to string, err error) {
 	switch {
 	case r.Run == "":
 		return "", errors.New("no upgrade is recorded")
-	case !r.Resumable():
+	case !r.IsResumable():
 		return "", fmt.Errorf("run %s is over (%s): only an upgrade that stopped half-way is rolled back: go to another revision with --to", r.Run, r.Result)
 	case r.Back:
 		return r.Request.To, nil

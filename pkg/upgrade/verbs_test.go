@@ -183,7 +183,7 @@ func TestPause(t *testing.T) {
 	if node := s.at("old-a-2").Node; node.Spec.Unschedulable || len(node.Annotations) > 0 {
 		t.Error("the node not started is fenced still")
 	}
-	if again := step.Record.Reopened(); again.PausedBy != "" || !again.Running() {
+	if again := step.Record.Reopened(); again.PausedBy != "" || !again.IsRunning() {
 		t.Errorf("opened again it is %+v", again)
 	}
 }

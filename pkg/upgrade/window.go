@@ -12,12 +12,12 @@ type window struct{ *draft }
 
 func windowOf(d *draft) window { return window{d} }
 
-// startMore starts nodes while the window has room (EKS E40; at most maxUnavailable between
+// startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
-func (d window) startMore() {
+func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
-		m := orderingOf(d.draft).nextNode()
-		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFenced(m)) {
+		m := orderingOf(d.draft).chooseNextNode()
+		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
 		d.startNode(m)
@@ -79,7 +79,7 @@ func (d window) countUnavailableExcept(excused int) int {
 	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	removed := d.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
+	removed := d.rec.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
 	short := removed + d.countNotServing() - excused - d.count.usable
 	if !d.w.Group.Sized || !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed) {
 		return short // the sizes read may be older than what we did last
@@ -96,7 +96,7 @@ func (d window) waitForReplacement() {
 		return
 	}
 	if d.w.isDeadlinePassed(deadline) {
-		d.stopWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.usable+d.countUnavailable(), since))
+		d.stopUpgradeWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.usable+d.countUnavailable(), since))
 		return
 	}
 	d.requeueAt(deadline)
@@ -105,7 +105,7 @@ func (d window) waitForReplacement() {
 // startNode begins a node's drain.
 func (d window) startNode(m *nodegroup.Member) {
 	n := NodeRecord{
-		Instance: m.Instance.ID, Zone: d.rec.Ledger.zoneOf(m), State: NodeDraining,
+		Instance: m.Instance.ID, Zone: d.rec.Ledger.ledgerZoneOf(m), State: NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
 	}
 	if m.Node != nil {
@@ -123,7 +123,7 @@ func (d window) startNode(m *nodegroup.Member) {
 // countNotServing counts the members that were carried over to the way back and do not serve: what
 // was added before may not have come up yet.
 func (d window) countNotServing() (n int) {
-	carried := d.rec.Ledger.sumZones(func(z ZoneLedger) int { return z.Carried })
+	carried := d.rec.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Carried })
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
 		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {

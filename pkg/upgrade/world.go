@@ -80,9 +80,9 @@ func (w *World) fatalRefusal() string {
 	return fatal
 }
 
-// answerOf reports whether a launch is known to have been accepted or to have been refused; neither
-// while that is open.
-func (w *World) answerOf(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
+// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
+// neither while that is open.
+func (w *World) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
 	switch {
 	case attempt.InFlight:
 		return false, false
@@ -128,8 +128,8 @@ func (w *World) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Predi
 	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
 }
 
-// eachPod are those of the group's members.
-func (w *World) eachPod() iter.Seq[*corev1.Pod] {
+// eachBoundPod are those of the group's members.
+func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
 		for i := range w.Members {
 			for _, pod := range w.Members[i].Pods {
@@ -141,8 +141,8 @@ func (w *World) eachPod() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// deletedAt is when the pod's deletion began: now, if it is seen in time.
-func (w *World) deletedAt(pod *corev1.Pod) time.Time {
+// deletionTimeOf is when the pod's deletion began: now, if it is seen in time.
+func (w *World) deletionTimeOf(pod *corev1.Pod) time.Time {
 	began := pod.DeletionTimestamp.Time // which is when its grace ends
 	if s := pod.DeletionGracePeriodSeconds; s != nil {
 		began = began.Add(-time.Duration(*s) * time.Second)
@@ -153,9 +153,9 @@ func (w *World) deletedAt(pod *corev1.Pod) time.Time {
 	return began
 }
 
-// isPending reports whether a change of the node that was asked for at a version of it is under way
-// and not to be seen yet.
-func (w *World) isPending(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
+// isPatchPending reports whether a change of the node that was asked for at a version of it is
+// under way and not to be seen yet.
+func (w *World) isPatchPending(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
 	landed := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
 	return attempt.InFlight || (landed && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }

@@ -224,7 +224,7 @@ func (r *region) newInstance(g *group, zone string, spec launchSpec, now time.Ti
 	}
 }
 
-// nodeName is the private DNS name of an address: shorter in the oldest region.
+// newNodeName is the private DNS name of an address: shorter in the oldest region.
 func (r *region) nodeName(third, fourth int) string {
 	domain := r.opts.Region + ".compute.internal"
 	if r.opts.Region == "us-east-1" {

@@ -93,7 +93,7 @@ func (k kubeNodes) DeleteNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// newNode is the Node as its kubelet and the cloud provider write it at registration; its conditions are left to the
+// newNodeObject is the Node as its kubelet and the cloud provider write it at registration; its conditions are left to the
 // simulated kubelet.
 func newNode(m Machine) *corev1.Node {
 	arch := map[string]string{"x86_64": "amd64"}[m.Arch]

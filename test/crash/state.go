@@ -232,7 +232,7 @@ func (t *trial) lookAtMemory(ctx context.Context, found state) error {
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		found["lease held by"] = *holder
 	}
-	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).Load(ctx)
+	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 	if err != nil {
 		return err
 	}

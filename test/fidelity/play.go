@@ -83,7 +83,7 @@ func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error)
 	if err := sc.keep(".events.json", progress.Bytes()); err != nil {
 		return figures{}, err
 	}
-	record, err := cluster.NewStore(s.Cluster.Client(), stateSpace, sc.groupName()).Load(ctx)
+	record, err := cluster.NewStore(s.Cluster.Client(), stateSpace, sc.groupName()).LoadRecord(ctx)
 	if err != nil {
 		return figures{}, err
 	}

@@ -55,7 +55,7 @@ func rooms() map[string]room {
 	}
 }
 
-// roomOf returns the folder of the room that a package's folder belongs to, or
+// budgetRoomOf returns the folder of the room that a package's folder belongs to, or
 // "" if the table has none.
 func roomOf(dir string, table map[string]room) string {
 	best := ""

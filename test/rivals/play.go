@@ -158,7 +158,7 @@ func (t *trial) run(ctx context.Context, lost bool) (outcome, error) {
 	case seen == 0:
 		return outcome{}, errors.New("no state of a budget was seen")
 	}
-	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).Load(ctx)
+	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 	if err != nil {
 		return outcome{}, err
 	}

@@ -221,7 +221,7 @@ func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
 	}
 }
 
-// dropNode takes the Node object away; garbage collection ends the pods that were on it.
+// dropAnswersOfNode takes the Node object away; garbage collection ends the pods that were on it.
 func (c *cluster) dropNode(name string) {
 	node, ok := c.nodes[name]
 	if !ok {

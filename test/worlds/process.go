@@ -287,7 +287,7 @@ func (p *process) settle(action nodegroup.Action, err error) {
 		return
 	}
 	p.flying--
-	answer := runner.Sort(err)
+	answer := runner.ClassifyAnswer(err)
 	attempt := p.open[action.Key()]
 	attempt.InFlight, attempt.Ended = false, p.c.now
 	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail

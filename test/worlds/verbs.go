@@ -35,7 +35,7 @@ func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb upgrade.Verb) bool {
 	record := &u.stored.record
-	if u.way == upgrade.VerbAbort || !record.Resumable() || (verb == upgrade.VerbRollback && u.way != "") {
+	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
 		return false
 	}
 	if _, err := record.WayBack(); verb == upgrade.VerbRollback && (err != nil || !u.c.plan.sized()) {
@@ -171,7 +171,7 @@ func (r *rules) aborted(record upgrade.Record) {
 			r.fail("abort", "node %s keeps annotations of ours", name)
 		}
 	}
-	if len(record.Nodes) > 0 || record.Resumable() {
+	if len(record.Nodes) > 0 || record.IsResumable() {
 		r.fail("abort", "it could be gone on with: %+v", record.Nodes)
 	}
 	k := &r.c.cloud

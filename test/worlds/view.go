@@ -88,7 +88,7 @@ func (v *view) members(group *nodegroup.Group, record *upgrade.Record) []nodegro
 			nodes = append(nodes, node)
 		}
 	}
-	members := nodegroup.Join(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
+	members := nodegroup.JoinMembers(*group, nodes, func(n *corev1.Node) bool { return n.Labels[imageLabel] != group.Wanted.ID })
 	upgrade.JudgeLabels(group, members, record)
 	at := make(map[string]int, len(members))
 	for i := range members {

@@ -96,13 +96,13 @@ func (u *user) begin() {
 		u.rules.fail("record", "%v", err)
 		return
 	}
-	if u.way != "" && record.Run != "" && !record.Resumable() {
+	if u.way != "" && record.Run != "" && !record.IsResumable() {
 		u.reached(record) // who asked for it died when all was done
 		return
 	}
 	group := u.found()
 	request := u.c.plan.Request
-	if record.Resumable() {
+	if record.IsResumable() {
 		var wanted string
 		record, wanted = u.adopt(record)
 		group = retarget(group, wanted)

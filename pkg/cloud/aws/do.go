@@ -119,8 +119,8 @@ func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.Raise
 	return p.setMax(ctx, group, a.Max)
 }
 
-// lowerMax reads the group first, because AWS lowers the desired size with the maximum. Should an
-// autoscaler raise the desired size between that reading and the update, that still happens: the
+// lowerMaximum reads the group first, because AWS lowers the desired size with the maximum. Should
+// an autoscaler raise the desired size between that reading and the update, that still happens: the
 // API has no precondition.
 func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.LowerMax) error {
 	g, err := p.readForUpdate(ctx, group)

@@ -116,7 +116,7 @@ func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.
 	}
 	var groups []nodegroup.Group
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		groups = append(groups, p.group(cloud.Ref{Name: name}))
+		groups = append(groups, p.groupOfNodes(cloud.Ref{Name: name}))
 	}
 	return groups, nil
 }
@@ -128,19 +128,19 @@ func (p *Provider) Observe(_ context.Context, ref cloud.Ref) (nodegroup.Group, e
 	if ref.Name == "" || p.options.Selector != nil && ref.Name != p.options.SelectorText {
 		return nodegroup.Group{}, fmt.Errorf("reading the nodes of group %q: %w: list the groups with kubectl nodeupgrade", ref.Name, cloud.ErrNotFound)
 	}
-	return p.group(ref), nil
+	return p.groupOfNodes(ref), nil
 }
 
-func (p *Provider) group(ref cloud.Ref) nodegroup.Group {
+func (p *Provider) groupOfNodes(ref cloud.Ref) nodegroup.Group {
 	current := labels.Set(p.options.Current).String() // sorted
 	revision := nodegroup.Revision{ID: current, Name: current}
 	return nodegroup.Group{
 		Name: ref.Name, Provider: providerName, Kind: "labelled nodes", Observed: time.Now(),
-		Wanted: revision, Pointed: revision, Refusal: p.refusal(ref),
+		Wanted: revision, Pointed: revision, Refusal: p.refusalReason(ref),
 	}
 }
 
-func (p *Provider) refusal(ref cloud.Ref) string {
+func (p *Provider) refusalReason(ref cloud.Ref) string {
 	var target, unknown string
 	if ref.To != "" {
 		target = fmt.Sprintf("node labels name no revision to move to with --to=%s: pass --current KEY=VALUE instead", ref.To)
@@ -151,7 +151,7 @@ func (p *Provider) refusal(ref cloud.Ref) string {
 	return cmp.Or(ownerOf(ref.Name), target, unknown)
 }
 
-// nameOf names the node's group, "" for none.
+// recordNameOf names the node's group, "" for none.
 func (p *Provider) nameOf(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
 	case !p.options.ControlPlane && controlPlane(node):
