@@ -27,7 +27,7 @@ type Provider interface {
 	// Groups lists the groups that the nodes belong to, by name, without their Wanted being
 	// resolved against a target of the user. Groups that must not be driven carry a Refusal.
 	Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error)
-	// Observe reads one group anew. It returns an error that is ErrNotFound when there is none.
+	// Observe reads one group again. It returns an error that is ErrNotFound when there is none.
 	Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	// Belongs tells whether the node is a member of the group as it was observed.
 	Belongs(group *nodegroup.Group, node *corev1.Node) bool

@@ -104,7 +104,7 @@ func testBackground(t *testing.T, s *space) {
 	}
 }
 
-// testBackgroundForbidden goes on without what the user may not list.
+// testBackgroundForbidden continues without what the user may not list.
 func testBackgroundForbidden(t *testing.T, s *space) {
 	s.background(t)
 	client := s.clientOf(t, s.name)

@@ -30,7 +30,7 @@ func (f *Follower) until(t *testing.T, want upgrade.Asked) {
 	}
 }
 
-// testAsk has somebody ask beside a holder who writes its record, and withdraw that.
+// testAsk has another actor ask beside a holder who writes its record, and withdraw that.
 func testAsk(t *testing.T, s *space) {
 	holder, other := NewStore(s.client, s.name, testGroup), NewStore(s.Client(), s.name, testGroup)
 	if err := other.Ask(t.Context(), askedBy("bob", "r1")); !errors.Is(err, ErrNotRecorded) {

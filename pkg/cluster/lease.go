@@ -33,7 +33,7 @@ const (
 // leaseTimes are these three.
 type leaseTimes struct{ duration, renew, giveUp time.Duration }
 
-// HeldError is a lease that somebody else holds and renews.
+// HeldError is a lease that another actor holds and renews.
 type HeldError struct {
 	Group, Holder string
 	Since         time.Time
@@ -50,7 +50,7 @@ type Hold struct {
 	ended   chan struct{}
 	renewed *renewalTracker
 	times   leaseTimes
-	// tookOver is true when the lease was somebody else's who had not given it back.
+	// tookOver is true when the lease was another actor's who had not given it back.
 	tookOver bool
 	// previouslyHeld is when the holder before us was at work last, by the API server's clock; zero
 	// when there was none.
@@ -68,9 +68,9 @@ func (h *Hold) Overtook() bool { return h.tookOver }
 // server's clock and to the second; zero when there was none.
 func (h *Hold) LastHeld() time.Time { return h.previouslyHeld }
 
-// Expires is until when nobody else can have taken the lease for want of a renewal. It goes by the
-// clock that says so first: of a laptop that sleeps only the wall clock goes on, and of a wall
-// clock that is set back only the monotonic one.
+// Expires is until when no other actor can have taken the lease for want of a renewal. It goes by
+// the clock that says so first: of a laptop that sleeps only the wall clock keeps running, and of a
+// wall clock that is set back only the monotonic one.
 func (h *Hold) Expires() time.Time {
 	return clockSafeNow(*h.renewed.lastRenewal.Load(), time.Now()).Add(h.times.duration)
 }
@@ -81,8 +81,8 @@ func clockSafeNow(since, now time.Time) time.Time {
 }
 
 // renewalTracker is the lease as the election writes it, and remembers when it last did. The
-// election would take a lease anew that somebody took over meanwhile and gave back, and has to be
-// kept from it: the upgrade may be over by now.
+// election would take a lease again that another actor took over meanwhile and gave back, and has
+// to be kept from it: the upgrade may be over by now.
 type renewalTracker struct {
 	resourcelock.Interface
 	lastRenewal atomic.Pointer[time.Time]
@@ -92,7 +92,7 @@ type renewalTracker struct {
 	overtaken func()
 }
 
-// errOvertaken is the answer to the renewal of a lease that was somebody else's meanwhile.
+// errOvertaken is the answer to the renewal of a lease that was another actor's meanwhile.
 var errOvertaken = errors.New("another holder had the lease meanwhile")
 
 // Create makes the lease ours. The time counts from before the request: what others see is no
@@ -145,9 +145,9 @@ type Claim struct {
 	Waiting func(holder string)
 }
 
-// AcquireLease takes a group's lease. A lease that somebody holds is watched: it is a HeldError as
-// soon as it is renewed, and taken once it was unchanged for LeaseDuration. A lease that may not be
-// written is an error at once.
+// AcquireLease takes a group's lease. A lease that another actor holds is watched: it is a
+// HeldError as soon as it is renewed, and taken once it was unchanged for LeaseDuration. A lease
+// that may not be written is an error at once.
 func AcquireLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*Hold, error) {
 	return acquireWithTimes(ctx, client, claim, leaseTimes{duration: LeaseDuration, renew: leaseRenew, giveUp: leaseGiveUp})
 }
@@ -182,7 +182,7 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	select {
 	case <-started:
 		return hold, nil
-	case err = <-watchHolder(ctx, client, claim, found.lease): // of a lease that was free too: somebody may be faster
+	case err = <-watchHolder(ctx, client, claim, found.lease): // of a lease that was free too: another actor may be faster
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -190,7 +190,7 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	return nil, err
 }
 
-// leaseState is a lease before we hold it: who else holds it, "" for nobody, and when that was last
+// leaseState is a lease before we hold it: who else holds it, "" for no one, and when that was last
 // at work.
 type leaseState struct {
 	lease  *coordinationv1.Lease
@@ -249,7 +249,7 @@ func getOrCreateLease(ctx context.Context, leases coordinationclient.LeaseInterf
 	created, err := leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{LabelManagedBy: FieldManager}},
 	}, metav1.CreateOptions{FieldManager: FieldManager})
-	if err != nil { // somebody was faster, or it was made and the answer was lost
+	if err != nil { // another actor was faster, or it was made and the answer was lost
 		if current, again := leases.Get(ctx, name, metav1.GetOptions{}); again == nil {
 			return current, nil
 		}
@@ -299,7 +299,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 				first.Do(func() { close(started) })
 				hold.watchTakeover(ctx, client, claim)
 			},
-			OnStoppedLeading: func() {}, // it may only be that nobody answers
+			OnStoppedLeading: func() {}, // it may only be that no one answers
 			OnNewLeader: func(identity string) {
 				if identity != claim.Identity && isChannelClosed(started) {
 					hold.cancel()
@@ -340,7 +340,7 @@ func isChannelClosed(c <-chan struct{}) bool {
 }
 
 // waitForOwnLease waits, after the lease could not be renewed for too long, until the server
-// answers again, and reports whether the lease has been nobody else's meanwhile: whoever took it
+// answers again, and reports whether the lease has been no other actor's meanwhile: whoever took it
 // would have left a name or none. Nothing is written in that time, see Expires.
 func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) bool {
 	ours := false
@@ -357,7 +357,7 @@ func waitForOwnLease(ctx context.Context, client kubernetes.Interface, claim Cla
 	return err == nil && ours
 }
 
-// watchTakeover ends the hold as soon as somebody else is seen to have taken the lease over, which
+// watchTakeover ends the hold as soon as another actor is seen to have taken the lease over, which
 // renewing would notice only after leaseGiveUp.
 func (h *Hold) watchTakeover(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -378,7 +378,7 @@ func (h *Hold) watchTakeover(ctx context.Context, client kubernetes.Interface, c
 }
 
 // releaseLease gives the lease back if it is still ours; when that fails it expires. The elector's
-// own release reads the lease anew and then trusts what it saw before, so that it would free the
+// own release reads the lease again and then trusts what it saw before, so that it would free the
 // lease of whoever took it over (client-go leaderelection.go, tryRelease).
 func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
@@ -409,7 +409,7 @@ func watchHolder(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	}
 	go func() {
 		defer watcher.Stop()
-		for event := range watcher.ResultChan() { // where it ends the election still goes on
+		for event := range watcher.ResultChan() { // where it ends the election still continues
 			lease, ok := event.Object.(*coordinationv1.Lease)
 			switch {
 			case !ok || leaseHolder(lease) == claim.Identity:

@@ -113,7 +113,7 @@ func testLeaseHeld(t *testing.T, s *space) {
 	}
 }
 
-// testLeaseRaced has two claims on a lease that nobody holds yet.
+// testLeaseRaced has two claims on a lease that no one holds yet.
 func testLeaseRaced(t *testing.T, s *space) {
 	type answer struct {
 		hold *Hold
@@ -160,7 +160,7 @@ func testLeaseLostAnswer(t *testing.T, s *space) {
 	}
 }
 
-// dead writes a lease that nobody renews.
+// dead writes a lease that no one renews.
 func (s *space) dead(t *testing.T) {
 	t.Helper()
 	identity, seconds, long := "dead", int32(brief.duration/time.Second), metav1.NewMicroTime(time.Now().Add(-time.Hour))
@@ -224,8 +224,8 @@ func awaitExpired(t *testing.T, hold *Hold, want bool) {
 }
 
 // testLeaseUnreachable has the API server fall silent for longer than the lease lasts. Nothing may
-// be written from then on, and once it answers again the lease is renewed, or lost if somebody has
-// taken it.
+// be written from then on, and once it answers again the lease is renewed, or lost if another actor
+// has taken it.
 func testLeaseUnreachable(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))
@@ -252,8 +252,8 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 	wantLost(t, bob, 0)
 }
 
-// testLeaseOvertaken has somebody take the lease and give it back while its holder hears nothing:
-// it is lost all the same, however free it is.
+// testLeaseOvertaken has another actor take the lease and give it back while its holder hears
+// nothing: it is lost all the same, however free it is.
 func testLeaseOvertaken(t *testing.T, s *space) {
 	client, line := s.spoilable(t)
 	hold := s.hold(t, client, s.claim("ann"))

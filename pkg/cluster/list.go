@@ -29,7 +29,7 @@ type message[T any] interface {
 }
 
 // listObjects hands every object of a kind to keep, as the API server's watch cache has them: pages
-// would be read from etcd, each object decoded anew. Each is decoded here when the one before is
+// would be read from etcd, each object decoded again. Each is decoded here when the one before is
 // kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
 // server that answers in pages nevertheless is asked for all of them.
 func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
@@ -143,8 +143,8 @@ func readList(in *bufio.Reader, keep func(item []byte) error) (meta metav1.ListM
 	return meta, err
 }
 
-// visitFields visits the fields of a message that goes on to the end of in. All fields are bytes or
-// messages: of such a size, to be read by visit.
+// visitFields visits the fields of a message that continues to the end of in. All fields are bytes
+// or messages: of such a size, to be read by visit.
 func visitFields(in *bufio.Reader, visit func(in *bufio.Reader, number uint64, size int) error) error {
 	const typeBits, bytesType = 3, 2
 	for {

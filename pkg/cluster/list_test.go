@@ -73,8 +73,8 @@ func TestListReadsEveryAnswer(t *testing.T) {
 	}
 }
 
-// TestListOfAnAnswerThatIsCut errs wherever the cut is, so that no part of a cluster passes for the
-// whole.
+// TestListOfAnAnswerThatIsCut returns an error wherever the cut is, so that no part of a cluster
+// passes for the whole.
 func TestListOfAnAnswerThatIsCut(t *testing.T) {
 	whole := encoded(t, 3)
 	end := bytes.LastIndex(whole, []byte("web-2")) + len("web-2") // behind it only fields that are empty

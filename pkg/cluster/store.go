@@ -77,7 +77,7 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 }
 
 // Save writes the record. It returns upgrade.ErrRecordChanged when it is not the one that was read
-// or written here last: then somebody else holds the upgrade.
+// or written here last: then another actor holds the upgrade.
 func (s *Store) Save(ctx context.Context, record upgrade.Record) error {
 	if s.follower != nil {
 		s.adoptNewer(s.follower.latestObject())
@@ -119,7 +119,7 @@ func (s *Store) writeObject(ctx context.Context, next *corev1.ConfigMap) (*corev
 
 // resolveConflict tells what else was written: the same record by us, and the answer was lost;
 // something beside the record, a label or a request, and the record is written again; or the record
-// itself, by somebody else.
+// itself, by another actor.
 func (s *Store) resolveConflict(ctx context.Context, record upgrade.Record, text string) error {
 	stored, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, ObjectName(s.group), metav1.GetOptions{})
 	if err != nil {

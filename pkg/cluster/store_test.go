@@ -85,7 +85,7 @@ func testStoreOfManyGroups(t *testing.T, s *space) {
 	}
 }
 
-// testStoreContended tells somebody else's record from what is merely beside it.
+// testStoreContended tells another actor's record from what is merely beside it.
 func testStoreContended(t *testing.T, s *space) {
 	ours, theirs := NewStore(s.client, s.name, testGroup), NewStore(s.client, s.name, testGroup)
 	s.save(t, ours, 1)

@@ -213,7 +213,7 @@ func (w *Watcher) removeObject(object any) {
 func notifyListener(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // somebody is told already
+	default: // another actor is told already
 	}
 }
 
@@ -229,7 +229,7 @@ func (w *Watcher) View() upgrade.View {
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
 // NodesChanged receives when a node came, went, or became ready or unready: a reason to ask the
-// cloud anew.
+// cloud again.
 func (w *Watcher) NodesChanged() <-chan struct{} { return w.nodes }
 
 // Failures receives why a watch could not be opened. It is tried again by itself, and the View is

@@ -1,7 +1,7 @@
 // Package deadline keeps requests from leaving after their time. A context that ends cancels a
-// request that is under way, but its timer is one of many that fire when a process goes on that was
-// halted, or a machine that slept: what was about to be sent may be sent first. So the clocks are
-// asked once more where a request is handed to its connection, and again where its body is, for
+// request that is under way, but its timer is one of many that fire when a process continues that
+// was halted, or a machine that slept: what was about to be sent may be sent first. So the clocks
+// are asked once more where a request is handed to its connection, and again where its body is, for
 // which a connection may have had to be opened. Without its body a request changes nothing.
 package deadline
 
@@ -48,7 +48,7 @@ func sendWithin(r *http.Request, send func(*http.Request) (*http.Response, error
 	}
 	if err := deadlineError(until); err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // nobody reads it
+			_ = r.Body.Close() // no one reads it
 		}
 		return nil, err
 	}
@@ -80,8 +80,8 @@ func (b body) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// deadlineError errs when a time has passed by either clock: while a machine sleeps only the wall
-// clock goes on, and of a wall clock that is set back only the monotonic one.
+// deadlineError returns an error when a time has passed by either clock: while a machine sleeps
+// only the wall clock keeps running, and of a wall clock that is set back only the monotonic one.
 func deadlineError(until time.Time) error {
 	now := time.Now()
 	if now.Before(until) && now.Round(0).Before(until.Round(0)) {

@@ -63,8 +63,8 @@ type label struct{ key, value string }
 // empty one covers its whole namespace (policy/v1).
 func NewBudgets(pdbs []*policyv1.PodDisruptionBudget) Budgets { return Budgets{}.Renew(pdbs) }
 
-// Renew indexes PodDisruptionBudgets anew. Selectors are taken over from budgets here whose spec is
-// the same by UID and generation: of a cluster's budgets it is the status that changes all the
+// Renew indexes PodDisruptionBudgets again. Selectors are taken over from budgets here whose spec
+// is the same by UID and generation: of a cluster's budgets it is the status that changes all the
 // time.
 func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 	known := map[types.UID]*Budget{}

@@ -35,7 +35,7 @@ const (
 	ReasonMirror Reason = "static"
 	// ReasonFinished is a pod in phase Succeeded or Failed: nothing of it runs.
 	ReasonFinished Reason = "finished"
-	// ReasonUnmanaged is a pod without a controller: nobody brings it back.
+	// ReasonUnmanaged is a pod without a controller: no one brings it back.
 	ReasonUnmanaged Reason = "unmanaged"
 	// ReasonTerminating is a pod whose deletion has begun.
 	ReasonTerminating Reason = "terminating"
@@ -65,7 +65,7 @@ const (
 	Skip
 	// WaitCompleted asks that the pod be not evicted but waited for.
 	WaitCompleted
-	// UnknownWish is a value that nobody knows.
+	// UnknownWish is a value that no one knows.
 	UnknownWish
 )
 

@@ -41,7 +41,7 @@ const (
 	TwoBudgets ObstacleKind = "two-budgets"
 	// BudgetPending goes away when the disruption controller has seen the budget's newest spec.
 	BudgetPending ObstacleKind = "pending"
-	// Unmanaged goes away with --unmanaged-pods=evict, or when somebody deletes the pod.
+	// Unmanaged goes away with --unmanaged-pods=evict, or when another actor deletes the pod.
 	Unmanaged ObstacleKind = "unmanaged"
 	// Completing goes away with the end of a pod that is waited for as its label asks; see Label.
 	Completing ObstacleKind = "completion"

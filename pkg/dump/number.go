@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// mostDigits is more than any number has that somebody means, an RSA modulus in an annotation
-	// included.
+	// mostDigits is more than any number has that another actor means, an RSA modulus in an
+	// annotation included.
 	mostDigits = 4096
 	// mostExponent is how many digits a negative exponent may have.
 	mostExponent = 3
@@ -44,7 +44,7 @@ func hasEndlessNumber(raw []byte) bool {
 		raw = raw[n:]
 		if n > 0 && len(raw) > 1 && raw[0]|0x20 == 'e' && raw[1] == '-' {
 			e := countDigits(raw[2:])
-			// A uid may hold 7e-1234-, but it goes on.
+			// A uid may hold 7e-1234-, but it continues.
 			if end := raw[2+e:]; e > mostExponent && (len(end) == 0 || bytes.IndexByte([]byte("\",]} \t\r\n"), end[0]) >= 0) {
 				return true
 			}

@@ -108,7 +108,7 @@ func (m *meter) detectJSON() (bool, error) {
 		last--
 	}
 	whole := head
-	if !utf8.FullRune(head[last:]) { // it goes on behind what was looked at
+	if !utf8.FullRune(head[last:]) { // it continues behind what was looked at
 		whole = head[:last]
 	}
 	switch {

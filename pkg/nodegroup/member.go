@@ -29,7 +29,7 @@ func (m *Member) Name() string {
 	return m.Instance.ID
 }
 
-// Zone is the member's zone, "" when nobody says.
+// Zone is the member's zone, "" when no one says.
 func (m *Member) Zone() string {
 	switch {
 	case m.Instance.Zone != "" || m.Node == nil:

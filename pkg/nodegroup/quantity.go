@@ -51,7 +51,7 @@ func (q Quantity) String() string {
 
 // ResolveUnavailable resolves the quantity as maxUnavailable of a group of that many nodes: a
 // percentage is rounded down but is at least 1, and it is at most MaxParallel (EKS E06–E08).
-// It errs when a plain number is over MaxParallel, or the quantity is per zone.
+// It returns an error when a plain number is over MaxParallel, or the quantity is per zone.
 func (q Quantity) ResolveUnavailable(nodes int) (int, error) {
 	switch {
 	case q.PerZone:

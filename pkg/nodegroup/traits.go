@@ -16,14 +16,14 @@ type traits struct {
 	// fence is taint and cordon, fit that nothing of the node itself keeps ordinary pods away.
 	fence bool
 	fit   bool
-	// held is that we keep autoscalers from the node, open that nobody does.
+	// held is that we keep autoscalers from the node, open that no one does.
 	held bool
 	open bool
 }
 
 // ReadTraits notes what every step asks of the member's node, so that no step has to look at it
 // again. An observer of a large group that takes many steps calls it for each new version of a
-// node, which must not be changed afterwards; nobody has to.
+// node, which must not be changed afterwards; no one has to.
 func (m *Member) ReadTraits(g *Group) {
 	m.traits = traits{}
 	if m.Node == nil {

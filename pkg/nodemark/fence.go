@@ -125,7 +125,7 @@ func setLabel(node *corev1.Node, key, value string) {
 }
 
 // readNodeBaseline is what the node says it carried before us, nil when it was never fenced. A
-// fenced node whose annotation somebody took away carried nothing: that is what taking it away
+// fenced node whose annotation another actor took away carried nothing: that is what taking it away
 // says.
 func readNodeBaseline(node *corev1.Node) (*NodeBaseline, error) {
 	text, ok := node.Annotations[AnnotationNodeBaseline]

@@ -10,7 +10,7 @@ const (
 	// particular node?").
 	AnnotationNoScaleDown = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 	// AnnotationHeld holds the run that put AnnotationNoScaleDown on the node; without it that
-	// annotation is somebody else's.
+	// annotation is another actor's.
 	AnnotationHeld = Domain + "/scale-down-disabled"
 )
 
@@ -25,7 +25,7 @@ func SetHold(node *corev1.Node, run string) {
 }
 
 // ClearHold changes the node as FreeNode means it: what is not ours stays, and so does what
-// somebody else wrote over it.
+// another actor wrote over it.
 func ClearHold(node *corev1.Node) {
 	if !IsHeld(node) {
 		return

@@ -61,7 +61,7 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: run %s to continue", err, s.retry)
-	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // nobody pressed Ctrl-C: it gave way
+	case record.Result == upgrade.Interrupted && ctx.Err() == nil: // no one pressed Ctrl-C: it gave way
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}
 	return record, err

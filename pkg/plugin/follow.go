@@ -18,7 +18,7 @@ import (
 const (
 	// followPause is how long changes are gathered.
 	followPause = 500 * time.Millisecond
-	// followCloud is how often the cloud and the lease are asked, which nobody watches here; when
+	// followCloud is how often the cloud and the lease are asked, which no one watches here; when
 	// something has changed, soon, but no more often than followLeast.
 	followCloud = 15 * time.Second
 	followLeast = 5 * time.Second
@@ -26,7 +26,7 @@ const (
 	followPlan = 20
 )
 
-// followed is an upgrade that is shown anew whenever it has changed.
+// followed is an upgrade that is shown again whenever it has changed.
 type followed struct {
 	*screen
 	s        *session
@@ -43,7 +43,7 @@ type followed struct {
 	took      time.Duration
 }
 
-// followUpgrade shows an upgrade until it ends or nobody wants to see it any more.
+// followUpgrade shows an upgrade until it ends or no one wants to see it any more.
 func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
 	f := &followed{screen: newScreen(s.console), s: s, g: g, stale: true}
 	var err error
@@ -87,7 +87,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	return !record.IsRunning(), f.showChange(status)
 }
 
-// estimateRemaining tells how long the rest will take, by a plan that is made anew now and then:
+// estimateRemaining tells how long the rest will take, by a plan that is made again now and then:
 // that of a large group takes seconds, and each asks for the group's past.
 func (f *followed) estimateRemaining(ctx context.Context, record upgrade.Record) simulate.Span {
 	if began := time.Now(); began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
@@ -165,7 +165,7 @@ func newScreen(c console) *screen {
 	return &screen{console: c, terminal: !c.output.isForPrograms() && printers.IsTerminal(c.Out)}
 }
 
-// redrawTimer is when a terminal is to be drawn anew though nothing has changed but the time.
+// redrawTimer is when a terminal is to be drawn again though nothing has changed but the time.
 func (d *screen) redrawTimer() <-chan time.Time {
 	if !d.terminal {
 		return nil

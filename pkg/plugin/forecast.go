@@ -52,7 +52,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	return forecast, append(assumed, describeAssumptions(g.clusterWorkloads.Unread)...), err
 }
 
-// predictRemaining is how long the rest of an upgrade under way would take; zero when nobody can
+// predictRemaining is how long the rest of an upgrade under way would take; zero when no one can
 // say.
 func (g *groupContext) predictRemaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
 	if err := g.loadForecastData(ctx, s); err != nil {
@@ -119,7 +119,7 @@ func (g *groupContext) rejectRefused() error {
 	}
 }
 
-// rejectUnmanaged refuses pods that nobody would bring back, unless the user said what is to become
+// rejectUnmanaged refuses pods that no one would bring back, unless the user said what is to become
 // of such nodes.
 func (g *groupContext) rejectUnmanaged() error {
 	if g.request.OnTimeout != upgrade.Fail {

@@ -32,7 +32,7 @@ type groupContext struct {
 	findings []preflight.Finding
 	// noForecast plans tell no times: the upgrade is not simulated.
 	noForecast bool
-	// now is the one moment that a plan is made at, and idle for how long nobody had carried the
+	// now is the one moment that a plan is made at, and idle for how long no one had carried the
 	// upgrade out by then.
 	now  time.Time
 	idle time.Duration

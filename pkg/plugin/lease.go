@@ -20,11 +20,11 @@ type leaseState struct {
 	renewed time.Time
 	// idle is how long that was ago when the lease was read.
 	idle time.Duration
-	// left is for how long nobody has been at work with a lease that is over.
+	// left is for how long no one has been at work with a lease that is over.
 	left time.Duration
 }
 
-// isFree reports whether nobody holds the lease any more, as far as one look can tell.
+// isFree reports whether no one holds the lease any more, as far as one look can tell.
 func (l leaseState) isFree() bool { return l.holder == "" || l.idle > cluster.LeaseDuration }
 
 // loadLease reads who holds the lease of a group.
@@ -51,7 +51,7 @@ func (c *connection) readLeaseState(lease *coordinationv1.Lease) leaseState {
 	return l
 }
 
-// idleSince is for how long nobody has held a lease that was held until a time of the API server's;
+// idleSince is for how long no one has held a lease that was held until a time of the API server's;
 // 0 for the zero time.
 func (c *connection) idleSince(held time.Time) time.Duration {
 	if held.IsZero() {

@@ -27,7 +27,7 @@ func (o *output) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&o.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
 }
 
-// checkFormat refuses a format that nobody knows, before anything is read.
+// checkFormat refuses a format that no one knows, before anything is read.
 func (o *output) checkFormat() error {
 	if slices.Contains(ours, o.format) {
 		return nil

@@ -53,7 +53,7 @@ type claim struct {
 	err  error
 }
 
-// awaitPause waits until the record says that the upgrade has come to rest or, where nobody carries
+// awaitPause waits until the record says that the upgrade has come to rest or, where no one carries
 // it out or its holder is gone, writes that itself. It returns the record.
 func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Record, error) {
 	progress := c.newProgress(u.name)
@@ -102,7 +102,7 @@ func describeWait(holder string, record *upgrade.Record) string {
 	return text
 }
 
-// markPaused writes that an upgrade which nobody carries out is paused, unless it has come to its
+// markPaused writes that an upgrade which no one carries out is paused, unless it has come to its
 // end meanwhile.
 func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
 	record, err := u.store.LoadRecord(ctx)
@@ -125,7 +125,7 @@ with.`,
 	return cmd
 }
 
-// resumeUpgrade withdraws a pause or, where nobody carries the upgrade out, does that.
+// resumeUpgrade withdraws a pause or, where no one carries the upgrade out, does that.
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeResume, c.isDryRun(), u.name, &u.record); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 
 // retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that
 // the server asks to have repeated (client-go, rest/with_retry.go), which one that fails with 500
-// or stands behind a failing proxy does not ask for. A watch is opened anew by those who watch.
+// or stands behind a failing proxy does not ask for. A watch is opened again by those who watch.
 func retryReads(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)

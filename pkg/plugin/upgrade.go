@@ -149,7 +149,7 @@ type confirmation struct {
 	show     func() error
 }
 
-// askUser shows what would be done and asks, unless --yes. Without a terminal there is nobody to
+// askUser shows what would be done and asks, unless --yes. Without a terminal there is no one to
 // ask.
 func (c *command) askUser(how confirmation) error {
 	if c.agreed.yes {

@@ -24,7 +24,7 @@ const (
 	Refuse Severity = "refuse"
 	// Block is a finding because of which a node cannot be drained without force.
 	Block Severity = "block"
-	// Warn is a finding that somebody may notice.
+	// Warn is a finding that another actor may notice.
 	Warn Severity = "warn"
 )
 
@@ -94,7 +94,7 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	target := w.Group.Wanted.Kubernetes
 	kubelet, err := version.ParseGeneric(target)
 	if err != nil {
-		return nil // nobody says
+		return nil // no one says
 	}
 	server, err := version.ParseGeneric(facts.ServerVersion)
 	if err != nil || !isNewer(kubelet, server) {
@@ -246,7 +246,7 @@ func ruleOf(kind drain.ObstacleKind) string {
 }
 
 // isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again
-// (EKS E51), if somebody makes it anew.
+// (EKS E51), if another actor makes it again.
 func isReturning(pod *corev1.Pod, provider string) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 	return metav1.GetControllerOf(pod) != nil && drain.ToleratesTaint(pod, cordon) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))

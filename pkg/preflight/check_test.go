@@ -273,7 +273,7 @@ func TestPods(t *testing.T) {
 }
 
 // TestCurrentNodesAreNotChecked has every case once more on the current node, which stays: what
-// cannot be drained there is nobody's trouble (AKS#4805).
+// cannot be drained there is no one's trouble (AKS#4805).
 func TestCurrentNodesAreNotChecked(t *testing.T) {
 	for name, c := range podCases() {
 		t.Run(name, func(t *testing.T) {

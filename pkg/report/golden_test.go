@@ -212,7 +212,7 @@ func resumedPlan() *Plan {
 	return p
 }
 
-// cleanUpPlan goes on with an upgrade that has only capacity to give back.
+// cleanUpPlan continues with an upgrade that has only capacity to give back.
 func cleanUpPlan() *Plan {
 	p := nothingPlan()
 	p.Resumes = "x7k2m9qa"

@@ -30,7 +30,7 @@ type NodeGroup struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Provider          string `json:"provider"`
 	Kind              string `json:"groupKind"`
-	// Nodes and Outdated count nodes; Outdated is nil where nobody can say.
+	// Nodes and Outdated count nodes; Outdated is nil where no one can say.
 	Nodes    int    `json:"nodes"`
 	Outdated *int   `json:"outdated,omitempty"`
 	Wanted   string `json:"wanted,omitempty"`
@@ -73,7 +73,7 @@ type Plan struct {
 	Room simulate.Room `json:"room,omitzero"`
 	// Assumptions are what the times rest on, a sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
-	// Resumes is the run that the upgrade would go on with.
+	// Resumes is the run that the upgrade would continue with.
 	Resumes string `json:"resumes,omitempty"`
 	// Probes are the server's answers to dryRun=All evictions, with --dry-run=server.
 	Probes []Probe `json:"probes,omitempty"`
@@ -132,13 +132,13 @@ type UpgradeStatus struct {
 	Unread string `json:"unread,omitempty"`
 	// Remaining is how long the rest would take, as a plan made now tells.
 	Remaining simulate.Span `json:"remaining,omitzero"`
-	// Holder holds the lease, if somebody does.
+	// Holder holds the lease, if another actor does.
 	Holder string `json:"holder,omitempty"`
-	// Leftovers are what runs left behind that nobody goes on with.
+	// Leftovers are what runs left behind that no one continues with.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
 
-// Leftover is something of ours that nobody takes away by himself, and what does.
+// Leftover is something of ours that no one takes away by himself, and what does.
 type Leftover struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`

@@ -33,7 +33,7 @@ func (a *asker) ask(verb upgrade.Verb, run string) {
 	signal(a.changed)
 }
 
-// TestAskedIsObeyedAtOnce has an upgrade wait for a budget when somebody asks something of it.
+// TestAskedIsObeyedAtOnce has an upgrade wait for a budget when another actor asks something of it.
 func TestAskedIsObeyedAtOnce(t *testing.T) {
 	const when = 5 * time.Second
 	cases := map[string]struct {

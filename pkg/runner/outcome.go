@@ -39,7 +39,7 @@ func ClassifyAnswer(err error) Answer {
 
 // noCredentials is how client-go begins the error of a request that was not sent, because the
 // kubeconfig's credential plugin failed (plugin/pkg/client/auth/exec/exec.go, RoundTrip). Each
-// request asks the plugin anew.
+// request asks the plugin again.
 const noCredentials = "getting credentials: "
 
 // describeError is what a person should read: of a request that no API server answered, that,

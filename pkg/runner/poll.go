@@ -75,9 +75,9 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
-// fatalCloudError is the error of an upgrade that cannot go on before the cloud was read, when that
-// is refused for good: credentials that have ended, or a permission that is gone. Elsewhere there
-// is time to mend it, see recordPoll.
+// fatalCloudError is the error of an upgrade that cannot continue before the cloud was read, when
+// that is refused for good: credentials that have ended, or a permission that is gone. Elsewhere
+// there is time to mend it, see recordPoll.
 func (s *run) fatalCloudError(step *upgrade.Step) error {
 	if step.Poll > 0 && s.refusedPolls >= refusalsBelieved {
 		return s.lastPollError

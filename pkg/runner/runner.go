@@ -17,7 +17,7 @@ const (
 	// that steps take a ninth of the time as long as that is no longer than coalesceLimit.
 	coalesceFactor = 8
 	coalesceLimit  = 20 * time.Millisecond
-	// requestLimit ends every request before the lease could be somebody else's.
+	// requestLimit ends every request before the lease could be another actor's.
 	requestLimit = 40 * time.Second
 	// stopLimit is how long an interrupted upgrade may take to come to rest.
 	stopLimit = 10 * time.Second
@@ -66,12 +66,12 @@ type Runner struct {
 	// one.
 	Group  nodegroup.Group
 	Record upgrade.Record
-	// Lost is closed when somebody else may write; nothing is written from then on.
+	// Lost is closed when another actor may write; nothing is written from then on.
 	Lost <-chan struct{}
-	// Idle is for how long nobody carried the upgrade out before this process had the right to
+	// Idle is for how long no one carried the upgrade out before this process had the right to
 	// write.
 	Idle time.Duration
-	// Expires is until when nobody else may write, by the wall clock; nil for ever.
+	// Expires is until when no other actor may write, by the wall clock; nil for ever.
 	Expires func() time.Time
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
@@ -87,12 +87,12 @@ type Runner struct {
 // ErrLost is the error of Run when the right to write was lost.
 var ErrLost = errors.New("the upgrade's lease was lost to another holder")
 
-// errUnrenewed is the answer to a request that is not made, because the lease may be somebody
+// errUnrenewed is the answer to a request that is not made, because the lease may be another actor
 // else's soon.
 var errUnrenewed = errors.New("the lease has not been renewed for too long")
 
 // ErrUnrested is the error of Run when an interrupted upgrade did not come to rest in time. The
-// record holds what was begun, and the same command goes on.
+// record holds what was begun, and the same command continues.
 var ErrUnrested = fmt.Errorf("stopped before everything came to rest within %s", stopLimit)
 
 // run is the state of one Run.
@@ -121,7 +121,7 @@ type run struct {
 	// outageSince is since when requests to the API server have no answer, zero while they have;
 	// lastFailure is when the last had none.
 	outageSince, lastFailure time.Time
-	// gaveUp is why the upgrade is being brought to rest though nobody asked for it.
+	// gaveUp is why the upgrade is being brought to rest though no one asked for it.
 	gaveUp error
 	// lastDecided is when the last step was decided, by the wall clock.
 	lastDecided time.Time
@@ -129,7 +129,7 @@ type run struct {
 	quietUntil time.Time
 	lastShown  upgrade.Step
 	stopping   bool
-	// memberCache is empty when it has to be made anew.
+	// memberCache is empty when it has to be made again.
 	memberCache memberCache
 }
 
@@ -141,7 +141,7 @@ type result struct {
 // Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns
 // the record as it was stored last. A context that ends is a wish to stop: nothing new is begun,
 // and what is begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an
-// error means that the loop itself could not go on; one that is stuck comes to rest as if it had
+// error means that the loop itself could not continue; one that is stuck comes to rest as if it had
 // been interrupted.
 func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -216,7 +216,7 @@ func (s *run) decideStep() upgrade.Step {
 // was asleep, or could not store its record. A process at work decides twice as often at least.
 const idleAfter = time.Minute
 
-// idleTime is for how long, up to now, nobody was at work.
+// idleTime is for how long, up to now, no one was at work.
 func (s *run) idleTime(now time.Time) time.Duration {
 	if s.lastDecided.IsZero() {
 		return s.Idle
@@ -288,7 +288,7 @@ func (s *run) trySaveRecord(ctx context.Context, record upgrade.Record) error {
 	return s.Store.Save(ctx, record)
 }
 
-// checkLease returns an error when somebody else may write by now, or soon: a request that is begun
+// checkLease returns an error when another actor may write by now, or soon: a request that is begun
 // has to end before that.
 func (s *run) checkLease() error {
 	switch {
@@ -342,7 +342,7 @@ func (s *run) recordAnswer(r result) {
 
 // retryDelay is how long an action rests after an answer: nothing after success, long after a
 // refusal that an event will lift, and from half a second up, doubling, after everything else. An
-// object that has moved is no exception: until it is observed anew the same request would get the
+// object that has moved is no exception: until it is observed again the same request would get the
 // same answer.
 func retryDelay(answer Answer, tries int) time.Duration {
 	switch answer.Outcome {

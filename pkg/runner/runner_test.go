@@ -213,7 +213,7 @@ func TestLostLeaseStopsAtOnce(t *testing.T) {
 }
 
 // TestUnrenewedLeaseHoldsRequestsBack has the lease not renewed for a while, as when a laptop has
-// slept: until it is, somebody else may have taken it, and nothing is sent.
+// slept: until it is, another actor may have taken it, and nothing is sent.
 func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 2)

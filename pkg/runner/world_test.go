@@ -18,7 +18,7 @@ func (listing) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 	return slices.ContainsFunc(g.Instances, func(i nodegroup.Instance) bool { return i.ID == "i-"+node.Name })
 }
 
-// The members are joined anew when a node changes, when the cloud was read, and when a drain was
+// The members are joined again when a node changes, when the cloud was read, and when a drain was
 // begun or is over; a node whose drain was begun stays a member whatever becomes of its labels.
 func TestRosterIsMadeAnew(t *testing.T) {
 	cases := map[string]struct {

@@ -176,7 +176,7 @@ type model struct {
 }
 
 // newModel takes the model from the group's nodes. Taints are left out: the pods that are to move
-// tolerate those of the group already, and those that somebody put on its nodes are not the
+// tolerate those of the group already, and those that another actor put on its nodes are not the
 // group's.
 func newModel(nodes []*corev1.Node) model {
 	m := model{labels: map[string]string{}}

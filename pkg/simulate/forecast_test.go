@@ -16,7 +16,7 @@ import (
 )
 
 // shop is a group of three outdated nodes in one zone, each with a pod of web, which takes 20 s to
-// become ready and may miss one, and one of cache, which nobody guards.
+// become ready and may miss one, and one of cache, which no one guards.
 func shop() simulate.Spec {
 	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
 	spec := simulate.Spec{

@@ -1,6 +1,6 @@
 // Package trim takes from the objects of a cluster what no plan and no upgrade looks at, so that a
 // cluster of many thousand pods fits in little memory. It changes the objects it is given, which
-// must be nobody else's yet.
+// must be no other actor's yet.
 package trim
 
 import (

@@ -16,7 +16,8 @@ const (
 	VerbAbort Verb = "abort"
 )
 
-// Asked is a verb that somebody left for the holder of the upgrade; its zero value asks nothing.
+// Asked is a verb that another actor left for the holder of the upgrade; its zero value asks
+// nothing.
 type Asked struct {
 	Verb Verb `json:"verb"`
 	// Run is the upgrade that is meant: a verb for another one is not obeyed.

@@ -215,7 +215,7 @@ func (d capacity) canShrinkGroup() bool {
 }
 
 // movedPause is how long a launch is not asked for again that the group, as it is by now, did not
-// admit: the group has to be read anew first.
+// admit: the group has to be read again first.
 const movedPause = 10 * time.Second
 
 // staleReading is the age of a reading of the cloud at which several in a row must have failed.
@@ -233,7 +233,7 @@ func zoneSpread(zones []string, sizes map[string]int) int {
 	return largest - smallest
 }
 
-// resolveOpenLaunches finds out what became of launches whose answer nobody knows, and reports
+// resolveOpenLaunches finds out what became of launches whose answer no one knows, and reports
 // whether that is known of all. Under its token a launch is asked for again, which makes it one
 // launch; without a token the group's maximum tells.
 func (d capacity) resolveOpenLaunches() bool {

@@ -65,7 +65,7 @@ func (d decision) finishStep() Step {
 	}
 }
 
-// applyRequest does what somebody else asks of this upgrade.
+// applyRequest does what another actor asks of this upgrade.
 func (d decision) applyRequest() {
 	asked := d.w.Asked
 	if asked.Run == "" || asked.Run != d.rec.Run || d.rec.Allows(asked.Verb) != nil {
@@ -89,14 +89,14 @@ func (d decision) applyRequest() {
 	}
 }
 
-// yieldToRequest stops the upgrade as Ctrl-C does, for somebody who carries the verb out. It stops
-// nothing that is being aborted.
+// yieldToRequest stops the upgrade as Ctrl-C does, for another actor who carries the verb out. It
+// stops nothing that is being aborted.
 func (d decision) yieldToRequest(to string) {
 	d.stopUpgradeWith(Interrupted, fmt.Sprintf("gave way to %s asked by %s", to, d.w.Asked.By))
 }
 
-// cancelPause goes on with an upgrade that somebody asked to pause and nobody does any more, before
-// it came to rest.
+// cancelPause continues with an upgrade that another actor asked to pause and no one does any more,
+// before it came to rest.
 func (d decision) cancelPause() {
 	if d.rec.Stopping == Paused && d.rec.PausedBy != "" {
 		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
@@ -114,9 +114,9 @@ func (d decision) pauseUpgrade() {
 	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
-// watchProtection stops the upgrade when somebody protects one of its outdated instances against
-// removal: AWS would not keep us from terminating it, since its protection is against scale-in
-// alone. What is on its way out already goes.
+// watchProtection stops the upgrade when another actor protects one of its outdated instances
+// against removal: AWS would not keep us from terminating it, since its protection is against
+// scale-in alone. What is on its way out already goes.
 func (d decision) watchProtection() {
 	for i := range d.w.Members {
 		m := &d.w.Members[i]

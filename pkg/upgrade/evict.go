@@ -222,7 +222,7 @@ func (d evictions) nodesWaiting() map[string]bool {
 
 // findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
 // through them takes as long as the nodes that wait, when places have become free for them, or a
-// turn less. It is nil as long as no pod was seen to leave, for then nobody knows how long nodes
+// turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
 // take.
 func (d evictions) findCriticalBudgets(p *pace) map[types.NamespacedName]bool {
 	if p.usualGone == 0 {

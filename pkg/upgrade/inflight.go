@@ -92,7 +92,7 @@ func (r *Record) findReturnedOwner(node string, pod *corev1.Pod) (Return, bool) 
 	return Return{Node: node, Owner: owner.UID}, true
 }
 
-// wasUncordoned reports whether somebody took away a fence of this run.
+// wasUncordoned reports whether another actor took away a fence of this run.
 func (r *Record) wasUncordoned(node *corev1.Node) bool {
 	return node.Annotations[nodemark.AnnotationRun] == r.Run && !node.Spec.Unschedulable
 }

@@ -179,7 +179,7 @@ func (v *invariants) checkSize(w upgrade.World, record upgrade.Record) {
 	}
 }
 
-// checkRecord is I8 and I10: no limit is extended, and phases only go on.
+// checkRecord is I8 and I10: no limit is extended, and phases only continue.
 func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	for name, n := range step.Record.Nodes {
 		if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
@@ -191,7 +191,7 @@ func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 		v.deadlines[n.UID] = n.Deadline
 	}
 	if step.Record.Stopping == upgrade.PodEvictionFailure {
-		clear(v.deadlines) // the same command gives the nodes their time anew
+		clear(v.deadlines) // the same command gives the nodes their time again
 	}
 	phases := append([]upgrade.Phase{""}, upgrade.Phases(upgrade.Surge)...)
 	if step.Record.Back && !v.back {

@@ -29,7 +29,7 @@ type Ledger struct {
 	// MaxLow is what the maximum is being lowered to; 0 when it is not.
 	MaxLow int `json:"maxLow,omitempty"`
 	// MaxSeen is the largest maximum that the group was seen to have, and MaxSeenAt when that was
-	// read: less than that, in a reading that shows what was there then, is somebody else's doing.
+	// read: less than that, in a reading that shows what was there then, is another actor's doing.
 	// 0 before it was looked at.
 	MaxSeen   int       `json:"maxSeen,omitempty"`
 	MaxSeenAt time.Time `json:"maxSeenAt,omitzero"`
@@ -239,8 +239,8 @@ func (l *Ledger) ledgerZoneOf(m *nodegroup.Member) string {
 	return ""
 }
 
-// closeRaise ends the books of a raise that is taken back, or somebody else's by now: a later one
-// begins anew.
+// closeRaise ends the books of a raise that is taken back, or another actor's by now: a later one
+// begins again.
 func (l *Ledger) closeRaise() { l.MaxFrom, l.MaxTo, l.MaxLow = 0, 0, 0 }
 
 // noteLowered records that the maximum is as low as it was asked to be: a part of the raise is

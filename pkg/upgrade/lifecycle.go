@@ -79,7 +79,7 @@ func comparePodNames(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// isInDrain are the members whose drain goes on, in order of start.
+// isInDrain are the members whose drain continues, in order of start.
 func (d *draft) membersInDrain() []*nodegroup.Member {
 	var members []*nodegroup.Member
 	for _, name := range d.rec.startedNames() {
@@ -141,7 +141,7 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	}
 	if m.Node != nil && !d.isFencedByRun(m) {
 		timeoutOf(d.draft).pauseDeadline(name, true)
-		return // somebody took its fence away, or a stop of ours did: pods that leave would come back
+		return // another actor took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	view := d.classifyPodsOf(m)
 	if view.countPodsLeft() == 0 {
@@ -187,7 +187,7 @@ func (d lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 
 func isInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
 
-// deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and goes on
+// deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues
 // without those that are still there when the longest grace is over: they are named in the node's
 // reason.
 func (d lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {

@@ -467,7 +467,7 @@ func TestReturningPodsAreBlocked(t *testing.T) {
 	}
 }
 
-// A pod of another controller is nobody's return.
+// A pod of another controller is no one's return.
 func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.do(s.next().Actions...)
@@ -478,7 +478,7 @@ func TestNewPodsOfOthersAreEvicted(t *testing.T) {
 	wantActions(t, s.next(), "evict pod shop/web-1", "evict pod shop/cart-1")
 }
 
-// L15: a node that was empty is drained again when a pod comes, and its wait begins anew.
+// L15: a node that was empty is drained again when a pod comes, and its wait begins again.
 func TestEmptyNodeMayFillAgain(t *testing.T) {
 	s := draining(t)
 	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
@@ -628,7 +628,7 @@ func TestLostNodeIsNotWaitedFor(t *testing.T) {
 	wantState(t, s.next(), "old-a-1", upgrade.NodeEmpty)
 }
 
-// Since when a pod is blocked outlives the steps between, and begins anew when it was free.
+// Since when a pod is blocked outlives the steps between, and begins again when it was free.
 func TestBlockedSince(t *testing.T) {
 	closed, open := build.Budget("web", build.Counts(4, 3, 3)), build.Budget("web", build.Counts(4, 4, 3))
 	s := draining(t, build.Pod("web-0"))

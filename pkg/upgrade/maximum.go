@@ -40,9 +40,9 @@ func (d maximum) raiseMaximum() bool {
 	return false
 }
 
-// watchMaximum stops the upgrade when somebody lowered the group's maximum: whether its surge and
-// its replacements may still have the room that they need is for a person to say. It is not raised
-// again by itself.
+// watchMaximum stops the upgrade when another actor lowered the group's maximum: whether its surge
+// and its replacements may still have the room that they need is for a person to say. It is not
+// raised again by itself.
 func (d maximum) watchMaximum() {
 	l, g := &d.rec.Ledger, &d.w.Group
 	switch {
@@ -63,7 +63,7 @@ func (d maximum) watchMaximum() {
 }
 
 // lowerMaximum takes back our raise of the maximum and nothing else: never below the desired size,
-// and not at all when somebody else changed it meanwhile (EKS E61).
+// and not at all when another actor changed it meanwhile (EKS E61).
 func (d maximum) lowerMaximum() bool {
 	l, g := &d.rec.Ledger, &d.w.Group
 	old := !g.IsFreshAfter(l.Changed)

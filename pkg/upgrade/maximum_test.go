@@ -23,7 +23,7 @@ func roomMade(t *testing.T) *scene {
 	return s
 }
 
-// Somebody who lowers the maximum stops the upgrade, once no reading can be older than its own
+// Another actor who lowers the maximum stops the upgrade, once no reading can be older than its own
 // raise.
 func TestMaxIsLoweredBySomebody(t *testing.T) {
 	cases := map[string]struct {
@@ -77,7 +77,7 @@ func TestDoubtfulMaxIsLeftAlone(t *testing.T) {
 	}
 }
 
-// The one who goes on after that makes room from what is there by then, which is what the group
+// The one who continues after that makes room from what is there by then, which is what the group
 // gets back in the end (E61).
 func TestLoweredMaxIsTheirs(t *testing.T) {
 	s := roomMade(t)

@@ -20,7 +20,7 @@ func Next(w World) Step {
 	case d.rec.Run == "":
 		decisionOf(d).beginUpgrade()
 	case d.rec.PhaseBegan.IsZero():
-		d.rec.Ledger.MaxSeen = 0 // what happened to it while nobody looked is known to who goes on
+		d.rec.Ledger.MaxSeen = 0 // what happened to it while no one looked is known to who continues
 		d.enterPhase(d.rec.Phase)
 	}
 	if !d.finished {

@@ -40,7 +40,7 @@ func (d processes) resumeProcesses() bool {
 }
 
 // isNotYetVisible reports whether the group's reading is too old to show a suspension of ours:
-// older than its answer, or so old that nobody remembers whether there was one.
+// older than its answer, or so old that no one remembers whether there was one.
 func (d processes) isNotYetVisible(quiesced nodegroup.Attempt) bool {
 	if len(d.stillSuspended()) == len(d.rec.Suspended) {
 		return false
@@ -53,7 +53,7 @@ func (d processes) isNotYetVisible(quiesced nodegroup.Attempt) bool {
 	return quiesced.Outcome != "" && !undone && !d.w.Group.IsFreshAfter(quiesced.Ended)
 }
 
-// stillSuspended are the processes that we suspended and that nobody has resumed.
+// stillSuspended are the processes that we suspended and that no one has resumed.
 func (d processes) stillSuspended() []string {
 	var ours []string
 	for _, process := range d.rec.Suspended {

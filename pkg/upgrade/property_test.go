@@ -42,7 +42,7 @@ func anyUpgrade(t *rapid.T) {
 			d.reopen()
 		}
 	}
-	// Each run that fails for want of time gives that time anew, so a node that nothing can move
+	// Each run that fails for want of time gives that time again, so a node that nothing can move
 	// fails each time.
 	for range 3 {
 		d.run(time.Time{})
@@ -138,7 +138,7 @@ func drawSpec(t *rapid.T) simulate.Spec {
 	return spec
 }
 
-// drawMarks puts on an outdated node what somebody else may have put there.
+// drawMarks puts on an outdated node what another actor may have put there.
 func drawMarks(t *rapid.T, spec *simulate.Spec, node *corev1.Node) {
 	switch rapid.IntRange(0, 9).Draw(t, "marks") {
 	case 0:

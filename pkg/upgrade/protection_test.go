@@ -9,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// An instance that somebody protects is not terminated, whether its drain has begun or not; one
-// that is on its way out goes.
+// An instance that another actor protects is not terminated, whether its drain has begun or not;
+// one that is on its way out goes.
 func TestInstanceIsProtectedBySomebody(t *testing.T) {
 	cases := map[string]struct {
 		change func(*scene)

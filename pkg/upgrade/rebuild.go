@@ -29,7 +29,7 @@ func (r *Record) groupBaseline() string {
 // ErrLost is a run of which nothing tells any more what it added to the group.
 var ErrLost = errors.New("nothing tells what the group was like before it")
 
-// RebuildRecord makes the record of a run anew that is gone, from the marks that the run left on
+// RebuildRecord makes the record of a run again that is gone, from the marks that the run left on
 // the group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group
 // was like before. What the run added follows from that and from a later look at the group (see
 // recount). The request is the one that an upgrade would be begun with now. It returns the zero
@@ -109,10 +109,10 @@ func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBa
 	return nodemark.GroupBaseline{}, false
 }
 
-// rebuildLedger makes the books anew of a run whose record was lost, by a reading of the group that
-// shows all that the run did: what there is in a zone beyond what there was is taken for ours, as
-// far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot be
-// told from that. It reports whether the books are made.
+// rebuildLedger makes the books again of a run whose record was lost, by a reading of the group
+// that shows all that the run did: what there is in a zone beyond what there was is taken for ours,
+// as far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot
+// be told from that. It reports whether the books are made.
 func (d rebuild) rebuildLedger() bool {
 	g, l := &d.w.Group, &d.rec.Ledger
 	if !d.rec.Lost {

@@ -145,7 +145,7 @@ func held(name string) nodegroup.Member {
 	return m
 }
 
-// A run whose record is lost goes on to its end, and leaves the group as it was before it.
+// A run whose record is lost continues to its end, and leaves the group as it was before it.
 func TestLostRunEnds(t *testing.T) {
 	s := underWay(t)
 	if _, err := s.lose(); err != nil {

@@ -39,14 +39,14 @@ const (
 	NodeCreationFailure Result = "NodeCreationFailure"
 	// Failed is a request that a server refused for good.
 	Failed Result = "failed"
-	// Interrupted is an upgrade the user stopped; the same command goes on.
+	// Interrupted is an upgrade the user stopped; the same command continues.
 	Interrupted Result = "interrupted"
-	// Paused is an upgrade that stopped because somebody else changed what it rests on; a person
+	// Paused is an upgrade that stopped because another actor changed what it rests on; a person
 	// decides.
 	Paused Result = "paused"
 	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
 	TargetMoved Result = "target-moved"
-	// Aborted is an upgrade whose traces were taken away: nothing is left to go on with.
+	// Aborted is an upgrade whose traces were taken away: nothing is left to continue with.
 	Aborted Result = "aborted"
 )
 
@@ -75,7 +75,7 @@ type Record struct {
 	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes
 	// lacked a label of current ones; sorted.
 	Unlabelled []string `json:"unlabelled,omitempty"`
-	// Lost tells that the run's record was lost, and that its books are still to be made anew.
+	// Lost tells that the run's record was lost, and that its books are still to be made again.
 	Lost bool `json:"lost,omitempty"`
 	// Sizes of the group at the start.
 	Sizes Sizes `json:"sizes"`
@@ -89,12 +89,12 @@ type Record struct {
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
 	// Begun counts the nodes started; it numbers the batches.
 	Begun int `json:"begun"`
-	// Replaced counts the outdated nodes that are gone, or drained where nobody but their owner
+	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
 	// removes them.
 	Replaced int `json:"replaced"`
 	// Stopping is the result that an upgrade is being brought to an end with; nothing new is begun.
 	Stopping Result `json:"stopping,omitempty"`
-	// PausedBy is who asked for the pause that it stops or stopped with; empty when nobody did.
+	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
 	PausedBy string `json:"pausedBy,omitempty"`
 	// Result and Message say how it ended; an empty Result is an upgrade under way.
 	Result  Result    `json:"result,omitempty"`
@@ -137,7 +137,7 @@ type NodeRecord struct {
 	Began    time.Time `json:"began"`
 	Deadline time.Time `json:"deadline,omitzero"`
 	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the
-	// wait for it anew.
+	// wait for it again.
 	EmptyAt time.Time `json:"emptyAt,omitzero"`
 	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
 	Shrink bool `json:"shrink,omitempty"`
@@ -177,7 +177,7 @@ func (r *Record) InFlight() map[string]types.UID {
 	return nodes
 }
 
-// IsResumable reports whether the same command would go on where this record stopped.
+// IsResumable reports whether the same command would continue where this record stopped.
 func (r *Record) IsResumable() bool {
 	switch r.Result {
 	case Interrupted, Paused, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
@@ -221,8 +221,8 @@ func (r *Record) WithMoreTime(by time.Duration) Record {
 }
 
 // Reopened is the record as the same command finds it again after a stop: under way, in the phase
-// it was in, which begins anew. A node that had used up its time gets it anew only if that was why
-// the upgrade stopped.
+// it was in, which begins again. A node that had used up its time gets it again only if that was
+// why the upgrade stopped.
 func (r *Record) Reopened() Record {
 	c := r.Clone()
 	if c.Result != "" || c.Stopping != "" {

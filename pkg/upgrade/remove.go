@@ -86,7 +86,7 @@ func (d removal) markTerminationStarted(name string, n NodeRecord, attempt nodeg
 	d.rec.Nodes[name] = n
 }
 
-// terminatedByOthers reports whether somebody else terminated the instance: it was gone when we
+// terminatedByOthers reports whether another actor terminated the instance: it was gone when we
 // asked, or it leaves although our last request is known to have had no effect. An earlier one had
 // none either, or it would not have been repeated.
 func (d removal) terminatedByOthers(n NodeRecord, leaving bool) bool {

@@ -83,7 +83,7 @@ func TestAcceptedTerminationIsRecorded(t *testing.T) {
 	}
 }
 
-// When somebody else terminated the instance the group was not shrunk by us, and the ledger says
+// When another actor terminated the instance the group was not shrunk by us, and the ledger says
 // so, be the instance still listed or not.
 func TestMovedTerminationIsBookedBack(t *testing.T) {
 	for _, state := range []nodegroup.InstanceState{nodegroup.InstanceInService, nodegroup.InstanceLeaving} {

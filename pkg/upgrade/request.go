@@ -22,7 +22,7 @@ const (
 	Fail OnTimeout = "fail"
 	// Force deletes the pods that are left, by UID and with their own grace (EKS E43).
 	Force OnTimeout = "force"
-	// Skip quarantines the node: it stays fenced, and the upgrade goes on without it.
+	// Skip quarantines the node: it stays fenced, and the upgrade continues without it.
 	Skip OnTimeout = "skip"
 )
 
@@ -61,8 +61,8 @@ type Request struct {
 	// started.
 	KeepMax   bool `json:"keepMax,omitempty"`
 	KeepFence bool `json:"keepFence,omitempty"`
-	// WaitReplacement makes the manual provider wait for somebody to bring a new node up before the
-	// next is drained.
+	// WaitReplacement makes the manual provider wait for another actor to bring a new node up
+	// before the next is drained.
 	WaitReplacement bool `json:"waitReplacement,omitempty"`
 }
 

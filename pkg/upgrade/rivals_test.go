@@ -10,7 +10,7 @@ import (
 )
 
 // E61: an autoscaler that removes a new node of ours lowers what the group is meant to have. Scale
-// up goes on with what is left.
+// up continues with what is left.
 func TestAutoscalerTakesASurgeNode(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...) // two launches
@@ -108,7 +108,7 @@ func TestAnswerUnderWayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A node that serves nobody costs nothing to start, where none may be missing.
+// A node that serves no one costs nothing to start, where none may be missing.
 func TestUnreadyNodeCostsNothing(t *testing.T) {
 	for name, ready := range map[string]bool{"Ready": true, "NotReady": false} {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestUnreadyNodeCostsNothing(t *testing.T) {
 	}
 }
 
-// What a failed scale up was giving back is kept when the upgrade goes on, should the cloud have it
-// still.
+// What a failed scale up was giving back is kept when the upgrade continues, should the cloud have
+// it still.
 func TestReturnedNodeIsKept(t *testing.T) {
 	s := surged(t)
 	s.do(s.next().Actions...)
@@ -153,7 +153,7 @@ func TestReturnedNodeIsKept(t *testing.T) {
 	}
 }
 
-// Nobody knows what the cloud did while a laptop slept: a limit is over only by a reading from
+// No one knows what the cloud did while a laptop slept: a limit is over only by a reading from
 // after it.
 func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	s := surged(t)
@@ -190,7 +190,7 @@ func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 }
 
 // A Node object may outlive its machine, and look ready for minutes: by a reading of the group that
-// would show its instance it serves nobody. An older reading may not show yet what has just come
+// would show its instance it serves no one. An older reading may not show yet what has just come
 // up.
 func TestNodeWithoutMachineServesNobody(t *testing.T) {
 	cases := map[string]struct {

@@ -139,7 +139,7 @@ func (d rollback) countNotYetVisible() map[string]int {
 	return unseen
 }
 
-// howToContinue says how an upgrade whose target moved is gone on with.
+// howToContinue says how an upgrade whose target moved is continued.
 func (d rollback) howToContinue(wanted nodegroup.Revision) string {
 	if d.rec.Back {
 		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", d.w.Group.Name, wanted.Name)

@@ -46,7 +46,7 @@ func TestMarkHeld(t *testing.T) {
 	}
 }
 
-// E61: autoscalers are kept from a new node once it is ready, and only where nobody has said
+// E61: autoscalers are kept from a new node once it is ready, and only where no one has said
 // anything.
 func TestHoldNew(t *testing.T) {
 	cases := map[string]struct {

@@ -53,8 +53,8 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 	wantActions(t, s.next(), "suspend AZRebalance")
 }
 
-// Somebody who points the group elsewhere in the middle of it would have every new node replaced in
-// its turn.
+// Another actor who points the group elsewhere in the middle of it would have every new node
+// replaced in its turn.
 func TestGroupIsPointedAgain(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

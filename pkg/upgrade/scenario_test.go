@@ -177,7 +177,7 @@ func (s *scenario) run(c command) string {
 	return s.transcript.text.String()
 }
 
-// verb has somebody on another machine ask for something in the middle of the run.
+// verb has another actor on another machine ask for something in the middle of the run.
 func (s *scenario) verb(c command) {
 	d := s.driver
 	verb, carryOn := upgrade.VerbPause, func() {}

@@ -98,7 +98,7 @@ func stored(t tester, record upgrade.Record) upgrade.Record {
 // crash forgets what only a process knows.
 func (s *scene) crash() { s.Notes, s.Open = upgrade.Notes{}, map[string]nodegroup.Attempt{} }
 
-// pass lets time go by, and the group be read anew.
+// pass lets time go by, and the group be read again.
 func (s *scene) pass(d time.Duration) {
 	s.Now = s.Now.Add(d)
 	s.Group.Observed = s.Now

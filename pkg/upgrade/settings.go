@@ -68,8 +68,9 @@ func (s Settings) Check() error {
 }
 
 // ResolveRequest fills in what was left open, from the model and the group as it is: size is its
-// number of nodes, outdated how many of them are to be replaced. It errs on what Check refuses, on
-// wishes that contradict each other and on those that leave no node that could ever be drained.
+// number of nodes, outdated how many of them are to be replaced. It returns an error for what Check
+// refuses, on wishes that contradict each other and on those that leave no node that could ever be
+// drained.
 func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Request, error) {
 	err := s.Check()
 	if err != nil {

@@ -18,7 +18,7 @@ func stoppingOf(d *draft) stopping { return stopping{d} }
 
 // bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not
 // started take pods again, suspended processes run again and, where no old node was touched yet,
-// the surge is returned. What was started stays as it is, for the same command to go on with.
+// the surge is returned. What was started stays as it is, for the same command to continue with.
 func (d stopping) bringToRest() {
 	if d.rec.Stopping == Aborted {
 		d.undoUpgrade()
@@ -50,8 +50,8 @@ func (d stopping) returnRoom() bool {
 }
 
 // unfenceUnstarted takes our fence from the nodes that were never started, unless the user keeps
-// it, and what is left of it from nodes that somebody made schedulable, so that the same command
-// can fence them again.
+// it, and what is left of it from nodes that another actor made schedulable, so that the same
+// command can fence them again.
 func (d stopping) unfenceUnstarted() bool {
 	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.findStarted(m)

@@ -227,7 +227,7 @@ func TestUncordonedNodeStops(t *testing.T) {
 	}
 }
 
-// A taint that somebody took away is put back: the cordon is there still.
+// A taint that another actor took away is put back: the cordon is there still.
 func TestMissingTaintIsPutBack(t *testing.T) {
 	s := draining(t)
 	s.crash()

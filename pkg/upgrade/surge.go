@@ -69,7 +69,7 @@ func (d surge) setUpGroup() bool {
 
 // setRevision has the group launch the revision wanted. Until it does, every node that comes up
 // would be outdated in its turn and be replaced without end: after --replan to another target, or
-// when somebody pointed the group elsewhere.
+// when another actor pointed the group elsewhere.
 func (d surge) setRevision() bool {
 	wanted := d.w.Group.Wanted
 	if wanted.ID == d.w.Group.Pointed.ID {
@@ -191,7 +191,7 @@ func (d surge) replaceNodes() bool {
 	if d.rec.Stopping != "" || (d.isReplaced() && !d.fencing) {
 		return d.rec.Stopping == ""
 	}
-	processesOf(d.draft).suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by somebody
+	processesOf(d.draft).suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
 	return false
 }
 

@@ -91,7 +91,7 @@ func (d surplus) driveReturns() {
 
 // driveReturn sees the termination of a node that is given back through; it is no replaced node.
 // One that the group turns out to have still is kept, where it carries pods by now, the upgrade
-// goes on, or it is none of the new ones: then its termination was decided by an upgrade that is
+// continues, or it is none of the new ones: then its termination was decided by an upgrade that is
 // being undone.
 func (d surplus) driveReturn(name string) {
 	m := d.count.byName[name]
@@ -123,8 +123,8 @@ func (d surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attem
 }
 
 // terminationFailed reports whether the termination of a node that is given back is known not to
-// have happened: nobody may ask for it again before a reading that is younger than the last time
-// somebody can have asked.
+// have happened: no one may ask for it again before a reading that is younger than the last time
+// another actor can have asked.
 func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true

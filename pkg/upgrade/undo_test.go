@@ -129,7 +129,8 @@ func TestAbortFindsOutLaunches(t *testing.T) {
 	})
 }
 
-// What is refused for good is named, with how to go on, and keeps nothing else from being undone.
+// What is refused for good is named, with how to continue, and keeps nothing else from being
+// undone.
 func TestAbortNamesWhatIsLeft(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

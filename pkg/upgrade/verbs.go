@@ -10,8 +10,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Undoing is the verb that goes on where the record stopped: VerbAbort or VerbRollback where one is
-// under way or was stopped, "" where the upgrade itself is.
+// Undoing is the verb that continues where the record stopped: VerbAbort or VerbRollback where one
+// is under way or was stopped, "" where the upgrade itself is.
 func (r *Record) Undoing() Verb {
 	switch {
 	case !r.IsResumable():
@@ -46,8 +46,8 @@ func (r *Record) WayBack() (to string, err error) {
 }
 
 // RollingBack is the record of the way back to the revision, which is the one that WayBack named,
-// as the group shows it (Group.Wanted): the same run, begun anew, with what was added to the group
-// still on the books (GKE G28). Of a way back that stopped it is the record that goes on.
+// as the group shows it (Group.Wanted): the same run, begun again, with what was added to the group
+// still on the books (GKE G28). Of a way back that stopped it is the record that continues.
 func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
@@ -77,7 +77,7 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 }
 
 // Aborting is the record of an upgrade that is being undone: what is ours is taken away, and
-// nothing of it is gone on with.
+// nothing of it is continued.
 func (r *Record) Aborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan = Aborted, r.Ended

@@ -111,7 +111,7 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 	}
 }
 
-// The way back is begun anew, in the other direction; an abort stays where the upgrade was.
+// The way back is begun again, in the other direction; an abort stays where the upgrade was.
 func TestUndoingGoes(t *testing.T) {
 	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
 	back, aborting := record.RollingBack(record.Previous, start), record.Aborting()

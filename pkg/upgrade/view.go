@@ -29,6 +29,6 @@ type View struct {
 	Facts drain.Facts
 }
 
-// ErrRecordChanged is the error of storing a record that somebody else has written since it was
+// ErrRecordChanged is the error of storing a record that another actor has written since it was
 // read.
 var ErrRecordChanged = errors.New("the upgrade's record was changed by another actor")

@@ -46,7 +46,7 @@ type World struct {
 	Notes Notes
 	// Stop is set when the user asked to stop; nothing new is begun.
 	Stop bool
-	// Asked is what somebody else asked of this upgrade.
+	// Asked is what another actor asked of this upgrade.
 	Asked Asked
 	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
 	EvictionsAtOnce int
@@ -172,7 +172,7 @@ func (w *World) describeRefused() string {
 }
 
 // isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was
-// read since: nobody knows what it did while this process slept or the cloud did not answer.
+// read since: no one knows what it did while this process slept or the cloud did not answer.
 func (w *World) isDeadlinePassed(deadline time.Time) bool {
 	return !w.Now.Before(deadline) && !w.Group.Observed.Before(deadline)
 }

@@ -146,7 +146,7 @@ func TestTerminateShrinks(t *testing.T) {
 	equal(t, "zones", counts(s), [3]int{0, 1, 1})
 }
 
-// Nobody has said that AWS does not shrink a group twice for one instance: a client must not repeat the call.
+// No one has said that AWS does not shrink a group twice for one instance: a client must not repeat the call.
 func TestTerminateRepeatedShrinksAgain(t *testing.T) {
 	c, template := start(t, fast())
 	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.TerminatingHook = time.Hour })

@@ -21,7 +21,7 @@ type launchCall struct {
 }
 
 // launching makes the operation LaunchInstances, which takes its time outside the lock: a second call with its token
-// meets it in progress. It goes on when its client has gone away: the context is that of the stand-in.
+// meets it in progress. It continues when its client has gone away: the context is that of the stand-in.
 func launching() operation {
 	return operation{mutating: true, decode: func(form url.Values) (handler, error) {
 		in := &as.LaunchInstancesInput{}

@@ -34,7 +34,7 @@ const (
 
 // Options of a cluster. The zero value is good for most tests.
 type Options struct {
-	// Log is told the progress of building and starting. Nil: nobody is.
+	// Log is told the progress of building and starting. Nil: no one is.
 	Log io.Writer
 	// Dir holds the cluster's data, logs and kubeconfigs, and must be empty; [Cluster.Stop] keeps it. "": a temporary
 	// folder, which Stop removes.
@@ -234,7 +234,7 @@ func (c *Cluster) run(name string, args []string) (*process, error) {
 }
 
 // startAPIServer starts the API server on a free port and waits until it is ready. It cannot be handed an open socket, so
-// somebody else may take the port before it does: then it tries another.
+// another actor may take the port before it does: then it tries another.
 func (c *Cluster) startAPIServer(ctx context.Context) error {
 	admin, err := c.authority.client(adminUser, adminGroup)
 	if err != nil {

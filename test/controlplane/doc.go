@@ -37,11 +37,11 @@ const (
 	AnnotationNeverReady = "test.kubectl-nodeupgrade/never-ready"
 	// AnnotationCrashLoop, "true": the pod's containers wait in CrashLoopBackOff.
 	AnnotationCrashLoop = "test.kubectl-nodeupgrade/crash-loop"
-	// AnnotationNeverGone, "true": the pod, once deleted, terminates until somebody deletes it with grace 0.
+	// AnnotationNeverGone, "true": the pod, once deleted, terminates until another actor deletes it with grace 0.
 	AnnotationNeverGone = "test.kubectl-nodeupgrade/never-gone"
 	// AnnotationBootAfter of a node: how long it is registered, not Ready, before it is Ready.
 	AnnotationBootAfter = "test.kubectl-nodeupgrade/boot-after"
-	// AnnotationKubelet, "stopped": nobody renews the node's lease or looks after its pods any more. A label of the
+	// AnnotationKubelet, "stopped": no one renews the node's lease or looks after its pods any more. A label of the
 	// same key and value says it to KWOK, see [Cluster.StopKubelet]; the annotation alone has the label added.
 	AnnotationKubelet = "test.kubectl-nodeupgrade/kubelet"
 )

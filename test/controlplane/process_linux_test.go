@@ -64,7 +64,7 @@ func TestProcessDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// running says whether a process is neither gone nor a zombie that nobody has collected.
+// running says whether a process is neither gone nor a zombie that no one has collected.
 func running(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

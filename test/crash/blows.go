@@ -11,7 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// lostLease is the exit code of a command whose lease is somebody else's.
+// lostLease is the exit code of a command whose lease is another actor's.
 const lostLease = 5
 
 // upgrade carries the upgrade out to its end, whatever happens on the way, and returns the exit code of the command that ended it.
@@ -82,7 +82,7 @@ func (t *trial) env(tap *tap) ([]string, error) {
 	return append(tap.env(), onClock...), err
 }
 
-// takenOver has the same command end what the halted one began, which then goes on: it has to notice that the upgrade is not its
+// takenOver has the same command end what the halted one began, which then continues: it has to notice that the upgrade is not its
 // own any more before anything that it writes has an effect: what was on its way to the cluster is refused there.
 func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, wait func() (int, error)) (int, error) {
 	var other strings.Builder
@@ -118,7 +118,7 @@ func (t *trial) takenOver(ctx context.Context, halted *stage.Process, tap *tap, 
 	return code, nil
 }
 
-// joined starts the command a second time, with a clock that is ahead, while the first goes on: the second has to say that it does, or
+// joined starts the command a second time, with a clock that is ahead, while the first continues: the second has to say that it does, or
 // that nothing is left to do, and to change nothing. By its clock the lease is long over.
 func (t *trial) joined(ctx context.Context) (int, error) {
 	onClock, err := t.onClock(forward)
@@ -163,7 +163,7 @@ func (t *trial) joined(ctx context.Context) (int, error) {
 	}
 }
 
-// both starts the command twice: one of them has to go on, and the other to say that it does.
+// both starts the command twice: one of them has to continue, and the other to say that it does.
 func (t *trial) both(ctx context.Context) (int, error) {
 	one := t.Start(ctx, io.Discard, &t.said, nil, t.args()...)
 	var other strings.Builder

@@ -1,7 +1,7 @@
 // Command crash interrupts an upgrade at every one of its writes. It upgrades a group on a real control plane once,
 // undisturbed, and numbers the requests by which the tool changes something, in the cluster and in the cloud. Then, for each
 // number, it upgrades a fresh group: the tool is killed once the server has answered that request and before it hears of it,
-// and the same command goes on; or, as -how says, something else happens there. Each of these upgrades has to leave behind
+// and the same command continues; or, as -how says, something else happens there. Each of these upgrades has to leave behind
 // what an undisturbed one does. It prints those that do not, and exits with 1 if there are any.
 package main
 

@@ -105,7 +105,7 @@ func (c course) undisturbed(ctx context.Context, s *stage.Stage) ([]string, erro
 	return o.writes, err
 }
 
-// play upgrades a fresh group, does to it what is to happen at the point, has it go on and looks at what is left behind. An
+// play upgrades a fresh group, does to it what is to happen at the point, has it continue and looks at what is left behind. An
 // error means that nothing could be tried.
 func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome, error) {
 	own, err := shared.In(ctx, p.String())

@@ -22,15 +22,15 @@ const (
 	// lose closes the connection in place of the answer.
 	lose blow = "lose"
 	// stop halts the tool once the server has answered, has the same command take the upgrade over when the lease is over, and
-	// lets the first go on when the second has ended.
+	// lets the first continue when the second has ended.
 	stop blow = "stop"
 	// down puts the API server out of reach for a minute once it has answered.
 	down blow = "down"
 	// pair starts the same command twice at once; the point's number tells the pairs apart.
 	pair blow = "pair"
-	// clock is stop, with the halted tool's wall clock set forward before it goes on.
+	// clock is stop, with the halted tool's wall clock set forward before it continues.
 	clock blow = "clock"
-	// back is stop, with the halted tool's wall clock set back before it goes on: by it the lease has hours to go.
+	// back is stop, with the halted tool's wall clock set back before it continues: by it the lease has hours to go.
 	back blow = "back"
 	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
 	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
@@ -68,7 +68,7 @@ type tap struct {
 	met   bool // the point's write
 }
 
-// halts says that the tool is halted until somebody else has ended the upgrade.
+// halts says that the tool is halted until another actor has ended the upgrade.
 func (b blow) halts() bool { return b == stop || b == clock || b == back }
 
 // setsClock says that one of the commands has a clock that is set forward or back.

@@ -189,7 +189,7 @@ func addManaged(t *testing.T, s *stage.Stage) {
 	}
 }
 
-// addWorkers adds the group that could be upgraded, its workloads, and a pod that nobody would bring back elsewhere.
+// addWorkers adds the group that could be upgraded, its workloads, and a pod that no one would bring back elsewhere.
 func addWorkers(t *testing.T, s *stage.Stage) {
 	t.Helper()
 	addGroup(t, s, stage.Group{Name: "workers", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})

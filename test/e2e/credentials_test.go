@@ -148,7 +148,7 @@ func (l *login) revoke() {
 	clear(l.good)
 }
 
-// fail has nobody log in until the time has passed.
+// fail has no one log in until the time has passed.
 func (l *login) fail(d time.Duration) {
 	l.setClosed(true)
 	time.AfterFunc(d, func() { l.setClosed(false) })
@@ -257,7 +257,7 @@ func (l *login) checkRevoked(t *testing.T) {
 	}
 }
 
-// loginFails has nobody log in for a while.
+// loginFails has no one log in for a while.
 func loginFails(t *testing.T, shared *stage.Stage) {
 	// A token is long enough for the first requests on a busy machine. The last outlives the login by as much, and a command that
 	// only waits speaks of it when it renews its lease.
@@ -312,7 +312,7 @@ func sessionsRevoked(t *testing.T, shared *stage.Stage) {
 	l.checkRevoked(t)
 }
 
-// sessionEnds has credentials that nothing renews end in the middle. The upgrade stops, and the same command goes on with others.
+// sessionEnds has credentials that nothing renews end in the middle. The upgrade stops, and the same command continues with others.
 func sessionEnds(t *testing.T, shared *stage.Stage, name string, when func(event) bool) {
 	t.Helper()
 	s := open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})

@@ -104,7 +104,7 @@ func outOfReach(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-// waitsOut has something be away for a while, and the command say so before it is back, and go on to its end after that.
+// waitsOut has something be away for a while, and the command say so before it is back, and continue to its end after that.
 func (c *command) waitsOut(away time.Duration, word string, strike func()) {
 	c.t.Helper()
 	began := time.Now()
@@ -128,7 +128,7 @@ func takenMeanwhile(t *testing.T, shared *stage.Stage) {
 	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
 	f.cluster.Down(time.Hour)
 	c.until("a word about the API server", func(e event) bool { return strings.Contains(e.Text, "API server") })
-	s.upgrade(0) // it sees for a minute that nobody renews the lease
+	s.upgrade(0) // it sees for a minute that no one renews the lease
 	f.cluster.Down(0)
 	c.end(5)
 	for _, part := range []string{"lost to another holder", " to continue"} {

@@ -33,7 +33,7 @@ type interruption struct {
 	moment func(*scene, *command)
 	// by is what interrupts it, Ctrl-C if nil.
 	by func(*command)
-	// silent says that nobody reads the error.
+	// silent says that no one reads the error.
 	silent bool
 	// fenced says that nodes never started stay fenced, suspended that what was suspended stays so.
 	fenced, suspended bool

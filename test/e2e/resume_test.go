@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// otherSettings has an upgrade gone on with other settings than it was begun with, which has to be asked for.
+// otherSettings has an upgrade continued other settings than it was begun with, which has to be asked for.
 func otherSettings(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "resettled", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, wedge(2))
 	first := s.start()

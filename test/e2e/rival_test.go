@@ -108,7 +108,7 @@ func twoGroups(t *testing.T, shared *stage.Stage) {
 	busy.checkDone()
 }
 
-// lowersMax has somebody lower the group's maximum while a node is drained: the upgrade stops, and what was set stays so.
+// lowersMax has another actor lower the group's maximum while a node is drained: the upgrade stops, and what was set stays so.
 func lowersMax(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "lowered", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
@@ -130,7 +130,7 @@ func lowersMax(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-// protects has somebody protect a node that is drained against scale-in: it is not terminated, until they take that away.
+// protects has another actor protect a node that is drained against scale-in: it is not terminated, until they take that away.
 func protects(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "protected", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}, stubborn())
 	c := s.start()
@@ -159,7 +159,7 @@ func protects(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-// person is the AWS client of somebody else.
+// person is the AWS client of another actor.
 func (s *scene) person() *autoscaling.Client {
 	return autoscaling.New(autoscaling.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKIDPERSON", "secret", ""),

@@ -13,7 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// moment brings an upgrade to a phase in which somebody asks something of it from another machine. It returns the command that
+// moment brings an upgrade to a phase in which another actor asks something of it from another machine. It returns the command that
 // carries the upgrade out, nil when none does.
 type moment func(*scene) *command
 
@@ -60,7 +60,7 @@ func (s *scene) interrupted() *command {
 	return nil
 }
 
-// asked runs a verb about the scene's group to its end, as somebody else who has the same kubeconfig.
+// asked runs a verb about the scene's group to its end, as another actor who has the same kubeconfig.
 func (s *scene) asked(code int, verb string, flags ...string) *command {
 	s.t.Helper()
 	c := s.asking(verb, flags...)
@@ -260,7 +260,7 @@ func rollbackIn(s *scene, phase string, holder *command) {
 	s.checkUndone(true)
 }
 
-// interruptBack stops a rollback half-way, and goes on with it: nothing but the same verb does.
+// interruptBack stops a rollback half-way, and continues with it: nothing but the same verb does.
 func (s *scene) interruptBack(c *command) *command {
 	s.t.Helper()
 	c.until("a node to be drained", nodeState("Draining"))

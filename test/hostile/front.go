@@ -52,7 +52,7 @@ type api struct {
 	answer func(http.ResponseWriter, *http.Request, Harm)
 }
 
-// fate is what is to happen to a request that goes on to the server.
+// fate is what is to happen to a request that continues to the server.
 type fate struct {
 	Harm
 	hook func()

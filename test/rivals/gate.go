@@ -12,7 +12,7 @@ import (
 	"sync"
 )
 
-// gate leads an upgrade to its cloud. While somebody else has the turn it holds requests back.
+// gate leads an upgrade to its cloud. While another actor has the turn it holds requests back.
 type gate struct {
 	server *httptest.Server
 	proxy  *httputil.ReverseProxy

@@ -14,7 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command go on. It
+// upgradeTwice kills the upgrade some time after its first mark is on a node, deletes its record and has the same command continue. It
 // returns the last command's exit code.
 func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

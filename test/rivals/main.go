@@ -1,4 +1,4 @@
-// Command rivals upgrades groups of a real control plane while somebody else changes their size, through the cloud's own API
+// Command rivals upgrades groups of a real control plane while another actor changes their size, through the cloud's own API
 // and as cluster-autoscaler does: it raises the desired capacity, and terminates nodes that carry nothing. When that happens
 // is drawn from a seed, which is printed. Each upgrade has to reach its goal, and the group to end as large as it was, but for what
 // the rival did and what the upgrade says that it keeps. With -lost the rival is one who ends the upgrade and deletes its record in the

@@ -68,7 +68,7 @@ func (p *Process) Kill() error { return p.signal(os.Kill) }
 // Halt stops it where it is, as a machine does that falls asleep, until Continue.
 func (p *Process) Halt() error { return p.signal(syscall.SIGSTOP) }
 
-// Continue lets it go on where it was halted.
+// Continue lets it continue where it was halted.
 func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
 
 func (p *Process) signal(s os.Signal) error {

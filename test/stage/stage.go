@@ -33,7 +33,7 @@ type Stage struct {
 
 // Options of a stage. The zero value is good for tests.
 type Options struct {
-	// Log is told what is being built and started; nil for nobody.
+	// Log is told what is being built and started; nil for no one.
 	Log io.Writer
 	// Cloud are the stand-in's times; Nodes is filled in.
 	Cloud awscloud.Options

@@ -78,7 +78,7 @@ func (u *user) sleep(pick int) bool {
 	return !u.process.dead
 }
 
-// lease is how long a holder of the lease must be silent before somebody else may take it.
+// lease is how long a holder of the lease must be silent before another actor may take it.
 const lease = time.Minute
 
 // What becomes of a second run.
@@ -87,7 +87,7 @@ const (
 	takesOver = "takes over"
 )
 
-// takeOver has somebody else run the same command on another machine, with the same settings. While the first gives signs of life
+// takeOver has another actor run the same command on another machine, with the same settings. While the first gives signs of life
 // that is refused; when it was silent for as long as the lease lasts it is over, and nothing it does later has an effect but what was on its way.
 func (u *user) takeOver(int) bool {
 	first := u.process
@@ -119,7 +119,7 @@ func (u *user) spot(pick int) bool {
 	return true
 }
 
-// doomed reports whether the upgrade has asked for the instance's end and knows of no answer: nobody could tell then who was first.
+// doomed reports whether the upgrade has asked for the instance's end and knows of no answer: no one could tell then who was first.
 func (u *user) doomed(i *instance) bool {
 	for _, n := range u.stored.record.Nodes {
 		if n.Instance == i.id && n.State == upgrade.NodeRemoving && !n.Landed {
@@ -186,7 +186,7 @@ func (u *user) change(pick int, fit func(*corev1.Node) bool, by func(*corev1.Nod
 func (u *user) cordon(pick int) bool {
 	u.rules.lost()
 	return u.change(pick, func(n *corev1.Node) bool {
-		// A cordon that somebody puts back on a node of ours cannot be told from ours.
+		// A cordon that another actor puts back on a node of ours cannot be told from ours.
 		return !n.Spec.Unschedulable && n.Annotations[nodemark.AnnotationRun] == ""
 	}, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 }
@@ -262,7 +262,7 @@ func (u *user) raiseMax(pick int) bool {
 	return true
 }
 
-// raising reports whether a launch is on its way that the maximum is to prove: somebody who raises it too would prove it falsely.
+// raising reports whether a launch is on its way that the maximum is to prove: another actor who raises it too would prove it falsely.
 func (u *user) raising() bool {
 	for _, z := range u.stored.record.Ledger.Zones {
 		if slices.ContainsFunc(z.Open, func(l upgrade.Launch) bool { return l.Max > 0 }) {
@@ -345,7 +345,7 @@ func (u *user) endNamespace(int) bool {
 	return true
 }
 
-// calm puts everything right that stood in the way, as somebody patient would.
+// calm puts everything right that stood in the way, as another actor patient would.
 func (u *user) calm() {
 	c := u.c
 	c.calm, c.ending = true, false

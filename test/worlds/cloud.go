@@ -267,7 +267,7 @@ func (c *cluster) terminate(a nodegroup.Terminate) error {
 	return nil
 }
 
-// leave ends a machine: its kubelet falls silent, and its Node goes a while later, unless nobody takes it away.
+// leave ends a machine: its kubelet falls silent, and its Node goes a while later, unless no one takes it away.
 func (c *cluster) leave(i *instance) {
 	if i.leaving {
 		return

@@ -211,7 +211,7 @@ func (c *cluster) changeNode(name string, by func(*corev1.Node)) {
 	c.place()
 }
 
-// othersChange changes a node, and what it would be without us, in the name of somebody else.
+// othersChange changes a node, and what it would be without us, in the name of another actor.
 func (c *cluster) othersChange(name string, by func(*corev1.Node)) {
 	c.changeNode(name, by)
 	if shadow, ok := c.shadow[name]; ok {

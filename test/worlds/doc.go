@@ -17,5 +17,5 @@
 //
 // Rules that cannot be broken prove nothing. cmd/mutants plants the bugs of mutants/*.txt in the state
 // machine, one at a time, and each must be found by a world that breaks no rule without it; cmd/worlds
-// errs when its worlds do not lead to something that is declared – a fault, an actor, a word of the state machine.
+// returns an error when its worlds do not lead to something that is declared – a fault, an actor, a word of the state machine.
 package worlds

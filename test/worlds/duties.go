@@ -89,8 +89,8 @@ func (r *rules) again(p *process, w *upgrade.World, action nodegroup.Action) {
 	}
 }
 
-// relaunch holds a new launch to the last answer in its zone: what was refused is launched anew, under a key of its own. A
-// zone without capacity is left alone for a while; and where the group as a whole was changed by somebody – by a launch of ours
+// relaunch holds a new launch to the last answer in its zone: what was refused is launched again, under a key of its own. A
+// zone without capacity is left alone for a while; and where the group as a whole was changed by another actor – by a launch of ours
 // whose answer was lost, perhaps – what it became is read first.
 func (r *rules) relaunch(p *process, w *upgrade.World, add nodegroup.AddCapacity) {
 	var last nodegroup.Attempt
@@ -259,7 +259,7 @@ func begun(record *upgrade.Record, m *nodegroup.Member) bool {
 
 func serves(m *nodegroup.Member) bool { return m.Node != nil && isReady(m.Node) }
 
-// first is the rule that outdated nodes which serve nobody go before others. While nodes are in flight one may have to wait for them.
+// first is the rule that outdated nodes which serve no one go before others. While nodes are in flight one may have to wait for them.
 func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 	idle := ""
 	for i := range w.Members {

@@ -38,7 +38,7 @@ func (r *rules) rest(record upgrade.Record) {
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
 	kept := strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
-	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what somebody resumed a moment ago may not have been seen
+	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
@@ -202,7 +202,7 @@ func (r *rules) endSize(record upgrade.Record) {
 	}
 	least, most := max(r.max, k.desired), max(r.max, k.desired)
 	if owed > 0 {
-		most += r.taken // somebody may have taken a node when the group was read the last time
+		most += r.taken // another actor may have taken a node when the group was read the last time
 	}
 	if !r.maxed && (k.max < least || k.max > most) {
 		r.fail("I9", "the maximum is %d, want %d", k.max, least)

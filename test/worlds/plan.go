@@ -28,7 +28,7 @@ type Plan struct {
 	Actors    []Actor
 	// Outside is true when there is a node of another group that takes pods.
 	Outside bool
-	// Suspended is true when somebody has suspended the cloud's rebalancing before us.
+	// Suspended is true when another actor has suspended the cloud's rebalancing before us.
 	Suspended bool
 	// Repoint is true when the group must be pointed at the wanted revision first.
 	Repoint bool
@@ -56,7 +56,7 @@ type Marks uint
 const (
 	MarkCordoned  Marks = 1 << iota // by an admin
 	MarkTainted                     // with a taint of the user's
-	MarkFenceLike                   // with the fence's own taint, by somebody else
+	MarkFenceLike                   // with the fence's own taint, by another actor
 	MarkExcluded                    // from load balancers, by the user
 	MarkForeign                     // labels and annotations of others
 	MarkSilent                      // NotReady
@@ -125,7 +125,7 @@ type Fault struct {
 	Percent int
 }
 
-// Actor is somebody who does one thing at one time.
+// Actor is another actor who does one thing at one time.
 type Actor struct {
 	Kind ActorKind
 	At   time.Duration

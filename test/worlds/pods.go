@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maker is a workload as it goes on: what it wants and what is in the way of its pods.
+// maker is a workload as it continues: what it wants and what is in the way of its pods.
 type maker struct {
 	*Workload
 	broken, undead, tolerant bool
 	role                     Role
 	serial                   int
-	// away is true when nobody makes its pods any more.
+	// away is true when no one makes its pods any more.
 	away bool
 }
 
@@ -136,7 +136,7 @@ func (c *cluster) delete(uid types.UID) {
 	c.after(m.Gone, func() { c.finish(uid) })
 }
 
-// finish is the kubelet's word that a deleted pod is over. Undead pods, and those of silent kubelets, go on.
+// finish is the kubelet's word that a deleted pod is over. Undead pods, and those of silent kubelets, continue.
 func (c *cluster) finish(uid types.UID) {
 	pod, ok := c.pods[uid]
 	if !ok {

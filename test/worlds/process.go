@@ -160,7 +160,7 @@ func (p *process) world() upgrade.World {
 	}
 }
 
-// idle is for how long nobody was at work: since the last turn of the process before, or of this one, where it slept.
+// idle is for how long no one was at work: since the last turn of the process before, or of this one, where it slept.
 func (p *process) idle() time.Duration {
 	gap := p.c.now.Sub(p.stored.worked)
 	if p.stored.worked.IsZero() || (p.turns > 1 && gap <= idleAfter) {

@@ -19,7 +19,7 @@ type rules struct {
 	broken string
 	tally  Tally
 
-	// desired, max, zones and serves are what the group had at first; others is what somebody else has added since.
+	// desired, max, zones and serves are what the group had at first; others is what another actor has added since.
 	desired, max, others int
 	// taken is how many nodes others have taken from its size.
 	taken  int
@@ -27,7 +27,7 @@ type rules struct {
 	serves int
 	// rearranged is true once others changed which zones nodes are in, maxed that they changed the maximum.
 	rearranged, maxed bool
-	// stripped are nodes that somebody took our annotations from.
+	// stripped are nodes that another actor took our annotations from.
 	stripped map[string]bool
 	// deadlines by node UID, phase the furthest phase of the run, run its name.
 	deadlines map[types.UID]time.Time
@@ -35,9 +35,9 @@ type rules struct {
 	run       string
 	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
 	moved map[string]int
-	// doubtful is true once nobody but the cloud can know whether a termination of ours or somebody else's was first.
+	// doubtful is true once no one but the cloud can know whether a termination of ours or another actor's was first.
 	doubtful bool
-	// resumed is true once somebody else resumed processes.
+	// resumed is true once another actor resumed processes.
 	resumed bool
 	duties  duties
 	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
@@ -97,7 +97,7 @@ func (r *rules) fail(rule, format string, args ...any) {
 	}
 }
 
-// lost says that somebody else took a node, which lowers what is asked of us.
+// lost says that another actor took a node, which lowers what is asked of us.
 func (r *rules) lost() {
 	r.serves--
 	r.rearranged = true
@@ -248,10 +248,10 @@ func (r *rules) size(record *upgrade.Record) {
 	}
 }
 
-// progress is I8 and I10: no deadline is extended but by the time in which nobody was at work, and no phase comes again.
+// progress is I8 and I10: no deadline is extended but by the time in which no one was at work, and no phase comes again.
 func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 	if record.Stopping == upgrade.PodEvictionFailure || record.Result == upgrade.PodEvictionFailure {
-		clear(r.deadlines) // the same command gives the nodes their time anew
+		clear(r.deadlines) // the same command gives the nodes their time again
 	} else {
 		for name, n := range w.Record.Nodes {
 			if _, kept := record.Nodes[name]; n.State == upgrade.NodeRemoving && !kept {

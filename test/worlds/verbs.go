@@ -56,7 +56,7 @@ func (u *user) leave(asked upgrade.Asked) {
 	}
 }
 
-// pause asks for a pause, and a while later somebody has the upgrade resumed.
+// pause asks for a pause, and a while later another actor has the upgrade resumed.
 func (u *user) pause(minutes int) bool {
 	if !u.ask(upgrade.VerbPause) {
 		return false
@@ -89,7 +89,7 @@ func (u *user) undo(verb upgrade.Verb) bool {
 	return true
 }
 
-// adopt is the record and the revision that the command goes on with, as it was typed: to go on, or the verb.
+// adopt is the record and the revision that the command continues with, as it was typed: to continue, or the verb.
 func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 	if u.way == upgrade.VerbAbort {
 		aborting := record.Aborting()

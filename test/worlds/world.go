@@ -63,11 +63,11 @@ type user struct {
 	past int
 	// done is true when the user is content, or gives up.
 	done bool
-	// replan is true when the next run goes on to the target as it is by then.
+	// replan is true when the next run continues to the target as it is by then.
 	replan bool
 	// names numbers the runs of upgrades.
 	names int
-	// way is what the command undoes the upgrade with, once somebody asked for that; pausing is true while it waits to be resumed.
+	// way is what the command undoes the upgrade with, once another actor asked for that; pausing is true while it waits to be resumed.
 	way     upgrade.Verb
 	pausing bool
 }
@@ -89,7 +89,7 @@ func (u *user) live() {
 	}
 }
 
-// begin runs the command: for the first time, or to go on.
+// begin runs the command: for the first time, or to continue.
 func (u *user) begin() {
 	record, err := reread(u.stored.record)
 	if err != nil {

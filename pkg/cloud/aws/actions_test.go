@@ -103,8 +103,8 @@ func TestSetRevisionToAnImage(t *testing.T) {
 	}
 }
 
-// TestImageTargetCrashed is a crash between the new version and the group: another process goes on
-// with the same token.
+// TestImageTargetCrashed is a crash between the new version and the group: another process
+// continues with the same token.
 func TestImageTargetCrashed(t *testing.T) {
 	s := start(t, quick())
 	s.workers()

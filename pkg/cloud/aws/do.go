@@ -67,8 +67,8 @@ func sizesOf(g *at.AutoScalingGroup) groupSizes {
 	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// needsRaise tells whether the maximum must still be raised. It returns movedError when somebody
-// else changed it to another value meanwhile.
+// needsRaise tells whether the maximum must still be raised. It returns movedError when another
+// actor changed it to another value meanwhile.
 func (s groupSizes) needsRaise(a nodegroup.RaiseMax) (bool, error) {
 	if s.max >= a.Max {
 		return false, nil
@@ -80,7 +80,7 @@ func (s groupSizes) needsRaise(a nodegroup.RaiseMax) (bool, error) {
 }
 
 // needsLowering tells whether the maximum must still be lowered. It returns movedError when
-// somebody else changed it meanwhile, or the desired size is above the new maximum: AWS would then
+// another actor changed it meanwhile, or the desired size is above the new maximum: AWS would then
 // terminate instances of its own choice, undrained.
 func (s groupSizes) needsLowering(a nodegroup.LowerMax) (bool, error) {
 	switch {

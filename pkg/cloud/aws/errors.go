@@ -101,7 +101,7 @@ func lacksCredentials(err error) bool {
 }
 
 // wasNeverSent recognises a request that did not leave this machine: the name was not found or
-// nobody listens.
+// no one listens.
 func wasNeverSent(err error) bool {
 	var dns *net.DNSError
 	var op *net.OpError

@@ -24,7 +24,7 @@ const historyLimit = 100
 
 // History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities.
 // Auto Scaling keeps activities for six weeks. What could be read is returned with an error, too.
-// Managed node groups, which nobody plans for here, go by another name than their Auto Scaling
+// Managed node groups, which no one plans for here, go by another name than their Auto Scaling
 // group and tell of launches alone.
 func (p *Provider) History(ctx context.Context, group *nodegroup.Group) (cloud.History, error) {
 	var h cloud.History

@@ -8,7 +8,7 @@ import (
 	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 )
 
-// image is what matters of an AMI. Fields that nobody says are empty.
+// image is what matters of an AMI. Fields that no one says are empty.
 type image struct {
 	id   string
 	arch string

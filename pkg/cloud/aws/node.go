@@ -55,7 +55,7 @@ func RegionOf(nodes []*corev1.Node) string {
 }
 
 // instancesIn lists the instances of the nodes that are in the region, in the order of the
-// nodes. It errs when there are instances and all of them are elsewhere.
+// nodes. It returns an error when there are instances and all of them are elsewhere.
 func instancesIn(region string, nodes []*corev1.Node) ([]string, error) {
 	var here []string
 	elsewhere := ""

@@ -265,7 +265,7 @@ func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base l
 }
 
 // rememberInstances keeps where instances were seen, for nodes that outlive their machine. Detached
-// instances are forgotten: their node goes on without the group.
+// instances are forgotten: their node continues without the group.
 func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.Group) {
 	p.cache.mu.Lock()
 	defer p.cache.mu.Unlock()

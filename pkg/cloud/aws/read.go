@@ -261,7 +261,7 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 	if len(others) == 0 {
 		return known, nil
 	}
-	// A filter, because naming IDs errs when one of them does not exist.
+	// A filter, because naming IDs returns an error when one of them does not exist.
 	out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{
 		Filters: []et.Filter{{Name: sdk.String("image-id"), Values: others}}, IncludeDeprecated: sdk.Bool(true),
 	})

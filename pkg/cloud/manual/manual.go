@@ -1,6 +1,6 @@
 // Package manual is the provider for clusters whose cloud this program does not drive, or
 // has no credentials for. Groups and what is outdated in them come from node labels alone;
-// machines are added and removed by somebody else.
+// machines are added and removed by another actor.
 package manual
 
 import (
@@ -54,8 +54,8 @@ func New(o Options) *Provider {
 // groupLabel is a label whose value names the group of a node.
 type groupLabel struct {
 	key string
-	// owner replaces the nodes of its groups by itself, so that nobody else should (NG001); empty
-	// for most.
+	// owner replaces the nodes of its groups by itself, so that no other actor should (NG001);
+	// empty for most.
 	owner string
 }
 
@@ -106,7 +106,7 @@ func (p *Provider) Name() string { return providerName }
 // Account implements cloud.Provider: there is none.
 func (p *Provider) Account(context.Context) (string, error) { return "", nil }
 
-// Groups implements cloud.Provider. It never errs.
+// Groups implements cloud.Provider. It never returns an error.
 func (p *Provider) Groups(_ context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
 	names := map[string]bool{}
 	for _, node := range nodes {
@@ -179,7 +179,7 @@ func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 	return name != "" && name == group.Name
 }
 
-// Outdated implements cloud.Provider: the node lacks a label of a current one. While nobody
+// Outdated implements cloud.Provider: the node lacks a label of a current one. While no one
 // says what those are, no node is called outdated; the group's Refusal says why.
 func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
 	for key, value := range p.options.Current {

@@ -92,7 +92,7 @@ func build(ctx context.Context, scratch string, m *mutant) (binary string, err e
 func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^seed (\d+): (.*)$`) }
 
 // chase runs the worlds with the mutant, one after the other, until one breaks a rule that it does not break in this
-// process, which runs the product as it is. It errs when none does.
+// process, which runs the product as it is. It returns an error when none does.
 func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

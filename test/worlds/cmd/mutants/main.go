@@ -27,7 +27,7 @@ func main() {
 	}
 }
 
-// run hunts every mutant and prints a line for each. It errs when one is not found or cannot be planted, and then before any is hunted.
+// run hunts every mutant and prints a line for each. It returns an error when one is not found or cannot be planted, and then before any is hunted.
 func run(out io.Writer, h hunt, dir, only string) error {
 	mutants, err := readAll(dir, only)
 	if err != nil {

@@ -20,7 +20,7 @@ type mutant struct {
 	source string
 }
 
-// readAll reads the mutants of a folder whose names match the pattern, and applies each to its source. It errs for all
+// readAll reads the mutants of a folder whose names match the pattern, and applies each to its source. It returns an error for all
 // that cannot be applied at once, each by its name.
 func readAll(dir, only string) ([]mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, only+".txt"))

@@ -44,7 +44,7 @@ func main() {
 	}
 }
 
-// run runs the worlds and prints the histogram. It errs when a rule was broken, or something was met too seldom.
+// run runs the worlds and prints the histogram. It returns an error when a rule was broken, or something was met too seldom.
 func run(out io.Writer, o options) error {
 	began := time.Now()
 	total := worlds.Tally{}
