@@ -180,9 +180,9 @@ func (g *groupContext) countOutdated() int {
 	return n
 }
 
+// makeWorld is the world that a plan or a status decides over.
 func (g *groupContext) makeWorld(now time.Time) upgrade.World {
-	return upgrade.World{
-		Now: now, Request: g.request, Group: g.group, Members: g.members, Budgets: g.view.Budgets,
-		EndingNamespaces: g.view.EndingNamespaces, Record: g.record,
-	}
+	world := upgrade.NewWorld(now, g.group, g.members, &g.view, g.record)
+	world.Request = g.request
+	return world
 }

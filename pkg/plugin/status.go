@@ -117,13 +117,12 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 	record := state.record
 	status := makeUpgradeStatus(g.group.Name, record)
 	status.Holder = state.lease.holder
-	world := g.makeWorld(now)
-	world.Record, world.Asked = record, state.asked
+	world := upgrade.NewWorld(now, g.group, g.members, &g.view, record)
+	world.Asked = state.asked
 	if record.Run == "" {
 		status.Status.Outdated = g.countOutdated()
 		return status
 	}
-	world.Request = record.Request
 	step := upgrade.Next(world)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, g.group.Suspended)
 	return status

@@ -62,9 +62,8 @@ func (s *run) observeWorld() upgrade.World {
 			delete(s.attempts, key)
 		}
 	}
-	return upgrade.World{
-		Now: now, Request: s.Request, Group: s.Group, Members: members, Budgets: view.Budgets,
-		Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
-		Open: s.attempts, Record: s.Record, Notes: s.notes, Stop: s.stopping, Asked: s.readRequest(), EvictionsAtOnce: toCluster,
-	}
+	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
+	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
+	world.Stop, world.Asked = s.stopping, s.readRequest()
+	return world
 }

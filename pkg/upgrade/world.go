@@ -54,6 +54,15 @@ type World struct {
 	Brief bool
 }
 
+// NewWorld is the world of a group in a cluster as it is seen. What a process knows of its own
+// requests (Open, Notes, Stop, EvictionsAtOnce) and what others asked is for who carries it out.
+func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, view *View, record Record) World {
+	return World{
+		Now: now, Request: record.Request, Group: group, Members: members, Record: record,
+		Budgets: view.Budgets, Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
+	}
+}
+
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
