@@ -9,6 +9,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+const (
+	// longBlocked is how long a pod has to be blocked for the record to tell since when.
+	longBlocked = time.Minute
+	// mostBlocked is how many pods the record tells that of.
+	mostBlocked = 50
+)
+
 // draft is the world that a decision looks at, and the step as far as it is made.
 type draft struct {
 	w   *World
@@ -56,6 +63,7 @@ func newDraft(w *World) *draft {
 		drains: map[string]*nodePods{},
 		wake:   w.Now.Add(lookAgain),
 	}
+	d.rec.Blocked = nil // what is blocked still is recorded again
 	d.count = countMembers(w, &d.rec)
 	evictionsOf(d).countSpending()
 	return d
@@ -128,10 +136,20 @@ func (d *draft) requeueNow() { d.wake, d.due = d.w.Now, d.w.Now }
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (d *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
 
+// addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
 func (d *draft) addBlocked(b Blocked, key string) {
 	since, was := d.w.Notes.BlockedSince[key]
 	if !was {
+		since, was = d.w.Record.Blocked[key]
+	}
+	if !was {
 		since = d.w.Now
+	}
+	if d.w.Now.Sub(since) >= longBlocked && len(d.rec.Blocked) < mostBlocked {
+		if d.rec.Blocked == nil {
+			d.rec.Blocked = map[string]time.Time{}
+		}
+		d.rec.Blocked[key] = since
 	}
 	b.Since = since
 	d.notes.BlockedSince[key] = since

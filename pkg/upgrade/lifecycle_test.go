@@ -651,3 +651,33 @@ func TestBlockedSince(t *testing.T) {
 		t.Errorf("blocked for %s, want 0s", got)
 	}
 }
+
+// Who looks from elsewhere, or takes the upgrade up, knows by the record since when a pod has been
+// blocked for longer than a minute, and forgets it once the pod is free.
+func TestBlockedSinceIsRecorded(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))
+	s.next()
+	s.pass(30 * time.Second)
+	if step := s.next(); len(step.Record.Blocked) != 0 || step.Persist {
+		t.Errorf("after 30s %v is recorded, to be stored %t", step.Record.Blocked, step.Persist)
+	}
+	s.pass(time.Minute)
+	if step := s.next(); len(step.Record.Blocked) != 1 || !step.Persist {
+		t.Fatalf("after 90s %v is recorded, to be stored %t", step.Record.Blocked, step.Persist)
+	}
+	s.pass(time.Minute)
+	if s.next().Persist {
+		t.Error("it is stored again")
+	}
+	s.Notes = upgrade.Notes{} // another process
+	step := s.next()
+	wantBlocked(t, step, "old-a-1 web-0 "+string(drain.BudgetSpent))
+	if got, want := s.Now.Sub(step.Blocked[0].Since), 150*time.Second; got != want {
+		t.Errorf("blocked for %s, want %s", got, want)
+	}
+	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
+	if step := s.next(); len(step.Record.Blocked) != 0 {
+		t.Errorf("the pod is free, and %v is recorded", step.Record.Blocked)
+	}
+}

@@ -87,6 +87,9 @@ type Record struct {
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
+	// Blocked tells since when what is blocked for longer than a minute has been so, by pod UID:
+	// who looks from elsewhere knows it by that.
+	Blocked map[string]time.Time `json:"blocked,omitempty"`
 	// Begun counts the nodes started; it numbers the batches.
 	Begun int `json:"begun"`
 	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
