@@ -50,7 +50,37 @@ func (d decision) isStopping() bool {
 	return d.rec.Stopping != ""
 }
 
+const (
+	// longBlocked is how long a pod has to be blocked for the record to tell since when.
+	longBlocked = time.Minute
+	// mostBlocked is how many pods of a node the record tells that of.
+	mostBlocked = 20
+)
+
+// recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
+// long, and since when.
+func (d decision) recordLongBlocked() {
+	long := map[string]map[string]time.Time{}
+	for _, b := range d.blocked {
+		if d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "" || len(long[b.Node]) == mostBlocked {
+			continue
+		}
+		if long[b.Node] == nil {
+			long[b.Node] = map[string]time.Time{}
+		}
+		long[b.Node][b.Pod.String()] = b.Since
+	}
+	for name, n := range d.rec.Nodes {
+		if n.Blocked != nil || long[name] != nil {
+			n.Blocked = long[name]
+			d.rec.Nodes[name] = n
+		}
+	}
+}
+
+// finishStep is the step as it is by now.
 func (d decision) finishStep() Step {
+	d.recordLongBlocked()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
 		d.rec.Total = max(d.rec.Total, rebuildOf(d.draft).countTotal()) // outdated nodes may join late

@@ -9,13 +9,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-const (
-	// longBlocked is how long a pod has to be blocked for the record to tell since when.
-	longBlocked = time.Minute
-	// mostBlocked is how many pods the record tells that of.
-	mostBlocked = 50
-)
-
 // draft is the world that a decision looks at, and the step as far as it is made.
 type draft struct {
 	w   *World
@@ -63,7 +56,6 @@ func newDraft(w *World) *draft {
 		drains: map[string]*nodePods{},
 		wake:   w.Now.Add(lookAgain),
 	}
-	d.rec.Blocked = nil // what is blocked still is recorded again
 	d.count = countMembers(w, &d.rec)
 	evictionsOf(d).countSpending()
 	return d
@@ -140,16 +132,10 @@ func (d *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.l
 func (d *draft) addBlocked(b Blocked, key string) {
 	since, was := d.w.Notes.BlockedSince[key]
 	if !was {
-		since, was = d.w.Record.Blocked[key]
+		since, was = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
 	}
 	if !was {
 		since = d.w.Now
-	}
-	if d.w.Now.Sub(since) >= longBlocked && len(d.rec.Blocked) < mostBlocked {
-		if d.rec.Blocked == nil {
-			d.rec.Blocked = map[string]time.Time{}
-		}
-		d.rec.Blocked[key] = since
 	}
 	b.Since = since
 	d.notes.BlockedSince[key] = since

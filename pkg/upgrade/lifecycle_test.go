@@ -655,16 +655,17 @@ func TestBlockedSince(t *testing.T) {
 // Who looks from elsewhere, or takes the upgrade up, knows by the record since when a pod has been
 // blocked for longer than a minute, and forgets it once the pod is free.
 func TestBlockedSinceIsRecorded(t *testing.T) {
+	blocked := func(step upgrade.Step) map[string]time.Time { return step.Record.Nodes["old-a-1"].Blocked }
 	s := draining(t, build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(4, 3, 3)))
 	s.next()
 	s.pass(30 * time.Second)
-	if step := s.next(); len(step.Record.Blocked) != 0 || step.Persist {
-		t.Errorf("after 30s %v is recorded, to be stored %t", step.Record.Blocked, step.Persist)
+	if step := s.next(); len(blocked(step)) != 0 || step.Persist {
+		t.Errorf("after 30s %v is recorded, to be stored %t", blocked(step), step.Persist)
 	}
 	s.pass(time.Minute)
-	if step := s.next(); len(step.Record.Blocked) != 1 || !step.Persist {
-		t.Fatalf("after 90s %v is recorded, to be stored %t", step.Record.Blocked, step.Persist)
+	if step := s.next(); len(blocked(step)) != 1 || !step.Persist {
+		t.Fatalf("after 90s %v is recorded, to be stored %t", blocked(step), step.Persist)
 	}
 	s.pass(time.Minute)
 	if s.next().Persist {
@@ -677,7 +678,7 @@ func TestBlockedSinceIsRecorded(t *testing.T) {
 		t.Errorf("blocked for %s, want %s", got, want)
 	}
 	s.budgets(build.Budget("web", build.Counts(4, 4, 3)))
-	if step := s.next(); len(step.Record.Blocked) != 0 {
-		t.Errorf("the pod is free, and %v is recorded", step.Record.Blocked)
+	if step := s.next(); len(blocked(step)) != 0 {
+		t.Errorf("the pod is free, and %v is recorded", blocked(step))
 	}
 }

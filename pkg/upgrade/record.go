@@ -87,9 +87,6 @@ type Record struct {
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
 	Nodes map[string]NodeRecord `json:"nodes,omitempty"`
-	// Blocked tells since when what is blocked for longer than a minute has been so, by pod UID:
-	// who looks from elsewhere knows it by that.
-	Blocked map[string]time.Time `json:"blocked,omitempty"`
 	// Begun counts the nodes started; it numbers the batches.
 	Begun int `json:"begun"`
 	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
@@ -150,6 +147,9 @@ type NodeRecord struct {
 	Landed     bool      `json:"landed,omitempty"`
 	// Added tells that it is a new node that the upgrade gives back; it never counted as removed.
 	Added bool `json:"added,omitempty"`
+	// Blocked tells since when pods of the node have been blocked, by namespace/name, of those that
+	// have been so for a minute: who looks from elsewhere knows it by that.
+	Blocked map[string]time.Time `json:"blocked,omitempty"`
 	// Reason says why the node was quarantined, or which pods it was terminated with.
 	Reason string `json:"reason,omitempty"`
 }

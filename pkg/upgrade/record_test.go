@@ -69,7 +69,7 @@ func TestReopened(t *testing.T) {
 					t.Errorf("node %s has its time anew: %t, want %t", name, anew, c.anew)
 				}
 			}
-			if got.Nodes["removing"] != nodes["removing"] || got.Nodes["empty"] != nodes["empty"] {
+			if !reflect.DeepEqual(got.Nodes["removing"], nodes["removing"]) || !reflect.DeepEqual(got.Nodes["empty"], nodes["empty"]) {
 				t.Errorf("nodes past their drain changed: %+v", got.Nodes)
 			}
 			if forcing := got.Nodes["forcing"].State == upgrade.NodeForcing; forcing == c.anew {
