@@ -46,7 +46,7 @@ func empty(c chan struct{}) (got []struct{}) {
 	}
 }
 
-// classifyPodsOf writes the pods of a View as "node: pod pod", nodes and pods in order.
+// podsOf writes the pods of a View as "node: pod pod", nodes and pods in order.
 func podsOf(v upgrade.View) string {
 	var lines []string
 	for _, node := range slices.Sorted(maps.Keys(v.Pods)) {

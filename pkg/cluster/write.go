@@ -79,7 +79,7 @@ func (w *Writer) TakeOver(ctx context.Context, nodes map[string]types.UID, epoch
 	return work.Wait()
 }
 
-// proposeEviction asks the eviction API once. client-go would repeat an answer that carries
+// evictPod asks the eviction API once. client-go would repeat an answer that carries
 // Retry-After up to ten times by itself (rest/request.go), so retries are off. A UID that does not
 // match costs the budget for two minutes (Kubernetes K01), so the watch is asked first.
 func (w *Writer) evictPod(ctx context.Context, a upgrade.Evict) error {

@@ -20,7 +20,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitError is an error with the exit code that goes with it. A nil err is a code without a
+// exitErr is an error with the exit code that goes with it. A nil err is a code without a
 // message.
 type exitErr struct {
 	code int

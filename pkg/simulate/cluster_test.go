@@ -67,7 +67,7 @@ func pass(c *simulate.Cluster, d time.Duration) {
 	}
 }
 
-// classifyPodsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new
+// podsOf lists the pods of a node and what they are at: by name, "web-0 again" for a new
 // pod under an old name, and "another" for one under a new name.
 func podsOf(c *simulate.Cluster, node string) string {
 	var pods []string

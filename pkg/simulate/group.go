@@ -105,7 +105,7 @@ func (g *simGroup) isOutdated(n *simNode) bool {
 	return ok && g.roster[i].Outdated
 }
 
-// formatZoneSizes counts the instances in service or on their way, by zone.
+// zoneSizes counts the instances in service or on their way, by zone.
 func (g *simGroup) zoneSizes() map[string]int {
 	size := map[string]int{}
 	for _, m := range g.members {

@@ -107,7 +107,7 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 	}
 }
 
-// proposeEviction answers as the eviction API does, and begins the pod's deletion when it accepts.
+// evictPod answers as the eviction API does, and begins the pod's deletion when it accepts.
 func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 	u, ok := c.index.bound[a.UID]
 	if !ok || u.pod.Spec.NodeName != a.Node {

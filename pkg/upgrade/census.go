@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// memberCounts counts the members of the group once a turn.
+// memberCounts counts the members of the group once a step.
 type memberCounts struct {
 	// compareBudgetNames are the members that were started, by the name they are recorded under.
 	byName map[string]*nodegroup.Member
@@ -106,7 +106,7 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zon
 	}
 }
 
-// isTerminating reports whether a node in the state is no longer to be terminated.
+// isEnding reports whether a node in the state is no longer to be terminated.
 func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 
 func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
@@ -158,7 +158,7 @@ type zoneCount struct {
 	all, pending, left, usable int
 }
 
-// podCountsOf is the zone's count, which must be used before the next is asked for.
+// countsOf is the zone's count, which must be used before the next is asked for.
 func (z *zoneCounts) countsOf(zone string) *zoneCount {
 	for i := range *z {
 		if (*z)[i].zone == zone {

@@ -162,7 +162,7 @@ func (d decision) watchProtection() {
 	}
 }
 
-// summarizeStatus sums the turn up for people.
+// summarizeStatus sums the step up for people.
 func (d decision) summarizeStatus() Status {
 	g := &d.w.Group
 	s := Status{
@@ -213,7 +213,7 @@ func (d decision) startedStatus(name string) NodeStatus {
 }
 
 // runPhases goes through the phases from the one that the record is in, as far as they are
-// complete: one turn may pass through several.
+// complete: one step may pass through several.
 func (d decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target

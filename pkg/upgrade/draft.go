@@ -122,7 +122,7 @@ func (d *draft) waitForCloud(reason string) {
 	}
 }
 
-// requeueNow has the next turn follow at once.
+// requeueNow has the next step follow at once.
 func (d *draft) requeueNow() { d.wake, d.due = d.w.Now, d.w.Now }
 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.

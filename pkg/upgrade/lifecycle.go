@@ -79,7 +79,7 @@ func comparePodNames(a, b *corev1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-// isInDrain are the members whose drain continues, in order of start.
+// membersInDrain are the members whose drain continues, in order of start.
 func (d *draft) membersInDrain() []*nodegroup.Member {
 	var members []*nodegroup.Member
 	for _, name := range d.rec.startedNames() {

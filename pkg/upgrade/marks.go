@@ -65,7 +65,7 @@ func (d marks) holdNewNodes() {
 // releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too,
 // and reports whether all are.
 func (d marks) releaseHeldNodes() bool {
-	d.actions = slices.DeleteFunc(d.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this turn, for nothing
+	d.actions = slices.DeleteFunc(d.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this step, for nothing
 	return d.removeMarks(d.rec.isNotEnding, mark{
 		on:     (*nodegroup.Member).IsHeld,
 		coming: d.holdComing,

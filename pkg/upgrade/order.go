@@ -193,7 +193,7 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	return q.indexes[key]
 }
 
-// evictions tells when those of ours that were accepted began, by the budget they took from, in
+// evictionTimes tells when those of ours that were accepted began, by the budget they took from, in
 // order.
 func evictionTimes(w *World) map[types.NamespacedName][]time.Time {
 	begun := map[types.NamespacedName][]time.Time{}

@@ -229,7 +229,7 @@ func (r *Record) WithMoreTime(by time.Duration) Record {
 func (r *Record) Reopened() Record {
 	c := r.Clone()
 	if c.Result != "" || c.Stopping != "" {
-		c.PhaseBegan = time.Time{} // the next turn sets it: new nodes are waited for from then on
+		c.PhaseBegan = time.Time{} // the next step sets it: new nodes are waited for from then on
 	}
 	if c.Result == PodEvictionFailure || c.Stopping == PodEvictionFailure {
 		for name, n := range c.Nodes {

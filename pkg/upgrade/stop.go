@@ -121,7 +121,7 @@ func (d stopping) concludeUndo(done bool) {
 	}
 }
 
-// hasNothingOpen reports whether there is nothing to do in this turn and no answer to wait for.
+// hasNothingOpen reports whether there is nothing to do in this step and no answer to wait for.
 func (d stopping) hasNothingOpen() bool {
 	for _, attempt := range d.w.Open {
 		if attempt.InFlight {

@@ -26,7 +26,7 @@ func (d timeout) isOutOfTime(name string, blocked []Blocked) bool {
 }
 
 // pauseDeadline has a node's time stand still from now on, as long as it yields, and counts how
-// long it has since the last turn.
+// long it has since the last step.
 func (d timeout) pauseDeadline(name string, yields bool) {
 	if d.w.Notes.Yielding[name] {
 		d.notes.Yielded[name] += max(0, d.w.Now.Sub(d.w.Notes.At))

@@ -119,7 +119,7 @@ func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.Raise
 	return p.setMax(ctx, group, a.Max)
 }
 
-// lowerMaximum reads the group first, because AWS lowers the desired size with the maximum. Should
+// lowerMax reads the group first, because AWS lowers the desired size with the maximum. Should
 // an autoscaler raise the desired size between that reading and the update, that still happens: the
 // API has no precondition.
 func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.LowerMax) error {

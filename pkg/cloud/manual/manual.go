@@ -151,7 +151,7 @@ func (p *Provider) refusalReason(ref cloud.Ref) string {
 	return cmp.Or(ownerOf(ref.Name), target, unknown)
 }
 
-// recordNameOf names the node's group, "" for none.
+// nameOf names the node's group, "" for none.
 func (p *Provider) nameOf(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
 	case !p.options.ControlPlane && controlPlane(node):
