@@ -131,6 +131,20 @@ func TestStopWaitsForALostFence(t *testing.T) {
 	interrupted(t, s.next())
 }
 
+// A fence whose first answer was lost may be there, though the second try was refused for good.
+func TestStopWaitsForAnEarlierTryOfAFence(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	fence := s.next().Actions[0]
+	s.answer(fence, nodegroup.OutcomeUnclear, "timeout")
+	s.answer(fence, nodegroup.OutcomeFatal, "forbidden")
+	s.Stop = true
+	if step := s.next(); step.Finished {
+		t.Error("finished while the fence of the first try may still show")
+	}
+	s.effect(fence)
+	wantActions(t, s.next(), "unfence node old-a-1")
+}
+
 func TestStopInUpgrade(t *testing.T) {
 	s := windowed(t, 1, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

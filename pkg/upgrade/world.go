@@ -163,10 +163,11 @@ func (w *World) deletionTimeOf(pod *corev1.Pod) time.Time {
 }
 
 // isPatchPending reports whether a change of the node that was asked for at a version of it is
-// under way and not to be seen yet.
+// under way and may not be seen yet. Of one that was asked for more than once an earlier try may
+// have had its effect, whatever became of the last.
 func (w *World) isPatchPending(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
-	landed := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
-	return attempt.InFlight || (landed && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
+	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
+	return attempt.InFlight || (mayHaveLanded && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }
 
 // describeRefused says what was refused for good, "" when nothing was.
