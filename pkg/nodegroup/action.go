@@ -112,7 +112,7 @@ func (a Terminate) String() string {
 // OfCloud reports whether the action is the provider's to carry out; all others are the cluster's.
 func OfCloud(a Action) bool {
 	switch a.(type) {
-	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate:
+	case SetRevision, Quiesce, Resume, RaiseMax, LowerMax, AddCapacity, Terminate, Delegate:
 		return true
 	default:
 		return false

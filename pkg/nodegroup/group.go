@@ -45,6 +45,8 @@ type Group struct {
 	Quiesce []string `json:"quiesce,omitempty"`
 	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
 	Refusal string `json:"refusal,omitempty"`
+	// Managed is set when the group's own cloud upgrades it.
+	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
 	LaunchFailure LaunchFailure `json:"-"`
 	// WantedLabels are labels that a verified current node carries, beside being current.

@@ -37,6 +37,10 @@ type Info struct {
 	// KindByNodes is what a group is called of which only the nodes are known; empty where a group
 	// is no more than its nodes.
 	KindByNodes string
+	// Manager is who upgrades those of its groups that are Managed: "EKS"; empty where none are.
+	Manager string
+	// managerCannot says, by verb, why the manager cannot do it and what can be done instead.
+	managerCannot map[string]string
 	// resume is that command line: the words before the group's name, and before the processes.
 	resume [2]string
 }
@@ -49,7 +53,13 @@ func Providers() []Info {
 			Name: "aws", Scheme: "aws://", Model: "eks", Refill: RefillBySize,
 			FenceTaint:  corev1.Taint{Key: "eks.amazonaws.com/nodegroup", Value: "unschedulable", Effect: corev1.TaintEffectNoSchedule},
 			KindByNodes: "Auto Scaling group, as its nodes tell",
-			resume:      [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
+			Manager:     "EKS",
+			managerCannot: map[string]string{
+				// containers-roadmap#1531, and EKS E11.
+				"pause":    "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained",
+				"rollback": "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there",
+			},
+			resume: [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
 		},
 		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours},
 		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
@@ -90,6 +100,10 @@ func (p Info) ZoneOfNode(node *corev1.Node) string {
 func (p Info) ResumeCommand(group string, suspended []string) string {
 	return strings.Join([]string{p.resume[0], group, p.resume[1], strings.Join(suspended, " ")}, " ")
 }
+
+// ManagerCannot says why the verb is not to be had of a group that the provider's manager upgrades,
+// and what can be done instead; "" when nothing is known against it.
+func (p Info) ManagerCannot(verb string) string { return p.managerCannot[verb] }
 
 // FenceTaint is the NoSchedule taint that fences nodes of the provider's groups (EKS E30).
 func FenceTaint(provider string) corev1.Taint { return InfoOf(provider).FenceTaint }
