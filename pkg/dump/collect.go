@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,9 +20,9 @@ type collector struct {
 	dump   *Dump
 	// count is how many objects were met, known how many of them are of kinds that say something.
 	count, known int
-	// place is where the next object begins, as far as that is known.
-	place string
-	kinds map[string]kind
+	// current names the next object, once that is known.
+	current string
+	kinds   map[string]kind
 	seen  map[identity]bool
 	uids  map[types.UID]identity
 }
@@ -54,10 +55,10 @@ type head struct {
 
 // nameNext names the object that comes next, for errors.
 func (c *collector) nameNext() string {
-	if c.place == "" {
+	if c.current == "" {
 		return fmt.Sprintf("object %d", c.count+1)
 	}
-	return fmt.Sprintf("object %d (%s)", c.count+1, c.place)
+	return fmt.Sprintf("object %d (%s)", c.count+1, c.current)
 }
 
 func (c *collector) refuseTruncated() error {
@@ -104,6 +105,10 @@ func (c *collector) endList(list metav1.TypeMeta) error {
 	}
 }
 
+// endlessNumber matches a quantity that resource.ParseQuantity would compute to its last digit, for
+// hours, such as 1e-999999999. A UID that ends in 7e-123456789012 is none.
+var endlessNumber = regexp.MustCompile(`[:"]\s*[+-]?[0-9.]+[eE]-[0-9]{4,}["\s,}\]]`)
+
 // keepObject looks at the kind, and keeps what says something about an upgrade.
 func (c *collector) keepObject(raw []byte, h head) error {
 	if c.count >= c.limits.Objects {
@@ -132,13 +137,15 @@ func (c *collector) keepObject(raw []byte, h head) error {
 	}
 	c.seen[id] = true
 	if k.keep != nil {
-		if err := c.checkNumbers(raw); err != nil {
-			return err
+		c.current = id.String()
+		if endlessNumber.Match(raw) {
+			return fmt.Errorf("%s holds a number that is too long to be one: write the file with %s", c.nameNext(), Command)
 		}
 		if err := k.keep(c, raw, id); err != nil {
 			return err
 		}
 	}
+	c.current = ""
 	c.count++
 	c.known++
 	return nil
@@ -209,7 +216,7 @@ func (c *collector) claimUID(uid types.UID, id identity) (types.UID, error) {
 		uid = makeUID(id)
 	}
 	if other, taken := c.uids[uid]; taken {
-		return "", fmt.Errorf("%s is %s and has the uid of %s: every object has its own; leave it out and one is made", c.nameNext(), id, other)
+		return "", fmt.Errorf("%s has the uid of %s: every object has its own; leave it out and one is made", c.nameNext(), other)
 	}
 	c.uids[uid] = id
 	return uid, nil

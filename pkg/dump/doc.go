@@ -2,7 +2,8 @@
 // gzip or not, as one List, several documents or single objects. Whatever else it is given
 // ends in one error that says what was found, where, and what to do.
 //
-// Only one object of the input is in memory at a time, beside what is kept of those before it.
+// Of JSON only one object of the input is in memory at a time, beside what is kept of those
+// before it. YAML is read whole, and so only up to a size.
 //
-//	reader ──▶ gzip ──▶ meter ──▶ documents, JSON or YAML ──▶ items ──▶ trimmed objects
+//	reader ──▶ gzip ──▶ bounded ──▶ documents, JSON or YAML ──▶ items ──▶ trimmed objects
 package dump

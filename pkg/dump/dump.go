@@ -2,7 +2,7 @@ package dump
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -10,10 +10,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Command prints what Read reads.
-const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o yaml"
+const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o json"
 
 // Dump is a cluster at the moment it was written down. Lists are in the order of the input.
 type Dump struct {
@@ -40,10 +41,11 @@ type Dump struct {
 
 // Limits bound what Read takes in. A field that is zero stands for its default.
 type Limits struct {
-	// Bytes are those of the whole input once unpacked; 1 GiB by default.
-	Bytes int64
-	// Object is the size of the largest object in bytes; 4 MiB by default, more than twice what
-	// etcd accepts.
+	// JSON and YAML are the bytes of the whole input once unpacked: 1 GiB by default and, of YAML,
+	// which takes thirty times its size in memory, 64 MiB.
+	JSON, YAML int64
+	// Object is the size of the largest object as JSON, in bytes; 4 MiB by default, more than twice
+	// what etcd accepts.
 	Object int64
 	// Objects is their number; 500,000 by default, three times the pods of the largest cluster that
 	// Kubernetes supports.
@@ -51,7 +53,7 @@ type Limits struct {
 }
 
 func (l Limits) orDefaults() Limits {
-	return Limits{Bytes: cmp.Or(l.Bytes, 1<<30), Object: cmp.Or(l.Object, 4<<20), Objects: cmp.Or(l.Objects, 500_000)}
+	return Limits{JSON: cmp.Or(l.JSON, 1<<30), YAML: cmp.Or(l.YAML, 64<<20), Object: cmp.Or(l.Object, 4<<20), Objects: cmp.Or(l.Objects, 500_000)}
 }
 
 // Read reads a whole dump. Objects without a UID get one made of kind, namespace and name, and so
@@ -61,19 +63,21 @@ func (l Limits) orDefaults() Limits {
 // reader's own error.
 func Read(r io.Reader, limits Limits) (*Dump, error) {
 	limits = limits.orDefaults()
-	m, err := openInput(r, limits)
+	in, err := openInput(r)
+	if err != nil {
+		return nil, err
+	}
+	isJSON, err := detectJSON(in)
 	if err != nil {
 		return nil, err
 	}
 	c := newCollector(limits)
-	isJSON, err := m.detectJSON()
-	if err != nil {
-		return nil, err
-	}
 	if isJSON {
-		err = (&jsonReader{c: c, dec: json.NewDecoder(m), mark: m.markDone}).readAll()
+		tooLarge := fmt.Errorf("more than %s of text: leave out namespaces or kinds that the node group has nothing to do with", formatSize(limits.JSON))
+		err = c.readJSON(&bounded{in, limits.JSON, tooLarge}, metav1.TypeMeta{})
 	} else {
-		err = (&yamlReader{c: c}).readAll(m)
+		tooLarge := fmt.Errorf("more than %s of YAML, which is read whole: use JSON, which is not: %s", formatSize(limits.YAML), Command)
+		err = c.readYAML(&bounded{in, limits.YAML, tooLarge})
 	}
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ func FuzzRead(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 	}
-	limits := Limits{Bytes: 1 << 20, Object: 64 << 10, Objects: 100}
+	limits := Limits{JSON: 1 << 20, YAML: 64 << 10, Objects: 100}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		d, err := Read(bytes.NewReader(in), limits)
 		_, again := Read(iotest.OneByteReader(bytes.NewReader(in)), limits)

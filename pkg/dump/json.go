@@ -1,6 +1,7 @@
 package dump
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,12 +16,17 @@ import (
 type jsonReader struct {
 	c   *collector
 	dec *json.Decoder
-	// mark is told how far everything has been dealt with, in bytes.
-	mark func(int64)
+	// object bounds what is read for one object.
+	object *bounded
+	// listType is that of a list whose items come before its kind.
+	listType metav1.TypeMeta
 }
 
-// readAll reads documents until the input ends.
-func (r *jsonReader) readAll() error {
+// readJSON reads documents until the input ends. The type is that of a list, where it is known.
+func (c *collector) readJSON(in io.Reader, listType metav1.TypeMeta) error {
+	tooLarge := fmt.Errorf("more than %s without the end of an object: that is no object of Kubernetes: write the file with %s", formatSize(c.limits.Object), Command)
+	object := &bounded{in, c.limits.Object, tooLarge}
+	r := jsonReader{c, json.NewDecoder(object), object, listType}
 	for {
 		token, err := r.dec.Token()
 		switch {
@@ -63,7 +69,7 @@ func (r *jsonReader) readObject() error {
 	if _, err := r.dec.Token(); err != nil {
 		return r.explainError(err)
 	}
-	r.mark(r.dec.InputOffset())
+	r.object.left = r.c.limits.Object
 	raw, err := json.Marshal(fields)
 	switch {
 	case err != nil:
@@ -90,6 +96,7 @@ func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 	}
 	raw, _ := json.Marshal(fields) // as they were read
 	list := typeOf(raw)
+	list.Kind, list.APIVersion = cmp.Or(list.Kind, r.listType.Kind), cmp.Or(list.APIVersion, r.listType.APIVersion)
 	for r.dec.More() {
 		item, err := r.readValue()
 		if err != nil {
@@ -98,7 +105,7 @@ func (r *jsonReader) readItems(fields map[string]json.RawMessage) error {
 		if err := r.c.addObject(item, &list); err != nil {
 			return err
 		}
-		r.mark(r.dec.InputOffset())
+		r.object.left = r.c.limits.Object
 	}
 	if _, err := r.dec.Token(); err != nil {
 		return r.explainError(err)

@@ -35,7 +35,7 @@ const simulateExamples = `  # the built-in example, and what happens in it
     kubectl nodeupgrade simulate workers -f -
 
   # what another choice would mean
-  kubectl nodeupgrade simulate workers -f dump.yaml --max-unavailable=3`
+  kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3`
 
 func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
