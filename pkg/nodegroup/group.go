@@ -80,6 +80,14 @@ type Revision struct {
 	Spec string `json:"spec,omitempty"`
 }
 
+// Sizes is a group's size at one moment, in nodes.
+type Sizes struct {
+	Desired int            `json:"desired"`
+	Min     int            `json:"min"`
+	Max     int            `json:"max"`
+	Zones   map[string]int `json:"zones,omitempty"`
+}
+
 // describeLag is how long a provider's answer may be older than what was done to it.
 const describeLag = 30 * time.Second
 

@@ -52,7 +52,7 @@ func TestAdoptLostRun(t *testing.T) {
 }
 
 func TestDescribeLoss(t *testing.T) {
-	sized := upgrade.Record{Run: "r1", Sizes: upgrade.Sizes{Desired: 6, Max: 7}, Nodes: map[string]upgrade.NodeRecord{"b": {}, "a": {}}}
+	sized := upgrade.Record{Run: "r1", Sizes: nodegroup.Sizes{Desired: 6, Max: 7}, Nodes: map[string]upgrade.NodeRecord{"b": {}, "a": {}}}
 	cases := map[string]struct {
 		record upgrade.Record
 		says   string

@@ -161,7 +161,7 @@ func surgePlan() *Plan {
 	p := planFor("workers")
 	p.From = nodegroup.Revision{ID: "lt:6", Name: "workers:6"}
 	p.Request.Surge, p.Request.Window = 3, 2
-	p.Sizes, p.Peak = upgrade.Sizes{Desired: 4, Min: 1, Max: 5}, 7
+	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, 7
 	p.Surge = map[string]int{"us-east-1b": 1, "us-east-1a": 2}
 	p.Quiesce, p.Current = []string{"AZRebalance"}, 1
 	p.Nodes = []PlanNode{
@@ -187,13 +187,13 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 
 func nothingPlan() *Plan {
 	p := planFor("workers")
-	p.Sizes, p.Current, p.Nodes = upgrade.Sizes{Desired: 3, Min: 1, Max: 5}, 3, []PlanNode{}
+	p.Sizes, p.Current, p.Nodes = nodegroup.Sizes{Desired: 3, Min: 1, Max: 5}, 3, []PlanNode{}
 	return p
 }
 
 func blockedPlan() *Plan {
 	p := planFor("workers")
-	p.Sizes, p.Peak = upgrade.Sizes{Desired: 1, Min: 1, Max: 1}, 1
+	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 1, Min: 1, Max: 1}, 1
 	p.Nodes = []PlanNode{{Batch: 1, Name: "ip-10-0-1-7", From: "workers:6", To: "workers:7", Pods: 4, BlockedBy: []string{"PDB shop/cart", "pod shop/seed (unmanaged)"}}}
 	never := "PDB shop/cart can never allow a disruption: it needs every pod it covers (needs 3 healthy, has 3)"
 	p.Findings = []preflight.Finding{

@@ -11,6 +11,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // PlanInput is what a plan is made of: a group, what is asked for, and how that goes.
@@ -36,7 +37,7 @@ func NewPlan(in PlanInput) *Plan {
 	plan := &Plan{
 		Context: in.Context, Account: in.Account, Provider: in.Group.Provider, Kind: in.Group.Kind,
 		From: in.Group.Pointed, To: in.Group.Wanted, Request: in.Request,
-		Sizes: upgrade.Sizes{Desired: in.Group.Desired, Min: in.Group.Min, Max: in.Group.Max},
+		Sizes: nodegroup.Sizes{Desired: in.Group.Desired, Min: in.Group.Min, Max: in.Group.Max},
 		Peak:  forecast.Peak, Findings: append(in.Findings, unplacedFindings(forecast.Unplaced)...), Resumes: in.Resumes,
 		Unlabelled: in.Unlabelled,
 		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
@@ -67,7 +68,7 @@ func (in *PlanInput) fillNodes(plan *Plan) {
 			outdated[m.Zone()]++
 		}
 	}
-	plan.Surge = upgrade.SpreadSurge(in.Request.Surge, outdated)
+	plan.Surge = ledger.SpreadSurge(in.Request.Surge, outdated)
 	for _, n := range in.Forecast.Nodes {
 		if m, ok := byName[n.Name]; ok {
 			plan.Nodes = append(plan.Nodes, in.describeNode(m, n))

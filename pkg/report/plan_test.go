@@ -27,7 +27,7 @@ func somePlan() *report.Plan {
 	plan := &report.Plan{
 		Provider: "aws", Kind: "Auto Scaling group", Context: "prod", From: nodegroup.Revision{ID: "2", Name: "workers:2"}, To: nodegroup.Revision{ID: "2", Name: "workers:2"},
 		Request: upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, OnTimeout: upgrade.Fail, Surge: 1},
-		Sizes:   upgrade.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: 1,
+		Sizes:   nodegroup.Sizes{Desired: 3, Max: 3}, Peak: 4, Surge: map[string]int{"a": 1}, Current: 1,
 		Nodes: []report.PlanNode{
 			{Batch: 1, Name: "one", Zone: "a", From: "workers:1", To: "workers:2", Pods: 4, Staying: 2, Start: between(0, 0), End: between(90*time.Second, 10*time.Minute), WaitsFor: "PDB shop/web", Waits: upgrade.Duration{Duration: 70 * time.Second}},
 			{Batch: 2, Name: "two", Zone: "a", From: "workers:1", To: "workers:2", Pods: 1, Start: between(2*time.Minute, 11*time.Minute), BlockedBy: []string{"PDB shop/db"}},
@@ -67,7 +67,7 @@ func TestPlanAsATable(t *testing.T) {
 			"Assumed     a machine is gone 30s after its termination begins\n"},
 		"no other node":      {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
 		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nNote "},
-		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = upgrade.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
+		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"not reached":        {func(p *report.Plan) { p.Nodes = []report.PlanNode{{Name: "three", BlockedBy: []string{"not reached"}}} }, false, "0      0         -       -     -           not reached"},
 	}
 	for name, c := range cases {

@@ -52,7 +52,7 @@ type Plan struct {
 	From              nodegroup.Revision `json:"pointed"`
 	To                nodegroup.Revision `json:"wanted"`
 	Request           upgrade.Request    `json:"request"`
-	Sizes             upgrade.Sizes      `json:"sizes"`
+	Sizes             nodegroup.Sizes    `json:"sizes"`
 	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
 	Surge map[string]int `json:"surge,omitempty"`
 	Peak  int            `json:"peak,omitempty"`

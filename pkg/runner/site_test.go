@@ -214,7 +214,7 @@ func unwritten(saved *upgrade.Record, action nodegroup.Action) string {
 	var states []upgrade.NodeState
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
-		if len(saved.Ledger.Zones[a.Zone].Open) == 0 {
+		if len(saved.Ledger.Books().Zones[a.Zone].Open) == 0 {
 			return "has no open launch in the zone"
 		}
 	case upgrade.StartDrain:

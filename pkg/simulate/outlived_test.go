@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -29,7 +30,7 @@ func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 			UID: "old-a-1", Instance: "i-old-a-1", Zone: "a", State: upgrade.NodeRemoving, Batch: 1, Began: began,
 			Shrink: true, Terminated: start.Add(-time.Second),
 		}},
-		Ledger: upgrade.Ledger{Zonal: true, Known: []string{"cur-b-1"}, Zones: map[string]upgrade.ZoneLedger{"a": {Shrunk: 1, Launched: 1, Removed: 1}}},
+		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, Known: []string{"cur-b-1"}, Zones: map[string]ledger.Zone{"a": {Shrunk: 1, Launched: 1, Removed: 1}}}),
 	}
 	if f, err := simulate.Predict(spec, req); err != nil || f.Result != upgrade.Succeeded {
 		t.Errorf("ends %q: %v", f.Result, err)

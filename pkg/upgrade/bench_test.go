@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -42,7 +43,7 @@ func largeWorld(tb testing.TB, nodes, inFlight, pods int) upgrade.World {
 	s.Budgets = drain.NewBudgets(budgets)
 	s.Record = upgrade.Record{
 		Version: upgrade.RecordVersion, Run: "r1", Request: s.Request, Started: start, Phase: upgrade.PhaseUpgrade, PhaseBegan: start,
-		Target: s.Group.Wanted, Total: nodes, Ledger: upgrade.Ledger{Zonal: true, Zones: map[string]upgrade.ZoneLedger{"a": {}, "b": {}, "c": {}}},
+		Target: s.Group.Wanted, Total: nodes, Ledger: ledger.FromBooks(ledger.Books{Zonal: true, Zones: map[string]ledger.Zone{"a": {}, "b": {}, "c": {}}}),
 		Nodes: map[string]upgrade.NodeRecord{}, Begun: inFlight,
 	}
 	for i := range inFlight {

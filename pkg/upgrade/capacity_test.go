@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 func token(zone string, serial int) string { return fmt.Sprintf("r1-%s-%d", zone, serial) }
@@ -74,7 +75,7 @@ func TestRaisedMaxProvesALaunch(t *testing.T) {
 	s.crash()
 	step := s.next()
 	wantActions(t, step)
-	if open := len(step.Record.Ledger.Zones[""].Open); open != 0 {
+	if open := len(step.Record.Ledger.Books().Zones[""].Open); open != 0 {
 		t.Errorf("%d launches are still open", open)
 	}
 }
@@ -86,7 +87,7 @@ func lowering(t *testing.T) *scene {
 	s.Group.Max = 5
 	s.Record = upgrade.Record{
 		Version: 1, Run: "r1", Request: s.Request, Phase: upgrade.PhaseScaleDown, Target: s.Group.Wanted, Started: start, PhaseBegan: start,
-		Ledger: upgrade.Ledger{Zonal: true, MaxFrom: 3, MaxTo: 5, Changed: start, Zones: map[string]upgrade.ZoneLedger{}},
+		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, MaxFrom: 3, MaxTo: 5, Changed: start, Zones: map[string]ledger.Zone{}}),
 	}
 	return s
 }
@@ -100,7 +101,7 @@ func TestLowerMax(t *testing.T) {
 		"E61 somebody raised it":          {func(s *scene) { s.Group.Max = 9 }, nil},
 		"E61 somebody lowered it":         {func(s *scene) { s.Group.Max = 4; s.pass(time.Minute) }, nil},
 		"the max read may be an old one":  {func(s *scene) { s.Group.Max = 4 }, nil},
-		"we never raised it":              {func(s *scene) { s.Record.Ledger.MaxFrom, s.Record.Ledger.MaxTo = 0, 0 }, nil},
+		"we never raised it":              {func(s *scene) { s.editBooks(func(b *ledger.Books) { b.MaxFrom, b.MaxTo = 0, 0 }) }, nil},
 		"E61 never below the group":       {func(s *scene) { s.Group.Desired = 4; s.pass(time.Minute) }, []string{"lower the group's max from 5 to 4"}},
 		"the group has grown into all":    {func(s *scene) { s.Group.Desired = 5; s.pass(time.Minute) }, nil},
 		"the size read may be an old one": {func(s *scene) { s.Group.Desired = 4 }, nil},
@@ -191,7 +192,7 @@ func TestNothingIsSuspendedAtTheEnd(t *testing.T) {
 func TestOwedNodesAreNamed(t *testing.T) {
 	s := lowering(t)
 	s.Group.Max = 9
-	s.Record.Ledger.Zones["a"] = upgrade.ZoneLedger{Surge: 2, Launched: 3, Shrunk: 1}
+	s.editBooks(func(b *ledger.Books) { b.Zones["a"] = ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1} })
 	step := s.next()
 	wantActions(t, step)
 	checkError(t, fmt.Errorf("%s", step.Record.Message), "the group keeps 2 more nodes than before")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // memberCounts counts the members of the group once a step.
@@ -16,38 +17,24 @@ type memberCounts struct {
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
 	pending []*nodegroup.Member
-	// fresh counts current members that were not there at the start, usable those of them fit for
-	// pods.
-	fresh  int
-	usable int
-	// usableIn counts usable fresh members by ledger zone.
-	usableIn map[string]int
 	// known are the current members before the start; unready counts those of them that are not
 	// usable, at any time.
 	known   []*nodegroup.Member
 	unready int
-	// left counts, by ledger zone, outdated members that are still to be terminated; zones counts
-	// all members by their own zone.
-	left  map[string]int
-	zones map[string]int
-	// instances counts those that are not on their way out.
-	instances int
 	// pendingIn counts pending members by their own zone.
 	pendingIn map[string]int
 	// ready counts members of any revision that are fit for pods, or were but for our fence, and
 	// are not being removed.
 	ready int
-	// serving counts the members that take pods, or would but for our fence or for what is not our
-	// doing: all but those being removed and new ones that are not usable yet.
-	serving int
+	ledger.Counts
 }
 
 // countMembers sorts the members by what the upgrade has to do with them. It is done in every step
 // for the whole group, so that it looks at as little of a member as it can.
 func countMembers(w *World, rec *Record) memberCounts {
 	c := memberCounts{
-		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, usableIn: map[string]int{},
-		left: map[string]int{}, zones: map[string]int{}, pendingIn: map[string]int{},
+		pending: make([]*nodegroup.Member, 0, max(0, rec.Total-rec.Begun)), byName: map[string]*nodegroup.Member{}, pendingIn: map[string]int{},
+		Counts: ledger.Counts{Left: map[string]int{}, Zones: map[string]int{}, UsableIn: map[string]int{}},
 	}
 	var counts zoneCounts
 	begun := rec.startedMembers(w.Members)
@@ -80,7 +67,7 @@ func (c *memberCounts) findRecord(m *nodegroup.Member, rec *Record) *NodeRecord 
 
 func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, w *World, rec *Record) {
 	if m.Instance.ID != "" {
-		c.instances++
+		c.Instances++
 	}
 	if m.Instance.ID != "" || !w.Group.Sized {
 		zone.all++ // a Node object that outlives its machine is none of the group's
@@ -114,7 +101,7 @@ func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
 		c.ready++
 	}
 	if m.Outdated {
-		c.serving++
+		c.Serving++
 	}
 }
 
@@ -124,17 +111,17 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCo
 		if rec.Run == "" {
 			c.known = append(c.known, m)
 		}
-		c.serving++
+		c.Serving++
 		if !usable {
 			c.unready++
 		}
 	case usable:
-		c.usable++
-		c.serving++
+		c.Usable++
+		c.Serving++
 		zone.usable++
 		fallthrough
 	default:
-		c.fresh++
+		c.Fresh++
 	}
 }
 
@@ -171,21 +158,18 @@ func (z *zoneCounts) countsOf(zone string) *zoneCount {
 
 // sumZoneCounts takes the counts over, those that are by ledger zone as the ledger has zones.
 // Nothing stands for none.
-func (c *memberCounts) sumZoneCounts(counts zoneCounts, ledger *Ledger) {
+func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	add := func(to map[string]int, zone string, n int) {
 		if n > 0 {
 			to[zone] += n
 		}
 	}
 	for _, z := range counts {
-		booked := z.zone
-		if !ledger.Zonal {
-			booked = ""
-		}
-		add(c.zones, z.zone, z.all)
+		booked := l.ZoneOf(z.zone)
+		add(c.Zones, z.zone, z.all)
 		add(c.pendingIn, z.zone, z.pending)
-		add(c.left, booked, z.left)
-		add(c.usableIn, booked, z.usable)
+		add(c.Left, booked, z.left)
+		add(c.UsableIn, booked, z.usable)
 	}
 }
 

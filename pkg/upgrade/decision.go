@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // decision is one call of Next.
@@ -29,9 +30,9 @@ func (d decision) beginUpgrade() {
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
 		Previous: rollbackOf(d.draft).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
-		Sizes:  Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.zones},
+		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
-		Ledger: Ledger{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.currentNames()},
+		Ledger: ledger.New(w.Group.Zonal, w.Now, d.count.currentNames()),
 		Nodes:  map[string]NodeRecord{},
 	}
 	if w.Group.Pointed.ID != d.rec.Previous.ID {
@@ -95,6 +96,34 @@ func (d decision) finishStep() Step {
 	}
 }
 
+// recordAnswers books the answers of the cloud, and stops the upgrade where one is final.
+func (d decision) recordAnswers() {
+	d.bookKeeper().RecordAnswers()
+	d.growAsAWhole()
+	if fatal := d.w.fatalRefusal(); fatal != "" {
+		attempt := d.w.Open[fatal]
+		d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
+	}
+}
+
+// growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
+// one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
+// who keeps the maximum cannot have it.
+func (d decision) growAsAWhole() {
+	switch refusal := ledger.ZoneLaunchRefusal(d.w.Open); {
+	case refusal == "" || !d.rec.Ledger.Zonal() || d.rec.Ledger.OpenLaunches() > 0:
+	case d.rec.Request.KeepMax:
+		d.stopUpgradeWith(Failed, "launching in a zone: "+refusal+": that may help, or to leave --keep-max out, so that the group can be made larger as a whole")
+	default:
+		d.rec.Ledger.MergeZones()
+		for name, n := range d.rec.Nodes {
+			n.Zone = ""
+			d.rec.Nodes[name] = n
+		}
+		d.count = countMembers(d.w, &d.rec)
+	}
+}
+
 // applyRequest does what another actor asks of this upgrade.
 func (d decision) applyRequest() {
 	asked := d.w.Asked
@@ -144,6 +173,18 @@ func (d decision) pauseUpgrade() {
 	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
+// watchMaximum stops the upgrade when another actor lowered the group's maximum: whether its surge
+// and its replacements may still have the room that they need is for a person to say. It is not
+// raised again by itself.
+func (d decision) watchMaximum() {
+	g := &d.w.Group
+	before, decided := d.bookKeeper().WatchMaximum()
+	if d.applyDecision(decided); before > 0 {
+		d.stopUpgradeWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
+			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", before, g.Max, g.Name, g.Name))
+	}
+}
+
 // watchProtection stops the upgrade when another actor protects one of its outdated instances
 // against removal: AWS would not keep us from terminating it, since its protection is against
 // scale-in alone. What is on its way out already goes.
@@ -168,11 +209,11 @@ func (d decision) summarizeStatus() Status {
 	s := Status{
 		Group: g.Name, Back: d.rec.Back, Phase: d.rec.Phase, Since: d.rec.PhaseBegan,
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
-		New: d.count.fresh, NewReady: d.count.usable,
+		New: d.count.Fresh, NewReady: d.count.Usable,
 		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
-		Zones: formatZoneSizes(d.count.zones), Waiting: d.waiting,
+		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting,
 	}
-	if why := d.w.zoneLaunchRefusal(); why != "" && !d.rec.Ledger.Zonal {
+	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
 	if d.w.Brief {
@@ -221,11 +262,11 @@ func (d decision) runPhases() {
 		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
 		return
 	}
-	if d.rec.Ledger.Moved {
+	if d.rec.Ledger.TargetMoved() {
 		rebuildOf(d.draft).adoptTarget()
 	}
 	if d.phase.watched {
-		maximumOf(d.draft).watchMaximum()
+		d.watchMaximum()
 		d.watchProtection()
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases

@@ -23,7 +23,7 @@
 // A group goes through setup → scale up → upgrade → scale down (EKS E01). A node of
 // it goes Pending → Fenced → Draining → Empty → Settled → Removing → Gone, with
 // Forcing and Quarantined beside. How many nodes the group has meanwhile, and where,
-// is kept by the Ledger.
+// is kept by package ledger.
 //
 // What others ask of an upgrade (World.Asked) is heeded by whoever carries it out: a pause
 // lets the nodes that were started finish, then it stops; for a rollback or an abort it

@@ -27,7 +27,7 @@ func (r *Record) openShrinks() map[string]int {
 
 // isNewMember reports whether a current member was not there at the start.
 func (r *Record) isNewMember(m *nodegroup.Member) bool {
-	return r.Run != "" && !r.Ledger.isPreexisting(m)
+	return r.Run != "" && !r.Ledger.IsPreexisting(m)
 }
 
 // recordNameOf is the name under which a member was started: its own, its instance's when its node
@@ -144,7 +144,7 @@ func (r *Record) isNotEnding(m *nodegroup.Member) bool {
 
 // describeReplaced says what an abort does not undo, "" when no node was replaced.
 func (r *Record) describeReplaced() string {
-	removed := r.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Removed })
+	removed := r.Ledger.Removed()
 	if removed <= 0 {
 		return ""
 	}
@@ -189,8 +189,8 @@ func (r *Record) countRemovedInFlight() int {
 // lastChange is since when nodes are waited for: the last change of ours that landed, or the
 // phase's beginning after that.
 func (r *Record) lastChange() time.Time {
-	if r.PhaseBegan.After(r.Ledger.Changed) {
-		return r.PhaseBegan // it was stopped meanwhile
+	if changed := r.Ledger.Changed(); changed.After(r.PhaseBegan) {
+		return changed
 	}
-	return r.Ledger.Changed
+	return r.PhaseBegan // it was stopped meanwhile
 }

@@ -68,7 +68,7 @@ func TestCloudless(t *testing.T) {
 		"manual":              {upgrade.Record{Provider: "manual", Request: labels}, true},
 		"a cloud with labels": {upgrade.Record{Provider: "aws", Request: labels}, false},
 		"older, of labels":    {upgrade.Record{Request: labels}, true},
-		"older, of a cloud":   {upgrade.Record{Request: labels, Sizes: upgrade.Sizes{Desired: 3}}, false},
+		"older, of a cloud":   {upgrade.Record{Request: labels, Sizes: nodegroup.Sizes{Desired: 3}}, false},
 		"older, no labels":    {upgrade.Record{}, false},
 	}
 	for name, c := range cases {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // roomMade is an upgrade that raised the maximum from 2 to 4, and was seen to, with its launches
@@ -47,8 +48,12 @@ func TestMaxIsLoweredBySomebody(t *testing.T) {
 			s.Group.Max = 3
 			s.pass(time.Minute)
 		}, upgrade.Paused, "from 4 to 3"},
-		"by our own stop": {func(s *scene) { s.Record.Ledger.MaxLow = 3; s.Group.Max = 3; s.pass(time.Minute) }, "", ""},
-		"it has no size":  {func(s *scene) { s.Group.Sized = false; s.Group.Max = 0; s.pass(time.Minute) }, "", ""},
+		"by our own stop": {func(s *scene) {
+			s.editBooks(func(b *ledger.Books) { b.MaxLow = 3 })
+			s.Group.Max = 3
+			s.pass(time.Minute)
+		}, "", ""},
+		"it has no size": {func(s *scene) { s.Group.Sized = false; s.Group.Max = 0; s.pass(time.Minute) }, "", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +102,7 @@ func TestLoweredMaxIsTheirs(t *testing.T) {
 	s.Record = s.Record.Reopened()
 	s.crash()
 	s.next()
-	l := s.Record.Ledger
+	l := s.Record.Ledger.Books()
 	if s.Record.Result != "" || s.Record.Stopping != "" || l.MaxFrom != 0 || l.MaxTo != 0 || l.MaxSeen != 3 {
 		t.Errorf("%q with %+v", s.Record.Stopping, l)
 	}

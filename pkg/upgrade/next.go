@@ -20,11 +20,11 @@ func Next(w World) Step {
 	case d.rec.Run == "":
 		decisionOf(d).beginUpgrade()
 	case d.rec.PhaseBegan.IsZero():
-		d.rec.Ledger.MaxSeen = 0 // what happened to it while no one looked is known to who continues
+		d.rec.Ledger.ForgetMaximum()
 		d.enterPhase(d.rec.Phase)
 	}
 	if !d.finished {
-		capacityOf(d).recordAnswers()
+		decisionOf(d).recordAnswers()
 		decisionOf(d).applyRequest()
 		if decisionOf(d).isStopping() {
 			stoppingOf(d).bringToRest()

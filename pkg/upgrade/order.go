@@ -92,7 +92,7 @@ func (d ordering) areInterchangeable(a, b *nodegroup.Member) bool {
 	if urgencyOf(a) != urgencyOf(b) {
 		return false
 	}
-	return d.rec.Ledger.Zonal || d.count.pendingIn[a.Zone()] == d.count.pendingIn[b.Zone()]
+	return d.rec.Ledger.Zonal() || d.count.pendingIn[a.Zone()] == d.count.pendingIn[b.Zone()]
 }
 
 // urgencies is how many degrees of urgency there are.

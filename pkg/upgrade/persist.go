@@ -15,7 +15,7 @@ func mustStoreRecord(stored, record *Record) bool {
 func (r *Record) withoutObserved() Record {
 	c := *r
 	c.Total = 0
-	c.Ledger.Changed, c.Ledger.MaxSeen, c.Ledger.MaxSeenAt = r.Started, 0, r.Started
+	c.Ledger = r.Ledger.WithoutObserved()
 	c.Nodes = make(map[string]NodeRecord, len(r.Nodes))
 	for name, n := range r.Nodes {
 		if n.State == NodeEmpty {

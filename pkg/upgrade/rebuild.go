@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // rebuild makes the ledger again for a record that was lost or whose target moved.
@@ -53,9 +54,9 @@ func RebuildRecord(w World) (Record, error) {
 	if w.Group.Sized && !told {
 		return rec, ErrLost
 	}
-	rec.Sizes = Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
+	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
 	rec.Suspended = before.Suspended
-	rec.Ledger.Zonal = w.Group.Zonal
+	rec.Ledger = ledger.New(w.Group.Zonal, time.Time{}, nil)
 	for i := range w.Members {
 		rec.adoptDraining(&w.Members[i])
 	}
@@ -74,7 +75,7 @@ func (r *Record) adoptDraining(m *nodegroup.Member) {
 	}
 	r.Begun++
 	r.Nodes[m.Name()] = NodeRecord{
-		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ledgerZoneOf(m), State: NodeDraining, Batch: 1,
+		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ZoneOf(m.Zone()), State: NodeDraining, Batch: 1,
 		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
 	}
 }
@@ -110,91 +111,44 @@ func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBa
 }
 
 // rebuildLedger makes the books again of a run whose record was lost, by a reading of the group
-// that shows all that the run did: what there is in a zone beyond what there was is taken for ours,
-// as far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot
-// be told from that. It reports whether the books are made.
+// that shows all that the run did. It reports whether the books are made.
 func (d rebuild) rebuildLedger() bool {
-	g, l := &d.w.Group, &d.rec.Ledger
 	if !d.rec.Lost {
 		return true
 	}
-	if g.Sized && !g.IsFreshAfter(d.rec.PhaseBegan) {
+	if g := &d.w.Group; g.Sized && !g.IsFreshAfter(d.rec.PhaseBegan) {
 		d.waitForCloud("the group to show what was done to it, since the record of that is lost")
 		return false
 	}
-	l.Known, l.Changed = d.w.preexistingNames(), d.w.Now
-	there, was := l.groupByZone(d.count.zones), l.groupByZone(d.rec.Sizes.Zones)
-	if g.Sized && !l.Zonal {
-		there[""], was[""] = g.Desired, d.rec.Sizes.Desired
-	}
-	d.rebuildZones(there, was)
+	known := d.w.preexistingMembers()
+	d.bookKeeper().Rebuild(known)
 	outdated := d.countOutdated()
-	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(l.Known)) // a group without a size is as large as it is
+	d.rec.Total = max(outdated, d.rec.Sizes.Desired-len(known)) // a group without a size is as large as it is
 	d.rec.Replaced = d.rec.Total - outdated
-	if g.Sized && g.Max > d.rec.Sizes.Max && !d.rec.Request.KeepMax {
-		l.MaxFrom, l.MaxTo = d.rec.Sizes.Max, g.Max
-	}
 	d.rec.Lost = false
 	d.count = countMembers(d.w, &d.rec)
 	return true
 }
 
-// rebuildZones books what there is more than there was, zone by zone.
-func (d rebuild) rebuildZones(there, was map[string]int) {
-	surge := SpreadSurge(d.rec.Request.Surge, d.count.left)
-	known := map[string]int{}
-	for i := range d.w.Members {
-		if m := &d.w.Members[i]; d.rec.Ledger.isPreexisting(m) {
-			known[d.rec.Ledger.ledgerZoneOf(m)]++
-		}
-	}
-	for _, counts := range []map[string]int{there, was, d.count.left} {
-		for zone := range counts {
-			left := d.count.left[zone]
-			ours := 0
-			if d.w.Group.Sized {
-				ours = max(-d.rec.Request.MaxUnavailable, min(there[zone]-was[zone], left))
-			}
-			removed := max(0, was[zone]-known[zone]-left)
-			d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
-				// No token is used again: it would stand for a launch of before.
-				*z = ZoneLedger{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(d.w.Now.Unix())}
-			})
-		}
-	}
-}
-
-// preexistingNames are the names of the members that count as there before the run whose record was
-// lost: current, fit for pods, and not held.
-func (w *World) preexistingNames() []string {
-	var names []string
+// preexistingMembers are the members that count as there before the run whose record was lost:
+// current, fit for pods, and not held.
+func (w *World) preexistingMembers() []*nodegroup.Member {
+	var known []*nodegroup.Member
 	for i := range w.Members {
 		if m := &w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && w.Group.IsUsable(m) && !m.IsHeld() {
-			names = append(names, m.Name())
+			known = append(known, m)
 		}
 	}
-	return names // sorted, as the members are
+	return known
 }
 
 // countOutdated counts the outdated members that are still to be replaced.
 func (d rebuild) countOutdated() int {
 	n := 0
-	for _, left := range d.count.left {
+	for _, left := range d.count.Left {
 		n += left
 	}
 	return n
-}
-
-// groupByZone sums counts by zone up by the ledger's zones.
-func (l *Ledger) groupByZone(counts map[string]int) map[string]int {
-	sums := map[string]int{}
-	for zone, n := range counts {
-		if !l.Zonal {
-			zone = ""
-		}
-		sums[zone] += n
-	}
-	return sums
 }
 
 // adoptTarget begins the books of the way to a target that moved. What was launched for the earlier
@@ -203,24 +157,21 @@ func (l *Ledger) groupByZone(counts map[string]int) map[string]int {
 // launched. When a node came tells the two apart: not every provider names an older revision whole.
 func (d rebuild) adoptTarget() {
 	l := &d.rec.Ledger
+	var known []string
 	carried := map[string]int{}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		switch launched := m.Node == nil || !m.Node.CreationTimestamp.Time.Before(d.rec.Started); {
-		case d.rec.isTerminating(m) || l.isPreexisting(m):
+		case d.rec.isTerminating(m) || l.IsPreexisting(m):
 		case launched && m.Outdated:
-			carried[l.ledgerZoneOf(m)]++
+			carried[l.ZoneOf(m.Zone())]++
 		case !launched && !m.Outdated:
-			l.Known = append(l.Known, m.Name())
+			known = append(known, m.Name())
 		}
 	}
-	slices.Sort(l.Known)
+	d.bookKeeper().AdoptTarget(known, carried)
 	d.count = countMembers(d.w, &d.rec)
-	for zone, surge := range rollbackOf(d.draft).spreadSurgeAgain() {
-		l.updateZone(zone, func(z *ZoneLedger) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
-	}
 	d.rec.Total = d.countTotal()
-	l.Moved = false
 	if d.phase.givesBack {
 		d.enterPhase(PhaseSetup) // the surge was given back
 	}

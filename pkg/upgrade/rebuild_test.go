@@ -78,8 +78,8 @@ func TestRecount(t *testing.T) {
 	}
 	s.pass(31 * time.Second)
 	step = s.next()
-	l := step.Record.Ledger
-	for zone, z := range want.Ledger.Zones {
+	l := step.Record.Ledger.Books()
+	for zone, z := range want.Ledger.Books().Zones {
 		if got := l.Zones[zone]; got.Contribution() != z.Contribution() || got.Surge != z.Surge || got.Removed != z.Removed {
 			t.Errorf("zone %s: %+v, want %+v", zone, got, z)
 		}
@@ -125,14 +125,14 @@ func TestRecountByZone(t *testing.T) {
 			s.Group.Quiesce = []string{"none, to see the books before they are used"}
 			rec := s.next().Record
 			removed := 0
-			for zone, z := range rec.Ledger.Zones {
+			for zone, z := range rec.Ledger.Books().Zones {
 				removed += z.Removed
 				if z.Contribution() != c.ours[zone] {
 					t.Errorf("zone %s: %d are ours, want %d", zone, z.Contribution(), c.ours[zone])
 				}
 			}
-			if removed != c.removed || rec.Total != c.total || len(rec.Ledger.Known) != c.known {
-				t.Errorf("%d removed, %d in all, known %v", removed, rec.Total, rec.Ledger.Known)
+			if removed != c.removed || rec.Total != c.total || len(rec.Ledger.Books().Known) != c.known {
+				t.Errorf("%d removed, %d in all, known %v", removed, rec.Total, rec.Ledger.Books().Known)
 			}
 		})
 	}

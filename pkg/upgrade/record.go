@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // RecordVersion is the newest form of Record that this program reads and the one it writes.
@@ -78,11 +79,11 @@ type Record struct {
 	// Lost tells that the run's record was lost, and that its books are still to be made again.
 	Lost bool `json:"lost,omitempty"`
 	// Sizes of the group at the start.
-	Sizes Sizes `json:"sizes"`
+	Sizes nodegroup.Sizes `json:"sizes"`
 	// Total is how many nodes are to be replaced: those outdated at the start, and those that were
 	// found outdated since.
-	Total  int    `json:"total"`
-	Ledger Ledger `json:"ledger"`
+	Total  int           `json:"total"`
+	Ledger ledger.Ledger `json:"ledger"`
 	// Suspended are the processes that we suspended, and no others.
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
@@ -100,14 +101,6 @@ type Record struct {
 	Result  Result    `json:"result,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
-}
-
-// Sizes is a group's size at one moment, in nodes.
-type Sizes struct {
-	Desired int            `json:"desired"`
-	Min     int            `json:"min"`
-	Max     int            `json:"max"`
-	Zones   map[string]int `json:"zones,omitempty"`
 }
 
 // NodeState is where a node that was started is.
@@ -162,7 +155,7 @@ func (r *Record) Clone() Record {
 		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
 	}
 	c.Suspended = slices.Clone(r.Suspended)
-	c.Ledger = r.Ledger.cloneLedger()
+	c.Ledger = r.Ledger.Clone()
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -88,14 +89,13 @@ func TestReopened(t *testing.T) {
 func TestCloneSharesNothing(t *testing.T) {
 	record := upgrade.Record{
 		Nodes: map[string]upgrade.NodeRecord{"old-a-1": {State: upgrade.NodeDraining}}, Suspended: []string{"AZRebalance"},
-		Ledger: upgrade.Ledger{Zones: map[string]upgrade.ZoneLedger{"a": {Open: []upgrade.Launch{{Serial: 1}}}}},
+		Ledger: ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Open: []ledger.Launch{{Serial: 1}}}}}),
 	}
 	before := stored(t, record)
 	clone := record.Clone()
 	clone.Nodes["old-a-1"] = upgrade.NodeRecord{}
 	clone.Suspended[0] = ""
-	clone.Ledger.Zones["a"].Open[0].Serial = 9
-	clone.Ledger.Zones["b"] = upgrade.ZoneLedger{}
+	clone.Ledger.BookReturn("a", start)
 	if !reflect.DeepEqual(record, before) {
 		t.Errorf("the record became %+v", record)
 	}

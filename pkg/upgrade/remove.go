@@ -14,8 +14,8 @@ func removalOf(d *draft) removal { return removal{d} }
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
 func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
-	zone := d.rec.Ledger.ledgerZoneOf(m)
-	if d.awaitsLaunch(zone) {
+	zone := d.rec.Ledger.ZoneOf(m.Zone())
+	if d.bookKeeper().AwaitsLaunch(zone) {
 		d.waitForCloud("the answer to a launch")
 		return
 	}
@@ -23,32 +23,15 @@ func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
 		n.State = NodeDrained
 		d.rec.Replaced++
 	} else {
-		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, capacityOf(d.draft).shouldShrink(zone)
+		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 	}
 	n.Zone = zone
-	d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) {
-		z.Removed++
-		if n.Shrink {
-			z.Shrunk++
-		}
-	})
-	d.rec.Ledger.Changed = d.w.Now
-	d.count.left[zone]--
+	d.rec.Ledger.BookRemoval(zone, n.Shrink, d.w.Now)
+	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
 		d.followTermination(name, n, m)
 	}
-}
-
-// awaitsLaunch reports whether a termination has to wait for a launch. One without a token is told
-// from its repetition by the group's size, which must not fall meanwhile. One with a token makes
-// room above the group's minimum for what this zone is to give back.
-func (d removal) awaitsLaunch(zone string) bool {
-	if !d.rec.Ledger.Zonal {
-		return d.rec.Ledger.openLaunches() > 0
-	}
-	givesBack := d.rec.Ledger.Zones[zone].Contribution() >= d.count.left[zone]
-	return givesBack && !capacityOf(d.draft).canShrinkGroup() && d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() > 0
 }
 
 // followTermination sees a termination through: asked for once, asked for again only when the
@@ -82,7 +65,7 @@ func (d removal) markTerminationStarted(name string, n NodeRecord, attempt nodeg
 		return
 	}
 	n.Landed = true
-	capacityOf(d.draft).noteSizeChange(cmp.Or(attempt.Ended, d.w.Now))
+	d.rec.Ledger.NoteSizeChange(cmp.Or(attempt.Ended, d.w.Now))
 	d.rec.Nodes[name] = n
 }
 
@@ -119,7 +102,7 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 // undoShrink takes a termination off the books that did not shrink the group after all.
 func (d removal) undoShrink(n NodeRecord) NodeRecord {
 	if n.Shrink {
-		d.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Shrunk-- })
+		d.rec.Ledger.UnbookShrink(n.Zone)
 		n.Shrink = false
 	}
 	return n

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // retargeted is an upgrade of three nodes that has replaced one when its target moves, by a reading
@@ -18,8 +19,9 @@ func retargeted(t *testing.T) *scene {
 	interim.Node.CreationTimestamp = metav1.NewTime(s.Now)
 	s.add(interim)
 	s.Record.Phase, s.Record.Replaced, s.Record.Begun = upgrade.PhaseUpgrade, 1, 1
-	s.Record.Ledger.Zones = map[string]upgrade.ZoneLedger{"a": {Launched: 1, Shrunk: 1, Removed: 1}}
-	s.Record.Ledger.Changed = s.Now
+	s.editBooks(func(b *ledger.Books) {
+		b.Zones, b.Changed = map[string]ledger.Zone{"a": {Launched: 1, Shrunk: 1, Removed: 1}}, s.Now
+	})
 	moved := nodegroup.Revision{ID: "3", Name: "workers:3"}
 	s.Group.Wanted, s.Group.Pointed = moved, moved
 	s.Record = s.Record.Retargeted(moved)

@@ -85,7 +85,7 @@ func TestSomebodyElseTerminates(t *testing.T) {
 					s.remove("old-a-1")
 				}
 				s.next()
-				if got := s.Record.Ledger.Zones["a"].Shrunk; got != c.want {
+				if got := s.Record.Ledger.Books().Zones["a"].Shrunk; got != c.want {
 					t.Errorf("%d terminations shrank the group, want %d", got, c.want)
 				}
 			})

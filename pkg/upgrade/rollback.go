@@ -46,40 +46,17 @@ func (d rollback) keepCurrentNodes() bool {
 	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
 }
 
-// carryOverSurge begins the books of the way back. What was added before counts as surge that is up
-// already: so many fewer are launched, and the last outdated nodes of each zone give it back.
+// carryOverSurge begins the books of the way back, when all that was added before is known.
 func (d rollback) carryOverSurge() bool {
 	l := &d.rec.Ledger
-	if !capacityOf(d.draft).resolveOpenLaunches() || !d.w.Group.IsFreshAfter(l.Changed) {
+	if !d.applyDecision(d.bookKeeper().ResolveOpenLaunches()) || !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.waitForCloud("what was added to the group to be seen")
 		return false
 	}
 	arriving := map[string]int{}
-	l.Known = d.preexistingOnRollback(arriving)
-	for zone, surge := range d.spreadSurgeAgain() {
-		l.updateZone(zone, func(z *ZoneLedger) {
-			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
-		})
-	}
+	known := d.preexistingOnRollback(arriving)
+	d.bookKeeper().CarryOver(known, arriving)
 	return true
-}
-
-// spreadSurgeAgain deals the surge out to the ledger's zones again, where some of it is there
-// already.
-func (d rollback) spreadSurgeAgain() map[string]int {
-	surge, free := map[string]int{}, map[string]int{}
-	left := d.rec.Request.Surge
-	for zone, z := range d.rec.Ledger.Zones {
-		surge[zone] = max(0, z.Contribution())
-		left -= surge[zone]
-	}
-	for zone, n := range d.count.left {
-		free[zone] = max(0, n-surge[zone])
-	}
-	for zone, n := range SpreadSurge(left, free) {
-		surge[zone] += n
-	}
-	return surge
 }
 
 // preexistingOnRollback are the names of the members that have the revision wanted as the way back
@@ -88,11 +65,11 @@ func (d rollback) spreadSurgeAgain() map[string]int {
 func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 	lately := d.rec.Started.Add(-d.rec.Request.BootTimeout.Duration)
 	unseen := d.countNotYetVisible()
-	d.spreadMissing(unseen, arriving)
+	d.bookKeeper().SpreadMissing(unseen, arriving)
 	var names []string
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		zone := d.rec.Ledger.ledgerZoneOf(m)
+		zone := d.rec.Ledger.ZoneOf(m.Zone())
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
 		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
@@ -105,35 +82,16 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 	return names // sorted, as the members are
 }
 
-// spreadMissing adds the instances that the group has yet to launch by itself, which it does in
-// zones of its choice: where they are expected, as far as that is known, and the rest in one zone.
-func (d rollback) spreadMissing(unseen, arriving map[string]int) {
-	missing := max(0, d.w.Group.Desired-d.count.instances)
-	zones := slices.Sorted(maps.Keys(d.rec.Ledger.Zones))
-	for _, zone := range zones {
-		n := max(0, min(missing, unseen[zone]))
-		arriving[zone] += n
-		unseen[zone] -= n
-		missing -= n
-	}
-	if len(zones) > 0 {
-		arriving[zones[0]] += missing
-	}
-}
-
 // countNotYetVisible counts, by ledger zone, the instances that the upgrade has brought about and
 // that are not among those that have to go on the way back: replacements of nodes that were
 // removed, and launches that came once the group pointed back.
 func (d rollback) countNotYetVisible() map[string]int {
-	unseen := map[string]int{}
-	for zone, z := range d.rec.Ledger.Zones {
-		unseen[zone] = z.Removed + z.Contribution()
-	}
+	unseen := d.rec.Ledger.CountBroughtIn()
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		before := d.rec.Ledger.isPreexisting(m) || slices.Contains(d.rec.Unlabelled, m.Instance.ID)
+		before := d.rec.Ledger.IsPreexisting(m) || slices.Contains(d.rec.Unlabelled, m.Instance.ID)
 		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !before {
-			unseen[d.rec.Ledger.ledgerZoneOf(m)]--
+			unseen[d.rec.Ledger.ZoneOf(m.Zone())]--
 		}
 	}
 	return unseen

@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -60,7 +61,7 @@ func TestHoldNew(t *testing.T) {
 		}, 0},
 		"taken away by somebody":  {func(s *scene) { s.at("new-a-1").Node.Annotations = map[string]string{nodemark.AnnotationHeld: "r1"} }, 0},
 		"nobody scales the group": {func(s *scene) { s.Group.Provider = "manual" }, 0},
-		"it was there before":     {func(s *scene) { s.Record.Ledger.Known = []string{"new-a-1"} }, 0},
+		"it was there before":     {func(s *scene) { s.editBooks(func(b *ledger.Books) { b.Known = []string{"new-a-1"} }) }, 0},
 		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
 		"it may not": {func(s *scene) {
 			n := s.at("new-a-1").Node

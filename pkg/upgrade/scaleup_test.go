@@ -239,7 +239,7 @@ func unlabelled(m nodegroup.Member) nodegroup.Member { delete(m.Node.Labels, "im
 // refuse has the cloud refuse the launches in a zone for want of capacity.
 func (s *scene) refuse(zone, detail string) {
 	s.Record = s.Record.Reopened()
-	for _, l := range s.Record.Ledger.Zones[zone].Open {
+	for _, l := range s.Record.Ledger.Books().Zones[zone].Open {
 		s.answer(nodegroup.AddCapacity{Zone: zone, N: l.N, Token: token(zone, l.Serial)}, nodegroup.OutcomeExhausted, detail)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -71,6 +72,13 @@ func member(name string, outdated bool, pods []*corev1.Pod) nodegroup.Member {
 func booting(m nodegroup.Member) nodegroup.Member {
 	m.Node, m.Instance.State = nil, nodegroup.InstancePending
 	return m
+}
+
+// editBooks changes what the record says of the group's size.
+func (s *scene) editBooks(change func(*ledger.Books)) {
+	books := s.Record.Ledger.Books()
+	change(&books)
+	s.Record.Ledger = ledger.FromBooks(books)
 }
 
 // next takes a step, and keeps of it what outlives it: the record as it is stored, and the notes.

@@ -2,13 +2,12 @@ package upgrade
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // stopping brings an upgrade to rest before its goal, or undoes it.
@@ -27,10 +26,10 @@ func (d stopping) bringToRest() {
 	freed := marksOf(d.draft).releaseHeldNodes()
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
-	rested = processesOf(d.draft).resumeProcesses() && rested
+	rested = d.resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, processesOf(d.draft).describeSuspended())
+		d.rec.Message = joinNotes(d.rec.Message, d.describeSuspended())
 		d.finished = true
 	}
 }
@@ -41,9 +40,9 @@ func (d stopping) bringToRest() {
 func (d stopping) returnRoom() bool {
 	switch {
 	case d.rec.Stopping == NodeCreationFailure && d.phase.untouched:
-		return surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMaximum()
-	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.confirmedSurge() <= 0:
-		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || maximumOf(d.draft).lowerMaximum()
+		return surplusOf(d.draft).returnSurge() && d.lowerMaximum()
+	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
+		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || d.lowerMaximum()
 	default:
 		return true
 	}
@@ -92,10 +91,10 @@ func (d stopping) undoUpgrade() {
 	}
 	d.waiting = "what the upgrade did to be undone"
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
-	shrunk := !d.w.Stop && d.launchMissing() && surplusOf(d.draft).returnSurge() && maximumOf(d.draft).lowerMaximum() && d.restoreRevision()
+	shrunk := !d.w.Stop && d.launchMissing() && surplusOf(d.draft).returnSurge() && d.lowerMaximum() && d.restoreRevision()
 	freed := marksOf(d.draft).releaseHeldNodes()
 	unfenced := marksOf(d.draft).removeFences(d.rec.isNotEnding) && freed
-	rested := processesOf(d.draft).resumeProcesses() && unfenced
+	rested := d.resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
@@ -107,17 +106,17 @@ func (d stopping) undoUpgrade() {
 // concludeUndo ends an abort that is done, by a reading of the group that shows all that was done
 // before it, or one of which only what was refused for good is left.
 func (d stopping) concludeUndo(done bool) {
-	if g := &d.w.Group; g.Sized && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed)) {
+	if g := &d.w.Group; g.Sized && (!g.IsFreshAfter(d.rec.PhaseBegan) || !g.IsFreshAfter(d.rec.Ledger.Changed())) {
 		d.waitForCloud("")
 		return
 	}
 	refused := d.w.describeRefused()
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
-		left := joinNotes(refused, d.describeKeptNodes(), processesOf(d.draft).describeSuspended())
+		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
 		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, d.w.Group.Name))
 	case done:
-		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), maximumOf(d.draft).describeMaximum(), processesOf(d.draft).describeSuspended()))
+		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended()))
 	}
 }
 
@@ -131,26 +130,12 @@ func (d stopping) hasNothingOpen() bool {
 	return len(d.actions)+len(d.candidates) == 0
 }
 
-// launchMissing has the zones be no smaller because of us: a node that was taken and not replaced
-// yet is launched. It is not tried again where that is refused.
+// launchMissing has the zones be no smaller because of us.
 func (d stopping) launchMissing() bool {
 	if counted := rebuildOf(d.draft).rebuildLedger(); !counted || !d.w.Group.Sized {
 		return counted
 	}
-	even := capacityOf(d.draft).resolveOpenLaunches()
-	if !d.rec.Ledger.Zonal {
-		return even // such a group replaces by itself what is terminated
-	}
-	shrinking := d.rec.openShrinks()
-	for _, zone := range slices.Sorted(maps.Keys(d.rec.Ledger.Zones)) {
-		z := d.rec.Ledger.Zones[zone]
-		if missing := -z.Contribution() - shrinking[zone]; missing > 0 && z.Refusal == "" {
-			even = false
-			capacityOf(d.draft).recordLaunches(zone, missing)
-			capacityOf(d.draft).requestLaunches(zone)
-		}
-	}
-	return even
+	return d.applyDecision(d.bookKeeper().LaunchMissing())
 }
 
 // restoreRevision points the group at the revision it had before us, if it is still where we
@@ -161,7 +146,7 @@ func (d stopping) restoreRevision() bool {
 		return true
 	}
 	d.waitForCloud("")
-	d.addAction(nodegroup.SetRevision{To: to, Token: launchToken(d.rec.Run, "revision-"+to.ID, 1)})
+	d.addAction(nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1)})
 	return false
 }
 
@@ -177,7 +162,7 @@ func (d stopping) describeKeptNodes() string {
 	}
 	var loaded []string
 	for _, m := range surplusOf(d.draft).addedMembers() {
-		if surplusOf(d.draft).carriesPods(m) && d.rec.Ledger.Zones[d.rec.Ledger.ledgerZoneOf(m)].Contribution() > 0 {
+		if surplusOf(d.draft).carriesPods(m) && d.rec.Ledger.ContributionIn(m.Zone()) > 0 {
 			loaded = append(loaded, m.Name())
 		}
 	}

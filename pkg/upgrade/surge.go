@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // surge carries out the phases of the strategy of the same name.
@@ -49,9 +50,7 @@ func surgeStrategy() strategy {
 
 // beginSurge deals the surge out to the zones.
 func (d surge) beginSurge() {
-	for zone, surge := range SpreadSurge(d.w.Request.Surge, d.count.left) {
-		d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Surge = surge })
-	}
+	d.rec.Ledger.DealSurge(d.w.Request.Surge, d.count.Left)
 }
 
 // setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
@@ -61,7 +60,7 @@ func (d surge) setUpGroup() bool {
 		return false
 	}
 	reclaimed := !d.rec.Back || rollbackOf(d.draft).keepCurrentNodes()
-	if !d.setRevision() || !processesOf(d.draft).suspendProcesses() || !reclaimed {
+	if !d.setRevision() || !d.suspendProcesses() || !reclaimed {
 		return false
 	}
 	return !d.rec.Back || rollbackOf(d.draft).carryOverSurge()
@@ -76,24 +75,24 @@ func (d surge) setRevision() bool {
 		return true
 	}
 	d.waitForCloud("the group to take revision " + wanted.Name)
-	d.addAction(nodegroup.SetRevision{To: wanted, Token: launchToken(d.rec.Run, "revision-"+wanted.ID, 1)})
+	d.addAction(nodegroup.SetRevision{To: wanted, Token: ledger.Token(d.rec.Run, "revision-"+wanted.ID, 1)})
 	return false
 }
 
 // scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
 // nodes (EKS E20–E31).
 func (d surge) scaleUpGroup() bool {
-	if !d.setRevision() || !processesOf(d.draft).suspendProcesses() || !surplusOf(d.draft).keepSurvivingSurge() || !maximumOf(d.draft).raiseMaximum() {
+	if !d.setRevision() || !d.suspendProcesses() || !surplusOf(d.draft).keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
 	}
-	capacityOf(d.draft).keepSurgeLaunched()
+	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	marksOf(d.draft).holdNewNodes()
-	surge := d.surgeWanted()
-	if surge > 0 && !d.surgeUsable(surge) {
-		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.usable), surge))
+	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
+	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) {
+		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge))
 		since := d.rec.lastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
-		if d.rec.Ledger.openLaunches() > 0 && d.count.usable >= surge {
+		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
 			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
 		if d.w.isDeadlinePassed(deadline) {
@@ -105,52 +104,15 @@ func (d surge) scaleUpGroup() bool {
 	return marksOf(d.draft).fenceOutdatedNodes()
 }
 
-// surgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
-// refused, what is still to be (GKE G17: without capacity nothing is begun).
-func (d surge) surgeWanted() int {
-	wanted := 0
-	for zone, z := range d.rec.Ledger.Zones {
-		wanted += max(0, max(z.Contribution(), min(z.Surge, d.count.left[zone]))-z.Carried)
-	}
-	return wanted
-}
-
-// surgeUsable is the check at the end of scale up: every new node is usable, all that are wanted
-// are there, and each zone that was given surge has one (EKS E24–E27). What an autoscaler took
-// meanwhile does not come back: then those that are left must do.
-func (d surge) surgeUsable(wanted int) bool {
-	taken := d.nothingComes()
-	if (d.count.usable < wanted && !taken) || d.count.usable < d.count.fresh || d.rec.Ledger.openLaunches() > 0 {
-		return false
-	}
-	for zone, z := range d.rec.Ledger.Zones {
-		if z.Contribution() < min(z.Surge, d.count.left[zone]) || (z.Contribution() > z.Carried && d.count.usableIn[zone] == 0 && !taken) {
-			return false
-		}
-	}
-	return true
-}
-
-// nothingComes reports whether the group has as many instances as it is meant to have, by a reading
-// that is younger than what we did last: no further node will come up by itself.
-func (d surge) nothingComes() bool {
-	g := &d.w.Group
-	return g.Sized && g.IsFreshAfter(d.rec.Ledger.Changed) && d.count.instances >= g.Desired
-}
-
 // bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
 func (d surge) bootFailure(wanted int, since time.Time) string {
 	waited := d.w.Now.Sub(since).Round(time.Second)
-	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.usable, wanted)
-	for _, zone := range slices.Sorted(maps.Keys(d.rec.Ledger.Zones)) {
-		z := d.rec.Ledger.Zones[zone]
-		switch {
-		case z.Refusal == "":
-		case d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max:
-			return head + ": " + z.Refusal + ": raise the group's max or leave --keep-max out"
-		default:
-			return head + ": " + z.Refusal + ": allow more instance types or zones, or ask for a higher quota"
+	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
+	if refusal := d.rec.Ledger.LaunchRefusal(); refusal != "" {
+		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
+			return head + ": " + refusal + ": raise the group's max or leave --keep-max out"
 		}
+		return head + ": " + refusal + ": allow more instance types or zones, or ask for a higher quota"
 	}
 	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
 		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
@@ -183,7 +145,7 @@ func (d surge) replaceNodes() bool {
 	}
 	orderingOf(d.draft).learnTerminationTimes()
 	if d.rec.Stopping == "" {
-		capacityOf(d.draft).keepSurgeLaunched()
+		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 		marksOf(d.draft).holdNewNodes()
 		windowOf(d.draft).startMoreNodes()
 		d.pauseWhenIdle()
@@ -191,7 +153,7 @@ func (d surge) replaceNodes() bool {
 	if d.rec.Stopping != "" || (d.isReplaced() && !d.fencing) {
 		return d.rec.Stopping == ""
 	}
-	processesOf(d.draft).suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
+	d.suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
 	return false
 }
 
@@ -203,7 +165,7 @@ func (d surge) isReplaced() bool {
 	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	if d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() == 0 && (!d.w.Group.Sized || windowOf(d.draft).countUnavailable() <= 0) {
+	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || windowOf(d.draft).countUnavailable() <= 0) {
 		return true
 	}
 	windowOf(d.draft).waitForReplacement()
@@ -214,7 +176,7 @@ func (d surge) isReplaced() bool {
 // again, and leaves the nodes to autoscalers (EKS E60, E61).
 func (d surge) scaleDownGroup() bool {
 	freed := marksOf(d.draft).releaseHeldNodes()
-	return maximumOf(d.draft).lowerMaximum() && processesOf(d.draft).resumeProcesses() && freed
+	return d.lowerMaximum() && d.resumeProcesses() && freed
 }
 
 // concludeUpgrade ends an upgrade that reached its goal.
@@ -223,7 +185,7 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(d.rec.describeRollback(), d.rec.Ledger.describeSurplus(), maximumOf(d.draft).describeMaximum(), processesOf(d.draft).describeSuspended(), d.describeOrphans())
+	d.rec.Message = joinNotes(d.rec.describeRollback(), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans())
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
@@ -267,7 +229,7 @@ func (d surge) pauseWhenIdle() {
 		d.waiting = "pausing: 1 node finishes first"
 	case started > 1:
 		d.waiting = fmt.Sprintf("pausing: %d nodes finish first", started)
-	case d.rec.Ledger.openLaunches()+d.rec.Ledger.countMissing() > 0:
+	case d.rec.Ledger.PendingLaunches() > 0:
 		windowOf(d.draft).waitForReplacement()
 		d.waiting = "pausing: a replacement is launched first"
 	default:

@@ -18,7 +18,7 @@ func surplusOf(d *draft) surplus { return surplus{d} }
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
 // the others stay and are owed.
 func (d surplus) returnSurge() bool {
-	if l := &d.rec.Ledger; l.confirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed) {
+	if l := &d.rec.Ledger; l.ConfirmedSurge() > 0 && !d.w.Group.IsFreshAfter(l.Changed()) {
 		d.waitForCloud("")
 		return false // the reading may be too old to show them all
 	}
@@ -32,17 +32,16 @@ func (d surplus) returnSurge() bool {
 			d.waitForCloud("")
 			continue
 		}
-		zone := d.rec.Ledger.ledgerZoneOf(m)
+		zone := d.rec.Ledger.ZoneOf(m.Zone())
 		n := NodeRecord{Instance: m.Instance.ID, Zone: zone, State: NodeRemoving, Began: d.w.Now, Terminated: d.w.Now, Shrink: true, Added: true}
 		if m.Node != nil {
 			n.UID = m.Node.UID
 		}
-		d.rec.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Shrunk++ })
-		d.rec.Ledger.Changed = d.w.Now
+		d.rec.Ledger.BookReturn(zone, d.w.Now)
 		lifecycleOf(d.draft).startRecord(m, n)
 	}
-	given := d.rec.Ledger.confirmedSurge()
-	if d.driveReturns(); d.rec.Ledger.confirmedSurge() > given {
+	given := d.rec.Ledger.ConfirmedSurge()
+	if d.driveReturns(); d.rec.Ledger.ConfirmedSurge() > given {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
@@ -52,10 +51,10 @@ func (d surplus) returnSurge() bool {
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
 // the group had.
 func (d surplus) isSurplusNode(m *nodegroup.Member) bool {
-	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || d.carriesPods(m) || !capacityOf(d.draft).canShrinkGroup() {
+	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || d.carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
 	}
-	return d.rec.Ledger.Zones[d.rec.Ledger.ledgerZoneOf(m)].confirmedSurge() > 0 && d.rec.Ledger.confirmedSurge() > 0
+	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
 }
 
 // replacesMissing reports whether a new node stands in for one that was taken and whose replacement
@@ -67,8 +66,8 @@ func (d surplus) replacesMissing(m *nodegroup.Member) bool {
 	if windowOf(d.draft).countUnavailableExcept(0) >= 0 {
 		return true
 	}
-	d.count.usable--
-	d.count.serving--
+	d.count.Usable--
+	d.count.Serving--
 	return false
 }
 
@@ -143,7 +142,7 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 func (d surplus) keepInstance(name string, n NodeRecord) {
 	removalOf(d.draft).undoShrink(n)
 	if !n.Added {
-		d.rec.Ledger.updateZone(n.Zone, func(z *ZoneLedger) { z.Removed-- })
+		d.rec.Ledger.UnbookRemoval(n.Zone)
 	}
 	delete(d.rec.Nodes, name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -258,13 +259,13 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 			s.Group.Zonal, s.Group.Desired, s.Group.Wanted, s.Group.Pointed = false, c.desired, revisionOf("1"), revisionOf("1")
 			record := upgrade.Record{
 				Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
-				Ledger: upgrade.Ledger{Changed: start, Zones: map[string]upgrade.ZoneLedger{"": {Surge: 2, Launched: 2, Removed: c.removed}}},
+				Ledger: ledger.FromBooks(ledger.Books{Changed: start, Zones: map[string]ledger.Zone{"": {Surge: 2, Launched: 2, Removed: c.removed}}}),
 			}
 			s.Record = record.RollingBack(revisionOf("1"), s.Now)
 			s.Request.Surge = 2
 			s.pass(c.waits)
 			step := s.next()
-			if got := step.Record.Ledger.Zones[""].Carried; got != c.carried || (step.Record.Phase == upgrade.PhaseSetup) != (c.carried == 0) {
+			if got := step.Record.Ledger.Books().Zones[""].Carried; got != c.carried || (step.Record.Phase == upgrade.PhaseSetup) != (c.carried == 0) {
 				t.Errorf("carried %d in phase %q, want %d", got, step.Record.Phase, c.carried)
 			}
 		})

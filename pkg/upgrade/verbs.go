@@ -52,7 +52,8 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 	c := r.Reopened()
 	if !c.Back {
 		original := c.originalRevision()
-		c.Previous, c.Pointed, c.Ledger.Moved = c.Target, nodegroup.Revision{}, false
+		c.Previous, c.Pointed = c.Target, nodegroup.Revision{}
+		c.Ledger.MarkMoved(false)
 		if original.ID != c.Previous.ID {
 			c.Pointed = original
 		}
@@ -61,7 +62,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = r.WayBack()
 		c.dropStarted()
-		c.forgetRefusals()
+		c.Ledger.ForgetRefusals()
 	}
 	c.Target = to
 	return c
@@ -71,7 +72,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 // by now.
 func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	c := r.Clone()
-	c.Ledger.Moved = c.Ledger.Moved || to.ID != c.Target.ID
+	c.Ledger.MarkMoved(c.Ledger.TargetMoved() || to.ID != c.Target.ID)
 	c.Target = to
 	return c
 }
@@ -82,7 +83,7 @@ func (r *Record) Aborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan = Aborted, r.Ended
 	c.dropStarted()
-	c.forgetRefusals()
+	c.Ledger.ForgetRefusals()
 	return c
 }
 
@@ -101,12 +102,5 @@ func (r *Record) dropStarted() {
 	for name, n := range r.Nodes {
 		n.Batch = 0
 		r.Nodes[name] = n
-	}
-}
-
-// forgetRefusals has launches that were refused be tried again.
-func (r *Record) forgetRefusals() {
-	for zone := range r.Ledger.Zones {
-		r.Ledger.updateZone(zone, func(z *ZoneLedger) { z.Refusal, z.RetryAt = "", time.Time{} })
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
@@ -89,7 +90,7 @@ func TestUndoing(t *testing.T) {
 func TestUndoingKeepsWhatEnds(t *testing.T) {
 	record := halfway(upgrade.Interrupted, "workers:7", "workers:8")
 	record.PausedBy, record.Message, record.Ended = "alice", "m", start
-	record.Ledger.Zones = map[string]upgrade.ZoneLedger{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}
+	record.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 2, Shrunk: 1, Refusal: "no capacity", RetryAt: start}}})
 	record.Nodes = map[string]upgrade.NodeRecord{
 		"draining": {State: upgrade.NodeDraining, Batch: 1}, "empty": {State: upgrade.NodeEmpty, Batch: 1},
 		"removing": {State: upgrade.NodeRemoving, Batch: 1, Shrink: true}, "quarantined": {State: upgrade.NodeQuarantined, Batch: 2},
@@ -102,11 +103,11 @@ func TestUndoingKeepsWhatEnds(t *testing.T) {
 		if got.Result != "" || got.PausedBy != "" || got.Message != "" || !got.Ended.IsZero() || got.Run != "r1" {
 			t.Errorf("%s: it is not under way: %+v", name, got)
 		}
-		if z := got.Ledger.Zones["a"]; z.Contribution() != 1 || z.Refusal != "" || !z.RetryAt.IsZero() {
+		if z := got.Ledger.Books().Zones["a"]; z.Contribution() != 1 || z.Refusal != "" || !z.RetryAt.IsZero() {
 			t.Errorf("%s: the books say %+v", name, z)
 		}
 	}
-	if len(record.Nodes) != 4 || record.Ledger.Zones["a"].Refusal == "" {
+	if len(record.Nodes) != 4 || record.Ledger.LaunchRefusal() == "" {
 		t.Error("the record itself was changed")
 	}
 }

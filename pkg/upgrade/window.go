@@ -43,7 +43,7 @@ func (d window) canStartNode(price int) bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
-	spent := d.w.Group.Sized && d.rec.Ledger.confirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
+	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
 	if spent || busy+price+d.countUnavailable() > unavailable {
 		d.waitForReplacement()
 		return false
@@ -68,10 +68,8 @@ func (d window) leastUnavailableCost() int {
 	return 1
 }
 
-// countUnavailable is how many nodes the group is short of what it would have without the upgrade:
-// those we removed minus the new ones fit for pods. It is negative while surge is to spare. It is
-// never more than what the group's own size lacks, so that nodes an autoscaler took away, one of
-// ours among them, are not waited for.
+// countUnavailable is how many nodes the group is short of what it would have without the upgrade;
+// see ledger.Ledger.CountUnavailable.
 func (d window) countUnavailable() int { return d.countUnavailableExcept(d.rec.countRemovedInFlight()) }
 
 // countUnavailableExcept is the deficit but for so many of the nodes that we removed.
@@ -79,13 +77,7 @@ func (d window) countUnavailableExcept(excused int) int {
 	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	removed := d.rec.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Removed - z.Carried })
-	short := removed + d.countNotServing() - excused - d.count.usable
-	if !d.w.Group.Sized || !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed) {
-		return short // the sizes read may be older than what we did last
-	}
-	without := d.w.Group.Desired - d.rec.Ledger.confirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
-	return min(short, without-d.count.serving)
+	return d.bookKeeper().CountUnavailable(d.countNotServing()-excused)
 }
 
 func (d window) waitForReplacement() {
@@ -96,7 +88,7 @@ func (d window) waitForReplacement() {
 		return
 	}
 	if d.w.isDeadlinePassed(deadline) {
-		d.stopUpgradeWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.usable+d.countUnavailable(), since))
+		d.stopUpgradeWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.Usable+d.countUnavailable(), since))
 		return
 	}
 	d.requeueAt(deadline)
@@ -105,7 +97,7 @@ func (d window) waitForReplacement() {
 // startNode begins a node's drain.
 func (d window) startNode(m *nodegroup.Member) {
 	n := NodeRecord{
-		Instance: m.Instance.ID, Zone: d.rec.Ledger.ledgerZoneOf(m), State: NodeDraining,
+		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
 	}
 	if m.Node != nil {
@@ -123,7 +115,7 @@ func (d window) startNode(m *nodegroup.Member) {
 // countNotServing counts the members that were carried over to the way back and do not serve: what
 // was added before may not have come up yet.
 func (d window) countNotServing() (n int) {
-	carried := d.rec.Ledger.sumOverZones(func(z ZoneLedger) int { return z.Carried })
+	carried := d.rec.Ledger.Carried()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
 		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {

@@ -66,16 +66,6 @@ func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Open[a.Key()] }
 
-// zoneLaunchRefusal is why launches that name a zone are not to be had, "" when they are.
-func (w *World) zoneLaunchRefusal() string {
-	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
-		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight {
-			return attempt.Detail
-		}
-	}
-	return ""
-}
-
 // fatalRefusal is the key of an action that was refused for good and that the upgrade cannot do
 // without, "" when there is none.
 func (w *World) fatalRefusal() string {
@@ -87,35 +77,6 @@ func (w *World) fatalRefusal() string {
 		}
 	}
 	return fatal
-}
-
-// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
-// neither while that is open.
-func (w *World) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
-	switch {
-	case attempt.InFlight:
-		return false, false
-	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && w.Group.Max >= l.Max:
-		return true, false
-	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
-		return false, !w.isUnproven(l, attempt)
-	default:
-		return false, false
-	}
-}
-
-// isUnproven reports whether a launch without a token was answered with moved so shortly ago that
-// the group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
-func (w *World) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
-	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !w.Group.IsFreshAfter(attempt.Ended)
-}
-
-// isResuming reports whether the processes may be about to run again, after they were suspended
-// last: by a request that is under way, or whose effect the group's reading is too old to show.
-func (w *World) isResuming(quiesced nodegroup.Attempt) bool {
-	resumed := w.lastAttempt(nodegroup.Resume{})
-	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
-	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !w.Group.IsFreshAfter(resumed.Ended))
 }
 
 // isAccepted reports whether an eviction was answered so shortly ago that the pod's end may not be

@@ -23,8 +23,8 @@ func TestZonelessLaunchesGrowTheGroup(t *testing.T) {
 				s.answer(launch, nodegroup.OutcomeUnsupported, detail)
 			}
 			step = s.next()
-			if step.Record.Stopping != "" || step.Record.Ledger.Zonal || !step.Persist {
-				t.Fatalf("stopping %q, zonal %t, persist %t", step.Record.Stopping, step.Record.Ledger.Zonal, step.Persist)
+			if step.Record.Stopping != "" || step.Record.Ledger.Zonal() || !step.Persist {
+				t.Fatalf("stopping %q, zonal %t, persist %t", step.Record.Stopping, step.Record.Ledger.Zonal(), step.Persist)
 			}
 			if whole := action[nodegroup.AddCapacity](t, step); whole.Zone != "" || whole.N != 2 {
 				t.Errorf("it asks for %+v, want two nodes in whatever zone", whole)

@@ -33,6 +33,8 @@ func rooms() map[string]room {
 		"pkg/upgrade":   {libs: values, own: ground},
 		"pkg/preflight": {libs: values, own: decisions},
 		"pkg/simulate":  {libs: scheduling, own: decisions},
+		// What it decides on is passed to it: it knows no World and no drain.
+		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
 		"pkg/report": {
 			libs: append(slices.Clone(values), "github.com/olekukonko/tablewriter"),
 			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
@@ -114,6 +116,8 @@ func TestRoomRule(t *testing.T) {
 		"a library of another room":            {"pkg/upgrade", "k8s.io/component-helpers/scheduling/corev1", "may not import"},
 		"a room below":                         {"pkg/upgrade", module + "/pkg/drain", ""},
 		"a room above":                         {"pkg/drain", module + "/pkg/upgrade", "pkg/drain may not import"},
+		"the books know no upgrade":            {"pkg/upgrade/ledger", module + "/pkg/upgrade", "pkg/upgrade/ledger may not import"},
+		"the books know no pods":               {"pkg/upgrade/ledger", module + "/pkg/drain", "pkg/upgrade/ledger may not import"},
 		"a package inside the room":            {"pkg/drain", module + "/pkg/drain/internal/budget", ""},
 		"a folder inside the room is the room": {"pkg/drain/internal/budget", module + "/pkg/upgrade", "pkg/drain may not import"},
 		"the runner knows the interface":       {"pkg/runner", module + "/pkg/cloud", ""},

@@ -11,6 +11,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -99,7 +100,7 @@ func TestFaults(t *testing.T) {
 	good := func() (end, outcome) {
 		return end{record: upgrade.Record{Result: upgrade.Succeeded}, group: whole(6)}, outcome{before: whole(6)}
 	}
-	owing := upgrade.Ledger{Zones: map[string]upgrade.ZoneLedger{"a": {Launched: 1}}}
+	owing := ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"a": {Launched: 1}}})
 	cases := map[string]struct {
 		change func(*end, *outcome)
 		want   string // a part of the only fault, "" for none

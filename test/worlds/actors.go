@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // interfere does an actor's one deed, if the world has something to do it to.
@@ -264,8 +265,8 @@ func (u *user) raiseMax(pick int) bool {
 
 // raising reports whether a launch is on its way that the maximum is to prove: another actor who raises it too would prove it falsely.
 func (u *user) raising() bool {
-	for _, z := range u.stored.record.Ledger.Zones {
-		if slices.ContainsFunc(z.Open, func(l upgrade.Launch) bool { return l.Max > 0 }) {
+	for _, z := range u.stored.record.Ledger.Books().Zones {
+		if slices.ContainsFunc(z.Open, func(l ledger.Launch) bool { return l.Max > 0 }) {
 			return true
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // act holds one action to the rules, by what the process saw.
@@ -63,18 +64,19 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 
 // capacity is I7 for what is done to the group: the record says so before.
 func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegroup.Action) {
+	books := stored.Ledger.Books()
 	switch a := action.(type) {
 	case nodegroup.AddCapacity:
-		if !slices.ContainsFunc(stored.Ledger.Zones[a.Zone].Open, func(l upgrade.Launch) bool { return l.N == a.N && l.Desired == a.Desired }) {
+		if !slices.ContainsFunc(books.Zones[a.Zone].Open, func(l ledger.Launch) bool { return l.N == a.N && l.Desired == a.Desired }) {
 			r.fail("I7", "%s, which is not on the books", a)
 		}
 	case nodegroup.RaiseMax:
-		if stored.Ledger.MaxTo != a.Max || stored.Ledger.MaxFrom > a.From {
-			r.fail("I7", "%s, and the books say %d to %d", a, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
+		if books.MaxTo != a.Max || books.MaxFrom > a.From {
+			r.fail("I7", "%s, and the books say %d to %d", a, books.MaxFrom, books.MaxTo)
 		}
 	case nodegroup.LowerMax:
-		if a.Max < w.Group.Desired || a.Max < stored.Ledger.MaxFrom || a.From != stored.Ledger.MaxTo {
-			r.fail("E61", "%s, with a desired size of %d and a raise from %d to %d", a, w.Group.Desired, stored.Ledger.MaxFrom, stored.Ledger.MaxTo)
+		if a.Max < w.Group.Desired || a.Max < books.MaxFrom || a.From != books.MaxTo {
+			r.fail("E61", "%s, with a desired size of %d and a raise from %d to %d", a, w.Group.Desired, books.MaxFrom, books.MaxTo)
 		}
 	case nodegroup.Quiesce:
 		for _, process := range a.Processes {
@@ -112,8 +114,8 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	if !r.quiet || step.Record.Phase != upgrade.PhaseScaleUp {
 		return
 	}
-	want, usable := 0, map[string]int{}
-	for zone, z := range step.Record.Ledger.Zones {
+	want, usable, books := 0, map[string]int{}, step.Record.Ledger.Books()
+	for zone, z := range books.Zones {
 		want += z.Surge
 		usable[zone] = 0
 	}
@@ -123,7 +125,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	fit := 0
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Node != nil && !m.Outdated && m.Instance.State == nodegroup.InstanceInService && isReady(m.Node) && !slices.Contains(step.Record.Ledger.Known, m.Name()) {
+		if m.Node != nil && !m.Outdated && m.Instance.State == nodegroup.InstanceInService && isReady(m.Node) && !slices.Contains(books.Known, m.Name()) {
 			fit++
 		}
 	}

@@ -131,7 +131,8 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 			outdated[m.Instance.Zone]++
 		}
 	}
-	surge := func(zone string) int { return step.Record.Ledger.Zones[zone].Surge }
+	zones := step.Record.Ledger.Books().Zones
+	surge := func(zone string) int { return zones[zone].Surge }
 	for _, zone := range sortedKeys(outdated) {
 		most := outdated[zone]
 		if surge(zone) > most {

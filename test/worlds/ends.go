@@ -121,7 +121,7 @@ func (r *rules) returned(record upgrade.Record) {
 // idle holds an upgrade that gave its surge back to having kept no new node that carries nothing.
 func (r *rules) idle(rule string, record upgrade.Record) {
 	for _, i := range r.c.cloud.living() {
-		if r.c.plan.inZones() && record.Ledger.Zones[i.zone].Contribution() <= 0 {
+		if r.c.plan.inZones() && record.Ledger.ContributionIn(i.zone) <= 0 {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
@@ -217,7 +217,7 @@ func (r *rules) endSize(record upgrade.Record) {
 
 func (r *rules) launched(record upgrade.Record) int {
 	n := 0
-	for _, z := range record.Ledger.Zones {
+	for _, z := range record.Ledger.Books().Zones {
 		n += z.Launched
 	}
 	return n

@@ -130,7 +130,7 @@ func (r *rules) begun(p *process) {
 	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // what the run before it left to the group is the group's by now
 		r.desired = r.c.cloud.desired - r.others
 	}
-	if p.record.Ledger.Moved {
+	if p.record.Ledger.TargetMoved() {
 		r.phase = 0 // surge that was given back is launched again for the target that moved
 	}
 	if p.record.Run != r.run || p.record.Back != r.back {

@@ -1,4 +1,4 @@
-package upgrade_test
+package ledger_test
 
 import (
 	"maps"
@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 func TestSpreadSurge(t *testing.T) {
@@ -31,7 +31,7 @@ func TestSpreadSurge(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := upgrade.SpreadSurge(c.surge, c.outdated); !maps.Equal(got, c.want) {
+			if got := ledger.SpreadSurge(c.surge, c.outdated); !maps.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
@@ -50,7 +50,7 @@ func FuzzSpreadSurge(f *testing.F) {
 func fairSpread(t *rapid.T) {
 	n := rapid.IntRange(-2, 40).Draw(t, "surge")
 	outdated := rapid.MapOfN(rapid.StringMatching("[a-f]"), rapid.IntRange(0, 9), 0, 6).Draw(t, "outdated")
-	surge := upgrade.SpreadSurge(n, outdated)
+	surge := ledger.SpreadSurge(n, outdated)
 
 	sum, total := 0, 0
 	for zone, has := range outdated {

@@ -1,0 +1,71 @@
+package upgrade
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// ledgerView is what decisions about the group's size rest on.
+func (d *draft) ledgerView() ledger.View {
+	req := &d.rec.Request
+	v := ledger.View{
+		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
+		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax},
+		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
+	}
+	v.Counts.Shrinking = d.rec.openShrinks()
+	return v
+}
+
+// bookKeeper decides about the group's size.
+func (d *draft) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
+
+// applyDecision takes over what was decided about the group's size, and reports whether that is
+// done.
+func (d *draft) applyDecision(decided ledger.Decision) bool {
+	for _, a := range decided.Actions {
+		d.addAction(a)
+	}
+	if decided.Poll {
+		d.waitForCloud(decided.Waiting)
+	}
+	d.requeueAt(decided.Wake)
+	return decided.Done
+}
+
+// lowerMaximum takes back our raise of the group's maximum, and reports whether it is.
+func (d *draft) lowerMaximum() bool {
+	return d.applyDecision(d.bookKeeper().LowerMaximum())
+}
+
+// suspendProcesses suspends the provider's processes that would fight the upgrade, remembers which
+// were ours to suspend, and reports whether all are suspended.
+func (d *draft) suspendProcesses() bool {
+	ours, decided := ledger.SuspendProcesses(d.ledgerView())
+	d.rec.Suspended = ours
+	return d.applyDecision(decided)
+}
+
+// resumeProcesses lets the processes run again that we suspended, as far as the zones allow, and
+// reports whether that is done.
+func (d *draft) resumeProcesses() bool {
+	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
+}
+
+// describeSuspended says which processes are left suspended, "" when none is.
+func (d *draft) describeSuspended() string {
+	view := d.ledgerView()
+	ours := view.StillSuspended()
+	if len(ours) == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
+		strings.Join(ours, ", "), formatZoneSizes(d.count.Zones))
+	if d.rec.IsResumable() && d.rec.Stopping != Aborted {
+		return note // whoever continues resumes it
+	}
+	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
+}

@@ -1,0 +1,214 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// movedPause is how long a launch is not asked for again that the group, as it is by now, did not
+// admit: the group has to be read again first.
+const movedPause = 10 * time.Second
+
+// KeepSurgeLaunched keeps each zone's contribution at its surge while the zone has that many
+// outdated nodes left. What a termination gives back is launched again only when the cloud has
+// begun it: a launch that overtook it would make the group larger than its surge allows, which its
+// maximum may forbid.
+func (k Keeper) KeepSurgeLaunched() Decision {
+	if !k.Group.Sized || (k.l.LaunchRefusal() != "" && !k.raiseMaximum()) {
+		return k.decided
+	}
+	if len(k.Counts.Shrinking) == 0 {
+		k.lendSurgeToZones()
+	}
+	for _, zone := range k.l.zoneNames() {
+		z := k.l.books.Zones[zone]
+		missing := min(z.Surge, k.Counts.Left[zone]) - z.Contribution() - k.Counts.Shrinking[zone]
+		if k.Now.Before(z.RetryAt) {
+			if len(z.Open) > 0 {
+				k.waitForCloud("")
+			}
+			k.requeueAt(z.RetryAt)
+			continue
+		}
+		if missing > 0 && (!k.l.books.Zonal || ZoneLaunchRefusal(k.Open) == "") {
+			k.recordLaunches(zone, missing)
+		}
+		k.requestLaunches(zone)
+	}
+	return k.decided
+}
+
+// LaunchMissing has the zones be no smaller because of us: a node that was taken and not replaced
+// yet is launched. It is not tried again where that is refused.
+func (k Keeper) LaunchMissing() Decision {
+	even := k.resolveOpenLaunches()
+	if !k.l.books.Zonal {
+		return k.finishDecision(even) // such a group replaces by itself what is terminated
+	}
+	for _, zone := range k.l.zoneNames() {
+		z := k.l.books.Zones[zone]
+		if missing := -z.Contribution() - k.Counts.Shrinking[zone]; missing > 0 && z.Refusal == "" {
+			even = false
+			k.recordLaunches(zone, missing)
+			k.requestLaunches(zone)
+		}
+	}
+	return k.finishDecision(even)
+}
+
+// ResolveOpenLaunches finds out what became of launches whose answer no one knows; done is when
+// that is known of all. Under its token a launch is asked for again, which makes it one launch;
+// without a token the group's maximum tells.
+func (k Keeper) ResolveOpenLaunches() Decision {
+	return k.finishDecision(k.resolveOpenLaunches())
+}
+
+func (k *Keeper) resolveOpenLaunches() bool {
+	for _, zone := range k.l.zoneNames() {
+		for _, launch := range k.l.books.Zones[zone].Open {
+			k.waitForCloud("")
+			if launch.Max > 0 && k.Group.IsFreshAfter(k.PhaseBegan) && k.lastAttempt(k.launchAction(zone, launch)).Begun.IsZero() {
+				k.l.closeLaunch(zone, launch, false)
+			}
+		}
+		if k.l.books.Zonal {
+			k.requestLaunches(zone)
+		}
+	}
+	return k.l.OpenLaunches() == 0
+}
+
+// requestLaunches sends the zone's launches that are on the books.
+func (k *Keeper) requestLaunches(zone string) {
+	for _, launch := range k.l.books.Zones[zone].Open {
+		k.waitForCloud("")
+		if add := k.launchAction(zone, launch); !k.isUnproven(launch, k.lastAttempt(add)) {
+			k.addAction(add)
+		}
+	}
+}
+
+// lendSurgeToZones gives zones that were dealt no surge what other zones have given back. Where no
+// node may be missing they could not begin otherwise (S6).
+func (k *Keeper) lendSurgeToZones() {
+	if k.Limits.MaxUnavailable > 0 {
+		return
+	}
+	free := k.Limits.Surge
+	spare := map[string]int{} // by zone, what it was dealt and has given back
+	for zone, z := range k.l.books.Zones {
+		needed := max(z.Contribution(), min(z.Surge, k.Counts.Left[zone]))
+		free -= needed
+		spare[zone] = z.Surge - needed
+	}
+	for _, zone := range sortedZones(k.Counts.Left) {
+		if free <= 0 || k.Counts.Left[zone] == 0 || k.l.books.Zones[zone].Surge > 0 {
+			continue
+		}
+		for _, lender := range sortedZones(spare) {
+			if spare[lender] > 0 {
+				spare[lender]--
+				k.l.updateZone(lender, func(z *Zone) { z.Surge-- })
+				break
+			}
+		}
+		k.l.updateZone(zone, func(z *Zone) { z.Surge = 1 })
+		free--
+	}
+}
+
+// recordLaunches writes down the launches that are to be made. A zonal provider is asked for one
+// node at a time, so that no answer can be half a success; another for all at once, and for more
+// only when that is answered, because the maximum that proves the one would count for the other.
+func (k *Keeper) recordLaunches(zone string, n int) {
+	if !k.l.books.Zonal && k.l.OpenLaunches() > 0 {
+		return
+	}
+	k.l.updateZone(zone, func(z *Zone) {
+		z.Launched += n
+		if !k.l.books.Zonal {
+			z.Serial++
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: n, Desired: k.Group.Desired, Max: k.maximumAfterLaunch(n)})
+			return
+		}
+		for range n {
+			z.Serial++
+			z.Open = append(z.Open, Launch{Serial: z.Serial, N: 1})
+		}
+	})
+}
+
+func (k *Keeper) launchAction(zone string, l Launch) nodegroup.AddCapacity {
+	return nodegroup.AddCapacity{Zone: zone, N: l.N, Desired: l.Desired, Max: max(0, l.Max-l.N), Token: Token(k.Run, zone, l.Serial)}
+}
+
+// RecordAnswers books the answers to launches and to the raise of the maximum. What is observed
+// counts like an answer.
+func (k Keeper) RecordAnswers() {
+	for zone, z := range k.l.books.Zones {
+		for _, launch := range slices.Clone(z.Open) {
+			k.recordAnswer(zone, launch)
+		}
+	}
+	raise := k.lastAttempt(nodegroup.RaiseMax{Max: k.l.books.MaxTo})
+	if raise.Outcome == nodegroup.OutcomeDone || raise.Outcome == nodegroup.OutcomeUnclear {
+		k.l.NoteSizeChange(raise.Ended)
+	}
+}
+
+func (k *Keeper) recordAnswer(zone string, launch Launch) {
+	attempt := k.lastAttempt(k.launchAction(zone, launch))
+	landed, refused := k.answerOfLaunch(launch, attempt)
+	switch {
+	case landed:
+		k.l.closeLaunch(zone, launch, true)
+		k.l.updateZone(zone, func(z *Zone) { z.Refusal = "" })
+		k.l.NoteSizeChange(cmp.Or(attempt.Ended, k.Now))
+	case refused:
+		k.l.closeLaunch(zone, launch, false)
+		retry := attempt.NotBefore
+		if attempt.Outcome == nodegroup.OutcomeMoved {
+			retry = attempt.Ended.Add(movedPause)
+		}
+		k.l.updateZone(zone, func(z *Zone) {
+			if z.Refusal = attempt.Detail; retry.After(z.RetryAt) {
+				z.RetryAt = retry // several may be refused at once
+			}
+		})
+	}
+}
+
+// closeLaunch books what became of a launch, and takes it off the books where it had no effect.
+func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
+	l.updateZone(zone, func(z *Zone) {
+		z.Open = slices.DeleteFunc(z.Open, func(o Launch) bool { return o.Serial == launch.Serial })
+		if !landed {
+			z.Launched -= launch.N
+		}
+	})
+	l.settleRaise(launch, landed)
+}
+
+// answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
+// neither while that is open.
+func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
+	switch {
+	case attempt.InFlight:
+		return false, false
+	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && k.Group.Max >= l.Max:
+		return true, false
+	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
+		return false, !k.isUnproven(l, attempt)
+	default:
+		return false, false
+	}
+}
+
+// isUnproven reports whether a launch without a token was answered with moved so shortly ago that
+// the group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
+func (k *Keeper) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
+	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !k.Group.IsFreshAfter(attempt.Ended)
+}

@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// RaiseMaximum makes room for the surge. Where launches name a zone the maximum is raised by itself
+// first; elsewhere, and where such launches turn out not to be supported, one request raises
+// maximum and desired size together, and this is a no-op.
+func (k Keeper) RaiseMaximum() Decision {
+	return k.finishDecision(k.raiseMaximum())
+}
+
+func (k *Keeper) raiseMaximum() bool {
+	b, g := &k.l.books, k.Group
+	if !g.Sized || !b.Zonal || k.Limits.KeepMax || ZoneLaunchRefusal(k.Open) != "" {
+		return true
+	}
+	if g.Max < b.MaxSeen {
+		k.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
+		return false
+	}
+	if b.MaxTo == 0 || g.Max >= b.MaxTo {
+		missing := 0
+		for zone, z := range b.Zones {
+			missing += max(0, min(z.Surge, k.Counts.Left[zone])-z.Contribution())
+		}
+		if g.Desired+missing <= g.Max {
+			return true
+		}
+		b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
+		b.MaxTo = g.Desired + missing
+	}
+	k.waitForCloud("")
+	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
+	return false
+}
+
+// maximumAfterLaunch books the raise of the maximum that comes with a launch of n nodes of a group
+// that names no zones, and returns what it makes of the maximum.
+func (k *Keeper) maximumAfterLaunch(n int) int {
+	b, g := &k.l.books, k.Group
+	b.MaxFrom = cmp.Or(b.MaxFrom, g.Max)
+	from := g.Max
+	if !g.IsFreshAfter(b.Changed) {
+		from = max(from, b.MaxTo) // the reading may be older than our last raise
+	}
+	b.MaxTo = from + n
+	return b.MaxTo
+}
+
+// settleRaise books what became of the raise of the maximum that came with a launch. One that
+// landed is on the books even if they were closed meanwhile, when a stop found it neither in the
+// group's reading nor answered.
+func (l *Ledger) settleRaise(launch Launch, landed bool) {
+	b := &l.books
+	switch {
+	case launch.Max == 0:
+	case landed && b.MaxTo < launch.Max:
+		b.MaxFrom, b.MaxTo = cmp.Or(b.MaxFrom, launch.Max-launch.N), launch.Max
+	case !landed && b.MaxTo == launch.Max:
+		if b.MaxTo -= launch.N; b.MaxTo <= b.MaxFrom {
+			b.MaxFrom, b.MaxTo = 0, 0
+		}
+	}
+}
+
+// WatchMaximum compares the group's maximum with what it was seen to be. It returns what it was
+// before another actor lowered it, 0 when none did; then the raise is theirs, and is off the books.
+func (k Keeper) WatchMaximum() (before int, d Decision) {
+	b, g := &k.l.books, k.Group
+	switch {
+	case !g.Sized:
+	case g.Max >= b.MaxSeen, g.Max == b.MaxLow: // a stop of ours may have lowered it
+		if g.Max != b.MaxSeen {
+			b.MaxSeen, b.MaxSeenAt = g.Max, g.Observed
+		}
+	case !g.IsFreshAfter(b.MaxSeenAt):
+		d.Poll = true
+	default:
+		before = b.MaxSeen
+		k.l.closeRaise()
+		b.MaxSeen = 0
+	}
+	return before, d
+}
+
+// ForgetMaximum forgets what the maximum was seen to be: what happened to it while no one looked is
+// known to who continues.
+func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
+
+// LowerMaximum takes back our raise of the maximum and nothing else: never below the desired size,
+// and not at all when another actor changed it meanwhile (EKS E61).
+func (k Keeper) LowerMaximum() Decision {
+	return k.finishDecision(k.lowerMaximum())
+}
+
+func (k *Keeper) lowerMaximum() bool {
+	b, g := &k.l.books, k.Group
+	old := !g.IsFreshAfter(b.Changed)
+	if b.MaxTo > g.Max && old && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone {
+		k.waitForCloud("")
+		return false // the reading may be older than the raise
+	}
+	if b.MaxLow != 0 && g.Max == b.MaxLow {
+		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
+	}
+	if b.MaxTo <= b.MaxFrom || g.Max != b.MaxTo {
+		k.l.closeRaise()
+		return true
+	}
+	k.waitForCloud("")
+	if g.Desired > b.MaxFrom && k.l.Contribution() <= 0 && old {
+		k.waitForCloud("the group's desired size to show what was given back")
+		return false
+	}
+	low := max(b.MaxFrom, g.Desired)
+	if low >= g.Max {
+		return true
+	}
+	b.MaxLow = low
+	k.addAction(nodegroup.LowerMax{From: g.Max, Max: low})
+	return false
+}
+
+// closeRaise ends the books of a raise that is taken back, or another actor's by now: a later one
+// begins again.
+func (l *Ledger) closeRaise() { l.books.MaxFrom, l.books.MaxTo, l.books.MaxLow = 0, 0, 0 }
+
+// DescribeMaximum says why our raise of the maximum is not all taken back, "" when it is (EKS E61).
+// desired is the group's desired size.
+func (l *Ledger) DescribeMaximum(desired int) string {
+	if l.books.MaxTo <= l.books.MaxFrom {
+		return ""
+	}
+	return fmt.Sprintf("the group's max stays at %d and was %d: its desired size is %d by now", l.books.MaxTo, l.books.MaxFrom, desired)
+}

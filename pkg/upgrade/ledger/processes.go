@@ -1,0 +1,100 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// staleReading is the age of a reading of the cloud at which several in a row must have failed.
+const staleReading = 3 * time.Minute
+
+// SuspendProcesses suspends the provider's processes that would fight the upgrade, and returns
+// those that are ours to resume.
+func SuspendProcesses(v View) (ours []string, d Decision) {
+	ours = slices.Clip(v.Suspended)
+	var missing []string
+	for _, process := range v.Group.Quiesce {
+		if !slices.Contains(v.Group.Suspended, process) {
+			missing = append(missing, process)
+			if !slices.Contains(ours, process) {
+				ours = append(ours, process)
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return ours, Decision{Done: true}
+	}
+	return ours, Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Quiesce{Processes: missing}}}
+}
+
+// ResumeProcesses lets the processes run again that we suspended, unless they would terminate nodes
+// without a drain at once, because the zones are out of balance: then they stay suspended. A
+// suspension of ours that is on its way, or that the group's reading is too old to show, is waited
+// for.
+func ResumeProcesses(v View) Decision {
+	quiesced := v.lastAttempt(nodegroup.Quiesce{})
+	ours := v.StillSuspended()
+	switch {
+	case len(v.Suspended) > 0 && (quiesced.InFlight || isNotYetVisible(&v, quiesced)):
+		return Decision{Poll: true}
+	case len(ours) == 0:
+		return Decision{Done: true}
+	case !areZonesBalanced(&v):
+		coming := isResuming(&v, quiesced)
+		return Decision{Poll: coming, Done: !coming} // what is suspended still will show
+	}
+	return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: ours}}}
+}
+
+// StillSuspended are the processes that we suspended and that no one has resumed.
+func (v *View) StillSuspended() []string {
+	var ours []string
+	for _, process := range v.Suspended {
+		if slices.Contains(v.Group.Suspended, process) {
+			ours = append(ours, process)
+		}
+	}
+	return ours
+}
+
+// isNotYetVisible reports whether the group's reading is too old to show a suspension of ours:
+// older than its answer, or so old that no one remembers whether there was one.
+func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
+	if len(v.StillSuspended()) == len(v.Suspended) {
+		return false
+	}
+	if v.Now.After(v.Group.Observed.Add(staleReading)) {
+		return true
+	}
+	resumed := v.lastAttempt(nodegroup.Resume{})
+	undone := resumed.Outcome == nodegroup.OutcomeDone && !resumed.Ended.Before(quiesced.Ended)
+	return quiesced.Outcome != "" && !undone && !v.Group.IsFreshAfter(quiesced.Ended)
+}
+
+// isResuming reports whether the processes may be about to run again, after they were suspended
+// last: by a request that is under way, or whose effect the group's reading is too old to show.
+func isResuming(v *View, quiesced nodegroup.Attempt) bool {
+	resumed := v.lastAttempt(nodegroup.Resume{})
+	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
+	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !v.Group.IsFreshAfter(resumed.Ended))
+}
+
+// areZonesBalanced reports whether the zones differ by at most one node, or by no more than at the
+// start.
+func areZonesBalanced(v *View) bool {
+	return zoneSpread(v.Group.Zones, v.Counts.Zones) <= max(1, zoneSpread(v.Group.Zones, v.Before.Zones))
+}
+
+// zoneSpread is by how many nodes the largest zone exceeds the smallest.
+func zoneSpread(zones []string, sizes map[string]int) int {
+	if len(zones) == 0 {
+		return 0
+	}
+	smallest, largest := sizes[zones[0]], sizes[zones[0]]
+	for _, zone := range zones {
+		smallest, largest = min(smallest, sizes[zone]), max(largest, sizes[zone])
+	}
+	return largest - smallest
+}

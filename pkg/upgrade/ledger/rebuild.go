@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Rebuild makes the books again of a run whose record was lost, by a reading of the group that
+// shows all that the run did: what there is in a zone beyond what there was is taken for ours, as
+// far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot be
+// told from that. known are the members that count as there before the run, sorted by name.
+func (k Keeper) Rebuild(known []*nodegroup.Member) {
+	b, g := &k.l.books, k.Group
+	b.Changed, b.Known = k.Now, nil
+	knownIn := map[string]int{}
+	for _, m := range known {
+		b.Known = append(b.Known, m.Name())
+		knownIn[k.l.ZoneOf(m.Zone())]++
+	}
+	there, was := k.groupByZone(k.Counts.Zones), k.groupByZone(k.Before.Zones)
+	if g.Sized && !b.Zonal {
+		there[""], was[""] = g.Desired, k.Before.Desired
+	}
+	surge := SpreadSurge(k.Limits.Surge, k.Counts.Left)
+	for _, counts := range []map[string]int{there, was, k.Counts.Left} {
+		for zone := range counts {
+			left := k.Counts.Left[zone]
+			ours := 0
+			if g.Sized {
+				ours = max(-k.Limits.MaxUnavailable, min(there[zone]-was[zone], left))
+			}
+			removed := max(0, was[zone]-knownIn[zone]-left)
+			k.l.updateZone(zone, func(z *Zone) {
+				// No token is used again: it would stand for a launch of before.
+				*z = Zone{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(k.Now.Unix())}
+			})
+		}
+	}
+	if g.Sized && g.Max > k.Before.Max && !k.Limits.KeepMax {
+		b.MaxFrom, b.MaxTo = k.Before.Max, g.Max
+	}
+}
+
+// groupByZone sums counts by zone up by the ledger's zones.
+func (k *Keeper) groupByZone(counts map[string]int) map[string]int {
+	sums := map[string]int{}
+	for zone, n := range counts {
+		sums[k.l.ZoneOf(zone)] += n
+	}
+	return sums
+}
+
+// AdoptTarget begins the books of the way to a target that moved. What was launched for the earlier
+// target is outdated by now, but it serves: carried counts it by the ledger's zones, as the nodes
+// that a rollback begins with. known are names of further members that were there before us.
+func (k Keeper) AdoptTarget(known []string, carried map[string]int) {
+	k.l.books.Known = slices.Sorted(slices.Values(slices.Concat(k.l.books.Known, known)))
+	for zone, surge := range k.spreadSurgeAgain() {
+		k.l.updateZone(zone, func(z *Zone) { z.Surge, z.Carried = surge, z.Carried+carried[zone] })
+	}
+	k.l.books.Moved = false
+}
+
+// CarryOver begins the books of the way back. What was added before counts as surge that is up
+// already: so many fewer are launched, and the last outdated nodes of each zone give it back. known
+// are the sorted names of the members that have the revision wanted and are none that the group has
+// yet to bring up: those arriving counts by the ledger's zones.
+func (k Keeper) CarryOver(known []string, arriving map[string]int) {
+	k.l.books.Known = known
+	for zone, surge := range k.spreadSurgeAgain() {
+		k.l.updateZone(zone, func(z *Zone) {
+			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
+		})
+	}
+}
+
+// spreadSurgeAgain deals the surge out to the ledger's zones again, where some of it is there
+// already.
+func (k *Keeper) spreadSurgeAgain() map[string]int {
+	surge, free := map[string]int{}, map[string]int{}
+	left := k.Limits.Surge
+	for zone, z := range k.l.books.Zones {
+		surge[zone] = max(0, z.Contribution())
+		left -= surge[zone]
+	}
+	for zone, n := range k.Counts.Left {
+		free[zone] = max(0, n-surge[zone])
+	}
+	for zone, n := range SpreadSurge(left, free) {
+		surge[zone] += n
+	}
+	return surge
+}
+
+// CountBroughtIn counts, by the ledger's zones, the instances that the upgrade has brought about:
+// replacements of nodes that were removed, and launches.
+func (l *Ledger) CountBroughtIn() map[string]int {
+	counts := map[string]int{}
+	for zone, z := range l.books.Zones {
+		counts[zone] = z.Removed + z.Contribution()
+	}
+	return counts
+}
+
+// SpreadMissing moves the instances that the group has yet to launch by itself, which it does in
+// zones of its choice, from unseen to arriving: where they are expected, as far as that is known,
+// and the rest in one zone. Both count by the ledger's zones.
+func (k Keeper) SpreadMissing(unseen, arriving map[string]int) {
+	missing := max(0, k.Group.Desired-k.Counts.Instances)
+	zones := k.l.zoneNames()
+	for _, zone := range zones {
+		n := max(0, min(missing, unseen[zone]))
+		arriving[zone] += n
+		unseen[zone] -= n
+		missing -= n
+	}
+	if len(zones) > 0 {
+		arriving[zones[0]] += missing
+	}
+}
