@@ -76,6 +76,7 @@ func (c *Cloud) Stop() {
 	late := time.AfterFunc(2*time.Second, c.server.CloseClientConnections)
 	defer late.Stop()
 	c.server.Close()
+	c.home.updates.Wait()
 	c.done.Wait()
 }
 

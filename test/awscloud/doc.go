@@ -13,9 +13,15 @@
 //   - LaunchInstances is refused above MaxSize, and while the Launch process is suspended;
 //   - TerminateInstanceInAutoScalingGroup with ShouldDecrementDesiredCapacity lowers the desired capacity again when it
 //     is repeated for an instance that is already terminating;
-//   - an instance that terminates stops counting at once, so that its replacement is launched beside it.
+//   - an instance that terminates stops counting at once, so that its replacement is launched beside it;
+//   - a failed update of a managed node group leaves its size raised, its old nodes fenced and its
+//     launches on the new revision, while the version and release that are shown stay the old ones;
+//   - an update that names no Kubernetes version keeps the node group's own;
+//   - EKSOptions choose between two ways to behave for the rest.
 //
 // How it is built: the state of a region is a handful of values under one lock; [age], [launchZone], [victim] and
 // [rebalanceZones] decide over values and know neither lock nor clock; a ticker applies them; the protocol files
-// (query.go, ec2.go, eks.go, ssm.go) turn requests into calls on the state and know no policy.
+// (query.go, ec2.go, eks.go, ssm.go) turn requests into calls on the state and know no policy. An
+// update of a managed node group is a goroutine of its own (eksupdate.go), which empties nodes by a
+// [Drainer] and leaves the rest to the Auto Scaling group.
 package awscloud

@@ -14,6 +14,8 @@ type Options struct {
 	Account string    // 123456789012
 	Log     io.Writer // each request as one line of JSON; nil: none
 
+	EKS EKSOptions // how managed node groups are updated
+
 	Boot              time.Duration // from the launch until the instance is InService and has a Node: 2s
 	NodeReady         time.Duration // from then until its Node is Ready: 500ms
 	Terminate         time.Duration // from shutting-down to terminated: 1s
@@ -43,6 +45,7 @@ func (o Options) withDefaults() Options {
 	o.Rebalance = cmp.Or(o.Rebalance, time.Second)
 	o.CapacityRetry = cmp.Or(o.CapacityRetry, time.Second)
 	o.Tick = cmp.Or(o.Tick, 20*time.Millisecond)
+	o.EKS = o.EKS.withDefaults()
 	o.Latency = cmp.Or(o.Latency, 2*time.Millisecond)
 	return o
 }

@@ -26,15 +26,20 @@ type region struct {
 	images     map[string]image
 	parameters map[string]parameter
 	clusters   map[string]ekstypes.Cluster
-	nodegroups map[string]map[string]ekstypes.Nodegroup // by cluster and name
-	room       map[string]int                           // launches a zone still has room for; absent: no limit
-	launches   map[string]*launchCall                   // by client token
-	versions   map[string]versionCall                   // by client token
-	addresses  map[string]int                           // given out, by zone
+	nodegroups map[string]map[string]*nodegroup // by cluster and name
+	room       map[string]int                   // launches a zone has room for; absent: no limit
+	launches   map[string]*launchCall           // by client token
+	versions   map[string]versionCall           // by client token
+	addresses  map[string]int                   // given out, by zone
 	counter    uint64
 	past       []view
 	timelines  map[string][]Size
 	changed    chan struct{} // closed and replaced after every change
+
+	releases      map[string]string // the image of each EKS release
+	recommended   map[string]string // the release of each Kubernetes version
+	blockedDrains map[string]bool   // nodes; "" for every node
+	updates       sync.WaitGroup    // the updates of managed node groups that run
 }
 
 func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
@@ -49,13 +54,17 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 		images:     map[string]image{},
 		parameters: map[string]parameter{},
 		clusters:   map[string]ekstypes.Cluster{},
-		nodegroups: map[string]map[string]ekstypes.Nodegroup{},
+		nodegroups: map[string]map[string]*nodegroup{},
 		room:       map[string]int{},
 		launches:   map[string]*launchCall{},
 		versions:   map[string]versionCall{},
 		addresses:  map[string]int{},
 		timelines:  map[string][]Size{},
 		changed:    make(chan struct{}),
+
+		releases:      map[string]string{},
+		recommended:   map[string]string{},
+		blockedDrains: map[string]bool{},
 	}
 }
 

@@ -346,11 +346,12 @@ func TestManagedNodegroup(t *testing.T) {
 	o := fast()
 	o.Nodes = host
 	c, _ := start(t, o)
+	own := c.AddTemplate("web", awscloud.TemplateVersion{InstanceType: "m5.large", UserData: "--node-labels=team=web"})
 	spec := awscloud.NodegroupSpec{
-		Cluster: "shop", Name: "web", Version: "1.32", ReleaseVersion: "1.32.1-20260101", Image: "ami-old", InstanceType: "m5.large",
+		CustomTemplate: awscloud.TemplateRef{ID: own, Version: "1"},
+		Cluster:        "shop", Name: "web", Version: "1.32", ReleaseVersion: "1.32.1-20260101", Image: "ami-old", InstanceType: "m5.large",
 		Labels: map[string]string{"tier": "web"}, MaxUnavailable: 2, Strategy: ekstypes.NodegroupUpdateStrategiesMinimal,
-		CustomTemplate: awscloud.TemplateRef{ID: "lt-0123", Version: "7"},
-		Group:          awscloud.GroupSpec{Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Min: 1, Max: 4},
+		Group: awscloud.GroupSpec{Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Min: 1, Max: 4},
 	}
 	if _, err := c.AddManagedNodegroup(spec); err == nil {
 		t.Fatal("a node group was added to a cluster that does not exist")
@@ -369,14 +370,14 @@ func TestManagedNodegroup(t *testing.T) {
 	n := must(client.DescribeNodegroup(t.Context(), &eks.DescribeNodegroupInput{ClusterName: aws.String("shop"), NodegroupName: aws.String("web")}))(t).Nodegroup
 	equal(t, "group", *n.Resources.AutoScalingGroups[0].Name, name)
 	equal(t, "sizes", *n.ScalingConfig, ekstypes.NodegroupScalingConfig{MinSize: aws.Int32(1), MaxSize: aws.Int32(4), DesiredSize: aws.Int32(3)})
-	equal(t, "template", *n.LaunchTemplate, ekstypes.LaunchTemplateSpecification{Id: aws.String("lt-0123"), Version: aws.String("7")})
+	equal(t, "template", *n.LaunchTemplate, ekstypes.LaunchTemplateSpecification{Id: aws.String(own), Name: aws.String("web"), Version: aws.String("1")})
 	equal(t, "strategy", n.UpdateConfig.UpdateStrategy, ekstypes.NodegroupUpdateStrategiesMinimal)
 
 	group := must(c.Group(name))(t)
 	m, _ := host.machine(group.Instances[0].Node)
 	equal(t, "labels", m.Labels, map[string]string{
 		"eks.amazonaws.com/nodegroup": "web", "eks.amazonaws.com/nodegroup-image": "ami-old", "eks.amazonaws.com/capacityType": "ON_DEMAND",
-		"eks.amazonaws.com/sourceLaunchTemplateId": "lt-0123", "eks.amazonaws.com/sourceLaunchTemplateVersion": "7", "tier": "web",
+		"eks.amazonaws.com/sourceLaunchTemplateId": own, "eks.amazonaws.com/sourceLaunchTemplateVersion": "1", "tier": "web", "team": "web",
 	})
 	for what, err := range map[string]error{
 		"cluster": func() error {

@@ -1,0 +1,125 @@
+package awscloud
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// UpdateFailure makes an update of a managed node group fail when it comes to a phase.
+type UpdateFailure struct {
+	Phase       UpdatePhase
+	Code        ekstypes.ErrorCode
+	Message     string
+	ResourceIDs []string
+}
+
+// FailUpdate makes the next version update of a node group that comes to the phase fail there.
+// Failures of the same phase take turns in the order in which they were added.
+func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
+	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
+		n.failures = append(n.failures, f)
+	})
+}
+
+// SetNodegroupHealth makes a node group DEGRADED by issues, or well again by none.
+func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issue) error {
+	return c.changeNodegroup(cluster, name, func(n *nodegroup, now time.Time) {
+		n.shown.Health = &ekstypes.NodegroupHealth{Issues: append([]ekstypes.Issue{}, issues...)}
+		if u := n.newestUpdate(); u == nil || u.shown.Status != ekstypes.UpdateStatusInProgress {
+			n.setStatus(n.restingStatus(), now)
+		}
+	})
+}
+
+// restingStatus is the status while no update is under way.
+func (n *nodegroup) restingStatus() ekstypes.NodegroupStatus {
+	if len(n.shown.Health.Issues) > 0 {
+		return ekstypes.NodegroupStatusDegraded
+	}
+	return ekstypes.NodegroupStatusActive
+}
+
+func (c *Cloud) changeNodegroup(cluster, name string, change func(*nodegroup, time.Time)) error {
+	return c.home.do(func(now time.Time) error {
+		n, err := c.home.nodegroup(cluster, name)
+		if err != nil {
+			return fmt.Errorf("changing node group %q of cluster %q: %w", name, cluster, err)
+		}
+		change(n, now)
+		return nil
+	})
+}
+
+// BlockDrains keeps updates from draining the nodes, all nodes when none is named, as if a budget
+// did: until UnblockDrains or until the drain's time is up.
+func (c *Cloud) BlockDrains(nodes ...string) {
+	_ = c.home.do(func(time.Time) error {
+		for _, node := range nodes {
+			c.home.blockedDrains[node] = true
+		}
+		c.home.blockedDrains[""] = c.home.blockedDrains[""] || len(nodes) == 0
+		return nil
+	})
+}
+
+// UnblockDrains takes back every BlockDrains.
+func (c *Cloud) UnblockDrains() {
+	_ = c.home.do(func(time.Time) error {
+		clear(c.home.blockedDrains)
+		return nil
+	})
+}
+
+// UpdateState is an update as it truly is now; what EKS tells of it is less.
+type UpdateState struct {
+	ID       string // empty: the node group has had no update
+	Type     ekstypes.UpdateType
+	Status   ekstypes.UpdateStatus
+	Phase    UpdatePhase // of a version update: the last that was entered
+	Draining []string    // nodes, from their drain until they are gone
+	Errors   []ekstypes.ErrorDetail
+}
+
+// WaitUpdate returns the newest update of a node group when ok says yes of it, which it asks after
+// every change. It fails when ctx ends first or the node group is unknown.
+func (c *Cloud) WaitUpdate(ctx context.Context, cluster, name string, ok func(UpdateState) bool) (UpdateState, error) {
+	for {
+		c.home.mu.Lock()
+		n, err := c.home.nodegroup(cluster, name)
+		s, changed := UpdateState{}, c.home.changed
+		if err == nil {
+			s = n.updateState()
+		}
+		c.home.mu.Unlock()
+		if err != nil {
+			return s, fmt.Errorf("waiting for an update of node group %q of cluster %q: %w", name, cluster, err)
+		}
+		if ok(s) {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return s, fmt.Errorf("waiting for an update of node group %q, last seen as %+v: %w", name, s, ctx.Err())
+		case <-changed:
+		}
+	}
+}
+
+func (n *nodegroup) updateState() UpdateState {
+	u := n.newestUpdate()
+	if u == nil {
+		return UpdateState{}
+	}
+	return UpdateState{
+		ID: aws.ToString(u.shown.Id), Type: u.shown.Type, Status: u.shown.Status, Phase: u.phase,
+		Draining: slices.Clone(u.draining), Errors: u.shown.Errors,
+	}
+}
+
+// Ended says that an update is over, well or badly.
+func (s UpdateState) Ended() bool { return s.ID != "" && s.Status != ekstypes.UpdateStatusInProgress }

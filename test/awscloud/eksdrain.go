@@ -1,0 +1,92 @@
+package awscloud
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+)
+
+// Drainer is what EKS does to the Nodes of a group that it updates. Its methods may be called from
+// several goroutines. A Node that is gone is no error.
+type Drainer interface {
+	// IsReady says whether the Node is Ready and has the labels.
+	IsReady(ctx context.Context, node string, labels map[string]string) (bool, error)
+	// Fence keeps new pods off the Node, by a taint or by a cordon, and takes it out of load
+	// balancers.
+	Fence(ctx context.Context, node string, taint bool) error
+	// Unfence takes the fence back.
+	Unfence(ctx context.Context, node string) error
+	// Drain evicts the pods of the Node, with regard to budgets. It fails when some are left after
+	// the limit.
+	Drain(ctx context.Context, node string, limit time.Duration) error
+	// DeletePods deletes the pods of the Node, without regard to budgets.
+	DeletePods(ctx context.Context, node string, limit time.Duration) error
+}
+
+// instanceDrainer takes instances for their Nodes: one in service is Ready and labelled, and there
+// are no pods.
+type instanceDrainer struct{ region *region }
+
+func (d instanceDrainer) IsReady(_ context.Context, node string, labels map[string]string) (bool, error) {
+	d.region.mu.Lock()
+	defer d.region.mu.Unlock()
+	for _, i := range d.region.instances {
+		if i.node == node {
+			return i.state == at.LifecycleStateInService && hasLabels(i.spec.labels, labels), nil
+		}
+	}
+	return false, nil
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if have[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (instanceDrainer) Fence(context.Context, string, bool) error { return nil }
+
+func (instanceDrainer) Unfence(context.Context, string) error { return nil }
+
+func (instanceDrainer) Drain(context.Context, string, time.Duration) error { return nil }
+
+func (instanceDrainer) DeletePods(context.Context, string, time.Duration) error { return nil }
+
+var errBlocked = errors.New("the drain is blocked by BlockDrains")
+
+// drainWithin drains a node, as soon as that is not blocked.
+func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit time.Duration) error {
+	began := time.Now()
+	free := func() bool { return !r.blockedDrains[node] && !r.blockedDrains[""] }
+	if ok, err := r.wait(ctx, limit, free); err != nil || !ok {
+		return errors.Join(err, errBlocked)
+	}
+	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
+}
+
+// wait returns when ok says yes, which it asks with the lock after every change, or when the limit
+// is over: false.
+func (r *region) wait(ctx context.Context, limit time.Duration, ok func() bool) (bool, error) {
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	for {
+		r.mu.Lock()
+		done, changed := ok(), r.changed
+		r.mu.Unlock()
+		if done {
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-over.C:
+			return false, nil
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package awscloud
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// NodegroupSpec describes a managed node group to create on a cluster.
+type NodegroupSpec struct {
+	Cluster, Name   string
+	Version         string // Kubernetes version: 1.33; empty: that of the release, or the cluster's
+	ReleaseVersion  string // of its AMI: 1.33.2-20260101; empty with a custom AMI
+	Image           string // empty: that of the release or of the custom template
+	InstanceType    string
+	Labels          map[string]string
+	MaxUnavailable  int
+	Percentage      int // maxUnavailablePercentage, in place of MaxUnavailable
+	Strategy        ekstypes.NodegroupUpdateStrategies
+	CustomTemplate  TemplateRef // the user's own; its image, if any, is a custom AMI
+	Group           GroupSpec   // zones and sizes; name, template and EKS's tags are filled in
+	UnhealthyReason string      // a health issue to show; empty: none
+}
+
+// nodegroup is a managed node group. What shown points at is replaced, never written in place:
+// answers share it.
+type nodegroup struct {
+	spec     NodegroupSpec
+	shown    ekstypes.Nodegroup
+	group    string // its Auto Scaling group
+	template string // id of the launch template that EKS makes for it
+
+	updates  []*nodegroupUpdate // oldest first
+	failures []UpdateFailure    // planned for the next updates
+	former   []formerStatus     // statuses until a moment, for reads that lag
+	before   *groupSize         // what the running or failed update goes back to
+}
+
+// formerStatus is a status that was replaced.
+type formerStatus struct {
+	until  time.Time
+	status ekstypes.NodegroupStatus
+}
+
+// groupSize is what an update raises and brings back.
+type groupSize struct{ max, desired int }
+
+// revision is what the nodes of a managed node group are to be.
+type revision struct {
+	version, release, image string
+	template                TemplateRef       // the customer's; zero without one
+	labels                  map[string]string // that the customer's template gives nodes
+}
+
+// AddManagedNodegroup creates a managed node group with its Auto Scaling group: EKS gives that a
+// mixed instances policy and a launch template that labels the nodes (EKS E28, E29). It returns the
+// name of the Auto Scaling group.
+func (c *Cloud) AddManagedNodegroup(s NodegroupSpec) (string, error) {
+	var id string
+	var to revision
+	err := c.home.do(func(time.Time) (err error) {
+		id = c.home.uuid()
+		s, to, err = c.home.completeNodegroup(s)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("adding node group %q: %w", s.Name, err)
+	}
+	g := s.Group
+	g.Name = "eks-" + s.Name + "-" + id
+	template := c.AddTemplate("eks-"+id, TemplateVersion{Image: to.image, InstanceType: s.InstanceType, UserData: s.userData(to)})
+	g.Mixed = s.policy(TemplateRef{ID: template, Version: "1"})
+	g.Tags = map[string]string{
+		"eks:cluster-name":                       s.Cluster,
+		"eks:nodegroup-name":                     s.Name,
+		"kubernetes.io/cluster/" + s.Cluster:     "owned",
+		"k8s.io/cluster-autoscaler/enabled":      "true",
+		"k8s.io/cluster-autoscaler/" + s.Cluster: "owned",
+	}
+	maps.Copy(g.Tags, s.Group.Tags)
+	if err := c.AddGroup(g); err != nil {
+		return "", err
+	}
+	return g.Name, c.home.do(func(now time.Time) error {
+		if c.home.nodegroups[s.Cluster] == nil {
+			c.home.nodegroups[s.Cluster] = map[string]*nodegroup{}
+		}
+		c.home.nodegroups[s.Cluster][s.Name] = &nodegroup{
+			spec: s, group: g.Name, template: template, shown: c.home.showNodegroup(s, to, g.Name, now),
+		}
+		return nil
+	})
+}
+
+// completeNodegroup fills in what a spec leaves open, and says what its nodes are.
+func (r *region) completeNodegroup(s NodegroupSpec) (NodegroupSpec, revision, error) {
+	cluster, ok := r.clusters[s.Cluster]
+	if !ok {
+		return s, revision{}, fmt.Errorf("cluster %q is unknown: add it with AddCluster", s.Cluster)
+	}
+	of, _, _ := splitRelease(s.ReleaseVersion)
+	s.Version = cmp.Or(s.Version, of, aws.ToString(cluster.Version))
+	to := revision{version: s.Version, release: s.ReleaseVersion, image: cmp.Or(s.Image, r.releases[s.ReleaseVersion])}
+	if _, known := r.releases[s.ReleaseVersion]; !known && s.ReleaseVersion != "" && s.Image != "" {
+		r.releases[s.ReleaseVersion] = s.Image
+	}
+	if s.CustomTemplate == (TemplateRef{}) {
+		return s, to, nil
+	}
+	t, v, err := r.templateVersion(*s.CustomTemplate.spec())
+	if err != nil {
+		return s, revision{}, err
+	}
+	s.CustomTemplate = TemplateRef{ID: t.id, Name: t.name, Version: strconv.Itoa(v.number)}
+	to.template, to.labels = s.CustomTemplate, nodeLabels(v.data.userData)
+	if v.data.image != "" {
+		to.image, to.release = v.data.image, v.data.image
+	}
+	return s, to, nil
+}
+
+// policy is how the group launches a version of the template that EKS makes.
+func (s NodegroupSpec) policy(template TemplateRef) *at.MixedInstancesPolicy {
+	return &at.MixedInstancesPolicy{
+		LaunchTemplate: &at.LaunchTemplate{
+			LaunchTemplateSpecification: template.spec(),
+			Overrides:                   []at.LaunchTemplateOverrides{{InstanceType: aws.String(s.InstanceType)}},
+		},
+		InstancesDistribution: &at.InstancesDistribution{OnDemandBaseCapacity: aws.Int32(0), OnDemandPercentageAboveBaseCapacity: aws.Int32(100)},
+	}
+}
+
+// marks are the labels by which EKS knows its nodes of a revision (EKS E28, E29).
+func (s NodegroupSpec) marks(to revision) map[string]string {
+	marks := map[string]string{
+		"eks.amazonaws.com/nodegroup":       s.Name,
+		"eks.amazonaws.com/nodegroup-image": to.image,
+	}
+	if to.template != (TemplateRef{}) {
+		marks["eks.amazonaws.com/sourceLaunchTemplateId"] = to.template.ID
+		marks["eks.amazonaws.com/sourceLaunchTemplateVersion"] = to.template.Version
+	}
+	return marks
+}
+
+// userData starts the kubelet with the labels of EKS, of the node group and of the customer's
+// template.
+func (s NodegroupSpec) userData(to revision) string {
+	labels := map[string]string{"eks.amazonaws.com/capacityType": "ON_DEMAND"}
+	maps.Copy(labels, to.labels)
+	maps.Copy(labels, s.Labels)
+	maps.Copy(labels, s.marks(to))
+	var pairs []string
+	for _, k := range sortedKeys(labels) {
+		pairs = append(pairs, k+"="+labels[k])
+	}
+	return NodeadmConfig(s.Cluster, pairs...)
+}
+
+// NodeadmConfig is user data as Amazon Linux 2023 takes it, with the labels, key=value, for the
+// kubelet.
+func NodeadmConfig(cluster string, labels ...string) string {
+	return "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  cluster:\n    name: " + cluster +
+		"\n  kubelet:\n    flags:\n    - \"--node-labels=" + strings.Join(labels, ",") + "\"\n"
+}
+
+// showNodegroup is a managed node group as EKS describes it.
+func (r *region) showNodegroup(s NodegroupSpec, to revision, group string, now time.Time) ekstypes.Nodegroup {
+	n := ekstypes.Nodegroup{
+		ClusterName:    aws.String(s.Cluster),
+		NodegroupName:  aws.String(s.Name),
+		NodegroupArn:   aws.String("arn:aws:eks:" + r.opts.Region + ":" + r.opts.Account + ":nodegroup/" + s.Cluster + "/" + s.Name + "/" + r.uuid()),
+		Version:        aws.String(to.version),
+		ReleaseVersion: aws.String(to.release),
+		AmiType:        ekstypes.AMITypesAl2023X8664Standard,
+		CapacityType:   ekstypes.CapacityTypesOnDemand,
+		InstanceTypes:  []string{s.InstanceType},
+		CreatedAt:      aws.Time(now),
+		ModifiedAt:     aws.Time(now),
+		Labels:         s.Labels,
+		Status:         ekstypes.NodegroupStatusActive,
+		Health:         &ekstypes.NodegroupHealth{Issues: []ekstypes.Issue{}},
+		Resources:      &ekstypes.NodegroupResources{AutoScalingGroups: []ekstypes.AutoScalingGroup{{Name: aws.String(group)}}},
+		UpdateConfig:   s.updateConfig(),
+		LaunchTemplate: to.template.eks(),
+	}
+	for _, z := range s.Group.Zones {
+		n.Subnets = append(n.Subnets, subnet(z))
+	}
+	if n.LaunchTemplate != nil {
+		n.InstanceTypes = nil
+	}
+	if to.image == to.release {
+		n.AmiType = ekstypes.AMITypesCustom
+	}
+	if s.UnhealthyReason != "" {
+		n.Status = ekstypes.NodegroupStatusDegraded
+		n.Health.Issues = append(n.Health.Issues, ekstypes.Issue{Code: ekstypes.NodegroupIssueCode(s.UnhealthyReason), Message: aws.String(s.UnhealthyReason)})
+	}
+	return n
+}
+
+// updateConfig is the width and the strategy of the spec; one node where it says nothing (EKS E05).
+func (s NodegroupSpec) updateConfig() *ekstypes.NodegroupUpdateConfig {
+	if s.Percentage > 0 {
+		return &ekstypes.NodegroupUpdateConfig{MaxUnavailablePercentage: aws.Int32(int32(s.Percentage)), UpdateStrategy: s.Strategy}
+	}
+	return &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(int32(max(1, s.MaxUnavailable))), UpdateStrategy: s.Strategy}
+}
+
+// eks is the reference as EKS shows it; nil for none.
+func (t TemplateRef) eks() *ekstypes.LaunchTemplateSpecification {
+	if t == (TemplateRef{}) {
+		return nil
+	}
+	return &ekstypes.LaunchTemplateSpecification{Id: aws.String(t.ID), Name: aws.String(t.Name), Version: aws.String(t.Version)}
+}
+
+// nodegroup finds the node group that a request is about.
+func (r *region) nodegroup(cluster, name string) (*nodegroup, error) {
+	if _, ok := r.clusters[cluster]; !ok {
+		return nil, notFound("cluster", cluster)
+	}
+	n, ok := r.nodegroups[cluster][name]
+	if !ok {
+		return nil, notFound("node group", name)
+	}
+	return n, nil
+}
+
+// setStatus changes the status and remembers the old one for reads that lag.
+func (n *nodegroup) setStatus(status ekstypes.NodegroupStatus, now time.Time) {
+	if n.shown.Status != status {
+		n.former = append(n.former, formerStatus{now, n.shown.Status})
+		n.shown.Status = status
+	}
+	n.shown.ModifiedAt = aws.Time(now)
+}
+
+// statusAt is the status that the node group had at a moment.
+func (n *nodegroup) statusAt(then time.Time) ekstypes.NodegroupStatus {
+	for _, f := range n.former {
+		if f.until.After(then) {
+			return f.status
+		}
+	}
+	return n.shown.Status
+}
+
+func describeNodegroup(_ context.Context, r *region, q eksRequest) (any, error) {
+	n, err := r.nodegroup(q.path["name"], q.path["nodegroupName"])
+	if err != nil {
+		return nil, err
+	}
+	shown := n.shown
+	shown.Status = n.statusAt(time.Now().Add(-r.opts.EKS.StatusLag))
+	if g := r.groups[n.group]; g != nil {
+		shown.ScalingConfig = &ekstypes.NodegroupScalingConfig{
+			MinSize: aws.Int32(int32(g.min)), MaxSize: aws.Int32(int32(g.max)), DesiredSize: aws.Int32(int32(g.desired)),
+		}
+	}
+	return &eks.DescribeNodegroupOutput{Nodegroup: &shown}, nil
+}

@@ -1,0 +1,313 @@
+package awscloud
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// versionRequest is the body of UpdateNodegroupVersion.
+type versionRequest struct {
+	ClientRequestToken string
+	Force              bool
+	LaunchTemplate     struct{ ID, Name, Version string }
+	ReleaseVersion     string
+	Version            string
+}
+
+// configRequest is the body of UpdateNodegroupConfig as far as it is modelled: the update
+// configuration.
+type configRequest struct {
+	ClientRequestToken string
+	UpdateConfig       struct {
+		MaxUnavailable, MaxUnavailablePercentage int32
+		UpdateStrategy                           ekstypes.NodegroupUpdateStrategies
+	}
+}
+
+// nodegroupUpdate is an update of a managed node group. What shown points at is replaced, never
+// written in place.
+type nodegroupUpdate struct {
+	shown    ekstypes.Update
+	token    string
+	asked    any // the request, without its token
+	to       revision
+	force    bool
+	phase    UpdatePhase
+	draining []string // nodes, from their drain until they are gone
+}
+
+func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, error) {
+	n, err := r.nodegroup(q.path["name"], q.path["nodegroupName"])
+	if err != nil {
+		return nil, err
+	}
+	var in versionRequest
+	if err := q.decode(&in); err != nil {
+		return nil, err
+	}
+	token := in.ClientRequestToken
+	in.ClientRequestToken = ""
+	if u, err := r.repeated(n, token, in); u != nil || err != nil {
+		return &eks.UpdateNodegroupVersionOutput{Update: u}, err
+	}
+	to, err := r.target(n, in)
+	if err != nil {
+		return nil, err
+	}
+	params := []ekstypes.UpdateParam{
+		{Type: ekstypes.UpdateParamTypeVersion, Value: aws.String(to.version)},
+		{Type: ekstypes.UpdateParamTypeReleaseVersion, Value: aws.String(to.release)},
+	}
+	if to.template != (TemplateRef{}) {
+		params = append(params,
+			ekstypes.UpdateParam{Type: ekstypes.UpdateParamTypeLaunchTemplateName, Value: aws.String(to.template.Name)},
+			ekstypes.UpdateParam{Type: ekstypes.UpdateParamTypeLaunchTemplateVersion, Value: aws.String(to.template.Version)})
+	}
+	u := &nodegroupUpdate{token: token, asked: in, to: to, force: in.Force}
+	r.beginUpdate(n, u, ekstypes.UpdateTypeVersionUpdate, params)
+	run := &updater{region: r, group: n, update: u}
+	r.updates.Go(func() { run.run(ctx) })
+	return &eks.UpdateNodegroupVersionOutput{Update: u.describe()}, nil
+}
+
+// updateNodegroupConfig changes the update configuration, over the time of a setup. Everything else
+// that it could change is not modelled: a new size would take nodes away without a drain (EKS E53).
+func updateNodegroupConfig(ctx context.Context, r *region, q eksRequest) (any, error) {
+	n, err := r.nodegroup(q.path["name"], q.path["nodegroupName"])
+	if err != nil {
+		return nil, err
+	}
+	var in configRequest
+	if err := q.decode(&in); err != nil {
+		return nil, err
+	}
+	token := in.ClientRequestToken
+	in.ClientRequestToken = ""
+	if u, err := r.repeated(n, token, in); u != nil || err != nil {
+		return &eks.UpdateNodegroupConfigOutput{Update: u}, err
+	}
+	config, params, err := in.config(n.shown.UpdateConfig)
+	if err != nil {
+		return nil, err
+	}
+	u := &nodegroupUpdate{token: token, asked: in}
+	r.beginUpdate(n, u, ekstypes.UpdateTypeConfigUpdate, params)
+	r.updates.Go(func() {
+		if wait(ctx, r.opts.EKS.Setup) != nil {
+			return
+		}
+		_ = r.do(func(now time.Time) error {
+			n.shown.UpdateConfig, u.shown.Status = config, ekstypes.UpdateStatusSuccessful
+			n.setStatus(ekstypes.NodegroupStatusActive, now)
+			return nil
+		})
+	})
+	return &eks.UpdateNodegroupConfigOutput{Update: u.describe()}, nil
+}
+
+// config is the update configuration that the request makes of the present one (EKS E06, E07).
+func (in configRequest) config(present *ekstypes.NodegroupUpdateConfig) (*ekstypes.NodegroupUpdateConfig, []ekstypes.UpdateParam, error) {
+	c, out, params := in.UpdateConfig, *present, []ekstypes.UpdateParam{}
+	add := func(name ekstypes.UpdateParamType, value string) {
+		params = append(params, ekstypes.UpdateParam{Type: name, Value: aws.String(value)})
+	}
+	switch {
+	case c.MaxUnavailable != 0 && c.MaxUnavailablePercentage != 0:
+		return nil, nil, badParameter("maxUnavailable and maxUnavailablePercentage can't both be specified.")
+	case min(c.MaxUnavailable, c.MaxUnavailablePercentage) < 0 || max(c.MaxUnavailable, c.MaxUnavailablePercentage) > 100:
+		return nil, nil, badParameter("The update configuration needs a value between 1 and 100.")
+	case c.MaxUnavailable != 0:
+		out.MaxUnavailable, out.MaxUnavailablePercentage = aws.Int32(c.MaxUnavailable), nil
+		add(ekstypes.UpdateParamTypeMaxUnavailable, strconv.Itoa(int(c.MaxUnavailable)))
+	case c.MaxUnavailablePercentage != 0:
+		out.MaxUnavailable, out.MaxUnavailablePercentage = nil, aws.Int32(c.MaxUnavailablePercentage)
+		add(ekstypes.UpdateParamTypeMaxUnavailablePercentage, strconv.Itoa(int(c.MaxUnavailablePercentage)))
+	}
+	if c.UpdateStrategy != "" {
+		if !slices.Contains(c.UpdateStrategy.Values(), c.UpdateStrategy) {
+			return nil, nil, badParameter("The update strategy %s is invalid.", c.UpdateStrategy)
+		}
+		out.UpdateStrategy = c.UpdateStrategy
+		add(ekstypes.UpdateParamTypeUpdateStrategy, string(c.UpdateStrategy))
+	}
+	return &out, params, nil
+}
+
+// repeated answers a request whose token was seen before, with the update that it began, and one
+// that comes while another update is under way. It returns nothing for a request that may begin an
+// update.
+func (r *region) repeated(n *nodegroup, token string, asked any) (*ekstypes.Update, error) {
+	for _, u := range n.updates {
+		if u.token != token || token == "" {
+			continue
+		}
+		if u.asked != asked {
+			return nil, refuse("InvalidRequestException", "The client request token %s was used before with other parameters.", token)
+		}
+		return u.describe(), nil
+	}
+	u := n.newestUpdate()
+	switch {
+	case u == nil || u.shown.Status != ekstypes.UpdateStatusInProgress:
+		return nil, nil
+	case r.opts.EKS.JoinRunning:
+		return u.describe(), nil
+	}
+	return nil, &apiError{
+		Code: "ResourceInUseException", Status: http.StatusConflict,
+		Message: "Cannot update because node group " + n.spec.Name + " currently has update " + *u.shown.Id + " in progress",
+	}
+}
+
+// beginUpdate adds an update to the node group.
+func (r *region) beginUpdate(n *nodegroup, u *nodegroupUpdate, kind ekstypes.UpdateType, params []ekstypes.UpdateParam) {
+	now := time.Now()
+	u.shown = ekstypes.Update{
+		Id: aws.String(r.uuid()), Type: kind, Status: ekstypes.UpdateStatusInProgress, Params: params,
+		CreatedAt: aws.Time(now), Errors: []ekstypes.ErrorDetail{},
+	}
+	n.updates = append(n.updates, u)
+	n.setStatus(ekstypes.NodegroupStatusUpdating, now)
+}
+
+func (u *nodegroupUpdate) describe() *ekstypes.Update {
+	shown := u.shown
+	return &shown
+}
+
+func (n *nodegroup) newestUpdate() *nodegroupUpdate {
+	if len(n.updates) == 0 {
+		return nil
+	}
+	return n.updates[len(n.updates)-1]
+}
+
+func describeUpdate(_ context.Context, r *region, q eksRequest) (any, error) {
+	id := q.path["updateId"]
+	cluster, name := q.path["name"], q.query.Get("nodegroupName")
+	if _, ok := r.clusters[cluster]; name == "" && ok {
+		return nil, notFound("update", id) // only node groups have updates here
+	}
+	n, err := r.nodegroup(cluster, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range n.updates {
+		if *u.shown.Id == id {
+			return &eks.DescribeUpdateOutput{Update: u.describe()}, nil
+		}
+	}
+	return nil, notFound("update", id)
+}
+
+// listUpdates lists the updates of a node group; a cluster of its own has none. In which order EKS
+// lists them is not documented.
+func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
+	ids := []string{}
+	cluster, name := q.path["name"], q.query.Get("nodegroupName")
+	if _, ok := r.clusters[cluster]; !ok || name != "" {
+		n, err := r.nodegroup(cluster, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range n.updates {
+			ids = append(ids, *u.shown.Id)
+		}
+	}
+	if !r.opts.EKS.ListOldestFirst {
+		slices.Reverse(ids)
+	}
+	ids, next, err := q.page(ids)
+	return &eks.ListUpdatesOutput{UpdateIds: ids, NextToken: next}, err
+}
+
+// target is what a request makes of the node group's nodes. It refuses what EKS refuses, with the
+// words that users report.
+func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
+	to, err := r.targetTemplate(n, in)
+	if err != nil || to.image != "" {
+		return to, err
+	}
+	if err := r.checkVersion(n, in.Version); err != nil {
+		return revision{}, err
+	}
+	to.version = cmp.Or(in.Version, aws.ToString(n.shown.Version))
+	to.release = cmp.Or(in.ReleaseVersion, r.recommended[to.version])
+	image, known := r.releases[to.release]
+	of, _, _ := splitRelease(to.release)
+	own := aws.ToString(n.shown.ReleaseVersion)
+	switch {
+	case !known || of != to.version:
+		return revision{}, badParameter("Requested release version %s is not valid for kubernetes version %s.", to.release, to.version)
+	case strings.HasPrefix(own, to.version+".") && compareReleases(to.release, own) < 0:
+		return revision{}, badParameter("Node group release version %s cannot be rolled back to %s.", own, to.release)
+	}
+	to.image = image
+	return to, nil
+}
+
+// targetTemplate reads the template of a request. Where it has a custom AMI, version, release and
+// image follow from it.
+func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, error) {
+	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
+	given := asked.ID != "" || asked.Name != ""
+	custom := n.shown.AmiType == ekstypes.AMITypesCustom
+	switch {
+	case present == nil && !given:
+		return revision{}, nil
+	case present == nil:
+		return revision{}, badParameter("You cannot specify a launch template for node group %s, which was created without one.", n.spec.Name)
+	case given && (asked.ID != "" && asked.ID != *present.Id || asked.Name != "" && asked.Name != *present.Name):
+		return revision{}, badParameter("You must specify the launch template that node group %s was created with: %s.", n.spec.Name, *present.Id)
+	case given && asked.ID != "" && asked.Name != "":
+		return revision{}, badParameter("You must specify either the launch template ID or the launch template name, but not both.")
+	case !given && custom:
+		return revision{}, badParameter("Launch template details can't be null for Custom ami type node group")
+	case custom && in.Version != "":
+		return revision{}, badParameter("You cannot specify the field kubernetesVersion when using custom AMIs.")
+	case custom && in.ReleaseVersion != "":
+		return revision{}, badParameter("You cannot specify the field releaseVersion when using custom AMIs.")
+	case !given:
+		asked.ID, asked.Version = *present.Id, *present.Version
+	}
+	ref := at.LaunchTemplateSpecification{LaunchTemplateId: present.Id, Version: aws.String(asked.Version)}
+	t, v, err := r.templateVersion(ref)
+	if err != nil {
+		return revision{}, badParameter("%s", asAPIError(err).Message)
+	}
+	if custom != (v.data.image != "") {
+		return revision{}, badParameter("The AMI type %s of node group %s does not fit version %d of its launch template.", n.shown.AmiType, n.spec.Name, v.number)
+	}
+	to := revision{template: TemplateRef{ID: t.id, Name: t.name, Version: strconv.Itoa(v.number)}, labels: nodeLabels(v.data.userData)}
+	if custom {
+		to.version, to.release, to.image = aws.ToString(n.shown.Version), v.data.image, v.data.image
+	}
+	return to, nil
+}
+
+// checkVersion refuses a Kubernetes version that is neither the cluster's nor the node group's own:
+// newer than the control plane (EKS E10), in between or older.
+func (r *region) checkVersion(n *nodegroup, version string) error {
+	own, cluster := aws.ToString(n.shown.Version), aws.ToString(r.clusters[n.spec.Cluster].Version)
+	switch {
+	case version == "" || version == own:
+		return nil
+	case version != cluster:
+		return badParameter("Nodegroup Kubernetes version should be equal to Cluster kubernetes version %s or NodeGroup kubernetes version %s", cluster, own)
+	case minorOf(version) < minorOf(own):
+		return badParameter("Node group Kubernetes version %s cannot be rolled back to %s.", own, version)
+	case r.opts.EKS.RefuseSkip && minorOf(version) > minorOf(own)+1:
+		return badParameter("Node group Kubernetes version %s cannot be updated to %s: only one minor version at a time.", own, version)
+	}
+	return nil
+}

@@ -1,0 +1,445 @@
+package awscloud
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// UpdatePhase is a phase of a version update (EKS E01).
+type UpdatePhase string
+
+// The phases in their order.
+const (
+	PhaseSetup     UpdatePhase = "setup"
+	PhaseScaleUp   UpdatePhase = "scale up"
+	PhaseUpgrade   UpdatePhase = "upgrade"
+	PhaseScaleDown UpdatePhase = "scale down"
+)
+
+// updater carries out one version update.
+type updater struct {
+	region *region
+	group  *nodegroup
+	update *nodegroupUpdate
+
+	// expected is the desired size that the update has left. The region's lock guards it.
+	expected int
+
+	mu     sync.Mutex // guards what follows, while nodes are replaced
+	taken  map[string]bool
+	failed *updateError
+}
+
+// updateError is why an update fails.
+type updateError struct{ detail ekstypes.ErrorDetail }
+
+func (e *updateError) Error() string {
+	return string(e.detail.ErrorCode) + ": " + aws.ToString(e.detail.ErrorMessage)
+}
+
+func failure(code ekstypes.ErrorCode, message string, resources ...string) *updateError {
+	return &updateError{ekstypes.ErrorDetail{ErrorCode: code, ErrorMessage: aws.String(message), ResourceIds: resources}}
+}
+
+// run carries the update out and writes its end down. When ctx ends first, so does it.
+func (u *updater) run(ctx context.Context) {
+	err := u.carryOut(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil && u.options().UncordonOnFail {
+		for _, i := range u.outdated() {
+			_ = u.drainer().Unfence(ctx, i.node) // what is told is why the update failed
+		}
+	}
+	_ = u.region.do(func(now time.Time) error {
+		u.conclude(err, now)
+		return nil
+	})
+}
+
+func (u *updater) carryOut(ctx context.Context) error {
+	for _, p := range []struct {
+		name UpdatePhase
+		run  func(context.Context) error
+	}{{PhaseSetup, u.setUp}, {PhaseScaleUp, u.scaleUp}, {PhaseUpgrade, u.replaceNodes}, {PhaseScaleDown, u.scaleDown}} {
+		if err := u.enterPhase(p.name); err != nil {
+			return err
+		}
+		if err := p.run(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enterPhase writes the phase down and fails where a failure is planned for it.
+func (u *updater) enterPhase(p UpdatePhase) error {
+	return u.region.do(func(time.Time) error {
+		u.update.phase = p
+		i := slices.IndexFunc(u.group.failures, func(f UpdateFailure) bool { return f.Phase == p })
+		if i < 0 {
+			return nil
+		}
+		f := u.group.failures[i]
+		u.group.failures = slices.Delete(u.group.failures, i, i+1)
+		return failure(f.Code, f.Message, f.ResourceIDs...)
+	})
+}
+
+// conclude writes the end down. After a failure the group keeps its size and launches the new
+// revision; version and release stay those of the last update that succeeded.
+func (u *updater) conclude(err error, now time.Time) {
+	n, shown := u.group, &u.update.shown
+	u.update.draining = nil
+	shown.Status = ekstypes.UpdateStatusSuccessful
+	if err != nil {
+		shown.Status = ekstypes.UpdateStatusFailed
+		var e *updateError
+		if !errors.As(err, &e) {
+			e = failure(ekstypes.ErrorCodeUnknown, err.Error())
+		}
+		shown.Errors = []ekstypes.ErrorDetail{e.detail}
+	} else {
+		to := u.update.to
+		n.shown.Version, n.shown.ReleaseVersion = aws.String(to.version), aws.String(to.release)
+		n.shown.LaunchTemplate, n.before = to.template.eks(), nil
+	}
+	n.setStatus(n.restingStatus(), now)
+}
+
+func (u *updater) options() EKSOptions { return u.region.opts.EKS }
+
+func (u *updater) drainer() Drainer {
+	if d := u.options().Drainer; d != nil {
+		return d
+	}
+	return instanceDrainer{u.region}
+}
+
+func (u *updater) isMinimal() bool {
+	return u.group.shown.UpdateConfig.UpdateStrategy == ekstypes.NodegroupUpdateStrategiesMinimal
+}
+
+// marks are the labels of a node that is current.
+func (u *updater) marks() map[string]string { return u.group.spec.marks(u.update.to) }
+
+// outdated lists the instances whose labels are not those of the new revision: what an earlier,
+// failed update has replaced is left alone (EKS E31).
+func (u *updater) outdated() []instance {
+	u.region.mu.Lock()
+	defer u.region.mu.Unlock()
+	return u.outdatedLocked()
+}
+
+func (u *updater) outdatedLocked() []instance {
+	marks := u.marks()
+	return slices.DeleteFunc(u.region.liveMembers(u.group.group), func(i instance) bool { return hasLabels(i.spec.labels, marks) })
+}
+
+// setUp makes a new version of the launch template and points the Auto Scaling group at it (EKS
+// E02, E03).
+func (u *updater) setUp(ctx context.Context) error {
+	if err := wait(ctx, u.options().Setup); err != nil {
+		return err
+	}
+	return u.region.do(func(now time.Time) error {
+		r, n, to := u.region, u.group, u.update.to
+		data := TemplateVersion{Image: to.image, InstanceType: n.spec.InstanceType, UserData: n.spec.userData(to)}.data()
+		v := r.templates[n.template].addVersion(data, "", r.nextBirth(), now)
+		r.groups[n.group].mixed = n.spec.policy(TemplateRef{ID: n.template, Version: strconv.Itoa(v.number)})
+		return nil
+	})
+}
+
+// scaleUp raises the group, waits for the new nodes and fences the old ones. MINIMAL leaves it out
+// (EKS E50), and so does an update that has nothing to replace.
+func (u *updater) scaleUp(ctx context.Context) error {
+	if u.isMinimal() {
+		return nil
+	}
+	if !u.raiseSize() {
+		return nil
+	}
+	if err := u.awaitNodes(ctx, u.newNodesAreReady); err != nil {
+		return err
+	}
+	for _, i := range u.outdated() {
+		if err := u.fence(ctx, i.node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raiseSize raises desired and maximum size by twice the zones or by maxUnavailable, whichever is
+// more (EKS E21, E22), over what they were before the first of several updates that failed. It says
+// whether there is anything to replace.
+func (u *updater) raiseSize() bool {
+	old := u.outdated()
+	_ = u.region.do(func(now time.Time) error {
+		g, n := u.region.groups[u.group.group], u.group
+		u.expected = g.desired
+		if len(old) == 0 {
+			return nil
+		}
+		if n.before == nil {
+			n.before = &groupSize{g.max, g.desired}
+		}
+		surge := max(2*len(g.spec.Zones), u.width())
+		g.max = max(g.max, n.before.max+surge)
+		g.setDesired(max(g.desired, n.before.desired+surge), now, "an update of the managed node group")
+		u.expected = g.desired
+		return nil
+	})
+	return len(old) > 0
+}
+
+// width is how many nodes may be unavailable at once (EKS E05, E06); a percentage is rounded down,
+// at least to one (EKS E08).
+func (u *updater) width() int {
+	c := u.group.shown.UpdateConfig
+	if c.MaxUnavailablePercentage == nil {
+		return int(aws.ToInt32(c.MaxUnavailable))
+	}
+	size := u.region.groups[u.group.group].desired
+	if u.group.before != nil {
+		size = u.group.before.desired
+	}
+	return max(1, min(100, size*int(*c.MaxUnavailablePercentage)/100))
+}
+
+// newNodesAreReady says whether every zone with an old node has a new one (EKS E25), and all new
+// nodes are Ready and labelled (EKS E26, E27). Otherwise it names the instances that are not.
+func (u *updater) newNodesAreReady(ctx context.Context) (bool, []string) {
+	u.region.mu.Lock()
+	members, old := u.region.liveMembers(u.group.group), u.outdatedLocked()
+	u.region.mu.Unlock()
+	zones := map[string]bool{}
+	for _, i := range old {
+		zones[i.zone] = true
+	}
+	var missing []string
+	for _, i := range members {
+		if slices.ContainsFunc(old, func(o instance) bool { return o.id == i.id }) {
+			continue
+		}
+		delete(zones, i.zone)
+		if ok, err := u.drainer().IsReady(ctx, i.node, u.marks()); err != nil || !ok {
+			missing = append(missing, i.id)
+		}
+	}
+	return len(zones) == 0 && len(missing) == 0, missing
+}
+
+// awaitNodes waits for new nodes, and fails as EKS does when they take too long (EKS E33).
+func (u *updater) awaitNodes(ctx context.Context, ready func(context.Context) (bool, []string)) error {
+	late := time.Now().Add(u.options().NodeLimit)
+	for {
+		ok, missing := ready(ctx)
+		if ok {
+			return nil
+		}
+		if time.Now().After(late) {
+			return failure(ekstypes.ErrorCodeNodeCreationFailure,
+				"Couldn't proceed with upgrade process as new nodes are not joining node group "+u.group.spec.Name, missing...)
+		}
+		if err := wait(ctx, 5*u.region.opts.Tick); err != nil {
+			return err
+		}
+	}
+}
+
+// fence keeps new pods off a node (EKS E30).
+func (u *updater) fence(ctx context.Context, node string) error {
+	if err := u.drainer().Fence(ctx, node, u.options().TaintFirst); err != nil {
+		return failure(ekstypes.ErrorCodeClusterUnreachable, err.Error(), node)
+	}
+	return nil
+}
+
+// replaceNodes replaces the old nodes in a random order, so many at a time as may be unavailable
+// (EKS E40). A failure keeps further nodes from their turn; those under way end first, so that
+// several may be named.
+func (u *updater) replaceNodes(ctx context.Context) error {
+	u.taken = map[string]bool{}
+	u.region.mu.Lock()
+	width, draw := u.width(), rand.New(rand.NewPCG(u.options().Seed, uint64(len(u.group.updates))))
+	u.region.mu.Unlock()
+	var turns sync.WaitGroup
+	for range width {
+		turns.Go(func() {
+			for i, ok := u.takeNode(draw); ok && ctx.Err() == nil; i, ok = u.takeNode(draw) {
+				u.noteFailure(u.replaceNode(ctx, i))
+			}
+		})
+	}
+	turns.Wait()
+	if u.failed != nil {
+		return u.failed
+	}
+	return ctx.Err()
+}
+
+// takeNode draws an old node whose turn it is.
+func (u *updater) takeNode(draw *rand.Rand) (instance, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	left := slices.DeleteFunc(u.outdated(), func(i instance) bool { return u.taken[i.id] })
+	if len(left) == 0 || u.failed != nil {
+		return instance{}, false
+	}
+	i := left[draw.IntN(len(left))]
+	u.taken[i.id] = true
+	return i, true
+}
+
+// noteFailure keeps the first failure, with the resources of those that fail alike.
+func (u *updater) noteFailure(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var e *updateError
+	if err != nil && !errors.As(err, &e) {
+		e = failure(ekstypes.ErrorCodeUnknown, err.Error())
+	}
+	switch {
+	case e == nil:
+	case u.failed == nil:
+		u.failed = e
+	case u.failed.detail.ErrorCode == e.detail.ErrorCode:
+		u.failed.detail.ResourceIds = append(u.failed.detail.ResourceIds, e.detail.ResourceIds...)
+	}
+}
+
+// replaceNode drains a node, waits and has the Auto Scaling group terminate and replace it (EKS
+// E44). MINIMAL fences each node in its turn, and waits for what replaces it (EKS E09, E50).
+func (u *updater) replaceNode(ctx context.Context, i instance) error {
+	u.setDraining(func(nodes []string) []string { return append(nodes, i.node) })
+	if u.isMinimal() {
+		if err := u.fence(ctx, i.node); err != nil {
+			return err
+		}
+	}
+	if err := u.drain(ctx, i.node); err != nil {
+		return err
+	}
+	if err := wait(ctx, u.options().Settle); err != nil {
+		return err
+	}
+	if err := u.terminate(ctx, i, false); err != nil {
+		return err
+	}
+	u.setDraining(func(nodes []string) []string {
+		return slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return node == i.node })
+	})
+	if u.isMinimal() {
+		return u.awaitNodes(ctx, u.groupIsFull)
+	}
+	return nil
+}
+
+func (u *updater) setDraining(change func([]string) []string) {
+	_ = u.region.do(func(time.Time) error {
+		u.update.draining = change(u.update.draining)
+		return nil
+	})
+}
+
+// drain empties a node. Pods that are left when the time is up fail the update (EKS E41, E42), or
+// are deleted with force (EKS E43); the failure names the node, not the pod (EKS E52).
+func (u *updater) drain(ctx context.Context, node string) error {
+	limit := u.options().DrainLimit
+	err := u.region.drainWithin(ctx, u.drainer(), node, limit)
+	if err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !u.update.force {
+		return failure(ekstypes.ErrorCodePodEvictionFailure,
+			"Reached max retries while trying to evict pods from nodes in node group "+u.group.spec.Name, node)
+	}
+	_ = u.drainer().DeletePods(ctx, node, limit) // with force the node goes whatever runs on it
+	return ctx.Err()
+}
+
+// terminate has the Auto Scaling group terminate an instance and waits until it is gone. An
+// instance that has gone by itself is no error.
+func (u *updater) terminate(ctx context.Context, i instance, decrement bool) error {
+	err := u.region.do(func(now time.Time) error {
+		g := u.region.groups[i.group]
+		if !live(u.region.instances[i.id]) {
+			return nil
+		}
+		if decrement {
+			u.expected--
+			g.max = max(g.max-1, u.group.before.max)
+		}
+		_, err := u.region.terminateAll(g, []string{i.id}, decrement, now)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = u.region.wait(ctx, u.options().NodeLimit, func() bool {
+		now, known := u.region.instances[i.id]
+		return !known || now.left
+	})
+	return err
+}
+
+// groupIsFull says whether the group has its desired size and all its current nodes are Ready.
+func (u *updater) groupIsFull(ctx context.Context) (bool, []string) {
+	u.region.mu.Lock()
+	members, marks := u.region.liveMembers(u.group.group), u.marks()
+	full := units(members) >= u.region.groups[u.group.group].desired
+	u.region.mu.Unlock()
+	var missing []string
+	for _, i := range members {
+		if !hasLabels(i.spec.labels, marks) {
+			continue
+		}
+		if ok, err := u.drainer().IsReady(ctx, i.node, marks); err != nil || !ok {
+			missing = append(missing, i.id)
+		}
+	}
+	return full && len(missing) == 0, missing
+}
+
+// scaleDown takes the group back to its size from before, one node at a time (EKS E60): each is
+// drained as far as its limit lets, and goes then. When an autoscaler has raised the group
+// meanwhile, the update ends here, well, and leaves the sizes (EKS E61).
+func (u *updater) scaleDown(ctx context.Context) error {
+	for {
+		i, ok := u.nextSurplus()
+		if !ok {
+			return nil
+		}
+		if err := u.fence(ctx, i.node); err != nil {
+			return err
+		}
+		// The node goes whatever is left on it.
+		_ = u.region.drainWithin(ctx, u.drainer(), i.node, u.options().DrainLimit)
+		if err := u.terminate(ctx, i, true); err != nil {
+			return err
+		}
+	}
+}
+
+// nextSurplus picks what the group would terminate next: none when it is down, when an autoscaler
+// has raised it or when all is protected.
+func (u *updater) nextSurplus() (instance, bool) {
+	u.region.mu.Lock()
+	defer u.region.mu.Unlock()
+	g, before := u.region.groups[u.group.group], u.group.before
+	if before == nil || g.desired > u.expected || g.desired <= before.desired {
+		return instance{}, false
+	}
+	return victim(u.region.liveMembers(g.name))
+}
