@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -69,5 +70,92 @@ func fairSpread(t *rapid.T) {
 	}
 	if want := min(max(n, 0), total); sum != want {
 		t.Errorf("%d dealt out, want %d", sum, want)
+	}
+}
+
+func TestSurgeIsUsable(t *testing.T) {
+	cases := map[string]struct {
+		zone   ledger.Zone
+		change func(*ledger.View)
+		want   bool
+	}{
+		"all are there":                         {ledger.Zone{Surge: 1, Launched: 1}, func(*ledger.View) {}, true},
+		"E26 one is not ready":                  {ledger.Zone{Surge: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Usable = 0 }, false},
+		"E24 another new one is not":            {ledger.Zone{Surge: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Fresh = 2 }, false},
+		"one is not launched":                   {ledger.Zone{Surge: 2, Launched: 1}, func(*ledger.View) {}, false},
+		"an answer is missing":                  {ledger.Zone{Surge: 1, Launched: 1, Open: []ledger.Launch{{N: 1}}}, func(*ledger.View) {}, false},
+		"E61 an autoscaler took it":             {ledger.Zone{Surge: 1, Launched: 1}, func(v *ledger.View) { v.Counts = ledger.Counts{Instances: 4} }, true},
+		"that is not known by an older reading": {ledger.Zone{Surge: 1, Launched: 1}, func(v *ledger.View) { v.Counts = ledger.Counts{Instances: 4}; v.Group.Observed = start }, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, l := view(), ledger.FromBooks(zoneA(c.zone))
+			v.Group.Desired, v.Counts.Usable, v.Counts.Fresh, v.Counts.UsableIn = 4, 1, 1, map[string]int{"a": 1}
+			v.Counts.Instances = 3
+			c.change(&v)
+			if got := l.Keeper(v).IsSurgeUsable(1); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestShouldShrink(t *testing.T) {
+	cases := map[string]struct {
+		books  ledger.Books
+		zone   string
+		change func(*ledger.View)
+		want   bool
+	}{
+		"where launches name the zone":             {zoneA(ledger.Zone{}), "a", func(*ledger.View) {}, true},
+		"where more are left than were added":      {whole(ledger.Zone{Launched: 1}), "", func(*ledger.View) {}, false},
+		"where as many are left as were added":     {whole(ledger.Zone{Launched: 2}), "", func(*ledger.View) {}, true},
+		"a group at its minimum":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 4 }, false},
+		"one that others are about to bring there": {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 3; v.Counts.Shrinking["b"] = 1 }, false},
+		"by the books, where the reading is old":   {zoneA(ledger.Zone{Launched: 1}), "a", func(v *ledger.View) { v.Group.Min, v.Group.Observed = 4, start }, true},
+		"a group without a size":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Sized = false }, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, l := view(), ledger.FromBooks(c.books)
+			c.change(&v)
+			if got := l.Keeper(v).ShouldShrink(c.zone); got != c.want {
+				t.Errorf("got %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// E61: a group is short of what it would have without us, and of no more than its own size lacks.
+func TestCountUnavailable(t *testing.T) {
+	cases := map[string]struct {
+		zone   ledger.Zone
+		change func(*ledger.View)
+		want   int
+	}{
+		"one is removed and not replaced":      {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Serving = 3 }, 1},
+		"its replacement is there":             {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Usable = 1 }, 0},
+		"surge is to spare":                    {ledger.Zone{Launched: 1}, func(v *ledger.View) { v.Counts.Usable, v.Counts.Serving, v.Group.Desired = 1, 5, 5 }, -1},
+		"what was carried over is not missing": {ledger.Zone{Removed: 1, Carried: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Serving = 3 }, 0},
+		"an autoscaler took one":               {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving = 3, 3 }, 0},
+		"which an older reading does not show": {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving, v.Group.Observed = 3, 3, start }, 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, l := view(), ledger.FromBooks(zoneA(c.zone))
+			c.change(&v)
+			if got := l.Keeper(v).CountUnavailable(0); got != c.want {
+				t.Errorf("got %d, want %d", got, c.want)
+			}
+		})
+	}
+}
+
+// The way back counts what was added before as surge that is up, but for what is yet to come.
+func TestCarryOver(t *testing.T) {
+	v, l := view(), ledger.FromBooks(zoneA(ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Removed: 1}))
+	l.Keeper(v).CarryOver([]string{"old-a-1"}, map[string]int{"a": 1})
+	if got := l.Books(); !reflect.DeepEqual(got.Zones["a"], ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Carried: 1}) || got.Known[0] != "old-a-1" {
+		t.Errorf("got %+v", got)
 	}
 }
