@@ -280,6 +280,9 @@ func (d decision) runPhases() {
 		}
 		d.enterPhase(next.name)
 	}
+	if d.phase.held && d.rec.Stopping == "" {
+		marksOf(d.draft).holdNewNodes()
+	}
 	if d.rec.Phase == PhaseDone {
 		surgeOf(d.draft).concludeUpgrade()
 	}

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,7 +64,6 @@ func (d marks) holdNewNodes() {
 // releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too,
 // and reports whether all are.
 func (d marks) releaseHeldNodes() bool {
-	d.actions = slices.DeleteFunc(d.actions, func(a nodegroup.Action) bool { _, hold := a.(HoldNode); return hold }) // decided in this step, for nothing
 	return d.removeMarks(d.rec.isNotEnding, mark{
 		on:     (*nodegroup.Member).IsHeld,
 		coming: d.holdComing,

@@ -30,6 +30,8 @@ type phase struct {
 	untouched bool
 	// watched is a phase that another actor must not change the group's maximum or protection in.
 	watched bool
+	// held is a phase that keeps autoscalers from new nodes.
+	held bool
 	// givesBack is a phase in which what was added is given back: another target begins again.
 	givesBack bool
 	// reasonToWait is what keeps the next node from being started, "" for what the step waits for.

@@ -29,11 +29,11 @@ func surgeStrategy() strategy {
 				run: func(d *draft) bool { return surgeOf(d).setUpGroup() },
 			},
 			{
-				name: PhaseScaleUp, untouched: true, watched: true, waitsFor: "the surge", verbs: verbs,
+				name: PhaseScaleUp, untouched: true, watched: true, held: true, waitsFor: "the surge", verbs: verbs,
 				run: func(d *draft) bool { return surgeOf(d).scaleUpGroup() },
 			},
 			{
-				name: PhaseUpgrade, watched: true, verbs: verbs,
+				name: PhaseUpgrade, watched: true, held: true, verbs: verbs,
 				run: func(d *draft) bool { return surgeOf(d).replaceNodes() },
 				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 					removalOf(d).terminateNode(name, n, m)
@@ -86,7 +86,6 @@ func (d surge) scaleUpGroup() bool {
 		return false
 	}
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
-	marksOf(d.draft).holdNewNodes()
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) {
 		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge))
@@ -146,7 +145,6 @@ func (d surge) replaceNodes() bool {
 	orderingOf(d.draft).learnTerminationTimes()
 	if d.rec.Stopping == "" {
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
-		marksOf(d.draft).holdNewNodes()
 		windowOf(d.draft).startMoreNodes()
 		d.pauseWhenIdle()
 	}
