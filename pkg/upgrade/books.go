@@ -69,3 +69,28 @@ func (d *draft) describeSuspended() string {
 	}
 	return note + ": when they are even, " + nodegroup.InfoOf(d.w.Group.Provider).ResumeCommand(d.w.Group.Name, ours)
 }
+
+// countUnavailable is how many nodes the group is short of what it would have without the upgrade;
+// see ledger.Ledger.CountUnavailable.
+func (d *draft) countUnavailable() int { return d.countUnavailableExcept(d.rec.countRemovedInFlight()) }
+
+// countUnavailableExcept is the deficit but for so many of the nodes that we removed.
+func (d *draft) countUnavailableExcept(excused int) int {
+	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
+		return 0
+	}
+	return d.bookKeeper().CountUnavailable(d.countNotServing() - excused)
+}
+
+// countNotServing counts the members that were carried over to the way back and do not serve: what
+// was added before may not have come up yet.
+func (d *draft) countNotServing() (n int) {
+	carried := d.rec.Ledger.Carried()
+	for i := 0; i < len(d.w.Members) && n < carried; i++ {
+		m := &d.w.Members[i]
+		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
+			n++
+		}
+	}
+	return n
+}

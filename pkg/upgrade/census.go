@@ -1,12 +1,11 @@
 package upgrade
 
 import (
-	"sort"
-	"time"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
@@ -93,9 +92,6 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zon
 	}
 }
 
-// isEnding reports whether a node in the state is no longer to be terminated.
-func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
-
 func (c *memberCounts) countServing(m *nodegroup.Member, fit bool) {
 	if fit {
 		c.ready++
@@ -123,17 +119,6 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCo
 	default:
 		c.Fresh++
 	}
-}
-
-// newMembers lists the current members that were not there at the start.
-func (d *draft) newMembers() []*nodegroup.Member {
-	var fresh []*nodegroup.Member
-	for i := range d.w.Members {
-		if m := &d.w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && d.rec.isNewMember(m) {
-			fresh = append(fresh, m)
-		}
-	}
-	return fresh
 }
 
 // zoneCounts counts members by their own zone. A group has few zones: they are looked through
@@ -181,14 +166,22 @@ func (c *memberCounts) currentNames() []string {
 	return names // sorted, as the members are
 }
 
-// indexOfMember finds a member by its name.
-func indexOfMember(members []nodegroup.Member, name string) (int, bool) {
-	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
-	return i, i < len(members) && members[i].Name() == name
-}
-
-// isNodeLost reports whether the node has been other than Ready for drain.LostAfter.
-func isNodeLost(node *corev1.Node, now time.Time) bool {
-	c := nodegroup.ReadyCondition(node)
-	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
+// previousRevision is the revision that a rollback goes back to: the one the group points at still
+// or, where it points at the one wanted already, the one that most of the outdated nodes have.
+func (c *memberCounts) previousRevision(g *nodegroup.Group) nodegroup.Revision {
+	if g.Pointed.ID != g.Wanted.ID {
+		return g.Pointed
+	}
+	counts := map[nodegroup.Revision]int{}
+	for _, m := range c.pending {
+		if r := m.Instance.Revision; r.ID != "" {
+			counts[r]++
+		}
+	}
+	if len(counts) == 0 {
+		return g.Pointed
+	}
+	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b nodegroup.Revision) int {
+		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(a.ID, b.ID))
+	})
 }

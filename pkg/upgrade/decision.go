@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -29,7 +28,7 @@ func (d decision) beginUpgrade() {
 	d.rec = Record{
 		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
-		Previous: rollbackOf(d.draft).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
+		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
 		Ledger: ledger.New(w.Group.Zonal, w.Now, d.count.currentNames()),
@@ -39,8 +38,9 @@ func (d decision) beginUpgrade() {
 		d.rec.Pointed = w.Group.Pointed
 	}
 	d.count = countMembers(w, &d.rec)
-	strategyOf(w.Request.Strategy, false).begin(d.draft)
-	d.enterPhase(d.rec.Phase)
+	chosen := strategyOf(w.Request.Strategy, false)
+	chosen.begin(d.draft)
+	d.enterPhase(chosen.phases[0])
 }
 
 // isStopping reports whether the upgrade is being brought to an end before its goal.
@@ -159,18 +159,8 @@ func (d decision) yieldToRequest(to string) {
 func (d decision) cancelPause() {
 	if d.rec.Stopping == Paused && d.rec.PausedBy != "" {
 		d.rec.Stopping, d.rec.PausedBy, d.rec.Message = "", "", ""
-		d.enterPhase(d.rec.Phase)
+		d.rec.PhaseBegan = d.w.Now
 	}
-}
-
-// pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being
-// started.
-func (d decision) pauseUpgrade() {
-	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
-		return
-	}
-	d.rec.PausedBy = d.w.Asked.By
-	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
 // watchMaximum stops the upgrade when another actor lowered the group's maximum: whether its surge
@@ -262,14 +252,17 @@ func (d decision) runPhases() {
 		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
 		return
 	}
+	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
 		rebuildOf(d.draft).adoptTarget()
+		if d.phase.givesBack {
+			d.enterPhase(phases[0]) // the surge was given back
+		}
 	}
 	if d.phase.watched {
 		d.watchMaximum()
 		d.watchProtection()
 	}
-	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	for i, p := range phases {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d.draft) || d.rec.Stopping != "" {
 			continue
@@ -278,7 +271,7 @@ func (d decision) runPhases() {
 		if i+1 < len(phases) {
 			next = phases[i+1]
 		}
-		d.enterPhase(next.name)
+		d.enterPhase(next)
 	}
 	if d.phase.held && d.rec.Stopping == "" {
 		marksOf(d.draft).holdNewNodes()
@@ -286,13 +279,4 @@ func (d decision) runPhases() {
 	if d.rec.Phase == PhaseDone {
 		surgeOf(d.draft).concludeUpgrade()
 	}
-}
-
-// formatZoneSizes writes counts by zone as "a:4 b:2", zones in order.
-func formatZoneSizes(zones map[string]int) string {
-	parts := make([]string, 0, len(zones))
-	for _, zone := range slices.Sorted(maps.Keys(zones)) {
-		parts = append(parts, fmt.Sprintf("%s:%d", zone, zones[zone]))
-	}
-	return strings.Join(parts, " ")
 }

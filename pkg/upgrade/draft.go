@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -44,21 +45,37 @@ type draft struct {
 	due      time.Time
 }
 
-func newDraft(w *World) *draft {
-	if w.Idle > 0 {
-		w.Record = w.Record.WithMoreTime(w.Idle)
-		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
-	}
-	d := &draft{
-		w:   w,
-		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
-		notes:  w.Notes.cloneNotes(),
-		drains: map[string]*nodePods{},
-		wake:   w.Now.Add(lookAgain),
-	}
-	d.count = countMembers(w, &d.rec)
-	evictionsOf(d).countSpending()
-	return d
+// strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
+// record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
+type strategy struct {
+	name Strategy
+	// begin completes the record of a new upgrade, whose census is taken.
+	begin  func(*draft)
+	phases []phase
+}
+
+// phase is one part of a strategy. All that the rest of the package has to know of it are its
+// properties: no other file asks for its name.
+type phase struct {
+	name Phase
+	// run makes the next step and reports whether the phase is complete.
+	run func(*draft) bool
+	// emptied is what follows a node that is empty and settled, and late one whose time is over.
+	emptied func(*draft, string, NodeRecord, *nodegroup.Member)
+	late    func(*draft, string, NodeRecord)
+	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and
+	// a failure to create nodes gives back what was added.
+	untouched bool
+	// watched is a phase that another actor must not change the group's maximum or protection in.
+	watched bool
+	// held is a phase that keeps autoscalers from new nodes.
+	held bool
+	// givesBack is a phase in which what was added is given back: another target begins again.
+	givesBack bool
+	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
+	waitsFor string
+	// verbs are what a user may ask for in it.
+	verbs []Verb
 }
 
 // stopUpgradeWith stops the upgrade. Nothing new is begun from here on; what can be undone safely
@@ -71,9 +88,8 @@ func (d *draft) stopUpgradeWith(result Result, message string) {
 	}
 }
 
-func (d *draft) enterPhase(phase Phase) {
-	d.rec.Phase, d.rec.PhaseBegan = phase, d.w.Now
-	d.phase = d.rec.currentPhase()
+func (d *draft) enterPhase(next phase) {
+	d.phase, d.rec.Phase, d.rec.PhaseBegan = next, next.name, d.w.Now
 }
 
 // addAction adds an action, unless it is in flight, its next try is not due, or it was accepted a
@@ -146,4 +162,41 @@ func (d *draft) endUpgradeWith(result Result, message string) {
 	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
 	d.finished = true
 	d.actions, d.candidates = nil, nil
+}
+
+// classifyPodsOf is what a drain has to know of the member's pods.
+func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
+	v, known := d.drains[m.Name()]
+	if !known {
+		v = classifyPods(m, d.rec.Request.Policy(), d.w.Now)
+		d.drains[m.Name()] = v
+	}
+	return v
+}
+
+// membersInDrain are the members whose drain continues, in order of start.
+func (d *draft) membersInDrain() []*nodegroup.Member {
+	var members []*nodegroup.Member
+	for _, name := range d.rec.startedNames() {
+		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
+			members = append(members, m)
+		}
+	}
+	return members
+}
+
+// startRecord begins the record of a member, which is to be stored before anything happens to it.
+func (d *draft) startRecord(m *nodegroup.Member, n NodeRecord) {
+	d.count.byName[m.Name()] = m
+	d.rec.Nodes[m.Name()] = n
+}
+
+// pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being
+// started.
+func (d *draft) pauseUpgrade() {
+	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
+		return
+	}
+	d.rec.PausedBy = d.w.Asked.By
+	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }

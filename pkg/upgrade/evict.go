@@ -12,6 +12,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
+// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
+// again, before it is held to be one whose pods always do (EKS E51).
+const returnsAllowed = 1
+
 // evictions chooses the pods that are evicted now.
 type evictions struct{ *draft }
 

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -193,4 +194,21 @@ func (r *Record) lastChange() time.Time {
 		return changed
 	}
 	return r.PhaseBegan // it was stopped meanwhile
+}
+
+// newMembers lists the current members that were not there at the start.
+func (r *Record) newMembers(members []nodegroup.Member) []*nodegroup.Member {
+	var fresh []*nodegroup.Member
+	for i := range members {
+		if m := &members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && r.isNewMember(m) {
+			fresh = append(fresh, m)
+		}
+	}
+	return fresh
+}
+
+// indexOfMember finds a member by its name.
+func indexOfMember(members []nodegroup.Member, name string) (int, bool) {
+	i := sort.Search(len(members), func(i int) bool { return members[i].Name() >= name })
+	return i, i < len(members) && members[i].Name() == name
 }

@@ -1,100 +1,22 @@
 package upgrade
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
-const (
-	// seen is how long the effect of an accepted request may take to be observed before it is asked
-	// for again.
-	seen = 30 * time.Second
-	// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then
-	// (attach_detach_controller.go).
-	detachLimit = 6 * time.Minute
-	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
-	// again, before it is held to be one whose pods always do (EKS E51).
-	returnsAllowed = 1
-	// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
-	nodeObjectGrace = time.Minute
-)
+// detachLimit is how long volumes may take to detach; kube-controller-manager forces it then
+// (attach_detach_controller.go).
+const detachLimit = 6 * time.Minute
 
 // lifecycle takes started nodes from their drain to their end.
 type lifecycle struct{ *draft }
 
 func lifecycleOf(d *draft) lifecycle { return lifecycle{d} }
-
-// nodePods is what a drain has to know of one node's pods.
-type nodePods struct {
-	toEvict []*corev1.Pod
-	leaving []*corev1.Pod
-	held    []*corev1.Pod
-	staying int
-}
-
-func (v *nodePods) countPodsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
-
-func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
-	if v, ok := d.drains[m.Name()]; ok {
-		return v
-	}
-	v := &nodePods{}
-	var unready []*corev1.Pod
-	lost := m.Node != nil && isNodeLost(m.Node, d.w.Now)
-	for _, pod := range m.Pods {
-		switch drain.Judge(pod, d.rec.Request.Policy(), lost).Fate {
-		case drain.Go:
-			if drain.Ready(pod) {
-				v.toEvict = append(v.toEvict, pod)
-			} else {
-				unready = append(unready, pod)
-			}
-		case drain.Leaving:
-			v.leaving = append(v.leaving, pod)
-		case drain.Held:
-			v.held = append(v.held, pod)
-		default:
-			v.staying++
-		}
-	}
-	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
-	// same each time.
-	v.toEvict = append(unready, v.toEvict...)
-	slices.SortStableFunc(v.toEvict[:len(unready)], comparePodNames)
-	slices.SortStableFunc(v.toEvict[len(unready):], comparePodNames)
-	d.drains[m.Name()] = v
-	return v
-}
-
-func comparePodNames(a, b *corev1.Pod) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
-
-// membersInDrain are the members whose drain continues, in order of start.
-func (d *draft) membersInDrain() []*nodegroup.Member {
-	var members []*nodegroup.Member
-	for _, name := range d.rec.startedNames() {
-		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
-			members = append(members, m)
-		}
-	}
-	return members
-}
-
-// startRecord begins the record of a member, which is to be stored before anything happens to it.
-func (d lifecycle) startRecord(m *nodegroup.Member, n NodeRecord) {
-	d.count.byName[m.Name()] = m
-	d.rec.Nodes[m.Name()] = n
-}
 
 // advanceNode takes one started node one step further.
 func (d lifecycle) advanceNode(name string) {
@@ -184,8 +106,6 @@ func (d lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 	}
 	d.addAction(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
 }
-
-func isInDrain(s NodeState) bool { return s == NodeDraining || s == NodeForcing || s == NodeEmpty }
 
 // deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues
 // without those that are still there when the longest grace is over: they are named in the node's

@@ -125,3 +125,11 @@ func (d marks) fenceComing(node *corev1.Node) bool {
 func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, nodegroup.FenceTaint(d.w.Group.Provider))
 }
+
+// mark is something of ours on nodes: whether it is on one, or on its way there, and what takes it
+// away.
+type mark struct {
+	on     func(*nodegroup.Member) bool
+	coming func(*corev1.Node) bool
+	take   func(*corev1.Node) nodegroup.Action
+}

@@ -1,15 +1,5 @@
 package upgrade
 
-import (
-	"time"
-)
-
-// lookAgain is the longest a running upgrade goes without a look, should no event arrive.
-const lookAgain = 30 * time.Second
-
-// pollInterval is how often the cloud is asked while something of ours is under way there.
-const pollInterval = 5 * time.Second
-
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
@@ -21,7 +11,7 @@ func Next(w World) Step {
 		decisionOf(d).beginUpgrade()
 	case d.rec.PhaseBegan.IsZero():
 		d.rec.Ledger.ForgetMaximum()
-		d.enterPhase(d.rec.Phase)
+		d.rec.PhaseBegan = w.Now
 	}
 	if !d.finished {
 		decisionOf(d).recordAnswers()
@@ -35,4 +25,21 @@ func Next(w World) Step {
 	step := decisionOf(d).finishStep()
 	step.Persist = mustStoreRecord(&stored, &step.Record)
 	return step
+}
+
+func newDraft(w *World) *draft {
+	if w.Idle > 0 {
+		w.Record = w.Record.WithMoreTime(w.Idle)
+		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
+	}
+	d := &draft{
+		w:   w,
+		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
+		notes:  w.Notes.cloneNotes(),
+		drains: map[string]*nodePods{},
+		wake:   w.Now.Add(lookAgain),
+	}
+	d.count = countMembers(w, &d.rec)
+	evictionsOf(d).countSpending()
+	return d
 }

@@ -41,11 +41,11 @@ func RebuildRecord(w World) (Record, error) {
 	if run == "" {
 		return Record{}, nil
 	}
-	d := newDraft(&w)
+	count := countMembers(&w, &w.Record)
 	rec := Record{
 		Version: RecordVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: rollbackOf(d).previousRevision(), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
-		Unlabelled: withoutLabels(slices.DeleteFunc(d.count.pending, func(m *nodegroup.Member) bool {
+		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Unlabelled: withoutLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
@@ -172,9 +172,6 @@ func (d rebuild) adoptTarget() {
 	d.bookKeeper().AdoptTarget(known, carried)
 	d.count = countMembers(d.w, &d.rec)
 	d.rec.Total = d.countTotal()
-	if d.phase.givesBack {
-		d.enterPhase(PhaseSetup) // the surge was given back
-	}
 }
 
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.

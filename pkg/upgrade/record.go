@@ -103,50 +103,6 @@ type Record struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// NodeState is where a node that was started is.
-type NodeState string
-
-// The states a started node is recorded in. Pending and Fenced are seen on the node itself.
-const (
-	NodePending     NodeState = "Pending"
-	NodeFenced      NodeState = "Fenced"
-	NodeDraining    NodeState = "Draining"
-	NodeForcing     NodeState = "Forcing"
-	NodeEmpty       NodeState = "Empty"
-	NodeRemoving    NodeState = "Removing"
-	NodeQuarantined NodeState = "Quarantined"
-	NodeDrained     NodeState = "Drained"
-	NodeGone        NodeState = "Gone"
-)
-
-// NodeRecord is a node that was started.
-type NodeRecord struct {
-	UID      types.UID `json:"uid,omitempty"`
-	Instance string    `json:"instance,omitempty"`
-	Zone     string    `json:"zone,omitempty"`
-	State    NodeState `json:"state"`
-	// Batch is the node's number in order of start ÷ window, from 1.
-	Batch    int       `json:"batch"`
-	Began    time.Time `json:"began"`
-	Deadline time.Time `json:"deadline,omitzero"`
-	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the
-	// wait for it again.
-	EmptyAt time.Time `json:"emptyAt,omitzero"`
-	// Shrink is how the instance is terminated: with the group's size lowered by one, or not.
-	Shrink bool `json:"shrink,omitempty"`
-	// Terminated is when the termination was decided; Landed that the cloud is known to have begun
-	// it.
-	Terminated time.Time `json:"terminated,omitzero"`
-	Landed     bool      `json:"landed,omitempty"`
-	// Added tells that it is a new node that the upgrade gives back; it never counted as removed.
-	Added bool `json:"added,omitempty"`
-	// Blocked tells since when pods of the node have been blocked, by namespace/name, of those that
-	// have been so for a minute: who looks from elsewhere knows it by that.
-	Blocked map[string]time.Time `json:"blocked,omitempty"`
-	// Reason says why the node was quarantined, or which pods it was terminated with.
-	Reason string `json:"reason,omitempty"`
-}
-
 // Clone copies the record so that the copy can be changed.
 func (r *Record) Clone() Record {
 	c := *r

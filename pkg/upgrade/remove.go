@@ -2,9 +2,13 @@ package upgrade
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
+
+// nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
+const nodeObjectGrace = time.Minute
 
 // removal ends the machine of a node that is drained.
 type removal struct{ *draft }
@@ -135,4 +139,10 @@ func (d removal) deleteNode(n NodeRecord, m *nodegroup.Member) {
 		return
 	}
 	d.addAction(DeleteNode{Node: m.Node.Name, UID: m.Node.UID})
+}
+
+// isOnItsWayOut reports whether the machine is known to be on its way out.
+func isOnItsWayOut(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
+	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 }

@@ -1,11 +1,8 @@
 package upgrade
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -14,27 +11,6 @@ import (
 type rollback struct{ *draft }
 
 func rollbackOf(d *draft) rollback { return rollback{d} }
-
-// previousRevision is the revision that a rollback goes back to: the one the group points at still
-// or, where it points at the one wanted already, the one that most of the outdated nodes have.
-func (d rollback) previousRevision() nodegroup.Revision {
-	g := &d.w.Group
-	if g.Pointed.ID != g.Wanted.ID {
-		return g.Pointed
-	}
-	counts := map[nodegroup.Revision]int{}
-	for _, m := range d.count.pending {
-		if r := m.Instance.Revision; r.ID != "" {
-			counts[r]++
-		}
-	}
-	if len(counts) == 0 {
-		return g.Pointed
-	}
-	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b nodegroup.Revision) int {
-		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(a.ID, b.ID))
-	})
-}
 
 // keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their
 // fence is taken away, and those whose termination was decided but did not happen are kept (I6: a

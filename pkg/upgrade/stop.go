@@ -2,9 +2,6 @@ package upgrade
 
 import (
 	"fmt"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
@@ -62,23 +59,6 @@ func (d stopping) unfenceUnstarted() bool {
 		}
 		return true
 	})
-}
-
-// mark is something of ours on nodes: whether it is on one, or on its way there, and what takes it
-// away.
-type mark struct {
-	on     func(*nodegroup.Member) bool
-	coming func(*corev1.Node) bool
-	take   func(*corev1.Node) nodegroup.Action
-}
-
-// isGivenBack reports whether the node is a new one that is given back: it was never started.
-func (n NodeRecord) isGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
-
-// isOnItsWayOut reports whether the machine is known to be on its way out.
-func isOnItsWayOut(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
-	gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""
-	return n.Landed || gone || attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
 }
 
 // undoUpgrade takes away what is ours of an upgrade that is aborted, and moves no pod for it: all
@@ -170,13 +150,4 @@ func (d stopping) describeKeptNodes() string {
 		return fmt.Sprintf("the group keeps %d more nodes than before: which of them are ours cannot be told any more", owed)
 	}
 	return fmt.Sprintf("the group keeps %d more nodes than before: new nodes carry pods and are not taken (%s)", owed, abbreviateNames(loaded))
-}
-
-// abbreviateNames names the first few and counts the rest.
-func abbreviateNames(names []string) string {
-	const most = 3
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

@@ -3,42 +3,7 @@ package upgrade
 import (
 	"fmt"
 	"slices"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
-
-// strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
-// record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
-type strategy struct {
-	name Strategy
-	// begin completes the record of a new upgrade, whose census is taken.
-	begin  func(*draft)
-	phases []phase
-}
-
-// phase is one part of a strategy. All that the rest of the package has to know of it are its
-// properties: no other file asks for its name.
-type phase struct {
-	name Phase
-	// run makes the next step and reports whether the phase is complete.
-	run func(*draft) bool
-	// emptied is what follows a node that is empty and settled, and late one whose time is over.
-	emptied func(*draft, string, NodeRecord, *nodegroup.Member)
-	late    func(*draft, string, NodeRecord)
-	// untouched is a phase before whose end no outdated node is drained: a pause comes at once, and
-	// a failure to create nodes gives back what was added.
-	untouched bool
-	// watched is a phase that another actor must not change the group's maximum or protection in.
-	watched bool
-	// held is a phase that keeps autoscalers from new nodes.
-	held bool
-	// givesBack is a phase in which what was added is given back: another target begins again.
-	givesBack bool
-	// reasonToWait is what keeps the next node from being started, "" for what the step waits for.
-	waitsFor string
-	// verbs are what a user may ask for in it.
-	verbs []Verb
-}
 
 // allStrategies is the list of all there are.
 func allStrategies() []strategy {

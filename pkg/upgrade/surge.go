@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
@@ -95,39 +94,12 @@ func (d surge) scaleUpGroup() bool {
 			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
 		if d.w.isDeadlinePassed(deadline) {
-			d.stopUpgradeWith(NodeCreationFailure, d.bootFailure(surge, since))
+			d.stopUpgradeWith(NodeCreationFailure, windowOf(d.draft).describeBootFailure(surge, since))
 		}
 		d.requeueAt(deadline)
 		return false
 	}
 	return marksOf(d.draft).fenceOutdatedNodes()
-}
-
-// bootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
-func (d surge) bootFailure(wanted int, since time.Time) string {
-	waited := d.w.Now.Sub(since).Round(time.Second)
-	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
-	if refusal := d.rec.Ledger.LaunchRefusal(); refusal != "" {
-		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
-			return head + ": " + refusal + ": raise the group's max or leave --keep-max out"
-		}
-		return head + ": " + refusal + ": allow more instance types or zones, or ask for a higher quota"
-	}
-	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
-		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
-	}
-	for _, m := range d.newMembers() {
-		switch {
-		case m.Usable(d.w.Group.WantedLabels):
-		case m.Node == nil:
-			return head + fmt.Sprintf(": instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
-		case nodegroup.IsNodeReady(m.Node):
-			return head + fmt.Sprintf(": node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
-		default:
-			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
-		}
-	}
-	return head + ": see the group's scaling activities"
 }
 
 // replaceNodes drives the nodes that were started and starts more, until no outdated node is left
@@ -163,7 +135,7 @@ func (d surge) isReplaced() bool {
 	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return false
 	}
-	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || windowOf(d.draft).countUnavailable() <= 0) {
+	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || d.countUnavailable() <= 0) {
 		return true
 	}
 	windowOf(d.draft).waitForReplacement()
@@ -205,11 +177,6 @@ func (d surge) describeOrphans() string {
 	return "drained nodes that have no machine any more are still there: kubectl delete node " + strings.Join(orphans, " ")
 }
 
-// joinNotes joins what is to be said at the end, leaving out what is empty.
-func joinNotes(all ...string) string {
-	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
-}
-
 // pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have
 // finished, and what was taken with them was launched again (GKE G25).
 func (d surge) pauseWhenIdle() {
@@ -231,6 +198,6 @@ func (d surge) pauseWhenIdle() {
 		windowOf(d.draft).waitForReplacement()
 		d.waiting = "pausing: a replacement is launched first"
 	default:
-		decisionOf(d.draft).pauseUpgrade()
+		d.pauseUpgrade()
 	}
 }

@@ -38,7 +38,7 @@ func (d surplus) returnSurge() bool {
 			n.UID = m.Node.UID
 		}
 		d.rec.Ledger.BookReturn(zone, d.w.Now)
-		lifecycleOf(d.draft).startRecord(m, n)
+		d.startRecord(m, n)
 	}
 	given := d.rec.Ledger.ConfirmedSurge()
 	if d.driveReturns(); d.rec.Ledger.ConfirmedSurge() > given {
@@ -63,7 +63,7 @@ func (d surplus) replacesMissing(m *nodegroup.Member) bool {
 	if !d.w.Group.IsUsable(m) {
 		return false
 	}
-	if windowOf(d.draft).countUnavailableExcept(0) >= 0 {
+	if d.countUnavailableExcept(0) >= 0 {
 		return true
 	}
 	d.count.Usable--
@@ -77,7 +77,7 @@ func (d surplus) addedMembers() []*nodegroup.Member {
 	if d.w.Group.Wanted.ID != d.rec.Target.ID || (d.rec.Back && d.rec.Phase == PhaseSetup) {
 		return nil
 	}
-	return d.newMembers()
+	return d.rec.newMembers(d.w.Members)
 }
 
 func (d surplus) driveReturns() {

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,18 +69,6 @@ func (d window) leastUnavailableCost() int {
 	return 1
 }
 
-// countUnavailable is how many nodes the group is short of what it would have without the upgrade;
-// see ledger.Ledger.CountUnavailable.
-func (d window) countUnavailable() int { return d.countUnavailableExcept(d.rec.countRemovedInFlight()) }
-
-// countUnavailableExcept is the deficit but for so many of the nodes that we removed.
-func (d window) countUnavailableExcept(excused int) int {
-	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
-		return 0
-	}
-	return d.bookKeeper().CountUnavailable(d.countNotServing()-excused)
-}
-
 func (d window) waitForReplacement() {
 	d.waitForCloud("a replacement to be ready")
 	since := d.rec.lastChange()
@@ -88,7 +77,7 @@ func (d window) waitForReplacement() {
 		return
 	}
 	if d.w.isDeadlinePassed(deadline) {
-		d.stopUpgradeWith(NodeCreationFailure, surgeOf(d.draft).bootFailure(d.count.Usable+d.countUnavailable(), since))
+		d.stopUpgradeWith(NodeCreationFailure, d.describeBootFailure(d.count.Usable+d.countUnavailable(), since))
 		return
 	}
 	d.requeueAt(deadline)
@@ -105,22 +94,36 @@ func (d window) startNode(m *nodegroup.Member) {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 	}
 	d.rec.Begun++
-	lifecycleOf(d.draft).startRecord(m, n)
+	d.startRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--
 	d.requeueAt(d.w.Now.Add(time.Second))
 	lifecycleOf(d.draft).advanceNode(m.Name())
 }
 
-// countNotServing counts the members that were carried over to the way back and do not serve: what
-// was added before may not have come up yet.
-func (d window) countNotServing() (n int) {
-	carried := d.rec.Ledger.Carried()
-	for i := 0; i < len(d.w.Members) && n < carried; i++ {
-		m := &d.w.Members[i]
-		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
-			n++
+// describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
+func (d window) describeBootFailure(wanted int, since time.Time) string {
+	waited := d.w.Now.Sub(since).Round(time.Second)
+	head := fmt.Sprintf("after %s %d of %d new nodes are ready", waited, d.count.Usable, wanted)
+	if refusal := d.rec.Ledger.LaunchRefusal(); refusal != "" {
+		if d.rec.Request.KeepMax && d.w.Group.Desired >= d.w.Group.Max {
+			return head + ": " + refusal + ": raise the group's max or leave --keep-max out"
+		}
+		return head + ": " + refusal + ": allow more instance types or zones, or ask for a higher quota"
+	}
+	if f := d.w.Group.LaunchFailure; f.Message != "" && f.At.After(d.rec.Started) {
+		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
+	}
+	for _, m := range d.rec.newMembers(d.w.Members) {
+		switch {
+		case m.Usable(d.w.Group.WantedLabels):
+		case m.Node == nil:
+			return head + fmt.Sprintf(": instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
+		case nodegroup.IsNodeReady(m.Node):
+			return head + fmt.Sprintf(": node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
+		default:
+			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
 		}
 	}
-	return n
+	return head + ": see the group's scaling activities"
 }

@@ -140,6 +140,40 @@ func TestTypesNamesAndCommentsStayWithinLimits(t *testing.T) {
 		}
 	}
 	report(t, ceilingFaults(found, ceilings))
+	for _, p := range packages {
+		if under(p.Dir, "pkg/upgrade") {
+			report(t, upwardFaults(p.Dir, p.Graph()))
+		}
+	}
+}
+
+// upwardFaults lists the files of a package more than a tenth of whose arrows lead up: what they
+// share belongs into a file below them.
+func upwardFaults(dir string, g measure.Graph) []string {
+	var faults []string
+	for i, room := range g.Rooms {
+		if 10*g.Up[i] > g.Arrows[i] {
+			faults = append(faults, fmt.Sprintf("%s/%s uses %d files above it of %d (make house)", dir, room, g.Up[i], g.Arrows[i]))
+		}
+	}
+	return faults
+}
+
+func TestUpwardRule(t *testing.T) {
+	cases := map[string]struct {
+		arrows, up int
+		want       string
+	}{
+		"a file that uses none": {0, 0, ""},
+		"a tenth":               {10, 1, ""},
+		"more than a tenth":     {9, 1, "pkg/a/b.go uses 1 files above it of 9"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := measure.Graph{Rooms: []string{"b.go"}, Arrows: []int{c.arrows}, Up: []int{c.up}}
+			want(t, upwardFaults("pkg/a", g), c.want)
+		})
+	}
 }
 
 func TestCeilingRule(t *testing.T) {

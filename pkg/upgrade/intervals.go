@@ -1,0 +1,13 @@
+package upgrade
+
+import "time"
+
+const (
+	// lookAgain is the longest a running upgrade goes without a look, should no event arrive.
+	lookAgain = 30 * time.Second
+	// pollInterval is how often the cloud is asked while something of ours is under way there.
+	pollInterval = 5 * time.Second
+	// seen is how long the effect of an accepted request may take to be observed before it is asked
+	// for again.
+	seen = 30 * time.Second
+)

@@ -1,0 +1,62 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// nodePods is what a drain has to know of one node's pods.
+type nodePods struct {
+	toEvict []*corev1.Pod
+	leaving []*corev1.Pod
+	held    []*corev1.Pod
+	staying int
+}
+
+func (v *nodePods) countPodsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
+
+// classifyPods sorts the pods of a member by what its drain has to do with them.
+func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
+	v := &nodePods{}
+	var unready []*corev1.Pod
+	lost := m.Node != nil && isNodeLost(m.Node, now)
+	for _, pod := range m.Pods {
+		switch drain.Judge(pod, policy, lost).Fate {
+		case drain.Go:
+			if drain.Ready(pod) {
+				v.toEvict = append(v.toEvict, pod)
+			} else {
+				unready = append(unready, pod)
+			}
+		case drain.Leaving:
+			v.leaving = append(v.leaving, pod)
+		case drain.Held:
+			v.held = append(v.held, pod)
+		default:
+			v.staying++
+		}
+	}
+	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
+	// same each time.
+	v.toEvict = append(unready, v.toEvict...)
+	slices.SortStableFunc(v.toEvict[:len(unready)], comparePodNames)
+	slices.SortStableFunc(v.toEvict[len(unready):], comparePodNames)
+	return v
+}
+
+func comparePodNames(a, b *corev1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+// isNodeLost reports whether the node has been other than Ready for drain.LostAfter.
+func isNodeLost(node *corev1.Node, now time.Time) bool {
+	c := nodegroup.ReadyCondition(node)
+	return c != nil && c.Status != corev1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) >= drain.LostAfter
+}
