@@ -96,18 +96,21 @@ const describeLag = 30 * time.Second
 func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add(describeLag)) }
 
 // RequireLabels has the group's current nodes carry labels beside what its cloud says of their
-// machines. New nodes count as usable only with them (EKS E27). A group without machines is not
-// changed: its labels are all that judges its nodes.
+// machines, and labels that were required before. New nodes count as usable only with them (EKS
+// E27). A group without machines is not changed: its labels are all that judges its nodes.
 func (g *Group) RequireLabels(labels map[string]string) {
 	if !g.Sized || len(labels) == 0 {
 		return
 	}
-	g.CurrentLabels = labels
-	g.WantedLabels = maps.Clone(g.WantedLabels)
-	if g.WantedLabels == nil {
-		g.WantedLabels = map[string]string{}
-	}
-	maps.Copy(g.WantedLabels, labels)
+	g.CurrentLabels, g.WantedLabels = addLabels(g.CurrentLabels, labels), addLabels(g.WantedLabels, labels)
+}
+
+// addLabels are the labels with others added, in a map of their own.
+func addLabels(labels, others map[string]string) map[string]string {
+	out := make(map[string]string, len(labels)+len(others))
+	maps.Copy(out, labels)
+	maps.Copy(out, others)
+	return out
 }
 
 // LacksLabels reports whether the node lacks a label of current ones; false where there is no node.
