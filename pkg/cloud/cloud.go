@@ -34,8 +34,8 @@ type Provider interface {
 	// Outdated judges a member that has no instance in the group.
 	Outdated(group *nodegroup.Group, node *corev1.Node) bool
 	// Do carries out one action of package upgrade that concerns the cloud: SetRevision, Quiesce,
-	// Resume, RaiseMax, LowerMax, AddCapacity or Terminate. Answers that the caller has to tell
-	// apart are an *Error.
+	// Resume, RaiseMax, LowerMax, AddCapacity, Terminate or, for a managed group, Delegate. Answers
+	// that the caller has to tell apart are an *Error.
 	Do(ctx context.Context, group string, action nodegroup.Action) error
 }
 
@@ -58,7 +58,8 @@ type History struct {
 // Ref names a group and, with To, the revision that is to count as wanted.
 type Ref struct {
 	Name string
-	// To is what the user asked for with --to; empty for what the group's template says.
+	// To is what the user asked for with --to; empty for what the group's template says, and for a
+	// managed group what its cloud would take by itself.
 	To string
 }
 

@@ -32,9 +32,6 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	if s, err := launchSpecOf(g); err == nil && s.base.isAlias() {
 		out.Follows = cmp.Or(s.base.name, s.base.id) + ":" + s.base.version
 	}
-	if name := tagValue(g, tagNodegroup); name != "" {
-		out.Name, out.Kind = name, "EKS managed node group"
-	}
 	return out
 }
 

@@ -73,13 +73,6 @@ func TestOutline(t *testing.T) {
 	}
 }
 
-func TestManagedOutline(t *testing.T) {
-	g := describeGroup(newGroup(tagged("eks:nodegroup-name", "pool")))
-	if g.Name != "pool" || g.Kind != "EKS managed node group" {
-		t.Errorf("got %s, %s", g.Name, g.Kind)
-	}
-}
-
 func TestInstances(t *testing.T) {
 	g := judged(t, newGroup(with(newInstance("i-2", protected), newInstance("i-1", from("lt-0a", "6"), inState("Pending:Wait")))), outside{}, "")
 	want := []nodegroup.Instance{

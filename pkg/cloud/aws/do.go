@@ -38,6 +38,8 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 		return p.launchInZone(ctx, group, a)
 	case nodegroup.Terminate:
 		return p.terminateInstance(ctx, group, a)
+	case nodegroup.Delegate:
+		return p.managed.requestUpgrade(ctx, group, a)
 	default:
 		return cloud.Unsupported(providerName, action)
 	}

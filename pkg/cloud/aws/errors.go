@@ -142,7 +142,7 @@ func (r answerRule) matchesAnswer(code, message string) bool {
 }
 
 // answerRules are tried in order; the first that fits counts. Codes: the errors listed by the API
-// references of EC2 Auto Scaling, EC2 and STS, and the common errors of the query protocol.
+// references of EC2 Auto Scaling, EC2, EKS and STS, and the common errors of the query protocol.
 func answerRules() []answerRule {
 	return []answerRule{
 		{codes: throttleCodes(), outcome: nodegroup.OutcomeLater},
@@ -175,6 +175,10 @@ func answerRules() []answerRule {
 		{codes: []string{"ValidationError"}, says: "group's min size", outcome: nodegroup.OutcomeExhausted},
 		// EC2 may take a moment to know a version that was just made.
 		{says: "could not find the specified version", outcome: nodegroup.OutcomeLater},
+		// Another update of the node group is under way, or it is gone: both will be seen. Real
+		// message: "Nodegroup cannot be updated as it is currently not in Active State".
+		{codes: []string{"ResourceInUseException", "ResourceNotFoundException"}, outcome: nodegroup.OutcomeMoved},
+		{codes: []string{"InvalidRequestException"}, says: "not in active state", outcome: nodegroup.OutcomeMoved},
 		{codes: exhaustedCodes(), outcome: nodegroup.OutcomeExhausted},
 		{
 			codes: []string{"InstanceRefreshInProgress"}, outcome: nodegroup.OutcomeFatal,
@@ -247,14 +251,16 @@ func isServerFault(api smithy.APIError, err error) bool {
 	return api.ErrorFault() == smithy.FaultServer || errors.As(err, &response) && response.HTTPStatusCode() >= 500
 }
 
-// deniedAction finds the action in "User: arn:… is not authorized to perform: ec2:RunInstances on
-// resource: …". It may be another than the one that was called: pointing a group at a template
-// needs ec2:RunInstances.
-var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)`)
+// deniedAction finds action and resource in "User: arn:… is not authorized to perform:
+// ec2:RunInstances on resource: arn:… because …". It may be another action than the one that was
+// called: pointing a group at a template needs ec2:RunInstances.
+var deniedAction = regexp.MustCompile(`not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)(?: on resource: (arn:\S+))?`)
 
-// iamAction names the IAM action that was denied.
+// iamAction names the IAM action that was denied, with the resource where AWS tells it.
 func iamAction(message string, err error) string {
-	if found := deniedAction.FindStringSubmatch(message); found != nil {
+	if found := deniedAction.FindStringSubmatch(message); found != nil && found[2] != "" {
+		return found[1] + " on " + found[2]
+	} else if found != nil {
 		return found[1]
 	}
 	var op *smithy.OperationError

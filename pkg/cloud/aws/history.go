@@ -24,8 +24,6 @@ const historyLimit = 100
 
 // History implements cloud.Historian with one DescribeInstances and one DescribeScalingActivities.
 // Auto Scaling keeps activities for six weeks. What could be read is returned with an error, too.
-// Managed node groups, which no one plans for here, go by another name than their Auto Scaling
-// group and tell of launches alone.
 func (p *Provider) History(ctx context.Context, group *nodegroup.Group) (cloud.History, error) {
 	var h cloud.History
 	if len(group.Instances) == 0 {
@@ -43,7 +41,7 @@ func (p *Provider) History(ctx context.Context, group *nodegroup.Group) (cloud.H
 	}
 	h.Launched = launchTimes(machines.Reservations)
 	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
-		AutoScalingGroupName: sdk.String(group.Name), MaxRecords: sdk.Int32(historyLimit),
+		AutoScalingGroupName: sdk.String(p.managed.memory.autoscalingName(group.Name)), MaxRecords: sdk.Int32(historyLimit),
 	})
 	if err != nil {
 		return h, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)

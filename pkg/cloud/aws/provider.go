@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
 	smithy "github.com/aws/smithy-go/middleware"
@@ -27,13 +29,15 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Provider is cloud.Provider for the Auto Scaling groups of one account and region.
+// Provider is cloud.Provider for the Auto Scaling groups of one account and region, and for the EKS
+// managed node groups behind some of them.
 type Provider struct {
 	region      string
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
 	cache       lookupCache
+	managed     managedGroups
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -42,6 +46,9 @@ var _ cloud.Provider = (*Provider)(nil)
 type Options struct {
 	// Region counts when neither the environment nor the AWS configuration names one. See RegionOf.
 	Region string
+	// ClusterName is the EKS cluster whose node groups are meant, where two clusters have one of a
+	// name and Groups was given no node that tells.
+	ClusterName string
 	// Version is this program's, for the user agent.
 	Version string
 }
@@ -77,10 +84,12 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	}
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
-	return &Provider{
+	p := &Provider{
 		region: cfg.Region, cache: newLookupCache(),
 		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
-	}, nil
+	}
+	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: newManagedMemory(o.ClusterName)}
+	return p, nil
 }
 
 // logMessage sends what the SDK has to say where the Kubernetes libraries' logs go, from level 1
@@ -126,12 +135,13 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	if err != nil {
 		return nil, err
 	}
+	p.managed.memory.learnCluster(found)
 	groups := make([]nodegroup.Group, len(found))
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
 	for i := range found {
 		work.Go(func() error {
-			group, err := p.judgeGroup(ctx, &found[i], "")
+			group, err := p.judgeGroup(ctx, &found[i], "", true)
 			if err != nil && group.Refusal == "" {
 				group.Refusal = err.Error()
 			}
@@ -151,13 +161,17 @@ func (p *Provider) Observe(ctx context.Context, ref cloud.Ref) (nodegroup.Group,
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	group, err := p.judgeGroup(ctx, asg, ref.To)
+	group, err := p.judgeGroup(ctx, asg, ref.To, false)
 	group.Observed = began
 	return group, err
 }
 
-// judgeGroup judges a group that was read. With an error the group is as describeGroup has it.
-func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to string) (nodegroup.Group, error) {
+// judgeGroup judges a group that was read, to be listed or to be upgraded. With an error the group
+// is as describeGroup has it.
+func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
+	if _, managed := managedNameOf(asg); managed {
+		return p.managed.judgeManaged(ctx, asg, to, listing)
+	}
 	group := describeGroup(asg)
 	f, err := p.readFacts(ctx, asg, to)
 	var no refusedError
@@ -298,8 +312,11 @@ func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 }
 
 // Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen
-// last. One that was never seen is outdated.
-func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
+// last. One that was never seen is outdated. Nodes of a managed node group say it themselves.
+func (p *Provider) Outdated(group *nodegroup.Group, node *corev1.Node) bool {
+	if outdated, ok := judgeByLabel(group, node); ok {
+		return outdated
+	}
 	m, seen := p.lastSeen(node)
 	return !seen || m.outdated
 }

@@ -96,10 +96,15 @@ func TestGroups(t *testing.T) {
 		Suspended: []string{"Launch"},
 	}
 	s.add(other)
-	managed := other
-	managed.Name, managed.Suspended, managed.Tags = "eks-pool-0af", nil, map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "prod"}
-	s.add(managed)
-	nodes := append(s.nodes("workers", "eks-pool-0af", "batch"),
+	s.AddCluster("prod", "1.33")
+	pool, err := s.AddManagedNodegroup(awscloud.NodegroupSpec{
+		Cluster: "prod", Name: "pool", ReleaseVersion: release133, Image: "ami-1", InstanceType: "m6i.large",
+		Group: awscloud.GroupSpec{Zones: []string{"us-east-1a"}, Counts: []int{2}, Max: 4},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := append(s.nodes("workers", pool, "batch"),
 		node("us-east-1a", "i-0123456789abcdef0"), node("us-west-2a", "i-0123456789abcdef1"), &corev1.Node{})
 	s.requests()
 
@@ -111,14 +116,14 @@ func TestGroups(t *testing.T) {
 	for _, g := range groups {
 		got = append(got, fmt.Sprintf("%s/%s/%d/%s", g.Name, g.Kind, len(g.Instances), g.Wanted.Kubernetes))
 	}
-	if want := []string{"batch/Auto Scaling group/2/v1.32", "pool/EKS managed node group/2/v1.32", "workers/Auto Scaling group/3/v1.32"}; !slices.Equal(got, want) {
+	if want := []string{"batch/Auto Scaling group/2/v1.32", "pool/EKS managed node group/2/v1.33.2", "workers/Auto Scaling group/3/v1.32"}; !slices.Equal(got, want) {
 		t.Fatalf("got %q, want %q", got, want)
 	}
 	if g := groups[0]; !strings.Contains(g.Refusal, "Launch is suspended") {
 		t.Errorf("batch: refusal %q", g.Refusal)
 	}
-	if g := groups[1]; !strings.Contains(g.Refusal, "aws eks update-nodegroup-version --cluster-name prod --nodegroup-name pool") {
-		t.Errorf("pool: refusal %q", g.Refusal)
+	if g := groups[1]; g.Managed == nil || g.Instances[0].Outdated {
+		t.Errorf("pool: %+v", g)
 	}
 	if g := groups[2]; g.Refusal != "" || !g.Instances[0].Outdated || g.Observed.IsZero() {
 		t.Errorf("workers: %+v", g)
@@ -312,29 +317,6 @@ func TestTheSDKIsSilent(t *testing.T) {
 	}
 	if got, err := os.ReadFile(stderr.Name()); err != nil || len(got) > 0 {
 		t.Errorf("got %q on stderr, %v", got, err)
-	}
-}
-
-func TestManagedGroupsOfOneName(t *testing.T) {
-	s := start(t, quick())
-	for _, name := range []string{"eks-pool-0af", "eks-pool-0bf"} {
-		s.workers(func(g *awscloud.GroupSpec) {
-			g.Name, g.Tags, g.Template.Version = name, map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "of-" + name}, "2"
-		})
-	}
-	_, err := s.Observe(t.Context(), cloud.Ref{Name: "pool"})
-	s.wantOutcome(err, nodegroup.OutcomeFatal, "2 managed node groups have that name", "name of the Auto Scaling group")
-}
-
-func TestManagedGroupGoesByEitherName(t *testing.T) {
-	s := start(t, quick())
-	s.workers(func(g *awscloud.GroupSpec) {
-		g.Name, g.Tags = "eks-pool-0af", map[string]string{"eks:nodegroup-name": "pool", "eks:cluster-name": "prod"}
-	})
-	for _, name := range []string{"pool", "eks-pool-0af"} {
-		if g := s.observe(name, ""); g.Name != "pool" || g.Refusal == "" {
-			t.Errorf("%s: got %s, refusal %q", name, g.Name, g.Refusal)
-		}
 	}
 }
 

@@ -84,25 +84,29 @@ func storeNews[K comparable, V any](mu *sync.Mutex, into map[K]V, known, news ma
 // It returns cloud.ErrNotFound when there is neither.
 func (p *Provider) readGroup(ctx context.Context, name string, instances bool) (*at.AutoScalingGroup, error) {
 	doing := fmt.Sprintf("reading Auto Scaling group %q in %s", name, p.region)
-	asked := []*autoscaling.DescribeAutoScalingGroupsInput{
-		{AutoScalingGroupNames: []string{name}},
-		{Filters: []at.Filter{{Name: sdk.String("tag:" + tagNodegroup), Values: []string{name}}}},
+	out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{p.managed.memory.autoscalingName(name)}, IncludeInstances: sdk.Bool(instances),
+	})
+	if err != nil {
+		return nil, explainError(doing, err)
 	}
-	for _, in := range asked {
-		in.IncludeInstances = sdk.Bool(instances)
-		out, err := p.autoscaling.DescribeAutoScalingGroups(ctx, in)
-		if err != nil {
-			return nil, explainError(doing, err)
-		}
-		switch len(out.AutoScalingGroups) {
-		case 0:
-		case 1:
-			return &out.AutoScalingGroups[0], nil
-		default:
-			return nil, fatalError("%s: %d managed node groups have that name: use the name of the Auto Scaling group", doing, len(out.AutoScalingGroups))
-		}
+	if len(out.AutoScalingGroups) > 0 {
+		return &out.AutoScalingGroups[0], nil
 	}
-	return nil, fmt.Errorf("%s: %w: check the name, and the region with AWS_REGION", doing, cloud.ErrNotFound)
+	out, err = p.autoscaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		Filters: []at.Filter{{Name: sdk.String("tag:" + tagNodegroup), Values: []string{name}}}, IncludeInstances: sdk.Bool(instances),
+	})
+	if err != nil {
+		return nil, explainError(doing, err)
+	}
+	found, err := chooseNodegroup(out.AutoScalingGroups, p.managed.memory.thisCluster())
+	switch {
+	case err != nil:
+		return nil, fatalError("reading node group %q in %s: %w", name, p.region, err)
+	case found == nil:
+		return nil, fmt.Errorf("%s: %w: check the name, and the region with AWS_REGION", doing, cloud.ErrNotFound)
+	}
+	return found, nil
 }
 
 // readGroupsOf reads the groups of the instances, by name. It asks for at most 50 instances at

@@ -11,17 +11,11 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// Tags that EKS puts on the Auto Scaling groups of its managed node groups.
-const (
-	tagNodegroup = "eks:nodegroup-name"
-	tagCluster   = "eks:cluster-name"
-)
-
 // refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
 // are the group's, judged; refresh is the status of an active instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
 	for _, reason := range []string{
-		refuseManaged(g), refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
+		refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
 		refuseProtected(g, instances),
 	} {
 		if reason != "" {
@@ -29,14 +23,6 @@ func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refre
 		}
 	}
 	return ""
-}
-
-func refuseManaged(g *at.AutoScalingGroup) string {
-	name := tagValue(g, tagNodegroup)
-	if name == "" {
-		return ""
-	}
-	return fmt.Sprintf("EKS manages it and must upgrade it itself: aws eks update-nodegroup-version --cluster-name %s --nodegroup-name %s", tagValue(g, tagCluster), name)
 }
 
 func refuseDeleted(g *at.AutoScalingGroup) string {

@@ -23,11 +23,7 @@ func TestRefusals(t *testing.T) {
 		says    []string // nothing: the group may be driven
 	}{
 		"ordinary group": {group: newGroup(with(newInstance("i-1", old)))},
-		"EKS managed": {
-			group: newGroup(tagged("eks:nodegroup-name", "pool"), tagged("eks:cluster-name", "prod")),
-			says:  []string{"EKS", "aws eks update-nodegroup-version --cluster-name prod --nodegroup-name pool"},
-		},
-		"being deleted": {group: newGroup(func(g *at.AutoScalingGroup) { g.Status = sdk.String("Delete in progress") }), says: []string{"deleted"}},
+		"being deleted":  {group: newGroup(func(g *at.AutoScalingGroup) { g.Status = sdk.String("Delete in progress") }), says: []string{"deleted"}},
 		"operator": {
 			group: newGroup(func(g *at.AutoScalingGroup) { g.Operator = &at.Operator{Principal: sdk.String("ecs.amazonaws.com")} }),
 			says:  []string{"ecs.amazonaws.com"},

@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// requestUpgrade has EKS move a managed node group to a revision. All of it is named, so that
+// nothing of it is EKS's to choose between the plan and the request. The token makes a repetition
+// harmless.
+func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a nodegroup.Delegate) error {
+	doing := fmt.Sprintf("having EKS upgrade node group %q to %s", group, a.To.Name)
+	var to managedPointer
+	if err := json.Unmarshal([]byte(a.To.Spec), &to); err != nil {
+		return fatalError("%s: reading what the revision is: %w", doing, err)
+	}
+	in, err := newVersionInput(to, a)
+	if err != nil {
+		return fatalError("%s: %w", doing, err)
+	}
+	out, err := m.eks.UpdateNodegroupVersion(ctx, in)
+	if err != nil {
+		return explainRefusedUpdate(doing, err)
+	}
+	if out.Update != nil {
+		name := managedName{cluster: to.Cluster, nodegroup: to.Nodegroup}
+		m.memory.remember(name, out.Update)
+		m.memory.rememberForce(name, sdk.ToString(out.Update.Id), a.Force)
+	}
+	return nil
+}
+
+// newVersionInput is the request that moves a node group to the pointer.
+func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegroupVersionInput, error) {
+	if to.Cluster == "" || to.Nodegroup == "" || to.Release == "" && to.Template == "" {
+		return nil, errors.New("the revision names no node group, or neither a release nor a launch template")
+	}
+	in := &eks.UpdateNodegroupVersionInput{
+		ClusterName: sdk.String(to.Cluster), NodegroupName: sdk.String(to.Nodegroup),
+		ClientRequestToken: sdk.String(clientToken(a.Token)), Force: a.Force,
+	}
+	if to.Release != "" {
+		in.Version, in.ReleaseVersion = sdk.String(to.Kubernetes), sdk.String(to.Release)
+	}
+	if to.Template != "" && to.Version > 0 {
+		in.LaunchTemplate = &kt.LaunchTemplateSpecification{Id: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
+	}
+	return in, nil
+}
+
+// explainRefusedUpdate adds to a refusal for good what can be done about it.
+func explainRefusedUpdate(doing string, err error) error {
+	explained := explainError(doing, err)
+	var answered *cloud.Error
+	var api smithy.APIError
+	if !errors.As(explained, &answered) || answered.Outcome != nodegroup.OutcomeFatal || !errors.As(err, &api) {
+		return explained
+	}
+	switch code, message := api.ErrorCode(), strings.ToLower(api.ErrorMessage()); {
+	case strings.Contains(message, "token"):
+		answered.Err = fmt.Errorf("%w: start the upgrade again", answered.Err)
+	case code == "InvalidParameterException" || code == "InvalidRequestException":
+		answered.Err = fmt.Errorf("%w: name another release or template version with --to", answered.Err)
+	}
+	return explained
+}

@@ -1,0 +1,128 @@
+package aws_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// TestUpgradeOfANodeGroup follows an upgrade from its request to its end.
+func TestUpgradeOfANodeGroup(t *testing.T) {
+	for name, change := range map[string]func(*site, *awscloud.NodegroupSpec){
+		"release":           func(*site, *awscloud.NodegroupSpec) {},
+		"release, template": ofTemplate("", ""),
+		"template":          ofTemplate("ami-1", "ami-2"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := startManaged(t, change)
+			to := map[bool]string{true: "2"}[name == "template"]
+			g := s.look(to)
+			if op := g.Managed.Operation; op.ID != "" {
+				t.Fatalf("there is an operation already: %+v", op)
+			}
+			s.BlockDrains()
+			s.mustUpgrade(&g, "run/1")
+			s.await(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
+			now := s.look(to)
+			op := now.Managed.Operation
+			if op.State != nodegroup.OperationRunning || op.Kind != "VersionUpdate" || op.To != now.Wanted || op.Force {
+				t.Errorf("got %+v, want it to go to %+v", op, now.Wanted)
+			}
+			if n := outdated(&now); n != 3 || len(now.Instances) <= 3 {
+				t.Errorf("%d of %d are outdated, want 3 old ones and new ones", n, len(now.Instances))
+			}
+			s.UnblockDrains()
+			s.await(awscloud.UpdateState.Ended)
+			end := s.look(to)
+			if op := end.Managed.Operation; op.State != nodegroup.OperationSucceeded || op.To.ID != end.Wanted.ID || outdated(&end) != 0 || end.Pointed.ID != end.Wanted.ID {
+				t.Errorf("got %+v, %d outdated, %+v", op, outdated(&end), end.Pointed)
+			}
+		})
+	}
+}
+
+// TestFailedUpgradeIsExplained holds that a failure is told with its cause, and that the next request
+// begins a new update (EKS E31, E42, E52).
+func TestFailedUpgradeIsExplained(t *testing.T) {
+	s := startManaged(t)
+	g := s.look("")
+	if err := s.FailUpdate("shop", "web", awscloud.UpdateFailure{
+		Phase: awscloud.PhaseUpgrade, Code: kt.ErrorCodePodEvictionFailure, Message: "Reached max retries", ResourceIDs: []string{"ip-1"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.mustUpgrade(&g, "run/1")
+	s.await(awscloud.UpdateState.Ended)
+	now := s.look("")
+	op := now.Managed.Operation
+	if op.State != nodegroup.OperationFailed || op.Code != "PodEvictionFailure" || !strings.Contains(op.Failure, "(ip-1)") || !slices.Equal(op.Resources, []string{"ip-1"}) {
+		t.Errorf("got %+v", op)
+	}
+	if err := s.upgrade(&now, "run/2", true); err != nil {
+		t.Fatal(err)
+	}
+	second := s.look("").Managed.Operation
+	if second.ID == op.ID || !second.Force {
+		t.Errorf("got %+v after %s, want a new one, with force", second, op.ID)
+	}
+	s.await(awscloud.UpdateState.Ended)
+	if end := s.look(""); end.Managed.Operation.State != nodegroup.OperationSucceeded || outdated(&end) != 0 {
+		t.Errorf("got %+v", end)
+	}
+}
+
+// TestRefusedUpgrades holds how EKS's answers are sorted.
+func TestRefusedUpgrades(t *testing.T) {
+	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"
+	cases := map[string]struct {
+		fault   awscloud.Fault
+		outcome nodegroup.Outcome
+		says    []string
+	}{
+		"in use":   {awscloud.Fault{Code: "ResourceInUseException", Status: 409}, nodegroup.OutcomeMoved, nil},
+		"gone":     {awscloud.Fault{Code: "ResourceNotFoundException", Status: 404}, nodegroup.OutcomeMoved, nil},
+		"updating": {awscloud.Fault{Code: "InvalidRequestException", Message: "Nodegroup cannot be updated as it is currently not in Active State"}, nodegroup.OutcomeMoved, nil},
+		"bad":      {awscloud.Fault{Code: "InvalidParameterException", Message: "Requested release version 1 is not valid for kubernetes version 1.33."}, nodegroup.OutcomeFatal, []string{"is not valid for kubernetes version 1.33", "name another release or template version with --to"}},
+		"token":    {awscloud.Fault{Code: "InvalidRequestException", Message: "The client request token was used before with other parameters."}, nodegroup.OutcomeFatal, []string{"start the upgrade again"}},
+		"denied":   {awscloud.Fault{Code: "AccessDeniedException", Status: 403, Message: denial}, nodegroup.OutcomeFatal, []string{"allow these credentials the IAM action eks:UpdateNodegroupVersion on arn:aws:eks:us-east-1:1:nodegroup/shop/web/0"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := startManaged(t)
+			g := s.look("")
+			c.fault.Service, c.fault.Operation = "eks", "UpdateNodegroupVersion"
+			s.Fault(c.fault)
+			s.wantOutcome(s.upgrade(&g, "run", false), c.outcome, append(c.says, "having EKS upgrade node group \"web\" to release:1.33.4-20261101")...)
+		})
+	}
+	s := startManaged(t)
+	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{To: nodegroup.Revision{Spec: "{}"}}), nodegroup.OutcomeFatal, "names no node group")
+	s.wantOutcome(s.Do(t.Context(), "web", nodegroup.Delegate{}), nodegroup.OutcomeFatal, "reading what the revision is")
+}
+
+// TestAnswerOfAnUpgradeIsLost holds that a request that is repeated begins one update.
+func TestAnswerOfAnUpgradeIsLost(t *testing.T) {
+	s := startManaged(t)
+	s.BlockDrains()
+	g := s.look("")
+	s.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
+	s.mustUpgrade(&g, "run") // the SDK repeats it
+	s.mustUpgrade(&g, "run")
+	op := s.look("").Managed.Operation
+	fresh, err := aws.New(t.Context(), aws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := fresh.Observe(t.Context(), cloud.Ref{Name: "web"})
+	if err != nil || op.ID == "" || again.Managed.Operation.ID != op.ID {
+		t.Errorf("got %+v and %+v, %v", op, again.Managed, err)
+	}
+	s.wantOutcome(s.upgrade(&g, "another", false), nodegroup.OutcomeMoved)
+}

@@ -1,0 +1,256 @@
+package aws
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Tags that EKS puts on the Auto Scaling groups of its managed node groups.
+const (
+	tagNodegroup = "eks:nodegroup-name"
+	tagCluster   = "eks:cluster-name"
+)
+
+// Labels of a current node (EKS E28, E29).
+const (
+	labelImage           = "eks.amazonaws.com/nodegroup-image"
+	labelTemplate        = "eks.amazonaws.com/sourceLaunchTemplateId"
+	labelTemplateVersion = "eks.amazonaws.com/sourceLaunchTemplateVersion"
+)
+
+// managedName names a managed node group.
+type managedName struct{ cluster, nodegroup string }
+
+// managedNameOf is the managed node group behind an Auto Scaling group; ok is false when there is
+// none.
+func managedNameOf(g *at.AutoScalingGroup) (name managedName, ok bool) {
+	name = managedName{cluster: tagValue(g, tagCluster), nodegroup: tagValue(g, tagNodegroup)}
+	return name, name.nodegroup != ""
+}
+
+// options are the words of a command line that name the node group.
+func (n managedName) options() string {
+	return "--cluster-name " + n.cluster + " --nodegroup-name " + n.nodegroup
+}
+
+// describeManaged describes the node group as far as its Auto Scaling group tells. EKS takes care
+// of zones and of processes by itself, and of what it launches from.
+func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
+	out := describeGroup(g)
+	out.Name, out.Kind, out.Zonal, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
+	out.Managed = &nodegroup.Managed{
+		MaxUnavailable: nodegroup.Quantity{N: 1},
+		ChangeWidth:    "aws eks update-nodegroup-config " + name.options() + " --update-config maxUnavailable=NUMBER",
+	}
+	return out
+}
+
+// managedFacts are what AWS says of a managed node group beside its Auto Scaling group.
+type managedFacts struct {
+	nodegroup   kt.Nodegroup
+	own, wanted managedRevision
+	// update is the newest one, nil when there was none; force tells that it was begun here with
+	// force, which EKS does not tell.
+	update *kt.Update
+	force  bool
+	// machines is the AMI of instances as EC2 tells it, images describes AMIs; neither need be
+	// complete.
+	machines map[string]string
+	images   map[string]image
+	failure  nodegroup.LaunchFailure
+	// problem says why the group cannot move to what was asked for, "" when it can.
+	problem string
+}
+
+// addManagedFacts adds to the description what the facts tell.
+func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFacts) {
+	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
+	addWidth(out.Managed, f.nodegroup.UpdateConfig)
+	if f.update != nil {
+		out.Managed.Operation = describeOperation(f.update, &f.wanted, f.force)
+	}
+	if f.wanted.byTemplate { // EKS E29
+		out.RequireLabels(map[string]string{labelTemplate: f.wanted.Template, labelTemplateVersion: strconv.FormatInt(f.wanted.Version, 10)})
+	}
+	for _, i := range g.Instances {
+		out.Instances = append(out.Instances, f.describeMachine(i, out))
+	}
+	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
+	out.Refusal = cmp.Or(refuseDeleted(g), refuseStatus(&f.nodegroup), refuseUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
+}
+
+// addWidth adds how many nodes EKS replaces at once; one where nothing is said (EKS E04, E05, E07,
+// E09).
+func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
+	if c == nil {
+		return
+	}
+	m.TerminateFirst = c.UpdateStrategy == kt.NodegroupUpdateStrategiesMinimal
+	switch {
+	case sdk.ToInt32(c.MaxUnavailablePercentage) > 0:
+		m.MaxUnavailable = nodegroup.Quantity{N: int(*c.MaxUnavailablePercentage), Percent: true}
+	case sdk.ToInt32(c.MaxUnavailable) > 0:
+		m.MaxUnavailable = nodegroup.Quantity{N: int(*c.MaxUnavailable)}
+	}
+}
+
+// describeMachine describes one instance, judged against the wanted revision.
+func (f *managedFacts) describeMachine(i at.Instance, out *nodegroup.Group) nodegroup.Instance {
+	ami := cmp.Or(sdk.ToString(i.ImageId), f.machines[sdk.ToString(i.InstanceId)])
+	outdated, why := f.judgeImage(ami)
+	revision := nodegroup.Revision{ID: ami, Name: ami, Image: ami, Kubernetes: f.images[ami].kubernetes}
+	if !outdated && ami != "" {
+		revision = out.Wanted
+	}
+	return nodegroup.Instance{
+		ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
+		Revision: revision, Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
+	}
+}
+
+// judgeImage tells whether an instance of the AMI is outdated, and what differs. The template that
+// the Auto Scaling group launches from says nothing: it is EKS's own, and old until EKS changes it.
+// Where the wanted AMI is not known EKS is believed, which writes down a release when all nodes
+// have it; a template's version is judged by the labels of nodes. An instance whose AMI is not
+// known yet is a new one.
+func (f *managedFacts) judgeImage(ami string) (outdated bool, why string) {
+	switch want := f.wanted.image; {
+	case want != "" && (ami == "" || ami == want):
+		return false, ""
+	case want != "":
+		return true, fmt.Sprintf("image %s, wanted %s", ami, want)
+	case f.wanted.byTemplate || f.wanted.Release == f.own.Release:
+		return false, ""
+	default:
+		return true, fmt.Sprintf("release %s, wanted %s", f.own.Release, f.wanted.Release)
+	}
+}
+
+// judgeByLabel tells whether the node is outdated by the AMI that EKS has written on it; ok is
+// false when that does not say.
+func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool) {
+	ami := node.Labels[labelImage]
+	if group.Managed == nil || group.Wanted.Image == "" || ami == "" {
+		return false, false
+	}
+	return ami != group.Wanted.Image, true
+}
+
+// describeOperation describes an update. To is what it moves the node group to, in the terms of
+// what is wanted: where that is a version of the user's template, by that, and by its release
+// otherwise.
+func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegroup.Operation {
+	op := nodegroup.Operation{ID: sdk.ToString(u.Id), Kind: string(u.Type), State: operationState(u.Status), Force: force}
+	if u.Type == kt.UpdateTypeVersionUpdate {
+		op.To = describeUpdateTarget(u, wanted)
+	}
+	if op.State == nodegroup.OperationFailed {
+		op.Code, op.Failure, op.Resources = explainUpdate(u.Errors, force)
+	}
+	return op
+}
+
+// operationState maps a status; one that is not known yet is not an end.
+func operationState(s kt.UpdateStatus) nodegroup.OperationState {
+	switch s {
+	case kt.UpdateStatusSuccessful:
+		return nodegroup.OperationSucceeded
+	case kt.UpdateStatusFailed:
+		return nodegroup.OperationFailed
+	case kt.UpdateStatusCancelled:
+		return nodegroup.OperationCancelled
+	default:
+		return nodegroup.OperationRunning
+	}
+}
+
+func describeUpdateTarget(u *kt.Update, wanted *managedRevision) nodegroup.Revision {
+	params := map[kt.UpdateParamType]string{}
+	for _, p := range u.Params {
+		params[p.Type] = sdk.ToString(p.Value)
+	}
+	to := *wanted
+	to.image = ""
+	to.Release = cmp.Or(params[kt.UpdateParamTypeReleaseVersion], params[kt.UpdateParamTypeVersion], "of update "+sdk.ToString(u.Id))
+	to.Kubernetes, to.kubelet = params[kt.UpdateParamTypeVersion], ""
+	if version, err := strconv.ParseInt(params[kt.UpdateParamTypeLaunchTemplateVersion], 10, 64); err == nil {
+		to.Version = version
+	} else {
+		to.byTemplate = false
+	}
+	if to.id() == wanted.id() {
+		return wanted.describeRevision()
+	}
+	return to.describeRevision()
+}
+
+// refuseStatus refuses node groups that EKS would not upgrade, or not well. Pods that could not be
+// evicted are no reason: the next update evicts them again.
+func refuseStatus(g *kt.Nodegroup) string {
+	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
+	var issues []kt.Issue
+	if g.Health != nil {
+		issues = slices.DeleteFunc(slices.Clone(g.Health.Issues), func(i kt.Issue) bool { return i.Code == kt.NodegroupIssueCodePodEvictionFailure })
+	}
+	why := ""
+	if len(issues) > 0 {
+		why = ": " + explainIssue(issues[0])
+	}
+	switch g.Status {
+	case kt.NodegroupStatusCreating:
+		return "EKS is still creating it: wait with aws eks wait nodegroup-active " + name.options()
+	case kt.NodegroupStatusDeleting:
+		return "EKS is deleting it"
+	case kt.NodegroupStatusCreateFailed, kt.NodegroupStatusDeleteFailed:
+		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with aws eks delete-nodegroup %s", g.Status, why, name.options())
+	case kt.NodegroupStatusDegraded:
+		if why != "" {
+			return "EKS calls it degraded" + why
+		}
+	}
+	return ""
+}
+
+// refuseUpdate refuses node groups that EKS changes in another way than by an upgrade. One upgrade
+// is under way at a time, and whose it is is not for a provider to decide.
+func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
+	if u == nil || operationState(u.Status) != nodegroup.OperationRunning || u.Type == kt.UpdateTypeVersionUpdate {
+		return ""
+	}
+	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
+	return fmt.Sprintf("EKS carries out another change of it (%s %[2]s): wait until aws eks describe-update --name %[3]s --nodegroup-name %[4]s --update-id %[2]s tells its end",
+		u.Type, sdk.ToString(u.Id), name.cluster, name.nodegroup)
+}
+
+// chooseNodegroup is the node group of the cluster among Auto Scaling groups whose node groups have
+// one name; nil when none is. With no cluster named there may be only one.
+func chooseNodegroup(groups []at.AutoScalingGroup, cluster string) (*at.AutoScalingGroup, error) {
+	clusters := map[string]bool{}
+	var chosen []*at.AutoScalingGroup
+	for i := range groups {
+		if name, _ := managedNameOf(&groups[i]); cluster == "" || name.cluster == cluster {
+			clusters[name.cluster] = true
+			chosen = append(chosen, &groups[i])
+		}
+	}
+	switch {
+	case len(chosen) == 0:
+		return nil, nil
+	case len(clusters) > 1:
+		return nil, fmt.Errorf("clusters %s have a node group of that name: name yours with --cluster-name", strings.Join(slices.Sorted(maps.Keys(clusters)), " and "))
+	case len(chosen) > 1:
+		return nil, fmt.Errorf("it has %d Auto Scaling groups: use the name of one of them", len(chosen))
+	}
+	return chosen[0], nil
+}

@@ -1,0 +1,345 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// managedGroups reads and changes EKS managed node groups.
+type managedGroups struct {
+	aws    *Provider // for what is asked of EC2 and its Auto Scaling
+	eks    *eks.Client
+	ssm    *ssm.Client
+	memory managedMemory
+}
+
+// judgeManaged judges a managed node group of which the Auto Scaling group was read. For a listing
+// its history is left alone. With an error the group is as describeManaged has it.
+func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
+	name, _ := managedNameOf(asg)
+	m.memory.rememberGroup(name, sdk.ToString(asg.AutoScalingGroupName))
+	group := describeManaged(asg, name)
+	f, err := m.readManaged(ctx, asg, to, listing)
+	if err != nil {
+		return group, err
+	}
+	addManagedFacts(&group, asg, &f)
+	group.Refusal = cmp.Or(group.Refusal, refuseManaged(name))
+	m.aws.rememberInstances(asg, &group)
+	return group, nil
+}
+
+// refuseManaged refuses node groups as long as nothing here has EKS upgrade them.
+func refuseManaged(name managedName) string {
+	return "EKS manages it and must upgrade it itself: aws eks update-nodegroup-version " + name.options()
+}
+
+// readManaged asks AWS for everything that judging the node group takes. A target that it cannot
+// have is a problem, and what it has counts as wanted then.
+func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (managedFacts, error) {
+	var f managedFacts
+	name, _ := managedNameOf(asg)
+	out, err := m.eks.DescribeNodegroup(ctx, &eks.DescribeNodegroupInput{ClusterName: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup)})
+	if err != nil {
+		return f, explainError(fmt.Sprintf("reading node group %q of cluster %q", name.nodegroup, name.cluster), err)
+	}
+	if out.Nodegroup == nil {
+		return f, fatalError("reading node group %q of cluster %q: EKS does not describe it", name.nodegroup, name.cluster)
+	}
+	f.nodegroup = *out.Nodegroup
+	if !listing || f.nodegroup.Status == kt.NodegroupStatusUpdating {
+		if err = m.readUpdates(ctx, name, &f); err != nil {
+			return f, err
+		}
+	}
+	if err = m.readRevisions(ctx, to, &f); err != nil {
+		return f, err
+	}
+	if err = m.readMachines(ctx, asg, &f); err != nil {
+		return f, err
+	}
+	if lacksInstances(asg) {
+		f.failure, err = m.aws.newestFailure(ctx, sdk.ToString(asg.AutoScalingGroupName))
+	}
+	return f, err
+}
+
+// readUpdates finds the newest update. One that is under way is the newest, since EKS carries out
+// one at a time; without one EKS lists them, in an order that it does not document.
+func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *managedFacts) error {
+	var err error
+	if running := m.memory.runningUpdate(name); running != "" {
+		f.update, err = m.describeUpdate(ctx, name, running)
+	}
+	if err == nil && (f.update == nil || operationState(f.update.Status) != nodegroup.OperationRunning) {
+		f.update, err = m.newestUpdate(ctx, name)
+	}
+	if err == nil && f.update != nil {
+		f.force = m.memory.isForced(name, sdk.ToString(f.update.Id))
+	}
+	return err
+}
+
+func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
+	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
+		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
+	})
+	if err != nil {
+		return nil, explainError(fmt.Sprintf("reading update %s of node group %q of cluster %q", id, name.nodegroup, name.cluster), err)
+	}
+	if out.Update == nil {
+		return nil, fatalError("reading update %s of node group %q: EKS does not describe it", id, name.nodegroup)
+	}
+	m.memory.remember(name, out.Update)
+	return out.Update, nil
+}
+
+func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt.Update, error) {
+	var ids []string
+	pages := eks.NewListUpdatesPaginator(m.eks, &eks.ListUpdatesInput{Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup)})
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, explainError(fmt.Sprintf("reading the updates of node group %q of cluster %q", name.nodegroup, name.cluster), err)
+		}
+		ids = append(ids, out.UpdateIds...)
+	}
+	unknown := m.memory.unknown(name, ids)
+	read := make([]*kt.Update, len(unknown))
+	var work errgroup.Group
+	work.SetLimit(parallelReads)
+	for i, id := range unknown {
+		work.Go(func() (err error) {
+			read[i], err = m.describeUpdate(ctx, name, id)
+			return err
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	for _, u := range read {
+		if operationState(u.Status) == nodegroup.OperationRunning {
+			return u, nil
+		}
+	}
+	return m.memory.newest(name), nil
+}
+
+// readRevisions finds out what the node group has and what it is to have.
+func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managedFacts) error {
+	f.own = ownRevision(&f.nodegroup)
+	f.wanted = f.own
+	wish, err := parseManagedTarget(to)
+	if to == "" {
+		wish, err = managedTarget{}, nil
+	}
+	if err == nil {
+		err = wish.checkSort(&f.nodegroup)
+	}
+	if err == nil {
+		f.wanted, err = m.wantedRevision(ctx, wish, f)
+	}
+	var no refusedError
+	if errors.As(err, &no) {
+		f.problem, f.wanted = string(no), f.own
+		return nil
+	}
+	return err
+}
+
+// wantedRevision is the revision that the target asks for.
+//
+// Where EKS chooses the AMI and nothing is asked for it is the newest release of the Kubernetes
+// version that the group has, as EKS itself would take: a newer Kubernetes has to be asked for. The
+// version of the user's template stays. Where a template brings its own AMI it is the version that
+// the group has: a newer one may be anybody's experiment and EKS has no notion of following it, so
+// that without --to only those nodes are outdated that are not of that version.
+func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
+	amiType, own := f.nodegroup.AmiType, f.own
+	switch {
+	case wish.template != "" || own.byTemplate:
+		return m.templateRevision(ctx, wish, f)
+	case wish.release != "":
+		return m.stepTo(ctx, f, kubernetesOfRelease(amiType, wish.release, own.Kubernetes), wish.release)
+	case wish.kubernetes != "" && wish.kubernetes != own.Kubernetes:
+		return m.stepTo(ctx, f, wish.kubernetes, "")
+	default:
+		return m.newestRelease(ctx, f, own.Kubernetes)
+	}
+}
+
+// newestRelease is the newest release of the Kubernetes version that the node group has, or its own
+// where that is newer or no other is known.
+func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kubernetes string) (managedRevision, error) {
+	newest, image, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
+	own := f.own.Release
+	if err == nil && (newest == "" || compareReleases(f.nodegroup.AmiType, newest, own) < 0) {
+		newest = own
+		_, image, err = m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, own)
+	}
+	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, image), err
+}
+
+// stepTo is the revision with a release, the newest one of the Kubernetes version where none is
+// named. It returns a refusedError where EKS would not take the node group there, or there is no
+// such release. An older release than the newest of which nothing is known is left to EKS: not all
+// of them have parameters.
+func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes, release string) (managedRevision, error) {
+	amiType := f.nodegroup.AmiType
+	newest, image, err := m.readRelease(ctx, amiType, kubernetes, release)
+	if err != nil {
+		return managedRevision{}, err
+	}
+	known := newest != "" && image != ""
+	switch {
+	case release == "" && newest == "":
+		return managedRevision{}, newRefusedError("there is no release of Kubernetes %s for node groups of AMI type %s: name a release, 1.33.4-20261101, with --to", kubernetes, amiType)
+	case release != "" && !known && newest != "" && compareReleases(amiType, release, newest) > 0:
+		return managedRevision{}, newRefusedError("there is no release %s: the newest one of Kubernetes %s is %s", release, kubernetes, newest)
+	}
+	to := f.own.withRelease(amiType, kubernetes, cmp.Or(release, newest), image)
+	control := ""
+	if kubernetes != f.own.Kubernetes {
+		if control, err = m.controlVersion(ctx, f.own.Cluster, kubernetes); err != nil {
+			return to, err
+		}
+	}
+	return to, checkStep(amiType, &f.own, &to, control)
+}
+
+// templateRevision is the revision with a version of the user's template, that of the node group
+// where none is asked for. With an AMI that EKS chooses the release stays.
+func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget, f *managedFacts) (managedRevision, error) {
+	to := f.own
+	to.byTemplate = true
+	if to.Version == 0 { // EKS API, LaunchTemplateSpecification: $Default where no version is named
+		wish.template = cmp.Or(wish.template, defaultVersion)
+	}
+	reference := templateReference{id: to.Template, name: to.templateName, version: wish.template}
+	if wish.template != "" {
+		templates, err := m.aws.readTemplates(ctx, movingTemplatesOf(reference))
+		if err != nil {
+			return to, err
+		}
+		l, err := reference.resolveVersion(templates)
+		if err != nil {
+			return to, err
+		}
+		to.Version = l.version
+	}
+	key := versionKey{to.Template, to.Version}
+	versions, err := m.aws.readVersions(ctx, []versionKey{key})
+	if err == nil {
+		versions, err = m.aws.resolveAliases(ctx, versions)
+	}
+	if err != nil {
+		return to, err
+	}
+	to.templateName, to.image = cmp.Or(to.templateName, versions[key].name), versions[key].image
+	if err := to.checkTemplate(f.nodegroup.AmiType); err != nil || f.own.byTemplate {
+		return to, err
+	}
+	_, to.image, err = m.readRelease(ctx, f.nodegroup.AmiType, to.Kubernetes, to.Release)
+	return to, err
+}
+
+func movingTemplatesOf(r templateReference) []string {
+	if r.isAlias() {
+		return []string{r.id}
+	}
+	return nil
+}
+
+// readRelease reads the newest release for a Kubernetes version, "" when none is known, and the AMI
+// of the release, or of the newest one where none is named; "" when it is not known.
+func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (newest, image string, err error) {
+	series := seriesOf(amiType)
+	if !series.isKnown() || kubernetes == "" {
+		return "", "", nil
+	}
+	newestName, newestImage := series.newestParameters(kubernetes)
+	names := []string{newestName, newestImage}
+	exact := ""
+	if release != "" {
+		exact = series.exactParameter(kubernetes, release)
+		names = append(names, exact)
+	}
+	values, err := m.readParameters(ctx, names)
+	if newest = values[newestName]; release == "" || release == newest {
+		return newest, values[newestImage], err
+	}
+	return newest, values[exact], err
+}
+
+// readParameters reads public parameters, each once. One that does not exist is empty.
+func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
+	known, others := lookUpKnown(&m.memory.mu, m.memory.parameters, names)
+	if len(others) == 0 {
+		return known, nil
+	}
+	out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: others})
+	if err != nil {
+		return known, explainError("reading which releases of node groups there are", err)
+	}
+	news := map[string]string{}
+	for _, name := range others {
+		news[name] = ""
+	}
+	for _, found := range out.Parameters {
+		news[sdk.ToString(found.Name)] = sdk.ToString(found.Value)
+	}
+	storeNews(&m.memory.mu, m.memory.parameters, known, news)
+	return known, nil
+}
+
+// controlVersion is the Kubernetes version of a control plane. A version that is known counts until
+// a newer one is needed.
+func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed string) (string, error) {
+	if known := m.memory.controlVersion(cluster); known != "" && compareVersions(known, needed) >= 0 {
+		return known, nil
+	}
+	out, err := m.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: sdk.String(cluster)})
+	if err != nil {
+		return "", explainError(fmt.Sprintf("reading the version of cluster %q", cluster), err)
+	}
+	if out.Cluster == nil {
+		return "", fatalError("reading the version of cluster %q: EKS does not describe it", cluster)
+	}
+	version := sdk.ToString(out.Cluster.Version)
+	m.memory.rememberControl(cluster, version)
+	return version, nil
+}
+
+// readMachines reads which AMIs the instances have, each once, and what these are.
+func (m *managedGroups) readMachines(ctx context.Context, asg *at.AutoScalingGroup, f *managedFacts) error {
+	var ids []string
+	for _, i := range asg.Instances {
+		if sdk.ToString(i.ImageId) == "" && stateOf(i.LifecycleState) != nodegroup.InstanceLeaving {
+			ids = append(ids, sdk.ToString(i.InstanceId))
+		}
+	}
+	var err error
+	if f.machines, err = m.aws.machineImages(ctx, ids); err != nil {
+		return err
+	}
+	seen := []string{f.wanted.image}
+	for _, ami := range f.machines {
+		seen = append(seen, ami)
+	}
+	f.images, _ = m.aws.describeImages(ctx, seen) // for the Kubernetes version alone, which may stay unknown
+	if f.wanted.kubelet == "" {
+		f.wanted.kubelet = f.images[f.wanted.image].kubernetes
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,340 @@
+package aws_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// The releases of the tests; node group web starts with the first.
+const (
+	release133  = "1.33.2-20260901"
+	release133b = "1.33.4-20261101"
+	release134  = "1.34.1-20261101"
+)
+
+// managedSite is a site with cluster shop of version 1.34 and its node group web.
+type managedSite struct {
+	*site
+	asg string
+}
+
+// startManaged starts a stand-in with node group web: three nodes in two zones, each of release133.
+func startManaged(t *testing.T, change ...func(*site, *awscloud.NodegroupSpec)) *managedSite {
+	t.Helper()
+	o := quick()
+	o.EKS = awscloud.EKSOptions{Setup: time.Millisecond, Settle: time.Millisecond}
+	s := &managedSite{site: start(t, o)}
+	for _, r := range [][2]string{{release133, "ami-133"}, {release133b, "ami-133b"}, {release134, "ami-134"}} {
+		if err := s.PublishRelease(r[0], r[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.AddCluster("shop", "1.34")
+	spec := awscloud.NodegroupSpec{
+		Cluster: "shop", Name: "web", ReleaseVersion: release133, InstanceType: "m6i.large",
+		Group: awscloud.GroupSpec{Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{2, 1}, Min: 1, Max: 4},
+	}
+	for _, c := range change {
+		c(s.site, &spec)
+	}
+	var err error
+	if s.asg, err = s.AddManagedNodegroup(spec); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ofTemplate has node group web be made from version 1 of the user's template, which has a version
+// for each image; "" leaves the image to EKS.
+func ofTemplate(images ...string) func(*site, *awscloud.NodegroupSpec) {
+	return func(s *site, spec *awscloud.NodegroupSpec) {
+		var versions []awscloud.TemplateVersion
+		for _, image := range images {
+			versions = append(versions, awscloud.TemplateVersion{Image: image, InstanceType: "m6i.large"})
+		}
+		spec.CustomTemplate = awscloud.TemplateRef{ID: s.AddTemplate("web", versions...), Version: "1"}
+		if images[0] != "" {
+			spec.ReleaseVersion = ""
+		}
+	}
+}
+
+func (s *managedSite) look(to string) nodegroup.Group {
+	s.t.Helper()
+	return s.observe("web", to)
+}
+
+// outdated counts the outdated instances of the group.
+func outdated(g *nodegroup.Group) int {
+	n := 0
+	for _, i := range g.Instances {
+		if i.Outdated {
+			n++
+		}
+	}
+	return n
+}
+
+// upgrade asks for an upgrade of node group web to what g wants.
+func (s *managedSite) upgrade(g *nodegroup.Group, token string, force bool) error {
+	return s.Do(s.t.Context(), "web", nodegroup.Delegate{To: g.Wanted, Token: token, Force: force})
+}
+
+func (s *managedSite) mustUpgrade(g *nodegroup.Group, token string) {
+	s.t.Helper()
+	if err := s.upgrade(g, token, false); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *managedSite) await(ok func(awscloud.UpdateState) bool) awscloud.UpdateState {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	u, err := s.WaitUpdate(ctx, "shop", "web", ok)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return u
+}
+
+// TestTargetsOfNodeGroups holds what is wanted, by target: never past the control plane (EKS E10),
+// nor back (EKS E11).
+func TestTargetsOfNodeGroups(t *testing.T) {
+	cases := map[string]struct {
+		group      func(*site, *awscloud.NodegroupSpec)
+		to         string
+		wanted     string // name, AMI and Kubernetes version
+		outdated   int
+		refusal    string
+		labelValue string // of the template's version
+	}{
+		"newest":                    {wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"its own":                   {to: release133, wanted: "release:1.33.2-20260901 ami-133 v1.33.2"},
+		"a release":                 {to: release133b, wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"its Kubernetes":            {to: "1.33", wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"the next Kubernetes":       {to: "1.34", wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
+		"release of the next":       {to: release134, wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
+		"release without parameter": {to: "1.33.3-20261001", wanted: "release:1.33.3-20261001  v1.33.3", outdated: 3},
+		"its own is the newest": {
+			group: func(_ *site, g *awscloud.NodegroupSpec) {
+				g.ReleaseVersion, g.Image = "1.33.5-20261201", "ami-1"
+			},
+			wanted: "release:1.33.5-20261201  v1.33.5",
+		},
+		"template kept": {
+			group: ofTemplate("", ""), wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3,
+		},
+		"release kept": {
+			group: ofTemplate("", ""), to: "$Latest", wanted: "web:2 ami-133 v1.33.2", labelValue: "2",
+		},
+		"own AMI":                 {group: ofTemplate("ami-1", "ami-2"), wanted: "web:1 ami-1 v1.31", labelValue: "1"},
+		"own AMI, newer":          {group: ofTemplate("ami-1", "ami-2"), to: "2", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
+		"own AMI, $Latest":        {group: ofTemplate("ami-1", "ami-2"), to: "latest", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
+		"own AMI, same image":     {group: ofTemplate("ami-1", "ami-1"), to: "2", wanted: "web:2 ami-1 v1.31", labelValue: "2"},
+		"no such version":         {group: ofTemplate("ami-1"), to: "9", refusal: "version 9"},
+		"version without AMI":     {group: ofTemplate("ami-1", ""), to: "2", refusal: "names no AMI"},
+		"version with AMI":        {group: ofTemplate("", "ami-1"), to: "2", refusal: "names AMI ami-1"},
+		"no such release":         {to: "1.33.9-20270101", refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
+		"no such Kubernetes":      {to: "1.35", refusal: "there is no release of Kubernetes 1.35"},
+		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade that first"},
+		"older Kubernetes":        {to: "1.32.1-20261101", refusal: "does not go back"},
+		"older release":           {to: "1.33.1-20260801", refusal: "does not go back to 1.33.1-20260801"},
+		"a version, no template":  {to: "2", refusal: "created without a launch template"},
+		"a release, its own AMI":  {group: ofTemplate("ami-1"), to: release133b, refusal: "make a template version with the new AMI"},
+		"an AMI":                  {to: "ami-1", refusal: "EKS takes no AMI"},
+		"something else entirely": {to: "newest", refusal: "neither a release"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := startManaged(t, func(s *site, g *awscloud.NodegroupSpec) {
+				if c.group != nil {
+					c.group(s, g)
+				}
+			})
+			g := s.look(c.to)
+			if g.Managed == nil || g.Name != "web" || len(g.Instances) != 3 {
+				t.Fatalf("got %+v", g)
+			}
+			if !strings.Contains(g.Refusal, c.refusal) {
+				t.Errorf("refusal %q, want %q", g.Refusal, c.refusal)
+			}
+			if c.refusal != "" {
+				if g.Wanted.ID != g.Pointed.ID {
+					t.Errorf("it is refused, and wants %+v", g.Wanted)
+				}
+				return
+			}
+			got := fmt.Sprintf("%s %s %s", g.Wanted.Name, g.Wanted.Image, g.Wanted.Kubernetes)
+			if got != c.wanted || outdated(&g) != c.outdated {
+				t.Errorf("got %s, %d outdated, want %s, %d", got, outdated(&g), c.wanted, c.outdated)
+			}
+			if got := g.CurrentLabels["eks.amazonaws.com/sourceLaunchTemplateVersion"]; got != c.labelValue {
+				t.Errorf("current nodes have version %q of the template, want %q (EKS E29)", got, c.labelValue)
+			}
+			if again := s.look(g.Wanted.Name[strings.LastIndex(g.Wanted.Name, ":")+1:]); c.labelValue != "" && again.Wanted != g.Wanted || again.Wanted.ID != g.Wanted.ID && c.labelValue == "" {
+				t.Errorf("by its name it is %+v, and was %+v", again.Wanted, g.Wanted)
+			}
+		})
+	}
+}
+
+// TestAnotherActorsUpdateIsSeen holds that an update is found that was begun elsewhere, whichever
+// were before it.
+func TestAnotherActorsUpdateIsSeen(t *testing.T) {
+	s := startManaged(t)
+	elsewhere, err := aws.New(t.Context(), aws.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, to := range []string{"1.33", "1.34"} {
+		g := s.look(to)
+		s.BlockDrains()
+		if err := elsewhere.Do(t.Context(), "web", nodegroup.Delegate{To: g.Wanted, Token: to}); err != nil {
+			t.Fatal(err)
+		}
+		running := s.look(to).Managed.Operation
+		if running.State != nodegroup.OperationRunning || ids[running.ID] || running.To.ID != g.Wanted.ID {
+			t.Errorf("update to %s: got %+v", to, running)
+		}
+		ids[running.ID] = true
+		s.UnblockDrains()
+		s.await(awscloud.UpdateState.Ended)
+		if over := s.look(to).Managed.Operation; over.ID != running.ID || over.State != nodegroup.OperationSucceeded {
+			t.Errorf("update to %s: got %+v", to, over)
+		}
+	}
+	s.mustNotChange()
+}
+
+// mustNotChange checks that observing asked for no change of anything.
+func (s *managedSite) mustNotChange() {
+	s.t.Helper()
+	for _, operation := range s.changes() {
+		if operation != "UpdateNodegroupVersion" {
+			s.t.Errorf("%s was sent", operation)
+		}
+	}
+}
+
+// TestRequestsForNodeGroups holds the package comment to its word.
+func TestRequestsForNodeGroups(t *testing.T) {
+	s := startManaged(t)
+	look := func(to, want string) {
+		t.Helper()
+		s.requests()
+		s.look(to)
+		if got := s.calls(); got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	}
+	const (
+		always = "DescribeAutoScalingGroups"
+		first  = "DescribeAutoScalingGroups DescribeImages DescribeInstances DescribeNodegroup"
+	)
+	look("", always+" "+first+" GetParameters ListUpdates")
+	look("", always+" DescribeNodegroup ListUpdates")
+	look("1.34", always+" DescribeCluster DescribeImages DescribeNodegroup GetParameters ListUpdates")
+	look("1.34", always+" DescribeNodegroup ListUpdates")
+	g := s.look("")
+	s.BlockDrains()
+	s.mustUpgrade(&g, "run")
+	s.await(func(u awscloud.UpdateState) bool { return len(u.Draining) > 0 })
+	s.look("")
+	look("", always+" DescribeNodegroup DescribeUpdate")
+	s.UnblockDrains()
+	s.await(awscloud.UpdateState.Ended)
+	s.look("")
+	look("", always+" DescribeNodegroup ListUpdates")
+}
+
+// TestDeniedNodeGroupsAreListed holds that a group of which too little may be read is listed, with
+// the action and the resource.
+func TestDeniedNodeGroupsAreListed(t *testing.T) {
+	for operation, service := range map[string]string{"DescribeNodegroup": "eks", "GetParameters": "ssm"} {
+		t.Run(operation, func(t *testing.T) {
+			s := startManaged(t)
+			nodes := s.nodes(s.asg)
+			action := service + ":" + operation
+			s.Fault(awscloud.Fault{Service: service, Operation: operation, Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: " + action + " on resource: arn:aws:x:y because no"})
+			groups, err := s.Groups(t.Context(), nodes)
+			if err != nil || len(groups) != 1 || groups[0].Name != "web" || groups[0].Managed == nil {
+				t.Fatalf("got %+v, %v", groups, err)
+			}
+			if want := "allow these credentials the IAM action " + action + " on arn:aws:x:y"; !strings.HasSuffix(groups[0].Refusal, want) {
+				t.Errorf("got %q, want %q", groups[0].Refusal, want)
+			}
+			_, err = s.Observe(t.Context(), cloud.Ref{Name: "web"})
+			s.wantOutcome(err, nodegroup.OutcomeFatal, action)
+		})
+	}
+}
+
+// TestNodeGroupsOfOneName holds that the group is that of the cluster whose nodes were listed, or
+// whose name the user gives.
+func TestNodeGroupsOfOneName(t *testing.T) {
+	s := startManaged(t)
+	s.AddCluster("bank", "1.34")
+	other, err := s.AddManagedNodegroup(awscloud.NodegroupSpec{
+		Cluster: "bank", Name: "web", ReleaseVersion: release133, InstanceType: "m6i.large",
+		Group: awscloud.GroupSpec{Zones: []string{"us-east-1a"}, Counts: []int{1}, Min: 1, Max: 4},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Observe(t.Context(), cloud.Ref{Name: "web"})
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "clusters bank and shop have a node group of that name: name yours with --cluster-name")
+	named, err := aws.New(t.Context(), aws.Options{ClusterName: "bank"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := named.Observe(t.Context(), cloud.Ref{Name: "web"}); err != nil || len(g.Instances) != 1 {
+		t.Errorf("got %d instances, %v, want the one of bank", len(g.Instances), err)
+	}
+	if _, err := s.Groups(t.Context(), s.nodes(s.asg)); err != nil {
+		t.Fatal(err)
+	}
+	if g := s.look(""); len(g.Instances) != 3 {
+		t.Errorf("got %d instances, want those of shop", len(g.Instances))
+	}
+	for _, name := range []string{s.asg, other} {
+		if g := s.observe(name, ""); g.Name != "web" {
+			t.Errorf("%s: got %s", name, g.Name)
+		}
+	}
+}
+
+// TestHistoryOfANodeGroup holds that the past of its Auto Scaling group is read.
+func TestHistoryOfANodeGroup(t *testing.T) {
+	s := startManaged(t)
+	g := s.look("")
+	h, err := s.History(t.Context(), &g)
+	if err != nil || len(h.Launched) != 3 {
+		t.Errorf("got %+v, %v", h, err)
+	}
+}
+
+// TestOutdatedNodesOfANodeGroup holds that a node without a machine is judged by the AMI that EKS
+// has written on it (EKS E28).
+func TestOutdatedNodesOfANodeGroup(t *testing.T) {
+	s := startManaged(t)
+	g := s.look("")
+	for ami, want := range map[string]bool{"ami-133": true, "ami-133b": false, "": true} {
+		n := node("us-east-1a", "i-0123456789abcdef0")
+		if ami != "" {
+			n.Labels = map[string]string{"eks.amazonaws.com/nodegroup-image": ami}
+		}
+		if got := s.Outdated(&g, n); got != want {
+			t.Errorf("a node of %q is outdated: %v", ami, got)
+		}
+	}
+}

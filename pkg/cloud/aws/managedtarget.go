@@ -1,0 +1,153 @@
+package aws
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// managedTarget is what --to asks of a managed node group: a release, a Kubernetes version or a
+// version of the user's launch template; its zero value asks for what is usual.
+type managedTarget struct{ release, kubernetes, template string }
+
+var kubernetesForm = regexp.MustCompile(`^v?([0-9]+\.[0-9]+)$`)
+
+// parseManagedTarget reads --to for a managed node group: 1.33.4-20261101, 1.34, or a template
+// version as parseTarget reads it. Anything else is a refusedError.
+func parseManagedTarget(text string) (managedTarget, error) {
+	if found := kubernetesForm.FindStringSubmatch(text); found != nil {
+		return managedTarget{kubernetes: found[1]}, nil
+	}
+	if releaseForm.MatchString(text) {
+		return managedTarget{release: text}, nil
+	}
+	wish, err := parseTarget(text)
+	switch {
+	case err != nil:
+		return managedTarget{}, newRefusedError("--to=%s is neither a release, nor a Kubernetes version, nor a launch template version: write 1.33.4-20261101, 1.34, 7, $Latest or $Default", text)
+	case wish.image != "":
+		return managedTarget{}, newRefusedError("EKS takes no AMI, and --to names %s: name a release, 1.33.4-20261101, or a version of its launch template that has the AMI", wish.image)
+	}
+	return managedTarget{template: wish.version}, nil
+}
+
+// managedPointer is the JSON of Revision.Spec of a managed node group: all that is needed to have
+// EKS move the group to a revision. With its own AMI a template names neither Kubernetes version
+// nor release.
+type managedPointer struct {
+	Cluster    string `json:"cluster"`
+	Nodegroup  string `json:"nodegroup"`
+	Kubernetes string `json:"version,omitempty"`
+	Release    string `json:"releaseVersion,omitempty"`
+	// Template is the ID of the user's launch template.
+	Template string `json:"launchTemplate,omitempty"`
+	Version  int64  `json:"launchTemplateVersion,omitempty"`
+}
+
+// managedRevision is what the nodes of a managed node group are made of.
+type managedRevision struct {
+	managedPointer
+	// byTemplate tells that the template's version counts, and otherwise the release does.
+	byTemplate   bool
+	templateName string
+	// kubelet is the kubelet's version and image the AMI; either may be unknown.
+	kubelet, image string
+}
+
+// ownRevision is the revision that EKS says the node group has. With a custom AMI the template's
+// version counts. A release that EKS has no more than an AMI ID for is none.
+func ownRevision(g *kt.Nodegroup) managedRevision {
+	r := managedRevision{
+		managedPointer: managedPointer{Cluster: sdk.ToString(g.ClusterName), Nodegroup: sdk.ToString(g.NodegroupName)},
+		byTemplate:     g.AmiType == kt.AMITypesCustom,
+	}
+	if !r.byTemplate {
+		r.Kubernetes, r.Release = sdk.ToString(g.Version), sdk.ToString(g.ReleaseVersion)
+		r.kubelet = kubeletOfRelease(g.AmiType, r.Release, r.Kubernetes)
+	}
+	if t := g.LaunchTemplate; t != nil {
+		r.Template, r.templateName = sdk.ToString(t.Id), sdk.ToString(t.Name)
+		r.Version, _ = strconv.ParseInt(sdk.ToString(t.Version), 10, 64) // 0 where EKS tells no number
+	}
+	return r
+}
+
+// withRelease is the revision with another release, template and its version kept.
+func (r managedRevision) withRelease(t kt.AMITypes, kubernetes, release, image string) managedRevision {
+	r.Kubernetes, r.Release, r.image = kubernetes, release, image
+	r.kubelet = kubeletOfRelease(t, release, kubernetes)
+	return r
+}
+
+// id is equal for two revisions of a node group exactly when nodes of one are current for the
+// other: "release/1.33.4-20261101", or "lt-0abc:7" where the template's version counts.
+func (r *managedRevision) id() string {
+	if r.byTemplate {
+		return fmt.Sprintf("%s:%d", r.Template, r.Version)
+	}
+	return "release/" + r.Release
+}
+
+// describeRevision describes the revision to package upgrade: "release:1.33.4-20261101", or
+// "workers:7".
+func (r *managedRevision) describeRevision() nodegroup.Revision {
+	spec, _ := json.Marshal(r.managedPointer) // strings and a number always marshal
+	name := "release:" + r.Release
+	if r.byTemplate {
+		name = fmt.Sprintf("%s:%d", cmp.Or(r.templateName, r.Template), r.Version)
+	}
+	return nodegroup.Revision{ID: r.id(), Name: name, Image: r.image, Kubernetes: r.kubelet, Spec: string(spec)}
+}
+
+// checkSort refuses a target of the wrong sort for the node group.
+func (t managedTarget) checkSort(g *kt.Nodegroup) error {
+	switch custom := g.AmiType == kt.AMITypesCustom; {
+	case custom && (t.release != "" || t.kubernetes != ""):
+		return refusedError("its launch template has an AMI of its own, and --to names a release: make a template version with the new AMI and name that with --to")
+	case t.template != "" && g.LaunchTemplate == nil:
+		return refusedError("it was created without a launch template, and --to names a version of one: name a release, 1.33.4-20261101, or a Kubernetes version, 1.34")
+	}
+	return nil
+}
+
+// checkTemplate refuses a template version that EKS does not take for the AMI type: one with an
+// AMI where EKS chooses the AMI, and one without where the template does.
+func (r *managedRevision) checkTemplate(t kt.AMITypes) error {
+	switch custom := t == kt.AMITypesCustom; {
+	case custom && r.image == "":
+		return newRefusedError("version %d of launch template %s names no AMI, and EKS chooses none for this node group: add a version with an AMI and name that with --to", r.Version, r.Template)
+	case !custom && r.image != "":
+		return newRefusedError("version %d of launch template %s names AMI %s, and EKS chooses the AMI of this node group: add a version without an AMI and name that with --to", r.Version, r.Template, r.image)
+	}
+	return nil
+}
+
+// checkStep refuses a move to another release that EKS refuses: one for a newer Kubernetes than
+// that of the control plane, which has the version control (EKS E10), an older one (EKS E11), and
+// one for a Kubernetes version in between. control counts where the Kubernetes version changes
+// alone. EKS lets nodes be three versions behind, and takes them to the control plane's in one step
+// (aws-eks-best-practices#476).
+func checkStep(t kt.AMITypes, from, to *managedRevision, control string) error {
+	switch minors := compareVersions(to.Kubernetes, from.Kubernetes); {
+	case minors < 0, minors == 0 && compareReleases(t, to.Release, from.Release) < 0:
+		return newRefusedError("it has release %s, and EKS does not go back to %s: name a newer release with --to", from.Release, to.Release)
+	case minors == 0:
+		return nil
+	}
+	switch n := compareVersions(to.Kubernetes, control); {
+	case n > 0:
+		return newRefusedError("release %s is for Kubernetes %s and the control plane has %s: upgrade that first, with aws eks update-cluster-version --name %s --kubernetes-version %s",
+			to.Release, to.Kubernetes, control, to.Cluster, to.Kubernetes)
+	case n < 0:
+		return newRefusedError("EKS takes it to Kubernetes %s, which the control plane has, or to a newer release of %s, and release %s is for %s: name one of those with --to",
+			control, from.Kubernetes, to.Release, to.Kubernetes)
+	}
+	return nil
+}

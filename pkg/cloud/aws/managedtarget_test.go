@@ -1,0 +1,172 @@
+package aws
+
+import (
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+)
+
+// newNodegroup builds node group web of cluster shop: Amazon Linux 2023, release 1.33.4-20261101.
+func newNodegroup(change ...func(*kt.Nodegroup)) *kt.Nodegroup {
+	g := &kt.Nodegroup{
+		ClusterName: sdk.String("shop"), NodegroupName: sdk.String("web"), Status: kt.NodegroupStatusActive,
+		AmiType: kt.AMITypesAl2023X8664Standard, Version: sdk.String("1.33"), ReleaseVersion: sdk.String("1.33.4-20261101"),
+	}
+	for _, c := range change {
+		c(g)
+	}
+	return g
+}
+
+// ofTemplate has a node group be made from version 7 of the user's template workers, lt-0a.
+func ofTemplate(g *kt.Nodegroup) {
+	g.LaunchTemplate = &kt.LaunchTemplateSpecification{Id: sdk.String("lt-0a"), Name: sdk.String("workers"), Version: sdk.String("7")}
+}
+
+// ofOwnAMI has the template bring its own AMI.
+func ofOwnAMI(g *kt.Nodegroup) {
+	ofTemplate(g)
+	g.AmiType, g.ReleaseVersion, g.Version = kt.AMITypesCustom, sdk.String("ami-1"), nil
+}
+
+func TestParseManagedTarget(t *testing.T) {
+	cases := map[string]struct {
+		want managedTarget
+		says string
+	}{
+		"1.33.4-20261101": {want: managedTarget{release: "1.33.4-20261101"}},
+		"1.33-2026.11.10": {want: managedTarget{release: "1.33-2026.11.10"}},
+		"1.50.0-fcf71a47": {want: managedTarget{release: "1.50.0-fcf71a47"}},
+		"1.34":            {want: managedTarget{kubernetes: "1.34"}},
+		"v1.34":           {want: managedTarget{kubernetes: "1.34"}},
+		"7":               {want: managedTarget{template: "7"}},
+		"latest":          {want: managedTarget{template: "$Latest"}},
+		"$Default":        {want: managedTarget{template: "$Default"}},
+		"ami-0abc":        {says: "EKS takes no AMI"},
+		"newest":          {says: "write 1.33.4-20261101, 1.34, 7, $Latest or $Default"},
+		"1.33.4":          {says: "neither a release"},
+		"0":               {says: "neither a release"},
+	}
+	for text, c := range cases {
+		got, err := parseManagedTarget(text)
+		if got != c.want || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: got %+v, %v", text, got, err)
+		}
+	}
+}
+
+// TestRevisionsOfNodeGroups holds the forms that records and --to rest on.
+func TestRevisionsOfNodeGroups(t *testing.T) {
+	both := newNodegroup(ofTemplate)
+	byTemplate := ownRevision(both)
+	byTemplate.byTemplate = true
+	release, both2 := ownRevision(newNodegroup()), ownRevision(both)
+	own := ownRevision(newNodegroup(ofOwnAMI))
+	own.templateName = ""
+	cases := map[string]struct {
+		revision                   managedRevision
+		id, name, kubernetes, spec string
+	}{
+		"release": {
+			release, "release/1.33.4-20261101", "release:1.33.4-20261101", "v1.33.4",
+			`{"cluster":"shop","nodegroup":"web","version":"1.33","releaseVersion":"1.33.4-20261101"}`,
+		},
+		"release, template kept": {
+			both2, "release/1.33.4-20261101", "release:1.33.4-20261101", "v1.33.4",
+			`{"cluster":"shop","nodegroup":"web","version":"1.33","releaseVersion":"1.33.4-20261101","launchTemplate":"lt-0a","launchTemplateVersion":7}`,
+		},
+		"template, release kept": {
+			byTemplate, "lt-0a:7", "workers:7", "v1.33.4",
+			`{"cluster":"shop","nodegroup":"web","version":"1.33","releaseVersion":"1.33.4-20261101","launchTemplate":"lt-0a","launchTemplateVersion":7}`,
+		},
+		"template with its own AMI": {
+			own, "lt-0a:7", "lt-0a:7", "", `{"cluster":"shop","nodegroup":"web","launchTemplate":"lt-0a","launchTemplateVersion":7}`,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := c.revision.describeRevision()
+			if got.ID != c.id || got.Name != c.name || got.Kubernetes != c.kubernetes || got.Spec != c.spec {
+				t.Errorf("got %+v", got)
+			}
+			_, to, _ := strings.Cut(got.Name, ":")
+			if _, err := parseManagedTarget(to); err != nil {
+				t.Errorf("--to does not take it: %v", err)
+			}
+		})
+	}
+}
+
+func TestRefusedSortsOfTargets(t *testing.T) {
+	cases := map[string]struct {
+		group *kt.Nodegroup
+		to    string
+		says  string
+	}{
+		"release":                       {group: newNodegroup(), to: "1.33.4-20261201"},
+		"Kubernetes":                    {group: newNodegroup(ofTemplate), to: "1.34"},
+		"version":                       {group: newNodegroup(ofTemplate), to: "8"},
+		"version of own AMI":            {group: newNodegroup(ofOwnAMI), to: "8"},
+		"release though its own AMI":    {newNodegroup(ofOwnAMI), "1.33.4-20261201", "make a template version with the new AMI"},
+		"Kubernetes though its own AMI": {newNodegroup(ofOwnAMI), "1.34", "AMI of its own"},
+		"version without a template":    {newNodegroup(), "$Latest", "created without a launch template"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			wish, err := parseManagedTarget(c.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := wish.checkSort(c.group); (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+// TestSteps holds which moves EKS takes: not past the control plane (EKS E10), and never back (EKS
+// E11).
+func TestSteps(t *testing.T) {
+	cases := map[string]struct{ kubernetes, release, control, says string }{
+		"newer release":           {"1.33", "1.33.4-20261201", "", ""},
+		"same":                    {"1.33", "1.33.4-20261101", "", ""},
+		"older release":           {"1.33", "1.33.4-20260901", "", "does not go back to 1.33.4-20260901"},
+		"the control plane's":     {"1.34", "1.34.1-20261101", "1.34", ""},
+		"the control plane's, +2": {"1.35", "1.35.1-20261101", "1.35", ""},
+		"in between":              {"1.34", "1.34.1-20261101", "1.35", "EKS takes it to Kubernetes 1.35"},
+		"older Kubernetes":        {"1.32", "1.32.9-20261201", "1.34", "does not go back"},
+		"newer than the control plane": {
+			"1.34", "1.34.1-20261101", "1.33", "the control plane has 1.33: upgrade that first, with aws eks update-cluster-version --name shop --kubernetes-version 1.34",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := newNodegroup()
+			from := ownRevision(g)
+			to := from.withRelease(g.AmiType, c.kubernetes, c.release, "")
+			err := checkStep(g.AmiType, &from, &to, c.control)
+			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestTemplateVersionsThatEKSRefuses(t *testing.T) {
+	r := ownRevision(newNodegroup(ofTemplate))
+	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err != nil {
+		t.Error(err)
+	}
+	if err := r.checkTemplate(kt.AMITypesCustom); err == nil || !strings.Contains(err.Error(), "version 7 of launch template lt-0a names no AMI") {
+		t.Errorf("got %v", err)
+	}
+	r.image = "ami-1"
+	if err := r.checkTemplate(kt.AMITypesCustom); err != nil {
+		t.Error(err)
+	}
+	if err := r.checkTemplate(kt.AMITypesAl2023X8664Standard); err == nil || !strings.Contains(err.Error(), "names AMI ami-1") {
+		t.Errorf("got %v", err)
+	}
+}
