@@ -13,8 +13,6 @@ import (
 // decision is one call of Next.
 type decision struct{ *draft }
 
-func decisionOf(d *draft) decision { return decision{d} }
-
 // beginUpgrade starts the record of a new upgrade, or finishes at once when there is nothing to do.
 func (d decision) beginUpgrade() {
 	if len(d.count.pending) == 0 || d.w.Stop {
@@ -84,9 +82,9 @@ func (d decision) finishStep() Step {
 	d.recordLongBlocked()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
-		d.rec.Total = max(d.rec.Total, rebuildOf(d.draft).countTotal()) // outdated nodes may join late
+		d.rec.Total = max(d.rec.Total, rebuild{d.draft}.countTotal()) // outdated nodes may join late
 	}
-	d.actions = append(d.actions, evictionsOf(d.draft).selectEvictions()...)
+	d.actions = append(d.actions, evictions{d.draft}.selectEvictions()...)
 	if d.finished {
 		d.wake, d.due = time.Time{}, time.Time{}
 	}
@@ -249,12 +247,12 @@ func (d decision) runPhases() {
 	if wanted := d.w.Group.Wanted; wanted.ID != d.rec.Target.ID {
 		// Which instances are outdated is judged against the group's revision, so a moved target
 		// would retarget this run.
-		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollbackOf(d.draft).howToContinue(wanted)))
+		d.stopUpgradeWith(TargetMoved, fmt.Sprintf("the group's target moved from %s to %s during the upgrade: %s", d.rec.Target.Name, wanted.Name, rollback{d.draft}.howToContinue(wanted)))
 		return
 	}
 	phases := strategyOf(d.rec.Request.Strategy, d.rec.Back).phases
 	if d.rec.Ledger.TargetMoved() {
-		rebuildOf(d.draft).adoptTarget()
+		rebuild{d.draft}.adoptTarget()
 		if d.phase.givesBack {
 			d.enterPhase(phases[0]) // the surge was given back
 		}
@@ -274,9 +272,9 @@ func (d decision) runPhases() {
 		d.enterPhase(next)
 	}
 	if d.phase.held && d.rec.Stopping == "" {
-		marksOf(d.draft).holdNewNodes()
+		marks{d.draft}.holdNewNodes()
 	}
 	if d.rec.Phase == PhaseDone {
-		surgeOf(d.draft).concludeUpgrade()
+		surge{d.draft}.concludeUpgrade()
 	}
 }

@@ -19,8 +19,6 @@ const returnsAllowed = 1
 // evictions chooses the pods that are evicted now.
 type evictions struct{ *draft }
 
-func evictionsOf(d *draft) evictions { return evictions{d} }
-
 // proposeEvictions decides what to do about each pod that is in turn: the evictions that could be
 // sent, and what is in the way of the others.
 func (d evictions) proposeEvictions(node string, view *nodePods) ([]candidate, []Blocked) {
@@ -187,7 +185,7 @@ func (d evictions) selectEvictions() []nodegroup.Action {
 	actions := make([]nodegroup.Action, 0, len(selected))
 	for _, c := range selected {
 		if c.Budget.Name != "" {
-			orderingOf(d.draft).learnStatusLag(c.pod)
+			ordering{d.draft}.learnStatusLag(c.pod)
 		}
 		d.countReturn(c.Node, c.pod, d.lastAttempt(c.Evict))
 		actions = append(actions, c.Evict)

@@ -16,13 +16,11 @@ const detachLimit = 6 * time.Minute
 // lifecycle takes started nodes from their drain to their end.
 type lifecycle struct{ *draft }
 
-func lifecycleOf(d *draft) lifecycle { return lifecycle{d} }
-
 // advanceNode takes one started node one step further.
 func (d lifecycle) advanceNode(name string) {
 	n, m := d.rec.Nodes[name], d.count.byName[name]
 	if n.isGivenBack() {
-		surplusOf(d.draft).driveReturn(name)
+		surplus{d.draft}.driveReturn(name)
 		return
 	}
 	if m == nil || (m.Node != nil && n.UID != "" && m.Node.UID != n.UID) {
@@ -33,14 +31,14 @@ func (d lifecycle) advanceNode(name string) {
 	case NodeDraining, NodeForcing, NodeEmpty:
 		d.drainNode(name, n, m)
 	case NodeRemoving:
-		removalOf(d.draft).followTermination(name, n, m)
+		removal{d.draft}.followTermination(name, n, m)
 	}
 }
 
 // recordGone books a started node that is no longer there.
 func (d lifecycle) recordGone(name string) {
 	n := d.rec.Nodes[name]
-	if !removalOf(d.draft).resolveTerminator(n) {
+	if !(removal{d.draft}).resolveTerminator(n) {
 		return
 	}
 	if n.State != NodeDrained {
@@ -62,7 +60,7 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		d.rec.Nodes[name] = n
 	}
 	if m.Node != nil && !d.isFencedByRun(m) {
-		timeoutOf(d.draft).pauseDeadline(name, true)
+		timeout{d.draft}.pauseDeadline(name, true)
 		return // another actor took its fence away, or a stop of ours did: pods that leave would come back
 	}
 	view := d.classifyPodsOf(m)
@@ -83,15 +81,15 @@ func (d lifecycle) moveRemaining(name string, n NodeRecord, m *nodegroup.Member,
 	switch {
 	case d.fencing: // what leaves could land on a node that is drained next (EKS E30)
 		d.ensureStarted(n, m)
-		timeoutOf(d.draft).pauseDeadline(name, true)
+		timeout{d.draft}.pauseDeadline(name, true)
 		return
 	case n.State == NodeForcing:
 		d.ensureStarted(n, m)
 		d.deleteRemaining(name, n, m, view)
 		return
 	}
-	candidates, blocked := evictionsOf(d.draft).proposeEvictions(name, view)
-	if timeoutOf(d.draft).isOutOfTime(name, blocked) {
+	candidates, blocked := evictions{d.draft}.proposeEvictions(name, view)
+	if (timeout{d.draft}).isOutOfTime(name, blocked) {
 		d.phase.late(d.draft, name, n)
 		return
 	}

@@ -12,8 +12,6 @@ import (
 // marks puts our marks on nodes and takes them off.
 type marks struct{ *draft }
 
-func marksOf(d *draft) marks { return marks{d} }
-
 // fenceOutdatedNodes fences every outdated node, so that a pod that leaves one does not land on
 // another (EKS E30). Nodes of the wanted revision are never fenced (EKS E31). It reports whether
 // all are.

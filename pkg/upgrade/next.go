@@ -3,26 +3,26 @@ package upgrade
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
-	d := newDraft(&w)
+	d := decision{newDraft(&w)}
 	switch {
 	case d.rec.Result != "":
 		d.finished = true
 	case d.rec.Run == "":
-		decisionOf(d).beginUpgrade()
+		d.beginUpgrade()
 	case d.rec.PhaseBegan.IsZero():
 		d.rec.Ledger.ForgetMaximum()
 		d.rec.PhaseBegan = w.Now
 	}
 	if !d.finished {
-		decisionOf(d).recordAnswers()
-		decisionOf(d).applyRequest()
-		if decisionOf(d).isStopping() {
-			stoppingOf(d).bringToRest()
+		d.recordAnswers()
+		d.applyRequest()
+		if d.isStopping() {
+			stopping{d.draft}.bringToRest()
 		} else {
-			decisionOf(d).runPhases()
+			d.runPhases()
 		}
 	}
-	step := decisionOf(d).finishStep()
+	step := d.finishStep()
 	step.Persist = mustStoreRecord(&stored, &step.Record)
 	return step
 }
@@ -40,6 +40,6 @@ func newDraft(w *World) *draft {
 		wake:   w.Now.Add(lookAgain),
 	}
 	d.count = countMembers(w, &d.rec)
-	evictionsOf(d).countSpending()
+	evictions{d}.countSpending()
 	return d
 }

@@ -22,8 +22,6 @@ const leastReopening = 50 * time.Millisecond
 // ordering chooses the node that is started next, and learns how long pods take.
 type ordering struct{ *draft }
 
-func orderingOf(d *draft) ordering { return ordering{d} }
-
 // chooseNextNode picks the node to start next, nil when none should be started now. Instances
 // without a node and nodes that are not Ready go first, since nothing useful is lost with them;
 // then the zone with the most outdated nodes, so that zones end together. Among the first of these
@@ -51,7 +49,7 @@ func (d ordering) chooseNextNode() *nodegroup.Member {
 	if next < 0 {
 		return nil
 	}
-	d.notes.Pressing = evictionsOf(d.draft).findCriticalBudgets(q.pace)
+	d.notes.Pressing = evictions{d.draft}.findCriticalBudgets(q.pace)
 	return free[next]
 }
 
@@ -148,7 +146,7 @@ func (q *queueBuilder) describeNodeDrain(m *nodegroup.Member, deadline time.Time
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
 			stuck = true
 			continue
-		case !deadline.IsZero() && orderingOf(d).isEvicting(pod): // it has gone through
+		case !deadline.IsZero() && ordering{d}.isEvicting(pod): // it has gone through
 		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
 			eviction.Budget = q.budgetIndex(prediction.Budget, pod)
 		}
@@ -178,7 +176,7 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 	budget := d.w.Budgets.Covering(pod)[0]
 	gate := drain.BudgetSlots{Refill: q.pace.refillTimeOf(pod)}
 	open := int(max(0, budget.Status.DisruptionsAllowed-d.spent[key]))
-	missing := int(max(1, evictionsOf(d).budgetRoomOf(budget))) - open
+	missing := int(max(1, evictions{d}.budgetRoomOf(budget))) - open
 	gate.Open = make([]time.Duration, open, open+max(0, missing))
 	spent := q.spent[key]
 	for _, at := range spent[max(0, len(spent)-max(0, missing)):] {
@@ -266,7 +264,7 @@ func (d ordering) recordTerminationTime(left Departure) {
 func (d ordering) learnStatusLag(pod *corev1.Pod) {
 	covering := d.w.Budgets.Covering(pod)
 	_, waited := d.w.Notes.BlockedSince[string(pod.UID)]
-	if !waited || len(covering) != 1 || evictionsOf(d.draft).budgetRoomOf(covering[0]) != 1 {
+	if !waited || len(covering) != 1 || (evictions{d.draft}).budgetRoomOf(covering[0]) != 1 {
 		return
 	}
 	begun := evictionTimes(d.w)[covering[0].Key()]

@@ -16,8 +16,6 @@ import (
 // rebuild makes the ledger again for a record that was lost or whose target moved.
 type rebuild struct{ *draft }
 
-func rebuildOf(d *draft) rebuild { return rebuild{d} }
-
 // groupBaseline is the annotation of this run, "" for a group that has no size.
 func (r *Record) groupBaseline() string {
 	if r.Sizes.Desired == 0 {

@@ -13,8 +13,6 @@ const nodeObjectGrace = time.Minute
 // removal ends the machine of a node that is drained.
 type removal struct{ *draft }
 
-func removalOf(d *draft) removal { return removal{d} }
-
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
 func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {

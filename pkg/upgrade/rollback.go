@@ -10,16 +10,14 @@ import (
 // rollback takes stock when a group goes back to the revision it had before.
 type rollback struct{ *draft }
 
-func rollbackOf(d *draft) rollback { return rollback{d} }
-
 // keepCurrentNodes gives the nodes of the revision that is wanted again back to the cluster: their
 // fence is taken away, and those whose termination was decided but did not happen are kept (I6: a
 // wanted node is neither fenced nor drained).
 func (d rollback) keepCurrentNodes() bool {
 	d.rec.Total = len(d.count.pending)
 	d.waiting = "the nodes not replaced yet to be unfenced"
-	kept := surplusOf(d.draft).keepSurvivingSurge()
-	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
+	kept := surplus{d.draft}.keepSurvivingSurge()
+	return marks{d.draft}.removeFences(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) }) && kept
 }
 
 // carryOverSurge begins the books of the way back, when all that was added before is known.

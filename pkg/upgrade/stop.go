@@ -10,8 +10,6 @@ import (
 // stopping brings an upgrade to rest before its goal, or undoes it.
 type stopping struct{ *draft }
 
-func stoppingOf(d *draft) stopping { return stopping{d} }
-
 // bringToRest brings an upgrade to rest before its goal: nothing new is begun, nodes that were not
 // started take pods again, suspended processes run again and, where no old node was touched yet,
 // the surge is returned. What was started stays as it is, for the same command to continue with.
@@ -20,7 +18,7 @@ func (d stopping) bringToRest() {
 		d.undoUpgrade()
 		return
 	}
-	freed := marksOf(d.draft).releaseHeldNodes()
+	freed := marks{d.draft}.releaseHeldNodes()
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
 	rested = d.resumeProcesses() && rested
@@ -37,7 +35,7 @@ func (d stopping) bringToRest() {
 func (d stopping) returnRoom() bool {
 	switch {
 	case d.rec.Stopping == NodeCreationFailure && d.phase.untouched:
-		return surplusOf(d.draft).returnSurge() && d.lowerMaximum()
+		return surplus{d.draft}.returnSurge() && d.lowerMaximum()
 	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
 		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || d.lowerMaximum()
 	default:
@@ -49,7 +47,7 @@ func (d stopping) returnRoom() bool {
 // it, and what is left of it from nodes that another actor made schedulable, so that the same
 // command can fence them again.
 func (d stopping) unfenceUnstarted() bool {
-	return marksOf(d.draft).removeFences(func(m *nodegroup.Member) bool {
+	return marks{d.draft}.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.findStarted(m)
 		if !m.Outdated {
 			return d.rec.Back && !started // the way back was to unfence it
@@ -71,9 +69,9 @@ func (d stopping) undoUpgrade() {
 	}
 	d.waiting = "what the upgrade did to be undone"
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
-	shrunk := !d.w.Stop && d.launchMissing() && surplusOf(d.draft).returnSurge() && d.lowerMaximum() && d.restoreRevision()
-	freed := marksOf(d.draft).releaseHeldNodes()
-	unfenced := marksOf(d.draft).removeFences(d.rec.isNotEnding) && freed
+	shrunk := !d.w.Stop && d.launchMissing() && surplus{d.draft}.returnSurge() && d.lowerMaximum() && d.restoreRevision()
+	freed := marks{d.draft}.releaseHeldNodes()
+	unfenced := marks{d.draft}.removeFences(d.rec.isNotEnding) && freed
 	rested := d.resumeProcesses() && unfenced
 	switch {
 	case !d.w.Stop:
@@ -112,8 +110,9 @@ func (d stopping) hasNothingOpen() bool {
 
 // launchMissing has the zones be no smaller because of us.
 func (d stopping) launchMissing() bool {
-	if counted := rebuildOf(d.draft).rebuildLedger(); !counted || !d.w.Group.Sized {
-		return counted
+	made := rebuild{d.draft}.rebuildLedger()
+	if !made || !d.w.Group.Sized {
+		return made
 	}
 	return d.applyDecision(d.bookKeeper().LaunchMissing())
 }
@@ -141,8 +140,9 @@ func (d stopping) describeKeptNodes() string {
 		return fmt.Sprintf("the group keeps %d fewer nodes than before: launching them was refused", -owed)
 	}
 	var loaded []string
-	for _, m := range surplusOf(d.draft).addedMembers() {
-		if surplusOf(d.draft).carriesPods(m) && d.rec.Ledger.ContributionIn(m.Zone()) > 0 {
+	added := surplus{d.draft}.addedMembers()
+	for _, m := range added {
+		if carriesPods(m) && d.rec.Ledger.ContributionIn(m.Zone()) > 0 {
 			loaded = append(loaded, m.Name())
 		}
 	}

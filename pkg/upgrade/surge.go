@@ -13,35 +13,33 @@ import (
 // surge carries out the phases of the strategy of the same name.
 type surge struct{ *draft }
 
-func surgeOf(d *draft) surge { return surge{d} }
-
 // surgeStrategy is that of EKS managed node groups and of GKE's surge upgrades: add nodes, fence
 // the outdated ones, replace them in a moving window, give the surplus back (EKS E01, GKE G10).
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
 		name:  Surge,
-		begin: func(d *draft) { surgeOf(d).beginSurge() },
+		begin: func(d *draft) { surge{d}.beginSurge() },
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).setUpGroup() },
+				run: func(d *draft) bool { return surge{d}.setUpGroup() },
 			},
 			{
 				name: PhaseScaleUp, untouched: true, watched: true, held: true, waitsFor: "the surge", verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).scaleUpGroup() },
+				run: func(d *draft) bool { return surge{d}.scaleUpGroup() },
 			},
 			{
 				name: PhaseUpgrade, watched: true, held: true, verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).replaceNodes() },
+				run: func(d *draft) bool { return surge{d}.replaceNodes() },
 				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
-					removalOf(d).terminateNode(name, n, m)
+					removal{d}.terminateNode(name, n, m)
 				},
-				late: func(d *draft, name string, n NodeRecord) { timeoutOf(d).giveUpNode(name, n) },
+				late: func(d *draft, name string, n NodeRecord) { timeout{d}.giveUpNode(name, n) },
 			},
 			{
 				name: PhaseScaleDown, givesBack: true, verbs: verbs,
-				run: func(d *draft) bool { return surgeOf(d).scaleDownGroup() },
+				run: func(d *draft) bool { return surge{d}.scaleDownGroup() },
 			},
 		},
 	}
@@ -55,14 +53,14 @@ func (d surge) beginSurge() {
 // setUpGroup points the group at the wanted revision and suspends what would fight the upgrade
 // (EKS E02, E03; S4).
 func (d surge) setUpGroup() bool {
-	if !rebuildOf(d.draft).rebuildLedger() {
+	if !(rebuild{d.draft}).rebuildLedger() {
 		return false
 	}
-	reclaimed := !d.rec.Back || rollbackOf(d.draft).keepCurrentNodes()
+	reclaimed := !d.rec.Back || rollback{d.draft}.keepCurrentNodes()
 	if !d.setRevision() || !d.suspendProcesses() || !reclaimed {
 		return false
 	}
-	return !d.rec.Back || rollbackOf(d.draft).carryOverSurge()
+	return !d.rec.Back || rollback{d.draft}.carryOverSurge()
 }
 
 // setRevision has the group launch the revision wanted. Until it does, every node that comes up
@@ -81,7 +79,7 @@ func (d surge) setRevision() bool {
 // scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
 // nodes (EKS E20–E31).
 func (d surge) scaleUpGroup() bool {
-	if !d.setRevision() || !d.suspendProcesses() || !surplusOf(d.draft).keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
+	if !d.setRevision() || !d.suspendProcesses() || !(surplus{d.draft}).keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
 	}
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
@@ -94,12 +92,12 @@ func (d surge) scaleUpGroup() bool {
 			deadline = deadline.Add(d.rec.Request.BootTimeout.Duration) // all is there but an answer, which who took over asks for again
 		}
 		if d.w.isDeadlinePassed(deadline) {
-			d.stopUpgradeWith(NodeCreationFailure, windowOf(d.draft).describeBootFailure(surge, since))
+			d.stopUpgradeWith(NodeCreationFailure, window{d.draft}.describeBootFailure(surge, since))
 		}
 		d.requeueAt(deadline)
 		return false
 	}
-	return marksOf(d.draft).fenceOutdatedNodes()
+	return marks{d.draft}.fenceOutdatedNodes()
 }
 
 // replaceNodes drives the nodes that were started and starts more, until no outdated node is left
@@ -108,16 +106,16 @@ func (d surge) replaceNodes() bool {
 	if !d.setRevision() {
 		return false
 	}
-	d.fencing = !marksOf(d.draft).fenceOutdatedNodes()
+	d.fencing = !marks{d.draft}.fenceOutdatedNodes()
 	for _, name := range d.rec.startedNames() {
 		if d.rec.Stopping == "" {
-			lifecycleOf(d.draft).advanceNode(name)
+			lifecycle{d.draft}.advanceNode(name)
 		}
 	}
-	orderingOf(d.draft).learnTerminationTimes()
+	ordering{d.draft}.learnTerminationTimes()
 	if d.rec.Stopping == "" {
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
-		windowOf(d.draft).startMoreNodes()
+		window{d.draft}.startMoreNodes()
 		d.pauseWhenIdle()
 	}
 	if d.rec.Stopping != "" || (d.isReplaced() && !d.fencing) {
@@ -138,14 +136,14 @@ func (d surge) isReplaced() bool {
 	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || d.countUnavailable() <= 0) {
 		return true
 	}
-	windowOf(d.draft).waitForReplacement()
+	window{d.draft}.waitForReplacement()
 	return false
 }
 
 // scaleDownGroup takes back the raise of the maximum, last of all, lets suspended processes run
 // again, and leaves the nodes to autoscalers (EKS E60, E61).
 func (d surge) scaleDownGroup() bool {
-	freed := marksOf(d.draft).releaseHeldNodes()
+	freed := marks{d.draft}.releaseHeldNodes()
 	return d.lowerMaximum() && d.resumeProcesses() && freed
 }
 
@@ -195,7 +193,7 @@ func (d surge) pauseWhenIdle() {
 	case started > 1:
 		d.waiting = fmt.Sprintf("pausing: %d nodes finish first", started)
 	case d.rec.Ledger.PendingLaunches() > 0:
-		windowOf(d.draft).waitForReplacement()
+		window{d.draft}.waitForReplacement()
 		d.waiting = "pausing: a replacement is launched first"
 	default:
 		d.pauseUpgrade()

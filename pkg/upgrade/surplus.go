@@ -13,8 +13,6 @@ import (
 // surplus gives back new nodes that were added for nothing.
 type surplus struct{ *draft }
 
-func surplusOf(d *draft) surplus { return surplus{d} }
-
 // returnSurge terminates, with shrinking, the nodes we added that carry no pods a user would miss;
 // the others stay and are owed.
 func (d surplus) returnSurge() bool {
@@ -51,7 +49,7 @@ func (d surplus) returnSurge() bool {
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
 // the group had.
 func (d surplus) isSurplusNode(m *nodegroup.Member) bool {
-	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || d.carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
+	if _, returning := d.rec.findStarted(m); returning || m.Instance.ID == "" || carriesPods(m) || !d.bookKeeper().CanShrinkGroup() {
 		return false
 	}
 	return d.rec.Ledger.OwesNode(d.rec.Ledger.ZoneOf(m.Zone()))
@@ -100,10 +98,10 @@ func (d surplus) driveReturn(name string) {
 		d.forgetReturn(name, n, attempt)
 		return
 	}
-	unwanted := d.rec.Stopping != "" && !m.Outdated && !d.carriesPods(m) && !refusedToShrink(n, attempt)
+	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
-		removalOf(d.draft).followTermination(name, n, m)
+		removal{d.draft}.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):
 		d.keepInstance(name, n)
 	default:
@@ -116,7 +114,7 @@ func (d surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attem
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
 		d.waitForCloud("") // a reading from before it came up does not show it either
-	case removalOf(d.draft).resolveTerminator(n):
+	case removal{d.draft}.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}
 }
@@ -140,7 +138,7 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 
 // keepInstance forgets the termination of a node that is there still.
 func (d surplus) keepInstance(name string, n NodeRecord) {
-	removalOf(d.draft).undoShrink(n)
+	removal{d.draft}.undoShrink(n)
 	if !n.Added {
 		d.rec.Ledger.UnbookRemoval(n.Zone)
 	}
@@ -161,7 +159,7 @@ func (d surplus) keepSurvivingSurge() bool {
 }
 
 // carriesPods reports whether the node has pods that would have to be evicted.
-func (d surplus) carriesPods(m *nodegroup.Member) bool {
+func carriesPods(m *nodegroup.Member) bool {
 	return slices.ContainsFunc(m.Pods, func(p *corev1.Pod) bool {
 		return drain.Judge(p, drain.Policy{}, false).Fate != drain.Stay
 	})

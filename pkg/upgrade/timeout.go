@@ -14,8 +14,6 @@ import (
 // timeout gives up nodes that are not empty in their time.
 type timeout struct{ *draft }
 
-func timeoutOf(d *draft) timeout { return timeout{d} }
-
 // isOutOfTime reports whether a node's limit is over. The time does not run while the node waits
 // only for budgets that nodes of this run which were started before it have spent.
 func (d timeout) isOutOfTime(name string, blocked []Blocked) bool {
@@ -65,7 +63,7 @@ func (d timeout) describeRemaining(name string) string {
 	}
 	view := d.classifyPodsOf(d.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, evictionsOf(d.draft).selectPodsInTurn(name, view)) {
+	for _, pod := range slices.Concat(view.leaving, evictions{d.draft}.selectPodsInTurn(name, view)) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))

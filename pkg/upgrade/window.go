@@ -11,13 +11,11 @@ import (
 // window starts nodes while there is room for one more.
 type window struct{ *draft }
 
-func windowOf(d *draft) window { return window{d} }
-
 // startMoreNodes starts nodes while the window has room (EKS E40; at most maxUnavailable between
 // Draining and Removing).
 func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
-		m := orderingOf(d.draft).chooseNextNode()
+		m := ordering{d.draft}.chooseNextNode()
 		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
@@ -98,7 +96,7 @@ func (d window) startNode(m *nodegroup.Member) {
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--
 	d.requeueAt(d.w.Now.Add(time.Second))
-	lifecycleOf(d.draft).advanceNode(m.Name())
+	lifecycle{d.draft}.advanceNode(m.Name())
 }
 
 // describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).
