@@ -87,7 +87,16 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 		out.Instances = append(out.Instances, f.describeMachine(i, out))
 	}
 	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
-	out.Refusal = cmp.Or(refuseDeleted(g), refuseStatus(&f.nodegroup), refuseUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
+	out.Refusal = f.refusalReason(g)
+}
+
+// refusalReason says why EKS must not be asked to upgrade the node group, with the remedy; "" when
+// it may be. What is wrong with a node group that EKS upgrades already keeps no one from following.
+func (f *managedFacts) refusalReason(g *at.AutoScalingGroup) string {
+	if u := f.update; u != nil && u.Type == kt.UpdateTypeVersionUpdate && operationState(u.Status) == nodegroup.OperationRunning {
+		return f.problem
+	}
+	return cmp.Or(refuseDeleted(g), refuseStatus(&f.nodegroup), refuseUpdate(&f.nodegroup, f.update), f.problem, refuseSuspended(g))
 }
 
 // addWidth adds how many nodes EKS replaces at once; one where nothing is said (EKS E04, E05, E07,

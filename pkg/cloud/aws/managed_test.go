@@ -217,11 +217,14 @@ func TestRefusalsOfNodeGroups(t *testing.T) {
 			facts: status("DEGRADED", "PodEvictionFailure", "AsgInstanceLaunchFailures"), // EKS E35
 			says:  "EKS calls it degraded: its Auto Scaling group cannot launch instances (eks-web) [AsgInstanceLaunchFailures: so it is]: read its scaling activities",
 		},
-		"creating":          {facts: status("CREATING"), says: "aws eks wait nodegroup-active --cluster-name shop --nodegroup-name web"},
-		"deleting":          {facts: status("DELETING"), says: "EKS is deleting it"},
-		"could not create":  {facts: status("CREATE_FAILED", "IamNodeRoleNotFound"), says: "its node role or instance profile is gone"},
-		"could not delete":  {facts: status("DELETE_FAILED"), says: "aws eks delete-nodegroup --cluster-name shop"},
-		"upgrading":         {facts: updating("VersionUpdate", "InProgress")},
+		"creating":         {facts: status("CREATING"), says: "aws eks wait nodegroup-active --cluster-name shop --nodegroup-name web"},
+		"deleting":         {facts: status("DELETING"), says: "EKS is deleting it"},
+		"could not create": {facts: status("CREATE_FAILED", "IamNodeRoleNotFound"), says: "its node role or instance profile is gone"},
+		"could not delete": {facts: status("DELETE_FAILED"), says: "aws eks delete-nodegroup --cluster-name shop"},
+		"upgrading":        {facts: updating("VersionUpdate", "InProgress")},
+		"upgrading, degraded": {facts: factsOf(newNodegroup(func(g *kt.Nodegroup) {
+			g.Status, g.Health = kt.NodegroupStatusDegraded, &kt.NodegroupHealth{Issues: []kt.Issue{{Code: "AsgInstanceLaunchFailures"}}}
+		}), func(f *managedFacts) { f.update = newUpdate("InProgress", nil) })},
 		"configuring":       {facts: updating("ConfigUpdate", "InProgress"), says: "(ConfigUpdate u-1): wait until aws eks describe-update --name shop --nodegroup-name web --update-id u-1"},
 		"configured":        {facts: updating("ConfigUpdate", "Successful")},
 		"bad target":        {facts: factsOf(newNodegroup(), func(f *managedFacts) { f.problem = "no such release" }), says: "no such release"},
