@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -163,7 +164,7 @@ func (w *Watcher) storeObject(object any, added bool) {
 	defer w.mu.Unlock()
 	switch o := object.(type) {
 	case *corev1.Node:
-		if old := w.index.nodes[o.Name]; added || old == nil || isNodeReady(old) != isNodeReady(o) {
+		if old := w.index.nodes[o.Name]; added || old == nil || nodegroup.IsNodeReady(old) != nodegroup.IsNodeReady(o) {
 			notifyListener(w.nodes)
 		}
 		w.index.storeNode(o)
@@ -179,15 +180,6 @@ func (w *Watcher) storeObject(object any, added bool) {
 		w.index.storeNamespace(o)
 	}
 	notifyListener(w.changed)
-}
-
-func isNodeReady(node *corev1.Node) bool {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == corev1.NodeReady {
-			return node.Status.Conditions[i].Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 func (w *Watcher) removeObject(object any) {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -184,13 +185,10 @@ func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 // A person has to change the budget or its workload (PDB001, PDB003, PDB004).
 func (b *Budget) Structural() string {
 	st := b.Status
-	for i := range st.Conditions {
-		c := &st.Conditions[i]
-		if c.Type == policyv1.DisruptionAllowedCondition && c.Reason == policyv1.SyncFailedReason {
-			return "its status cannot be computed: " + c.Message
-		}
-	}
+	failure := SyncFailure(&st)
 	switch {
+	case failure != nil:
+		return "its status cannot be computed: " + failure.Message
 	case st.ObservedGeneration == 0:
 		return ""
 	case st.ExpectedPods == 0:
@@ -199,4 +197,14 @@ func (b *Budget) Structural() string {
 		return "it needs every pod it covers"
 	}
 	return ""
+}
+
+// SyncFailure is the condition of a status that the disruption controller cannot compute, nil
+// where it can (disruption.go, updatePdbStatus): such a budget stays closed.
+func SyncFailure(st *policyv1.PodDisruptionBudgetStatus) *metav1.Condition {
+	allowed := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
+	if allowed == nil || allowed.Reason != policyv1.SyncFailedReason {
+		return nil
+	}
+	return allowed
 }

@@ -175,6 +175,15 @@ func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace b
 	}
 }
 
+// FindObstacle is what is in the way of a pod's eviction as the cluster is now: nothing where it
+// need not leave.
+func FindObstacle(pod *corev1.Pod, verdict Verdict, budgets Budgets, endingNamespaces map[string]bool) Obstacle {
+	if verdict.Fate != Go {
+		return verdict.Obstacle()
+	}
+	return Predict(pod, budgets, nil, endingNamespaces[pod.Namespace]).Obstacle
+}
+
 func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 	st := budget.Status
 	obstacle := Obstacle{Budget: budget.Key(), Need: st.DesiredHealthy, Have: st.CurrentHealthy}

@@ -23,8 +23,8 @@ type collector struct {
 	// current names the next object, once that is known.
 	current string
 	kinds   map[string]kind
-	seen  map[identity]bool
-	uids  map[types.UID]identity
+	seen    map[identity]bool
+	uids    map[types.UID]identity
 }
 
 // identity tells objects apart as the API server does.

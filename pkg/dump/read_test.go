@@ -253,7 +253,7 @@ func TestReadRefuses(t *testing.T) {
 		"an object without a name":    {in: strings.NewReader(node("")), want: "object 1 is a Node without a name: give it metadata.name"},
 		"a field of another type":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":["a"]}}`), want: "object 1: json: cannot unmarshal array into Go struct field .metadata.name of type string: write the file with " + Command},
 		"a number without an end":     {in: strings.NewReader(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"1e-99999999"}}}`), want: "object 1 (Node a) holds a number that is too long to be one: write the file with " + Command},
-		"another field's type":       {in: strings.NewReader(nodeYAML + "spec: {taints: 1}\n"), want: "object 1 (Node a): json: cannot unmarshal number into Go struct field NodeSpec.spec.taints of type []v1.Taint: write the file with " + Command},
+		"another field's type":        {in: strings.NewReader(nodeYAML + "spec: {taints: 1}\n"), want: "object 1 (Node a): json: cannot unmarshal number into Go struct field NodeSpec.spec.taints of type []v1.Taint: write the file with " + Command},
 		"a line without an end":       {in: endlessLine('x'), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command},
 		"spaces without an end":       {in: endlessLine(' '), want: "document 1: more than 64 MiB of YAML, which is read whole: use JSON, which is not: " + Command},
 		"a string without an end":     {in: io.MultiReader(strings.NewReader(`{"kind":"`), endlessLine('x')), want: "object 1: more than 4 MiB without the end of an object: that is no object of Kubernetes: write the file with " + Command},

@@ -45,7 +45,7 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	delete(node.Annotations, AnnotationDeadline)
 	addTaint(node, taint)
 	if !node.Spec.Unschedulable {
-		addTaint(node, cordonTaint())
+		addTaint(node, CordonTaint())
 	}
 	node.Spec.Unschedulable = true
 	return nil
@@ -77,7 +77,7 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	}
 	if !prev.Unschedulable {
 		node.Spec.Unschedulable = false
-		dropTaint(node, cordonTaint())
+		dropTaint(node, CordonTaint())
 	}
 	if prev.Excluded != nil {
 		setLabel(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
@@ -90,8 +90,8 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	return nil
 }
 
-// cordonTaint is what the control plane puts on a node that is cordoned, and takes off again.
-func cordonTaint() corev1.Taint {
+// CordonTaint is what the control plane puts on a node that is cordoned, and takes off again.
+func CordonTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -174,14 +175,10 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 // foreseeObstacle is what will be in the way of the pod, nothing where it need not leave.
 func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	verdict := drain.Judge(pod, w.Request.Policy(), false)
-	switch {
-	case verdict.Fate != drain.Go:
-		return verdict.Obstacle()
-	case isReturning(pod, w.Group.Provider):
+	if verdict.Fate == drain.Go && isReturning(pod, w.Group.Provider) {
 		return drain.Obstacle{Kind: drain.Returns}
-	default:
-		return drain.Predict(pod, w.Budgets, nil, w.EndingNamespaces[pod.Namespace]).Obstacle
 	}
+	return drain.FindObstacle(pod, verdict, w.Budgets, w.EndingNamespaces)
 }
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of
@@ -248,8 +245,7 @@ func ruleOf(kind drain.ObstacleKind) string {
 // isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again
 // (EKS E51), if another actor makes it again.
 func isReturning(pod *corev1.Pod, provider string) bool {
-	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return metav1.GetControllerOf(pod) != nil && drain.ToleratesTaint(pod, cordon) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
+	return metav1.GetControllerOf(pod) != nil && drain.ToleratesTaint(pod, nodemark.CordonTaint()) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
 }
 
 // findIntolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from

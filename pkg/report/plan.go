@@ -64,7 +64,7 @@ func formatBlockers(all []string, wide bool) string {
 }
 
 func planHeaderLines(p *Plan) []string {
-	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, orDash(p.Context), withComma(p.Account))}
+	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, orDash(p.Context), withPrefix(", ", p.Account))}
 	if len(p.Nodes) == 0 && p.Resumes == "" {
 		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
 	}
@@ -86,13 +86,6 @@ func planHeaderLines(p *Plan) []string {
 		lines = append(lines, "Goes on     with run "+p.Resumes)
 	}
 	return lines
-}
-
-func withComma(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ", " + text
 }
 
 func describeGroup(p *Plan) string {
@@ -137,7 +130,7 @@ func planFooterLines(p *Plan, o Options) []string {
 	}
 	lines = append(lines, findingLines(p.Findings)...)
 	for _, probe := range p.Probes {
-		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, withBudget(probe.Budget), probe.Answer))
+		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, withPrefix(" under PDB ", probe.Budget), probe.Answer))
 	}
 	if len(lines) > 0 {
 		lines = append([]string{""}, lines...)
@@ -245,13 +238,6 @@ func findingLines(all []preflight.Finding) []string {
 		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
 	return lines
-}
-
-func withBudget(budget string) string {
-	if budget == "" {
-		return ""
-	}
-	return " under PDB " + budget
 }
 
 func severityLabel(s preflight.Severity) string {

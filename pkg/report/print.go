@@ -84,7 +84,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
 	}
 	if s.Result != "" {
-		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withColon(s.Message)))
+		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message)))
 	}
 	if st.Waiting != "" {
 		lines = append(lines, "Waits for   "+st.Waiting)
@@ -111,11 +111,4 @@ func LeftoverLines(all []Leftover) []string {
 		lines = append(lines, "Leftover    "+l.What+": "+l.Remedy)
 	}
 	return lines
-}
-
-func withColon(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }

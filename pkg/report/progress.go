@@ -109,7 +109,7 @@ func formatCount(n int, noun string) string {
 func describeNode(n upgrade.NodeStatus) string {
 	switch n.State {
 	case upgrade.NodeDraining:
-		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, formatCount(n.Pods, "pod"), n.Batch, formatZone(n.Zone))
+		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, formatCount(n.Pods, "pod"), n.Batch, withPrefix(", zone ", n.Zone))
 	case upgrade.NodeForcing:
 		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, formatCount(n.Pods, "pod"))
 	case upgrade.NodeEmpty:
@@ -123,13 +123,6 @@ func describeNode(n upgrade.NodeStatus) string {
 	default:
 		return ""
 	}
-}
-
-func formatZone(zone string) string {
-	if zone == "" {
-		return ""
-	}
-	return ", zone " + zone
 }
 
 // listBlockedChanges tells of each wait once, as soon as it is worth a line.

@@ -109,3 +109,11 @@ func orDash(text string) string {
 	}
 	return text
 }
+
+// withPrefix is the text behind a prefix, and nothing where there is no text.
+func withPrefix(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}

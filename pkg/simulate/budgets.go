@@ -6,7 +6,6 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -112,18 +111,13 @@ func (d *disruption) countExpected(u *simPod, change int32) {
 func (d *disruption) updateStatus(budget *policyv1.PodDisruptionBudget) {
 	st := &budget.Status
 	st.DisruptionsAllowed = 0
-	if st.ExpectedPods > 0 && !syncFailed(st) {
+	if st.ExpectedPods > 0 && drain.SyncFailure(st) == nil {
 		st.DisruptionsAllowed = max(0, st.CurrentHealthy-st.DesiredHealthy)
 	}
 	budget.ResourceVersion = d.clock.nextVersion()
 	if d.watchesAll || d.watched[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}] {
 		d.clock.changed = true
 	}
-}
-
-func syncFailed(st *policyv1.PodDisruptionBudgetStatus) bool {
-	allowed := meta.FindStatusCondition(st.Conditions, policyv1.DisruptionAllowedCondition)
-	return allowed != nil && allowed.Reason == policyv1.SyncFailedReason
 }
 
 // watchBudgets notes which budgets the upgrade waits for. While its window is full that is none but

@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // simPod is a pod and what the cluster knows of it.
@@ -115,7 +116,7 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	}
 	k.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
 	k.anyNode = len(spec.NodeSelector) == 0 && k.nodeAffinity() == nil
-	k.toleratesCordon = drain.ToleratesTaint(k.sample, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	k.toleratesCordon = drain.ToleratesTaint(k.sample, nodemark.CordonTaint())
 	k.filters = x.filterCacheOf(k)
 	if affinity != nil {
 		x.readPodAffinity(k, affinity)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -30,7 +29,7 @@ func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
 				continue
 			}
 			status.Pods++
-			if o := obstacleOf(pod, verdict, view); o.Kind != drain.NoObstacle && isInDrain(n.State) {
+			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && isInDrain(n.State) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now})
 			}
@@ -41,12 +40,4 @@ func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
 		s.Nodes = append(s.Nodes, status)
 	}
 	return s, blocked
-}
-
-// obstacleOf is what is in the way of a pod's eviction as the cluster is now.
-func obstacleOf(pod *corev1.Pod, verdict drain.Verdict, view *View) drain.Obstacle {
-	if verdict.Fate != drain.Go {
-		return verdict.Obstacle()
-	}
-	return drain.Predict(pod, view.Budgets, nil, view.EndingNamespaces[pod.Namespace]).Obstacle
 }

@@ -28,9 +28,9 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	case nodegroup.Resume:
 		return p.resumeProcesses(ctx, group, a)
 	case nodegroup.RaiseMax:
-		return p.raiseMax(ctx, group, a)
+		return p.changeMax(ctx, group, a.Max, func(s groupSizes) (bool, error) { return s.needsRaise(a) })
 	case nodegroup.LowerMax:
-		return p.lowerMax(ctx, group, a)
+		return p.changeMax(ctx, group, a.Max, func(s groupSizes) (bool, error) { return s.needsLowering(a) })
 	case nodegroup.AddCapacity:
 		if a.Zone == "" {
 			return p.addCapacity(ctx, group, a)
@@ -109,35 +109,18 @@ func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 	return groupSizes{desired: s.desired + a.N, max: s.max + a.N}, nil
 }
 
-func (p *Provider) raiseMax(ctx context.Context, group string, a nodegroup.RaiseMax) error {
+// changeMax sets the maximum unless that is not due any more. It reads the group first, because AWS
+// lowers the desired size with the maximum. Should an autoscaler raise the desired size between
+// that reading and the update, that still happens: the API has no precondition.
+func (p *Provider) changeMax(ctx context.Context, group string, maximum int, isDue func(groupSizes) (bool, error)) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	due, err := sizesOf(g).needsRaise(a)
-	if !due || err != nil {
+	if due, err := isDue(sizesOf(g)); !due || err != nil {
 		return err
 	}
-	return p.setMax(ctx, group, a.Max)
-}
-
-// lowerMax reads the group first, because AWS lowers the desired size with the maximum. Should
-// an autoscaler raise the desired size between that reading and the update, that still happens: the
-// API has no precondition.
-func (p *Provider) lowerMax(ctx context.Context, group string, a nodegroup.LowerMax) error {
-	g, err := p.readForUpdate(ctx, group)
-	if err != nil {
-		return err
-	}
-	due, err := sizesOf(g).needsLowering(a)
-	if !due || err != nil {
-		return err
-	}
-	return p.setMax(ctx, group, a.Max)
-}
-
-func (p *Provider) setMax(ctx context.Context, group string, maximum int) error {
-	_, err := p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
+	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
 		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(maximum)),
 	}, sendOnce)
 	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
