@@ -26,7 +26,9 @@ func (c console) printObject(object runtime.Object, names []string, table func(r
 
 // answerPlans prints one plan as itself and several as a list, so that stdout holds one document.
 // The exit code says whether all of them can be carried out.
-func (c console) answerPlans(list *report.PlanList) error {
+func (c console) answerPlans(plans ...report.Plan) error {
+	list := &report.PlanList{Items: plans}
+	list.TypeMeta, _ = report.NewMeta("PlanList", "")
 	var names []string
 	structural := false
 	for i := range list.Items {

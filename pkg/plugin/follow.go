@@ -78,7 +78,8 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 		}
 		f.stale, f.observed = false, time.Now()
 	}
-	f.g.updateView(f.watcher.View(), time.Now())
+	f.g.view, f.g.now = f.watcher.View(), time.Now()
+	f.g.joinNodes()
 	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, time.Now())
 	status.Leftovers = findAbandoned(f.g.group.Name, &record, f.lease)
 	if record.IsRunning() {
@@ -127,18 +128,6 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// updateView takes a later state of the cluster.
-func (g *groupContext) updateView(view upgrade.View, now time.Time) {
-	g.now = now
-	g.view, g.members = view, joinMembers(g.provider, &g.group, view.Nodes)
-	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
-	for i := range g.members {
-		if node := g.members[i].Node; node != nil {
-			g.members[i].Pods = view.Pods[node.Name]
-		}
-	}
 }
 
 // observeAgain asks the cloud and the lease.

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -100,7 +101,8 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 
 // resolveRequest joins the group with the cluster and settles the request against both.
 func (s *session) resolveRequest(g *groupContext, m mode) error {
-	if err := g.joinNodes(s.context); err != nil {
+	g.joinNodes()
+	if err := g.rejectForeign(s.context); err != nil {
 		return err
 	}
 	if key := preflight.UnknownLabel(s.settings.Current, g.members); key != "" {
@@ -124,19 +126,20 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	return nil
 }
 
-// joinNodes pairs the group's instances with the cluster's nodes. It returns an error when none of
-// them is one.
-func (g *groupContext) joinNodes(contextName string) error {
+// joinNodes pairs the group's instances with the cluster's nodes and their pods.
+func (g *groupContext) joinNodes() {
 	g.members = joinMembers(g.provider, &g.group, g.view.Nodes)
 	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
-	joined := false
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
-			joined = true
 			g.members[i].Pods = g.view.Pods[node.Name]
 		}
 	}
-	if !joined && len(g.members) > 0 {
+}
+
+// rejectForeign refuses a group none of whose instances is a node of the cluster.
+func (g *groupContext) rejectForeign(contextName string) error {
+	if joined := slices.ContainsFunc(g.members, func(m nodegroup.Member) bool { return m.Node != nil }); !joined && len(g.members) > 0 {
 		return usageError(fmt.Errorf("group %q has %d instances, but none of them is a node of the cluster of context %q: check --context",
 			g.group.Name, len(g.members), contextName))
 	}
@@ -170,10 +173,12 @@ func (g *groupContext) makeCurrentRecord() upgrade.Record {
 	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
 
-func (g *groupContext) countOutdated() int {
+func (g *groupContext) countOutdated() int { return countOutdated(g.members) }
+
+func countOutdated(members []nodegroup.Member) int {
 	n := 0
-	for i := range g.members {
-		if g.members[i].Outdated {
+	for i := range members {
+		if members[i].Outdated {
 			n++
 		}
 	}

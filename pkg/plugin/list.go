@@ -63,16 +63,13 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 	members := joinMembers(provider, g, nodes)
 	upgrade.JudgeLabels(g, members, &upgrade.Record{})
 	row.Nodes = len(members)
-	outdated := 0
 	for i := range members {
-		if members[i].Outdated {
-			outdated++
-		}
 		if node := members[i].Node; node != nil && (row.Created.IsZero() || node.CreationTimestamp.Time.Before(row.Created)) {
 			row.Created = node.CreationTimestamp.UTC().Truncate(time.Second)
 		}
 	}
 	if g.Wanted.ID != "" {
+		outdated := countOutdated(members)
 		row.Outdated = &outdated
 	}
 	if f := preflight.FirstRefusal(preflight.CheckUpgrade(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {

@@ -126,7 +126,7 @@ func TestPlansAreOneDocument(t *testing.T) {
 			programs := console{IOStreams: streams, output: output{"json"}}
 			list := &report.PlanList{Items: c.plans}
 			list.TypeMeta, _ = report.NewMeta("PlanList", "")
-			if err := programs.answerPlans(list); err != nil {
+			if err := programs.answerPlans(list.Items...); err != nil {
 				t.Fatal(err)
 			}
 			var got struct {
@@ -146,7 +146,7 @@ func TestPlansAsTables(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	list := &report.PlanList{Items: make([]report.Plan, 2)}
 	list.Items[0].Name, list.Items[1].Name = "blue", "green"
-	if err := (console{IOStreams: streams}).answerPlans(list); err != nil {
+	if err := (console{IOStreams: streams}).answerPlans(list.Items...); err != nil {
 		t.Fatal(err)
 	}
 	blue, green, ok := strings.Cut(out.String(), "\n\nNode group green")

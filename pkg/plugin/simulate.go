@@ -91,7 +91,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.answerPlans(&report.PlanList{Items: []report.Plan{*plan}})
+	return s.answerPlans(*plan)
 }
 
 // loadDump reads the dump, and says where from.

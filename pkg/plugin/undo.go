@@ -9,7 +9,6 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -64,7 +63,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if err != nil {
 			return err
 		}
-		return c.answerPlans(&report.PlanList{Items: []report.Plan{*plan}})
+		return c.answerPlans(*plan)
 	}
 	if err := errors.Join(g.rejectRefused(), g.rejectUnmanaged()); err != nil {
 		return err

@@ -58,8 +58,7 @@ func upgradeGroups(ctx context.Context, s *session, names []string) error {
 
 // planGroups prints the plan of every group as one answer.
 func planGroups(ctx context.Context, s *session, names []string) error {
-	list := &report.PlanList{}
-	list.TypeMeta, _ = report.NewMeta("PlanList", "")
+	var plans []report.Plan
 	for _, name := range names {
 		g, err := s.loadGroup(ctx, name, modeUpgrade)
 		if err != nil {
@@ -69,9 +68,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		if err != nil {
 			return err
 		}
-		list.Items = append(list.Items, *plan)
+		plans = append(plans, *plan)
 	}
-	return s.answerPlans(list)
+	return s.answerPlans(plans...)
 }
 
 // planGroup is the plan of one group, with what a dry run asks the server.
