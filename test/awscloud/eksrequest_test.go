@@ -182,6 +182,18 @@ func TestSecondUpdate(t *testing.T) {
 		_, err := m.begin(func(in *eks.UpdateNodegroupVersionInput) { token("a")(in); in.Force = true })
 		wantCode(t, err, "InvalidRequestException")
 	})
+	t.Run("the same token after a lost answer", func(t *testing.T) {
+		m := startManaged(t, awscloud.EKSOptions{DrainLimit: time.Hour}, nil)
+		m.BlockDrains()
+		m.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", AfterEffect: true})
+		m.Fault(awscloud.Fault{Service: "eks", Operation: "UpdateNodegroupVersion", Code: "ThrottlingException"})
+		if _, err := m.begin(token("a")); err == nil {
+			t.Error("the answer was not lost")
+		}
+		_, err := m.begin(token("a"))
+		wantCode(t, err, "ThrottlingException")
+		equal(t, "updates", m.list(), []string{*must(m.begin(token("a")))(t).Id})
+	})
 	t.Run("another token is refused", func(t *testing.T) {
 		m, first := hold(t, awscloud.EKSOptions{})
 		_, err := m.begin(token("b"))

@@ -41,7 +41,7 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	}
 	found := Evictions{Accepted: map[types.UID]int{}}
 	for _, event := range events {
-		if !event.Eviction() || event.DryRun() || event.Component() || (s.Namespace != "" && event.ObjectRef.Namespace != s.Namespace) {
+		if !event.Eviction() || event.DryRun() || !Ours(event) || (s.Namespace != "" && event.ObjectRef.Namespace != s.Namespace) {
 			continue
 		}
 		var body policyv1.Eviction

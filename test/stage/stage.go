@@ -35,7 +35,7 @@ type Stage struct {
 type Options struct {
 	// Log is told what is being built and started; nil for no one.
 	Log io.Writer
-	// Cloud are the stand-in's times; Nodes is filled in.
+	// Cloud are the stand-in's times; Nodes and EKS.Drainer are filled in.
 	Cloud awscloud.Options
 	// Cluster are the control plane's options.
 	Cluster controlplane.Options
@@ -72,6 +72,7 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 		}
 	}
 	o.Cloud.Nodes = awscloud.KubeNodes(s.Cluster.Client())
+	o.Cloud.EKS.Drainer = awscloud.KubectlDrainer(s.Cluster.Client(), s.Cluster.Kubectl(), s.Cluster.Kubeconfig())
 	if s.Cloud, err = awscloud.Start(o.Cloud); err != nil {
 		return fmt.Errorf("starting the cloud: %w", err)
 	}
