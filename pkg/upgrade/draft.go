@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -14,6 +15,8 @@ import (
 type draft struct {
 	w   *World
 	rec Record
+	// fence is the taint of the group's provider.
+	fence corev1.Taint
 	// phase is the one that the record is in.
 	phase phase
 	notes Notes

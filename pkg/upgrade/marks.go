@@ -121,7 +121,7 @@ func (d marks) fenceComing(node *corev1.Node) bool {
 
 // isFencedByRun reports whether the member is a node that carries the whole fence of this run.
 func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
-	return m.IsFenced(d.rec.Run, nodegroup.FenceTaint(d.w.Group.Provider))
+	return m.IsFenced(d.rec.Run, d.fence)
 }
 
 // mark is something of ours on nodes: whether it is on one, or on its way there, and what takes it

@@ -1,5 +1,7 @@
 package upgrade
 
+import "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
 	stored := w.Record
@@ -35,6 +37,7 @@ func newDraft(w *World) *draft {
 	d := &draft{
 		w:   w,
 		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
+		fence:  nodegroup.FenceTaint(w.Group.Provider),
 		notes:  w.Notes.cloneNotes(),
 		drains: map[string]*nodePods{},
 		wake:   w.Now.Add(lookAgain),
