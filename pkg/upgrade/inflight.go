@@ -17,9 +17,12 @@ import (
 // openShrinks counts, by ledger zone, the terminations that are to shrink the group and have not
 // landed.
 func (r *Record) openShrinks() map[string]int {
-	counts := map[string]int{}
+	var counts map[string]int
 	for _, n := range r.Nodes {
 		if n.State == NodeRemoving && n.Shrink && !n.Landed {
+			if counts == nil {
+				counts = map[string]int{}
+			}
 			counts[n.Zone]++
 		}
 	}

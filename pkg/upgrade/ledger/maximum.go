@@ -95,35 +95,31 @@ func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
 // LowerMaximum takes back our raise of the maximum and nothing else: never below the desired size,
 // and not at all when another actor changed it meanwhile (EKS E61).
 func (k Keeper) LowerMaximum() Decision {
-	return k.finishDecision(k.lowerMaximum())
-}
-
-func (k *Keeper) lowerMaximum() bool {
 	b, g := &k.l.books, k.Group
 	old := !g.IsFreshAfter(b.Changed)
 	if b.MaxTo > g.Max && old && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone {
 		k.waitForCloud("")
-		return false // the reading may be older than the raise
+		return k.decided // the reading may be older than the raise
 	}
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
 	}
 	if b.MaxTo <= b.MaxFrom || g.Max != b.MaxTo {
 		k.l.closeRaise()
-		return true
+		return k.finishDecision(true)
 	}
 	k.waitForCloud("")
 	if g.Desired > b.MaxFrom && k.l.Contribution() <= 0 && old {
 		k.waitForCloud("the group's desired size to show what was given back")
-		return false
+		return k.decided
 	}
 	low := max(b.MaxFrom, g.Desired)
 	if low >= g.Max {
-		return true
+		return k.finishDecision(true)
 	}
 	b.MaxLow = low
 	k.addAction(nodegroup.LowerMax{From: g.Max, Max: low})
-	return false
+	return k.decided
 }
 
 // closeRaise ends the books of a raise that is taken back, or another actor's by now: a later one
