@@ -118,7 +118,7 @@ func tryJudged(g *at.AutoScalingGroup, o outside, to string) (nodegroup.Group, e
 	if err != nil {
 		return nodegroup.Group{}, err
 	}
-	written, err := launchSpecOf(g)
+	written, err := launchSourceOf(g)
 	if err != nil {
 		return nodegroup.Group{}, err
 	}

@@ -29,8 +29,8 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g),
 		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, WantedLabels: wantedLabels(g),
 	}
-	if s, err := launchSpecOf(g); err == nil && s.base.isAlias() {
-		out.Follows = cmp.Or(s.base.name, s.base.id) + ":" + s.base.version
+	if s, err := launchSourceOf(g); err == nil && s.base.isAlias() {
+		out.Follows = cmp.Or(s.base.name, s.base.template) + ":" + s.base.written
 	}
 	return out
 }

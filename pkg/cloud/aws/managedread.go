@@ -226,17 +226,16 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	if to.Version == 0 { // EKS API, LaunchTemplateSpecification: $Default where no version is named
 		wish.template = cmp.Or(wish.template, defaultVersion)
 	}
-	reference := templateReference{id: to.Template, name: to.templateName, version: wish.template}
 	if wish.template != "" {
-		templates, err := m.aws.readTemplates(ctx, movingTemplatesOf(reference))
+		named := launchSource{base: launch{template: to.Template, name: to.templateName, written: wish.template}}
+		templates, err := m.aws.readTemplates(ctx, named.movingTemplates(target{}))
 		if err != nil {
 			return to, err
 		}
-		l, err := reference.resolveVersion(templates)
-		if err != nil {
+		if err := named.base.resolveVersion(templates); err != nil {
 			return to, err
 		}
-		to.Version = l.version
+		to.Version = named.base.version
 	}
 	key := versionKey{to.Template, to.Version}
 	versions, err := m.aws.readVersions(ctx, []versionKey{key})
@@ -252,13 +251,6 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	}
 	_, to.image, err = m.readRelease(ctx, f.nodegroup.AmiType, to.Kubernetes, to.Release)
 	return to, err
-}
-
-func movingTemplatesOf(r templateReference) []string {
-	if r.isAlias() {
-		return []string{r.id}
-	}
-	return nil
 }
 
 // readRelease reads the newest release for a Kubernetes version, "" when none is known, and the AMI

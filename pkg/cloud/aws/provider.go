@@ -216,7 +216,7 @@ func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to s
 
 // readSources finds out what the group launches from and what it is to launch from.
 func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
-	written, err := launchSpecOf(asg)
+	written, err := launchSourceOf(asg)
 	if err != nil {
 		return err
 	}

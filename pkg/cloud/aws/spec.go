@@ -33,47 +33,23 @@ func newRefusedError(format string, args ...any) refusedError {
 	return refusedError(fmt.Sprintf(format, args...))
 }
 
-// templateReference names a launch template version as a group does. version is a number, $Latest
-// or $Default.
-type templateReference struct{ id, name, version string }
-
-func (r templateReference) isAlias() bool {
-	return r.version == latestVersion || r.version == defaultVersion
-}
-
-// launchSpec is what a group launches from, as it is written in the group.
-type launchSpec struct {
-	configuration string
-	base          templateReference
-	overrides     []overrideSpec
-}
-
-// overrideSpec is an entry of a mixed instances policy that launches from something of its own.
-type overrideSpec struct {
-	// instanceType is empty for an entry that names requirements instead of a type.
-	instanceType string
-	reference    templateReference
-	image        string
-}
-
-// launchSpecOf reads what the group launches from: a launch configuration, a launch template, or
-// the base of a mixed instances policy with those of its overrides that differ from it. It
-// returns a refusedError when the group has none of these.
-func launchSpecOf(g *at.AutoScalingGroup) (launchSpec, error) {
-	var s launchSpec
+// launchSourceOf reads what the group launches from, as it is written there: a launch
+// configuration, a launch template, or the base of a mixed instances policy with those of its
+// overrides that differ from it. It returns a refusedError when the group has none of these.
+func launchSourceOf(g *at.AutoScalingGroup) (launchSource, error) {
+	var s launchSource
 	switch {
 	case g.LaunchConfigurationName != nil:
-		s.configuration = *g.LaunchConfigurationName
-		return s, nil
+		s.base.configuration = *g.LaunchConfigurationName
 	case g.LaunchTemplate != nil:
-		s.base = referenceOf(g.LaunchTemplate)
+		s.base = launchNamedBy(g.LaunchTemplate)
 	case mixedTemplate(g) != nil:
-		s.base = referenceOf(mixedTemplate(g))
+		s.base = launchNamedBy(mixedTemplate(g))
 		for _, o := range g.MixedInstancesPolicy.LaunchTemplate.Overrides {
 			s.addOverride(o)
 		}
 	default:
-		return launchSpec{}, refusedError("it has no launch template: give it one")
+		return launchSource{}, refusedError("it has no launch template: give it one")
 	}
 	return s, nil
 }
@@ -85,50 +61,38 @@ func mixedTemplate(g *at.AutoScalingGroup) *at.LaunchTemplateSpecification {
 	return g.MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification
 }
 
-func (s *launchSpec) addOverride(o at.LaunchTemplateOverrides) {
+func (s *launchSource) addOverride(o at.LaunchTemplateOverrides) {
 	if o.LaunchTemplateSpecification == nil && sdk.ToString(o.ImageId) == "" {
 		return
 	}
-	own := overrideSpec{instanceType: sdk.ToString(o.InstanceType), reference: s.base, image: sdk.ToString(o.ImageId)}
+	own := override{instanceType: sdk.ToString(o.InstanceType), launch: s.base}
 	if o.LaunchTemplateSpecification != nil {
-		own.reference = referenceOf(o.LaunchTemplateSpecification)
+		own.launch = launchNamedBy(o.LaunchTemplateSpecification)
 	}
+	own.image = sdk.ToString(o.ImageId)
 	s.overrides = append(s.overrides, own)
 }
 
-// referenceOf reads a specification; a version left out is $Default (EC2 Auto Scaling API,
+// launchNamedBy reads a specification; a version left out is $Default (EC2 Auto Scaling API,
 // LaunchTemplateSpecification).
-func referenceOf(s *at.LaunchTemplateSpecification) templateReference {
-	r := templateReference{id: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName), version: sdk.ToString(s.Version)}
-	if r.version == "" {
-		r.version = defaultVersion
+func launchNamedBy(s *at.LaunchTemplateSpecification) launch {
+	return launch{
+		template: sdk.ToString(s.LaunchTemplateId), name: sdk.ToString(s.LaunchTemplateName),
+		written: cmp.Or(sdk.ToString(s.Version), defaultVersion),
 	}
-	return r
 }
 
-// allReferences are all templates that the spec names.
-func (s *launchSpec) allReferences() []templateReference {
-	if s.configuration != "" {
-		return nil
-	}
-	refs := []templateReference{s.base}
-	for _, o := range s.overrides {
-		refs = append(refs, o.reference)
-	}
-	return refs
-}
-
-// movingTemplates lists the templates whose $Latest or $Default the spec or the target names,
+// movingTemplates lists the templates whose $Latest or $Default the source or the target names,
 // sorted.
-func (s *launchSpec) movingTemplates(wish target) []string {
+func (s *launchSource) movingTemplates(wish target) []string {
 	ids := map[string]bool{}
-	for _, r := range s.allReferences() {
-		if r.isAlias() {
-			ids[r.id] = true
+	for _, l := range s.allLaunches() {
+		if l.isAlias() {
+			ids[l.template] = true
 		}
 	}
-	if (templateReference{version: wish.version}).isAlias() && s.configuration == "" {
-		ids[s.base.id] = true
+	if (launch{written: wish.version}).isAlias() && s.base.configuration == "" {
+		ids[s.base.template] = true
 	}
 	return slices.Sorted(maps.Keys(ids))
 }
@@ -136,16 +100,11 @@ func (s *launchSpec) movingTemplates(wish target) []string {
 // usesNewestVersion reports whether the group launches from the newest version of the template,
 // whatever that is.
 func usesNewestVersion(g *at.AutoScalingGroup, template string) bool {
-	s, err := launchSpecOf(g)
+	s, err := launchSourceOf(g)
 	if err != nil {
 		return false
 	}
-	for _, r := range s.allReferences() {
-		if r.id == template && r.version == latestVersion {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.allLaunches(), func(l *launch) bool { return l.template == template && l.written == latestVersion })
 }
 
 // launch is one way a group launches an instance, or the way an instance was launched.
@@ -153,10 +112,15 @@ type launch struct {
 	configuration string
 	template      string // id
 	name          string // of the template
-	version       int64
+	// written is the version as the group names it, a number, $Latest or $Default; "" once it is
+	// resolved to the number.
+	written string
+	version int64
 	// image is the AMI; empty when it is not known.
 	image string
 }
+
+func (l launch) isAlias() bool { return l.written == latestVersion || l.written == defaultVersion }
 
 // labelText names the launch for people: "workers:7", or "workers" without a version.
 func (l launch) labelText() string {
@@ -170,7 +134,8 @@ func (l launch) labelText() string {
 	}
 }
 
-// launchSource is what a group launches from, resolved to numbers and images.
+// launchSource is what a group launches from: first as it is written in the group, then resolved
+// to numbers and images.
 type launchSource struct {
 	base      launch
 	overrides []override
@@ -178,49 +143,44 @@ type launchSource struct {
 	imageOnly bool
 }
 
+// override is an entry of a mixed instances policy that launches from something of its own. Its
+// instance type is empty where it names requirements instead.
 type override struct {
 	instanceType string
 	launch
 }
 
-// resolveVersions puts numbers in place of $Latest and $Default. templates holds at least those
-// templates of which the spec names a moving version. It returns a refusedError for a version that
-// is no number.
-func (s *launchSpec) resolveVersions(templates map[string]et.LaunchTemplate) (launchSource, error) {
-	if s.configuration != "" {
-		return launchSource{base: launch{configuration: s.configuration}}, nil
-	}
-	base, err := s.base.resolveVersion(templates)
-	if err != nil {
-		return launchSource{}, err
-	}
-	out := launchSource{base: base}
-	for _, o := range s.overrides {
-		l, err := o.reference.resolveVersion(templates)
-		if err != nil {
+// resolveVersions puts numbers in place of what is written. templates holds at least those
+// templates of which the source names a moving version. It returns a refusedError for a version
+// that is no number.
+func (s launchSource) resolveVersions(templates map[string]et.LaunchTemplate) (launchSource, error) {
+	s.overrides = slices.Clone(s.overrides)
+	for _, l := range s.allLaunches() {
+		if err := l.resolveVersion(templates); err != nil {
 			return launchSource{}, err
 		}
-		l.image = o.image
-		out.overrides = append(out.overrides, override{instanceType: o.instanceType, launch: l})
 	}
-	return out, nil
+	return s, nil
 }
 
-func (r templateReference) resolveVersion(templates map[string]et.LaunchTemplate) (launch, error) {
-	l := launch{template: r.id, name: r.name}
-	known, ok := templates[r.id]
+func (l *launch) resolveVersion(templates map[string]et.LaunchTemplate) error {
+	if l.configuration != "" {
+		return nil
+	}
+	known, ok := templates[l.template]
 	switch {
-	case r.version == latestVersion && ok:
+	case l.written == latestVersion && ok:
 		l.version = sdk.ToInt64(known.LatestVersionNumber)
-	case r.version == defaultVersion && ok:
+	case l.written == defaultVersion && ok:
 		l.version = sdk.ToInt64(known.DefaultVersionNumber)
 	default:
-		l.version, _ = strconv.ParseInt(r.version, 10, 64) // what is no number is refused below
+		l.version, _ = strconv.ParseInt(l.written, 10, 64) // what is no number is refused below
 	}
 	if l.version < 1 {
-		return launch{}, newRefusedError("launch template %s has no version %q: point the group at one that exists", r.id, r.version)
+		return newRefusedError("launch template %s has no version %q: point the group at one that exists", l.template, l.written)
 	}
-	return l, nil
+	l.written = ""
+	return nil
 }
 
 // allLaunches are all ways the group launches, to be filled in.
@@ -275,8 +235,8 @@ func (s launchSource) withTarget(t target, templates map[string]et.LaunchTemplat
 		s.base.version, s.base.image, s.imageOnly = 0, t.image, true
 		return s, nil
 	}
-	base, err := templateReference{id: s.base.template, name: s.base.name, version: t.version}.resolveVersion(templates)
-	s.base = base
+	s.base = launch{template: s.base.template, name: s.base.name, written: t.version}
+	err := s.base.resolveVersion(templates)
 	return s, err
 }
 

@@ -142,7 +142,7 @@ func TestMovingTemplates(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, err := launchSpecOf(c.group)
+			s, err := launchSourceOf(c.group)
 			if err != nil {
 				t.Fatal(err)
 			}
