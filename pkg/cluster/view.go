@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -61,14 +62,14 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 }
 
 // affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
-// on a node now, or anything about one that is on a cordoned node. How pods elsewhere fare is in
+// on a node now, or anything about one that is on a closed node. How pods elsewhere fare is in
 // the budgets, which say it more shortly.
 func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return false
 	}
 	node := x.nodes[pod.Spec.NodeName]
-	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || node.Spec.Unschedulable
+	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || nodegroup.IsClosed(node)
 }
 
 func (x *clusterIndex) removePod(pod *corev1.Pod) {

@@ -5,6 +5,7 @@ package nodegroup
 
 import (
 	"maps"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,6 +87,14 @@ type Sizes struct {
 	Min     int            `json:"min"`
 	Max     int            `json:"max"`
 	Zones   map[string]int `json:"zones,omitempty"`
+}
+
+// Target is what --to takes for the revision, "" where its name does not tell.
+func (r Revision) Target() string {
+	if at := strings.LastIndexAny(r.Name, ":@"); at >= 0 {
+		return r.Name[at+1:]
+	}
+	return ""
 }
 
 // describeLag is how long a provider's answer may be older than what was done to it.

@@ -101,6 +101,12 @@ func (p Info) ResumeCommand(group string, suspended []string) string {
 	return strings.Join([]string{p.resume[0], group, p.resume[1], strings.Join(suspended, " ")}, " ")
 }
 
+// IsClosed reports whether the node takes no new pods: it is cordoned, or has a provider's fence
+// (EKS E30, E32).
+func IsClosed(node *corev1.Node) bool {
+	return node.Spec.Unschedulable || len(node.Spec.Taints) > 0 && slices.ContainsFunc(Providers(), func(p Info) bool { return nodemark.HasTaint(node, p.FenceTaint) })
+}
+
 // ManagerCannot says why the verb is not to be had of a group that the provider's manager upgrades,
 // and what can be done instead; "" when nothing is known against it.
 func (p Info) ManagerCannot(verb string) string { return p.managerCannot[verb] }

@@ -24,7 +24,7 @@ func (d decision) beginUpgrade() {
 	}
 	w := d.w
 	d.rec = Record{
-		Version: RecordVersion, Run: w.Request.Run, Request: w.Request,
+		Version: strategyOf(w.Request.Strategy, false).version, Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
@@ -204,6 +204,9 @@ func (d decision) summarizeStatus() Status {
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
+	if d.rec.Delegation != nil {
+		s.Manager = d.manager()
+	}
 	if d.w.Brief {
 		return s
 	}
@@ -225,7 +228,11 @@ func (d decision) summarizeStatus() Status {
 
 func (d decision) pendingStatus(m *nodegroup.Member) NodeStatus {
 	state := NodePending
-	if d.rec.Run != "" && d.isFencedByRun(m) {
+	switch {
+	case d.rec.Run == "":
+	case d.rec.Delegation != nil:
+		return delegated{d.draft}.nodeStatus(m)
+	case d.isFencedByRun(m):
 		state = NodeFenced
 	}
 	return NodeStatus{Name: m.Name(), Zone: m.Zone(), State: state}

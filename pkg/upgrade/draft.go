@@ -52,9 +52,13 @@ type draft struct {
 // record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
 type strategy struct {
 	name Strategy
+	// version is the oldest form of Record that knows the strategy.
+	version int
 	// begin completes the record of a new upgrade, whose census is taken.
 	begin  func(*draft)
 	phases []phase
+	// stop brings an upgrade to rest before its goal, undo takes away what it left.
+	stop, undo func(*draft)
 }
 
 // phase is one part of a strategy. All that the rest of the package has to know of it are its
@@ -152,6 +156,9 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	since, was := d.w.Notes.BlockedSince[key]
 	if !was {
 		since, was = d.w.Record.Nodes[b.Node].Blocked[b.Pod.String()]
+	}
+	if !was {
+		since, was = d.w.Record.Delegation.blockedSince(b.Pod.String())
 	}
 	if !was {
 		since = d.w.Now

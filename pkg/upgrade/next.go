@@ -18,9 +18,12 @@ func Next(w World) Step {
 	if !d.finished {
 		d.recordAnswers()
 		d.applyRequest()
-		if d.isStopping() {
-			stopping{d.draft}.bringToRest()
-		} else {
+		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {
+		case d.rec.Stopping == Aborted:
+			s.undo(d.draft)
+		case d.isStopping():
+			s.stop(d.draft)
+		default:
 			d.runPhases()
 		}
 	}

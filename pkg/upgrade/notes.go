@@ -31,6 +31,8 @@ type Notes struct {
 	// Pressing are the budgets that decide when the upgrade ends, as it was when a node was started
 	// last. It is replaced, never changed.
 	Pressing map[types.NamespacedName]bool
+	// PodsLeft counts the pods that must leave a node which its cloud may be draining, by node name.
+	PodsLeft map[string]int
 	// At is when the notes were taken.
 	At time.Time
 }
@@ -47,6 +49,7 @@ func (n *Notes) cloneNotes() Notes {
 		Returned:     maps.Clone(n.Returned),
 		Yielded:      maps.Clone(n.Yielded),
 		Yielding:     map[string]bool{},
+		PodsLeft:     map[string]int{},
 		Ready:        n.Ready,
 		Gone:         n.Gone,
 		Pressing:     n.Pressing,

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -11,8 +12,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// RecordVersion is the newest form of Record that this program reads and the one it writes.
-const RecordVersion = 1
+// RecordVersion is the newest form of Record that this program reads. It writes the oldest that
+// understands the strategy, so that older programs may continue an upgrade: see strategy.version.
+const RecordVersion = 2
 
 // Phase is where the group is.
 type Phase string
@@ -93,14 +95,22 @@ type Record struct {
 	// Replaced counts the outdated nodes that are gone, or drained where no one but their owner
 	// removes them.
 	Replaced int `json:"replaced"`
-	// Stopping is the result that an upgrade is being brought to an end with; nothing new is begun.
-	Stopping Result `json:"stopping,omitempty"`
-	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
-	PausedBy string `json:"pausedBy,omitempty"`
+	Halt
+	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
+	// nodes.
+	Delegation *Delegation `json:"delegation,omitempty"`
 	// Result and Message say how it ended; an empty Result is an upgrade under way.
 	Result  Result    `json:"result,omitempty"`
 	Message string    `json:"message,omitempty"`
 	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// Halt is how an upgrade is brought to an end before its goal.
+type Halt struct {
+	// Stopping is the result that it is being brought to an end with; nothing new is begun.
+	Stopping Result `json:"stopping,omitempty"`
+	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
+	PausedBy string `json:"pausedBy,omitempty"`
 }
 
 // Clone copies the record so that the copy can be changed.
@@ -111,6 +121,7 @@ func (r *Record) Clone() Record {
 		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
 	}
 	c.Suspended = slices.Clone(r.Suspended)
+	c.Delegation = r.Delegation.cloneDelegation()
 	c.Ledger = r.Ledger.Clone()
 	return c
 }
@@ -188,6 +199,9 @@ func (r *Record) Reopened() Record {
 			}
 		}
 	}
-	c.Result, c.Stopping, c.PausedBy, c.Message, c.Ended = "", "", "", "", time.Time{}
+	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
+		c.delegateAgain()
+	}
+	c.Result, c.Halt, c.Message, c.Ended = "", Halt{}, "", time.Time{}
 	return c
 }

@@ -76,6 +76,12 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 	if err != nil {
 		return Request{}, err
 	}
+	if group.Managed != nil {
+		return s.resolveDelegated(group, size, outdated)
+	}
+	if s.Strategy == Delegated {
+		return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
+	}
 	like := cmp.Or(s.Like, nodegroup.InfoOf(group.Provider).Model)
 	model := defaultsOf(like)
 	req := Request{

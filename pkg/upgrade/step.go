@@ -44,6 +44,9 @@ type Blocked struct {
 	Pod  types.NamespacedName `json:"pod,omitzero"`
 	drain.Obstacle
 	Since time.Time `json:"since"`
+	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
+	// when that is not known.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // String says the obstacle in one line, without the remedy.
@@ -58,6 +61,8 @@ func (b Blocked) String() string {
 type Status struct {
 	Group string `json:"group"`
 	Phase Phase  `json:"phase"`
+	// Manager is who replaces the nodes where that is the group's own cloud: "EKS".
+	Manager string `json:"manager,omitempty"`
 	// Back tells that this is the way back of an upgrade that was rolled back.
 	Back     bool      `json:"back,omitempty"`
 	Total    int       `json:"total"`

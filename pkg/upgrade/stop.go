@@ -14,10 +14,6 @@ type stopping struct{ *draft }
 // started take pods again, suspended processes run again and, where no old node was touched yet,
 // the surge is returned. What was started stays as it is, for the same command to continue with.
 func (d stopping) bringToRest() {
-	if d.rec.Stopping == Aborted {
-		d.undoUpgrade()
-		return
-	}
 	freed := marks{d.draft}.releaseHeldNodes()
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested

@@ -1,14 +1,18 @@
 package upgrade
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // allStrategies is the list of all there are.
 func allStrategies() []strategy {
 	return []strategy{
 		surgeStrategy(),
+		delegatedStrategy(),
 	}
 }
 
@@ -64,9 +68,11 @@ func (r *Record) currentPhase() phase {
 // the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
 func (r *Record) Allows(verb Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
-	switch {
+	switch reason := nodegroup.InfoOf(r.Provider).ManagerCannot(string(verb)); {
 	case slices.Contains(s.findPhase(r.Phase).verbs, verb):
 		return nil
+	case r.Delegation != nil && reason != "":
+		return errors.New(reason)
 	case !slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
 		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.describeObject())
 	default:

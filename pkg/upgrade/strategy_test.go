@@ -12,7 +12,8 @@ import (
 func TestVerbsByPhase(t *testing.T) {
 	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
 	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{
-		upgrade.Surge: {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
+		upgrade.Surge:     {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
+		upgrade.Delegated: {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseFollow: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},
 	}
 	for _, strategy := range upgrade.Strategies() {
 		for _, phase := range upgrade.Phases(strategy) {

@@ -18,7 +18,7 @@ type surge struct{ *draft }
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
-		name:  Surge,
+		name: Surge, version: 1,
 		begin: func(d *draft) { surge{d}.beginSurge() },
 		phases: []phase{
 			{
@@ -42,6 +42,8 @@ func surgeStrategy() strategy {
 				run: func(d *draft) bool { return surge{d}.scaleDownGroup() },
 			},
 		},
+		stop: func(d *draft) { stopping{d}.bringToRest() },
+		undo: func(d *draft) { stopping{d}.undoUpgrade() },
 	}
 }
 

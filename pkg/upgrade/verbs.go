@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -38,11 +37,11 @@ func (r *Record) WayBack() (to string, err error) {
 	case r.Stopping == Aborted:
 		return "", fmt.Errorf("run %s is being aborted: run kubectl nodeupgrade abort %s to continue", r.Run, r.Request.Group)
 	}
-	at := strings.LastIndexAny(r.Previous.Name, ":@")
-	if at < 0 || r.Previous.ID == r.Target.ID {
+	to = r.Previous.Target()
+	if to == "" || r.Previous.ID == r.Target.ID {
 		return "", fmt.Errorf("which revision the nodes of run %s had before is not known: pass it with --to", r.Run)
 	}
-	return r.Previous.Name[at+1:], nil
+	return to, nil
 }
 
 // RollingBack is the record of the way back to the revision, which is the one that WayBack named,

@@ -1,0 +1,400 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined, followed
+// and explained. Nothing is written to nodes or pods.
+const Delegated Strategy = "delegated"
+
+// PhaseFollow is the phase in which the group's cloud carries the upgrade out.
+const PhaseFollow Phase = "follow"
+
+// pollOperation is how often a cloud is asked about an operation of its own, which takes minutes a
+// node.
+const pollOperation = 15 * time.Second
+
+// Delegation is what must be remembered of the cloud's operation.
+type Delegation struct {
+	// Attempt numbers the requests that begin an operation; it makes their tokens differ.
+	Attempt int `json:"attempt"`
+	// Before is the group's newest operation when the attempt was decided: a newer one may be ours.
+	Before string `json:"before,omitempty"`
+	// ID is the operation that is followed, "" until it is seen.
+	ID string `json:"id,omitempty"`
+	// Draining tells, by node, since when its drain has been seen to run.
+	Draining map[string]time.Time `json:"draining,omitempty"`
+	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been so
+	// for a minute.
+	Blocked map[string]time.Time `json:"blocked,omitempty"`
+	// Succeeded is when the operation was first seen to have succeeded.
+	Succeeded time.Time `json:"succeeded,omitzero"`
+}
+
+func (d *Delegation) cloneDelegation() *Delegation {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.Draining, c.Blocked = maps.Clone(d.Draining), maps.Clone(d.Blocked)
+	return &c
+}
+
+func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
+	if d != nil {
+		since, known = d.Blocked[pod]
+	}
+	return since, known
+}
+
+// delegateAgain has the next step begin another operation, where the last one is over.
+func (r *Record) delegateAgain() {
+	if d := r.Delegation; d.ID != "" {
+		r.Delegation = &Delegation{Attempt: d.Attempt + 1, Before: d.ID}
+	}
+	r.Phase = PhaseSetup
+}
+
+// delegated carries out the phases of the strategy of the same name.
+type delegated struct{ *draft }
+
+// delegatedStrategy is that of groups which their own cloud upgrades, as EKS does its managed node
+// groups: it has the cloud begin, tells what the cloud is waiting for, and explains how it ended.
+func delegatedStrategy() strategy {
+	verbs := []Verb{VerbAbort}
+	return strategy{
+		name:    Delegated,
+		version: 2,
+		begin:   func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.operation().ID} },
+		phases: []phase{
+			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: func(d *draft) bool { return delegated{d}.beginOperation() }},
+			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: func(d *draft) bool { return delegated{d}.followOperation() }},
+		},
+		stop: func(d *draft) { delegated{d}.leaveOperation() },
+		undo: func(d *draft) { delegated{d}.leaveOperation() },
+	}
+}
+
+// operation is the group's newest operation, the zero Operation without one.
+func (d *draft) operation() *nodegroup.Operation {
+	if d.w.Group.Managed == nil {
+		return &nodegroup.Operation{}
+	}
+	return &d.w.Group.Managed.Operation
+}
+
+// manager is who upgrades the group: "EKS".
+func (d *draft) manager() string {
+	return cmp.Or(nodegroup.InfoOf(d.rec.Provider).Manager, "the cloud")
+}
+
+// beginOperation has the cloud begin, and reports whether an operation is there to be followed. One
+// that is under way to the same revision is followed, whoever began it. What an earlier process
+// began, whose answer was lost, is such a one; else its request is repeated under the same token.
+func (d delegated) beginOperation() bool {
+	if d.isUnread() {
+		return false
+	}
+	op, known := d.operation(), d.rec.Delegation
+	toTarget := op.To.ID == d.rec.Target.ID
+	switch {
+	case op.State == nodegroup.OperationRunning && toTarget, op.ID != known.Before && toTarget:
+		known.ID = op.ID
+		return true
+	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
+		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out update %s to %s, which another actor began: follow it with kubectl nodeupgrade status %s -w, and run the command again when it is over",
+			d.manager(), op.ID, op.To.Name, d.w.Group.Name))
+		return false
+	case op.State == nodegroup.OperationRunning:
+		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.manager(), op.ID, op.Kind))
+		return false
+	}
+	known.Before = op.ID // what another actor began and ended meanwhile is not ours
+	d.waitForCloud(d.manager() + " to begin")
+	start := nodegroup.Delegate{
+		To: d.rec.Target, Force: d.rec.Request.OnTimeout == Force, Token: ledger.Token(d.rec.Run, "update", known.Attempt),
+	}
+	if last := d.lastAttempt(start); last.Outcome != nodegroup.OutcomeDone || d.w.Group.IsFreshAfter(last.Ended) {
+		d.addAction(start)
+	}
+	return false
+}
+
+// isUnread reports whether the cloud does not tell of its operations, and waits until it does.
+func (d delegated) isUnread() bool {
+	if d.w.Group.Managed != nil {
+		return false
+	}
+	d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.manager(), d.w.Group.Refusal))
+	return true
+}
+
+// followOperation tells what the cloud is doing, and reports whether it has replaced the group.
+func (d delegated) followOperation() bool {
+	if d.isUnread() {
+		return false
+	}
+	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
+	op := d.operation()
+	if op.ID != d.rec.Delegation.ID {
+		return d.isReplacedByAnother(op)
+	}
+	switch op.State {
+	case nodegroup.OperationFailed:
+		d.stopUpgradeWith(resultOfCode(op.Code), d.explainFailure(op))
+	case nodegroup.OperationCancelled:
+		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s was cancelled: run the command again to begin another", op.ID))
+	case nodegroup.OperationSucceeded:
+		return d.isReplaced()
+	default:
+		d.watchDrains()
+		d.waitForCloud(d.describeProgress())
+		if len(d.count.pending) > 0 {
+			d.poll = pollOperation
+		}
+	}
+	return false
+}
+
+// isReplacedByAnother is for an operation that another one has followed: what became of it the
+// nodes tell.
+func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
+	switch {
+	case len(d.count.pending) == 0:
+		return true
+	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
+		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID}
+		d.requeueNow()
+	default:
+		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see kubectl nodeupgrade status %s, and run the command again when it is over",
+			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, d.w.Group.Name))
+	}
+	return false
+}
+
+// isReplaced reports whether no outdated node is left after an operation that succeeded (EKS E49).
+// The last ones may be seen for a while.
+func (d delegated) isReplaced() bool {
+	if len(d.count.pending) == 0 {
+		return true
+	}
+	known := d.rec.Delegation
+	if known.Succeeded.IsZero() {
+		known.Succeeded = d.w.Now
+	}
+	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
+	d.waitForCloud("the last nodes to go")
+	if d.w.isDeadlinePassed(deadline) {
+		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated: run the command again to begin another",
+			d.manager(), known.ID, d.count.pending[0].Name()))
+	}
+	d.requeueAt(deadline)
+	return false
+}
+
+// resultOfCode is the result of an operation that failed with the cloud's code (EKS E33, E42).
+func resultOfCode(code string) Result {
+	switch result := Result(code); result {
+	case PodEvictionFailure, NodeCreationFailure:
+		return result
+	default:
+		return Failed
+	}
+}
+
+// explainFailure is the cloud's failure with the pods that are in the way on the nodes that it
+// names: the cloud does not name them (EKS E52).
+func (d delegated) explainFailure(op *nodegroup.Operation) string {
+	text := fmt.Sprintf("update %s failed: %s", op.ID, op.Failure)
+	if resultOfCode(op.Code) != PodEvictionFailure {
+		return text
+	}
+	first := len(d.blocked)
+	for _, m := range d.count.pending {
+		if slices.Contains(op.Resources, m.Name()) || slices.Contains(op.Resources, m.Instance.ID) {
+			d.blockPods(m, time.Time{})
+		}
+	}
+	if found := d.blocked[first:]; len(found) > 0 {
+		text += "; now in the way: " + summarizeBlocked(found, d.w.Now)
+	}
+	return text
+}
+
+// watchDrains finds out which nodes the cloud is draining, which it does not tell, and names the
+// pods that it cannot move (containers-roadmap#1282). A pod that leaves a closed node shows that it
+// is drained. Until a drain is seen the pods of all closed nodes may be those that the cloud waits
+// for.
+func (d delegated) watchDrains() {
+	known, draining := d.rec.Delegation, map[string]time.Time{}
+	var closed []*nodegroup.Member
+	for _, m := range d.count.pending {
+		if m.Node == nil || !nodegroup.IsClosed(m.Node) {
+			continue
+		}
+		closed = append(closed, m)
+		since, seen := known.Draining[m.Name()]
+		if !seen && d.isDraining(m) {
+			since, seen = d.w.Now, true
+		}
+		if seen {
+			draining[m.Name()] = since
+		}
+		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).countPodsLeft()
+	}
+	known.Draining = draining
+	for _, m := range closed {
+		switch since, seen := draining[m.Name()]; {
+		case seen:
+			d.blockPods(m, since.Add(d.rec.Request.DrainTimeout.Duration))
+		case len(draining) == 0:
+			d.blockPods(m, time.Time{})
+		}
+	}
+	d.recordLongBlocked()
+}
+
+// recordLongBlocked notes since when pods have been blocked, of those that have been for long: who
+// looks from elsewhere knows it by that.
+func (d delegated) recordLongBlocked() {
+	d.rec.Delegation.Blocked = nil
+	for _, b := range d.blocked {
+		if d.w.Now.Sub(b.Since) < longBlocked || len(d.rec.Delegation.Blocked) == mostBlocked {
+			continue
+		}
+		if d.rec.Delegation.Blocked == nil {
+			d.rec.Delegation.Blocked = map[string]time.Time{}
+		}
+		d.rec.Delegation.Blocked[b.Pod.String()] = b.Since
+	}
+}
+
+// isDraining reports whether pods are leaving the closed node, or have left it since the last step.
+func (d delegated) isDraining(m *nodegroup.Member) bool {
+	left := d.classifyPodsOf(m)
+	before, known := d.w.Notes.PodsLeft[m.Name()]
+	return len(left.leaving) > 0 || (known && left.countPodsLeft() < before)
+}
+
+// blockPods names the pods of the node that the eviction API refuses now. until is when the cloud
+// gives up on the node, zero when its time does not run as far as is known.
+func (d delegated) blockPods(m *nodegroup.Member, until time.Time) {
+	left := d.classifyPodsOf(m)
+	for _, pod := range slices.Concat(left.toEvict, left.held) {
+		prediction := drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace])
+		if prediction.Admitted() {
+			continue
+		}
+		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+		d.addBlocked(Blocked{Node: m.Name(), Pod: name, Obstacle: prediction.Obstacle, Until: until}, string(pod.UID))
+	}
+	d.requeueAt(until)
+}
+
+// describeProgress says what the cloud is waiting for, as far as the cluster shows it.
+func (d delegated) describeProgress() string {
+	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
+	switch {
+	case len(names) > 0:
+		return fmt.Sprintf("%s to drain %s", d.manager(), strings.Join(names, ", "))
+	case len(d.count.pending) == 0:
+		return d.manager() + " to give the added nodes back"
+	default:
+		return d.manager() + " to go on"
+	}
+}
+
+// nodeStatus is an outdated node as the cluster shows what the cloud does with it.
+func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
+	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
+	if m.Node == nil || !nodegroup.IsClosed(m.Node) {
+		return status
+	}
+	status.State = NodeFenced
+	if _, draining := d.rec.Delegation.Draining[m.Name()]; draining {
+		left := d.classifyPodsOf(m)
+		status.State, status.Pods, status.Staying = NodeDraining, left.countPodsLeft(), left.staying
+	}
+	return status
+}
+
+// leaveOperation ends the upgrade here and leaves the cloud at work: its operation cannot be taken
+// back.
+func (d delegated) leaveOperation() {
+	op, known := d.operation(), d.rec.Delegation
+	start := d.lastAttempt(nodegroup.Delegate{Token: ledger.Token(d.rec.Run, "update", known.Attempt)})
+	note := ""
+	switch {
+	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:
+		note = fmt.Sprintf("%s continues with update %s", d.manager(), op.ID)
+	case known.ID == "" && !start.Begun.IsZero() && start.Outcome != nodegroup.OutcomeFatal:
+		note = d.manager() + " may have begun the update"
+	}
+	d.endUpgradeWith(d.rec.Stopping, joinNotes(d.rec.Message, note))
+}
+
+// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
+// own, and what was asked for beside them is refused.
+func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (Request, error) {
+	manager := nodegroup.InfoOf(group.Provider).Manager
+	if s.MaxUnavailable != nil || s.MaxSurge != nil {
+		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
+	}
+	if flag := s.firstForOthers(); flag != "" {
+		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
+	}
+	like := nodegroup.InfoOf(group.Provider).Model
+	model := defaultsOf(like)
+	req := Request{
+		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
+		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
+	}
+	var err error
+	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
+		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
+	}
+	req.Window = req.MaxUnavailable
+	if !group.Managed.TerminateFirst {
+		req.Surge = min(max(2*len(group.Zones), req.MaxUnavailable), outdated)
+	}
+	return req, nil
+}
+
+// firstForOthers is a flag that was given and that only a group which this tool drives can obey.
+func (s *Settings) firstForOthers() string {
+	given := []struct {
+		flag string
+		is   bool
+	}{
+		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
+		{"like", s.Like != "" && s.Like != "eks"},
+		{"current", len(s.Current) > 0},
+		{"drain-timeout", s.DrainTimeout != nil},
+		{"settle", s.Settle != nil},
+		{"on-timeout=skip", s.OnTimeout == Skip},
+		{"batch-barrier", s.BatchBarrier},
+		{"unmanaged-pods", s.EvictUnmanaged},
+		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
+		{"keep-max", s.KeepMax},
+		{"keep-fence", s.KeepFence},
+		{"wait-replacement", s.WaitReplacement},
+	}
+	for _, g := range given {
+		if g.is {
+			return g.flag
+		}
+	}
+	return ""
+}

@@ -1,0 +1,308 @@
+package upgrade_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// newManagedScene is a group that its cloud upgrades, before its upgrade.
+func newManagedScene(t *testing.T, members ...nodegroup.Member) *scene {
+	s := newScene(t, members...)
+	s.Group.Managed = &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}}
+	s.Request.Strategy, s.Request.EvictUnmanaged = upgrade.Delegated, true
+	return s
+}
+
+// operate sets the group's newest operation, as its cloud shows it now.
+func (s *scene) operate(id string, state nodegroup.OperationState, to nodegroup.Revision) *nodegroup.Operation {
+	s.Group.Managed = &nodegroup.Managed{
+		MaxUnavailable: nodegroup.Quantity{N: 1}, Operation: nodegroup.Operation{ID: id, State: state, To: to, Kind: "VersionUpdate"},
+	}
+	s.pass(time.Second)
+	return &s.Group.Managed.Operation
+}
+
+// following is a scene whose operation u1 is under way and followed.
+func following(t *testing.T, members ...nodegroup.Member) *scene {
+	s := newManagedScene(t, members...)
+	s.next()
+	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
+	if step := s.next(); step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != "u1" {
+		t.Fatalf("not followed: %+v", step.Record)
+	}
+	return s
+}
+
+// again has the same command continue.
+func (s *scene) again() {
+	s.Record = s.Record.Reopened()
+	s.crash()
+}
+
+func delegateToken(step upgrade.Step) string {
+	for _, a := range step.Actions {
+		if d, ok := a.(nodegroup.Delegate); ok {
+			return d.Token
+		}
+	}
+	return ""
+}
+
+// TestDelegateBegins tells from the group's newest operation whether the cloud is to begin.
+func TestDelegateBegins(t *testing.T) {
+	older := nodegroup.Revision{ID: "1", Name: "workers:1"}
+	cases := map[string]struct {
+		newest         nodegroup.Operation
+		token, waiting string
+		phase          upgrade.Phase
+		stops          string
+	}{
+		"none yet":                      {token: "r1-update-1", waiting: "EKS to begin", phase: upgrade.PhaseSetup},
+		"an older one is over":          {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationSucceeded, To: older}, token: "r1-update-1", phase: upgrade.PhaseSetup},
+		"an older one to it failed":     {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}}, token: "r1-update-1", phase: upgrade.PhaseSetup},
+		"another actor's to it":         {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: nodegroup.Revision{ID: "2"}}, phase: upgrade.PhaseFollow},
+		"another actor's to another":    {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, To: older}, phase: upgrade.PhaseSetup, stops: "EKS is carrying out update u0 to workers:1, which another actor began"},
+		"one of another kind is waited": {newest: nodegroup.Operation{ID: "u0", State: nodegroup.OperationRunning, Kind: "ConfigUpdate"}, waiting: "EKS to end update u0 (ConfigUpdate)", phase: upgrade.PhaseSetup},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newManagedScene(t, old("old-a-1"), current("new-a-1"))
+			s.Group.Managed.Operation = c.newest
+			step := s.next()
+			if got := delegateToken(step); got != c.token {
+				t.Errorf("token %q, want %q", got, c.token)
+			}
+			if c.waiting != "" && step.Status.Waiting != c.waiting {
+				t.Errorf("waits for %q, want %q", step.Status.Waiting, c.waiting)
+			}
+			if step.Record.Phase != c.phase || step.Record.Version != 2 || !step.Persist {
+				t.Errorf("phase %q, version %d, persist %t", step.Record.Phase, step.Record.Version, step.Persist)
+			}
+			if c.stops != "" && (step.Record.Stopping != upgrade.Paused || !strings.HasPrefix(step.Record.Message, c.stops)) {
+				t.Errorf("stops as %q: %s", step.Record.Stopping, step.Record.Message)
+			}
+		})
+	}
+}
+
+// TestDelegateBeginsOnce kills the process around the request that begins: it is one operation.
+func TestDelegateBeginsOnce(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	first := delegateToken(s.next())
+	s.again() // killed before or after the request was sent, which no one saw
+	if got := delegateToken(s.next()); got != first {
+		t.Fatalf("token %q, was %q", got, first)
+	}
+	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
+	s.again()
+	if step := s.next(); delegateToken(step) != "" || step.Record.Delegation.ID != "u1" {
+		t.Errorf("begun again, or not followed: %v, %+v", step.Actions, step.Record.Delegation)
+	}
+}
+
+// TestDelegateWaitsForItsOperation does not repeat a request that was accepted until a reading that
+// has to show its operation does not.
+func TestDelegateWaitsForItsOperation(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	s.do(s.next().Actions...)
+	s.pass(20 * time.Second)
+	if got := delegateToken(s.next()); got != "" {
+		t.Errorf("%q is sent again", got)
+	}
+	s.pass(20 * time.Second)
+	if got := delegateToken(s.next()); got != "r1-update-1" {
+		t.Errorf("token %q", got)
+	}
+}
+
+// TestDelegateForces passes --on-timeout=force on (EKS E43).
+func TestDelegateForces(t *testing.T) {
+	for onTimeout, want := range map[upgrade.OnTimeout]bool{upgrade.Fail: false, upgrade.Force: true} {
+		s := newManagedScene(t, old("old-a-1"))
+		s.Request.OnTimeout = onTimeout
+		i := slices.IndexFunc(s.next().Actions, func(a nodegroup.Action) bool { return a.(nodegroup.Delegate).Force == want })
+		if i < 0 {
+			t.Errorf("%s: force is not %t", onTimeout, want)
+		}
+	}
+}
+
+// TestDelegateNamesWhatBlocks names the pods that the cloud cannot move: on all closed nodes until a
+// drain is seen, then on those in drain with the time at which the cloud gives up (EKS E41, E52).
+func TestDelegateNamesWhatBlocks(t *testing.T) {
+	web := func(name string) *corev1.Pod { return build.Pod(name, build.App("web")) }
+	s := following(t, old("old-a-1", web("web-1"), build.Pod("free", build.App("free"))), old("old-b-1", web("web-2")))
+	s.budgets(build.Budget("web", build.Counts(2, 2, 2)))
+	if step := s.next(); len(step.Blocked) != 0 {
+		t.Fatalf("blocked on open nodes: %v", step.Blocked)
+	}
+	for _, name := range []string{"old-a-1", "old-b-1"} {
+		s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	}
+	step := s.next()
+	if len(step.Blocked) != 2 || !step.Blocked[0].Until.IsZero() {
+		t.Fatalf("before a drain is seen: %v", step.Blocked)
+	}
+	s.at("old-a-1").Pods = s.at("old-a-1").Pods[:1] // the other pod has left
+	s.pass(time.Second)
+	step = s.next()
+	if len(step.Blocked) != 1 || step.Blocked[0].Pod.Name != "web-1" || step.Blocked[0].Budget.Name != "web" || !step.Blocked[0].Until.Equal(s.Now.Add(15*time.Minute)) {
+		t.Fatalf("in drain: %+v", step.Blocked)
+	}
+	if node, _ := step.Status.FindNode("old-a-1"); node.State != upgrade.NodeDraining || node.Pods != 1 {
+		t.Errorf("status %+v", node)
+	}
+	until, since := step.Blocked[0].Until, step.Blocked[0].Since
+	s.pass(2 * time.Minute)
+	s.next()
+	s.crash() // what is recorded outlives the process
+	s.pass(time.Minute)
+	if step = s.next(); len(step.Blocked) != 1 || !step.Blocked[0].Until.Equal(until) || !step.Blocked[0].Since.Equal(since) {
+		t.Errorf("after a crash: %+v, want until %s, since %s", step.Blocked, until, since)
+	}
+}
+
+// TestDelegateExplainsFailures ends with the cloud's code as result, and names the pods that the
+// cloud does not name (EKS E33, E42, E52); the same command begins another operation.
+func TestDelegateExplainsFailures(t *testing.T) {
+	cases := map[string]struct {
+		result upgrade.Result
+		text   string
+	}{
+		"PodEvictionFailure":        {upgrade.PodEvictionFailure, "update u1 failed: no luck; now in the way: pod shop/web-1: PDB shop/web"},
+		"NodeCreationFailure":       {upgrade.NodeCreationFailure, "update u1 failed: no luck"},
+		"InsufficientFreeAddresses": {upgrade.Failed, "update u1 failed: no luck"},
+	}
+	for code, c := range cases {
+		t.Run(code, func(t *testing.T) {
+			s := following(t, old("old-a-1", build.Pod("web-1", build.App("web"), build.In("shop"))), current("new-a-1"))
+			budget := build.Budget("web", build.Counts(1, 1, 1))
+			budget.Namespace = "shop"
+			s.budgets(budget)
+			op := s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted)
+			op.Code, op.Failure, op.Resources = code, "no luck", []string{"old-a-1"}
+			s.next()
+			step := s.next()
+			if !step.Finished || step.Record.Result != c.result || !strings.HasPrefix(step.Record.Message, c.text) {
+				t.Fatalf("finished %t, %s: %s", step.Finished, step.Record.Result, step.Record.Message)
+			}
+			s.again()
+			if step = s.next(); delegateToken(step) != "r1-update-2" || step.Record.Result != "" {
+				t.Errorf("again: %v, %s", step.Actions, step.Record.Result)
+			}
+			s.operate("u2", nodegroup.OperationRunning, s.Group.Wanted)
+			if step = s.next(); step.Record.Delegation.ID != "u2" {
+				t.Errorf("again: %+v", step.Record.Delegation)
+			}
+		})
+	}
+}
+
+// TestDelegateSucceeds waits for the last outdated nodes to be seen to go (EKS E49), for a while.
+func TestDelegateSucceeds(t *testing.T) {
+	s := following(t, old("old-a-1"), current("new-a-1"))
+	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
+	if step := s.next(); step.Finished || step.Status.Waiting != "the last nodes to go" {
+		t.Fatalf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
+	}
+	stuck := *s
+	stuck.pass(20 * time.Minute)
+	stuck.next()
+	if step := stuck.next(); step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "old-a-1 is still outdated") {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+	s.remove("old-a-1")
+	if step := s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 1 || step.Record.Total != 1 {
+		t.Errorf("%s: %s, %d of %d", step.Record.Result, step.Record.Message, step.Record.Replaced, step.Record.Total)
+	}
+}
+
+// TestDelegateIsLeft ends here while the cloud continues, and says so.
+func TestDelegateIsLeft(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	s.Stop = true
+	step := s.next()
+	if step.Record.Result != upgrade.Interrupted || step.Record.Message != "EKS continues with update u1" || len(step.Actions) != 0 {
+		t.Fatalf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
+	}
+	s.Stop = false
+	s.again()
+	if step = s.next(); step.Record.Phase != upgrade.PhaseFollow || len(step.Actions) != 0 {
+		t.Fatalf("again: %q, %v", step.Record.Phase, step.Actions)
+	}
+	s.Record = s.Record.Aborting()
+	if step = s.next(); step.Record.Result != upgrade.Aborted || !strings.HasSuffix(step.Record.Message, "EKS continues with update u1") || len(step.Actions) != 0 {
+		t.Errorf("%s: %s, %v", step.Record.Result, step.Record.Message, step.Actions)
+	}
+}
+
+// TestDelegateMeetsAnother follows an operation to the same target that took the place of its own,
+// and stops at one to another.
+func TestDelegateMeetsAnother(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	s.operate("u2", nodegroup.OperationRunning, s.Group.Wanted)
+	if step := s.next(); step.Record.Delegation.ID != "u2" {
+		t.Fatalf("not followed: %+v", step.Record.Delegation)
+	}
+	s.operate("u3", nodegroup.OperationRunning, nodegroup.Revision{ID: "1", Name: "workers:1"})
+	s.next()
+	if step := s.next(); step.Record.Result != upgrade.Paused || !strings.Contains(step.Record.Message, "another actor began update u3 (workers:1, running)") {
+		t.Errorf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+}
+
+// TestDelegateRefusesVerbs says why a verb cannot be had, and the way out.
+func TestDelegateRefusesVerbs(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	checkError(t, s.Record.Allows(upgrade.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, s.Record.Allows(upgrade.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
+}
+
+// TestDelegateUnread waits while the cloud does not tell of its operations.
+func TestDelegateUnread(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	s.Group.Managed, s.Group.Refusal = nil, "eks:DescribeNodegroup is denied"
+	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of the group: eks:DescribeNodegroup is denied" {
+		t.Errorf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
+	}
+}
+
+// TestResolveDelegated takes the numbers from the group, and refuses flags that only another kind of
+// group obeys (EKS E04, E05, E09, E21).
+func TestResolveDelegated(t *testing.T) {
+	group := nodegroup.Group{
+		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Sized: true, Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
+		Managed: &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 25, Percent: true}, ChangeWidth: "aws eks update-nodegroup-config"},
+	}
+	req, err := upgrade.Settings{BootTimeout: time.Minute}.ResolveRequest(&group, 10, 9)
+	if err != nil || req.Strategy != upgrade.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != upgrade.Fail {
+		t.Errorf("%+v, %v", req, err)
+	}
+	group.Managed.TerminateFirst = true
+	if req, _ = (upgrade.Settings{BootTimeout: time.Minute}).ResolveRequest(&group, 10, 9); req.Surge != 0 {
+		t.Errorf("E09: surge %d", req.Surge)
+	}
+	one, second := nodegroup.Quantity{N: 1}, time.Second
+	refused := map[string]upgrade.Settings{
+		"--max-unavailable and --max-surge: EKS upgrades group \"workers\" by the group's own settings, which aws eks update-nodegroup-config changes": {MaxUnavailable: &one},
+		"--settle: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                              {Settle: &second},
+		"--on-timeout=skip: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                     {OnTimeout: upgrade.Skip},
+		"--strategy: EKS upgrades group \"workers\" itself, by its own rules: leave it out":                                                            {Strategy: upgrade.Surge},
+	}
+	for want, settings := range refused {
+		settings.BootTimeout = time.Minute
+		_, err := settings.ResolveRequest(&group, 10, 9)
+		checkError(t, err, want)
+	}
+	group.Managed = nil
+	_, err = upgrade.Settings{BootTimeout: time.Minute, Strategy: upgrade.Delegated}.ResolveRequest(&group, 10, 9)
+	checkError(t, err, `--strategy=delegated: no cloud upgrades group "workers" by itself: leave it out`)
+}
