@@ -178,7 +178,7 @@ func TestDecodeRecord(t *testing.T) {
 		"an older one":                {`{"run":"r1"}`, "r1", ""},
 		"one with fields of tomorrow": {`{"version":1,"run":"r1","new":true}`, "r1", ""},
 		"none":                        {``, "", ""},
-		"a newer one":                 {`{"version":2,"run":"r1"}`, "", "reading ConfigMap ns/cm: its version 2 is newer than 1: use the newer kubectl-nodeupgrade that wrote it"},
+		"a newer one":                 {`{"version":3,"run":"r1"}`, "", "reading ConfigMap ns/cm: its version 3 is newer than 2: use the newer kubectl-nodeupgrade that wrote it"},
 		"something else":              {`pause`, "", "delete it to forget that upgrade"},
 		"half of it":                  {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},
 	}

@@ -1,5 +1,7 @@
 package nodegroup
 
+import "time"
+
 // Managed is what a group's own cloud does with it when it is asked to upgrade the group; nil for a
 // group whose nodes this tool replaces itself.
 type Managed struct {
@@ -19,19 +21,22 @@ type Managed struct {
 // Operation is one change of a group that its cloud carries out by itself.
 type Operation struct {
 	// ID is the cloud's name for it.
-	ID    string
-	State OperationState
+	ID    string         `json:"id"`
+	State OperationState `json:"state"`
 	// To is what an upgrade moves the group to; its ID is that of Group.Wanted where that is asked
 	// for. It is zero for an operation of another kind.
-	To Revision
+	To Revision `json:"to,omitzero"`
 	// Kind is what the cloud calls it: "VersionUpdate".
-	Kind string
+	Kind string `json:"kind"`
+	// Began is when it was begun, by the cloud's clock.
+	Began time.Time `json:"began,omitzero"`
 	// Force tells that pods are deleted that are left when a node's time is over (EKS E43).
-	Force bool
+	Force bool `json:"force,omitempty"`
 	// Code and Failure say why it failed: the cloud's own code, and cause and remedy in one line.
-	Code, Failure string
+	Code    string `json:"code,omitempty"`
+	Failure string `json:"failure,omitempty"`
 	// Resources are the nodes or machines that a failure names.
-	Resources []string
+	Resources []string `json:"resources,omitempty"`
 }
 
 // OperationState is where an operation of a cloud is.

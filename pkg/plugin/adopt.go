@@ -39,7 +39,7 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 		g.record = g.record.Aborting()
 	default:
 		request := g.record.Request.WithSettings(g.request, line.typed)
-		replan := line.agreed.replan || m == modeStatus
+		replan := line.agreed.replan || m == modeStatus || g.record.HasFailedOperation()
 		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
 			return err
 		}

@@ -72,7 +72,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning()) {
+	if f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning() && !f.g.isWatching()) {
 		if f.lease, err = f.observeAgain(ctx); err != nil {
 			return false, err
 		}
@@ -85,7 +85,7 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 	if record.IsRunning() {
 		status.Remaining = f.estimateRemaining(ctx, record)
 	}
-	return !record.IsRunning(), f.showChange(status)
+	return !record.IsRunning() && !f.g.isWatching(), f.showChange(status)
 }
 
 // estimateRemaining tells how long the rest will take, by a plan that is made again now and then:

@@ -24,7 +24,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	return report.NewPlan(report.PlanInput{
 		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: g.findings,
-		Forecast: forecast, Simulated: !g.noForecast, Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
+		Forecast: forecast, Simulated: !g.noForecast, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
 	}), nil
 }
 
@@ -43,6 +43,7 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
 func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
+	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, spec.Record, req)
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
 	if g.historyErr != nil {
@@ -52,10 +53,18 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	return forecast, append(assumed, describeAssumptions(g.clusterWorkloads.Unread)...), err
 }
 
+// runningOperation is the operation that the group's own cloud carries out now, nil without one.
+func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
+	if g.Managed == nil || g.Managed.Operation.State != nodegroup.OperationRunning {
+		return nil
+	}
+	return &g.Managed.Operation
+}
+
 // predictRemaining is how long the rest of an upgrade under way would take; zero when no one can
-// say.
+// say, as of one that a cloud is in the middle of.
 func (g *groupContext) predictRemaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
-	if err := g.loadForecastData(ctx, s); err != nil {
+	if err := g.loadForecastData(ctx, s); err != nil || record.Delegation != nil {
 		return simulate.Span{}
 	}
 	rest := *g
@@ -122,7 +131,7 @@ func (g *groupContext) rejectRefused() error {
 // rejectUnmanaged refuses pods that no one would bring back, unless the user said what is to become
 // of such nodes.
 func (g *groupContext) rejectUnmanaged() error {
-	if g.request.OnTimeout != upgrade.Fail {
+	if g.request.OnTimeout != upgrade.Fail || g.request.EvictUnmanaged {
 		return nil
 	}
 	for _, f := range g.findings {

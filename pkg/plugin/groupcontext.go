@@ -26,6 +26,10 @@ type groupContext struct {
 	view       upgrade.View
 	request    upgrade.Request
 	record     upgrade.Record
+	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
+	// of, with the notes of the last look; nil where there is none.
+	watched *upgrade.Record
+	notes   upgrade.Notes
 	// to is what the group was observed with.
 	to string
 	// actions, unless nil, takes down what is done.
@@ -71,11 +75,27 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return nil, err
 	}
+	if err = g.observeOperation(ctx, m); err != nil {
+		return nil, err
+	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes)); err != nil {
 		return nil, err
 	}
 	g.view = s.view
 	return g, s.resolveRequest(g, m)
+}
+
+// observeOperation has a status judge the nodes against what the group's own cloud is moving them
+// to, which may be another revision than the one that is wanted by now.
+func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
+	op := runningOperation(&g.group)
+	if m != modeStatus || g.record.IsResumable() || op == nil || !op.IsUpgrade() || op.To.ID == g.group.Wanted.ID {
+		return nil
+	}
+	var err error
+	g.to = op.To.Target()
+	g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: g.name, To: g.to})
+	return err
 }
 
 // loadForecastData reads what a forecast rests on and an upgrade does without: what stands behind

@@ -21,8 +21,6 @@ func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) [
 		{Verb: "watch", Resource: "pods"},
 		{Verb: "watch", Resource: "namespaces"},
 		{Verb: "watch", Group: "policy", Resource: "poddisruptionbudgets"},
-		{Verb: "patch", Resource: "nodes"},
-		{Verb: "delete", Resource: "nodes"},
 		{Verb: "list", Resource: "configmaps", Namespace: stateNamespace},
 		{Verb: "watch", Resource: "configmaps", Namespace: stateNamespace},
 		{Verb: "create", Resource: "configmaps", Namespace: stateNamespace},
@@ -31,6 +29,10 @@ func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) [
 		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 	}
+	if request.Strategy == upgrade.Delegated {
+		return needed // the group's own cloud drains
+	}
+	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
 	if m == modeAbort {
 		return needed
 	}

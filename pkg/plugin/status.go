@@ -115,18 +115,41 @@ type recordedState struct {
 // makeStatus is what the next step would see, without doing it.
 func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.UpgradeStatus {
 	record := state.record
+	if watched := g.watchOperation(now); watched != nil && !record.IsRunning() {
+		record = *watched
+	}
 	status := makeUpgradeStatus(g.group.Name, record)
 	status.Holder = state.lease.holder
+	if g.group.Managed != nil && g.group.Managed.Operation.ID != "" {
+		status.Operation = &g.group.Managed.Operation
+	}
 	world := upgrade.NewWorld(now, g.group, g.members, &g.view, record)
-	world.Asked = state.asked
+	world.Asked, world.Notes = state.asked, g.notes
 	if record.Run == "" {
 		status.Status.Outdated = g.countOutdated()
 		return status
 	}
 	step := upgrade.Next(world)
+	if g.watched != nil && step.Record.Run == g.watched.Run {
+		g.watched, g.notes = &step.Record, step.Notes
+		status.Result, status.Message = step.Record.Result, step.Record.Message
+	}
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, g.group.Suspended)
 	return status
 }
+
+// watchOperation is how the operation is followed that the group's own cloud carries out, nil where
+// it carries none out and none was followed.
+func (g *groupContext) watchOperation(now time.Time) *upgrade.Record {
+	if op := runningOperation(&g.group); g.watched == nil && op != nil && op.IsUpgrade() {
+		record := upgrade.WatchOperation(&g.group, g.request, g.countOutdated(), now)
+		g.watched = &record
+	}
+	return g.watched
+}
+
+// isWatching reports whether an operation is followed that is not over.
+func (g *groupContext) isWatching() bool { return g.watched != nil && g.watched.Result == "" }
 
 // showLeftovers prints what other upgrades have left, where none is under way.
 func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {

@@ -29,6 +29,8 @@ type PlanInput struct {
 	Unlabelled int
 	// Resumes is the run that continues.
 	Resumes string
+	// Operation is what the group's own cloud is carrying out now, nil without one.
+	Operation *nodegroup.Operation
 }
 
 // NewPlan says what an upgrade would do, as its forecast shows it.
@@ -38,7 +40,7 @@ func NewPlan(in PlanInput) *Plan {
 		Context: in.Context, Account: in.Account, Provider: in.Group.Provider, Kind: in.Group.Kind,
 		From: in.Group.Pointed, To: in.Group.Wanted, Request: in.Request,
 		Sizes: nodegroup.Sizes{Desired: in.Group.Desired, Min: in.Group.Min, Max: in.Group.Max},
-		Peak:  forecast.Peak, Findings: append(in.Findings, unplacedFindings(forecast.Unplaced)...), Resumes: in.Resumes,
+		Peak:  forecast.Peak, Findings: append(in.Findings, unplacedFindings(forecast.Unplaced)...), Resumes: in.Resumes, Operation: in.Operation,
 		Unlabelled: in.Unlabelled,
 		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
 		Room: forecast.Room, Assumptions: in.Assumptions, Nodes: []PlanNode{}, // an empty list is one in JSON, too

@@ -11,8 +11,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // WritePlan writes what happens to the group, then the nodes in order of start, then what was
@@ -73,9 +75,10 @@ func planHeaderLines(p *Plan) []string {
 		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
 	}
 	lines = append(lines, target)
-	req := &p.Request
-	lines = append(lines, fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
-		req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle))
+	lines = append(lines, describeStrategy(p))
+	if op := p.Operation; op != nil {
+		lines = append(lines, "Under way   "+describeOperation(op))
+	}
 	if p.Sizes.Max > 0 {
 		lines = append(lines, formatSizes(p))
 	}
@@ -86,6 +89,36 @@ func planHeaderLines(p *Plan) []string {
 		lines = append(lines, "Goes on     with run "+p.Resumes)
 	}
 	return lines
+}
+
+func describeStrategy(p *Plan) string {
+	req := &p.Request
+	if req.Strategy != upgrade.Delegated {
+		return fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
+			req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle)
+	}
+	kind, late := "rolling update", "the update fails (PodEvictionFailure)"
+	if req.OnTimeout == upgrade.Force {
+		kind, late = "force update", "its pods are deleted past their budgets"
+	}
+	return fmt.Sprintf("Strategy    %s upgrades the group itself, %s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
+		nodegroup.InfoOf(p.Provider).Manager, kind, req.MaxUnavailable, req.DrainTimeout, late, req.Settle)
+}
+
+// describeOperation says in one line what a cloud is doing with a group, or how that ended.
+func describeOperation(op *nodegroup.Operation) string {
+	text := fmt.Sprintf("update %s (%s)", op.ID, op.Kind)
+	if op.IsUpgrade() {
+		text = fmt.Sprintf("update %s to %s", op.ID, op.To.Name)
+	}
+	if op.Force {
+		text += ", with force"
+	}
+	text += ": " + string(op.State)
+	if op.Failure != "" {
+		text += ": " + op.Failure
+	}
+	return text
 }
 
 func describeGroup(p *Plan) string {
@@ -192,10 +225,14 @@ func formatSpan(s simulate.Span) string {
 
 // formatBatch is "-" for a node that would not be reached.
 func formatBatch(n *PlanNode) string {
-	if n.Batch == 0 {
+	return formatBatchNumber(n.Batch)
+}
+
+func formatBatchNumber(batch int) string {
+	if batch == 0 {
 		return "-"
 	}
-	return strconv.Itoa(n.Batch)
+	return strconv.Itoa(batch)
 }
 
 func formatStart(n *PlanNode) string {

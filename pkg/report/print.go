@@ -3,11 +3,14 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // Options say how a value is written for people.
@@ -55,8 +58,8 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	}
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
-		if n.Batch > 0 {
-			rows = append(rows, []string{n.Name, orDash(n.Zone), string(n.State), strconv.Itoa(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
+		if n.Batch > 0 || n.State == upgrade.NodeDraining {
+			rows = append(rows, []string{n.Name, orDash(n.Zone), string(n.State), formatBatchNumber(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
 	if len(rows) == 0 {
@@ -72,7 +75,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
 		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; %d outdated", s.Name, st.Outdated)
-		return append([]string{head}, LeftoverLines(s.Leftovers)...)
+		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))
 	}
 	lines := []string{
 		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, formatAge(s.Started, now)),
@@ -80,6 +83,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		fmt.Sprintf("Progress    %d of %d nodes replaced, %d not started", st.Replaced, st.Total, st.Outdated),
 		fmt.Sprintf("Held by     %s", orDash(s.Holder)),
 	}
+	lines = append(lines, operationLines(s)...)
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
 	}
@@ -90,7 +94,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
 	for _, w := range CollectWaits(s.Blocked, now) {
-		lines = append(lines, fmt.Sprintf("Blocked     node %s%s: %s", w.Node, w.formatDuration(now), w))
+		lines = append(lines, fmt.Sprintf("Blocked     node %s%s%s: %s", w.Node, w.formatDuration(now), w.formatLimit(s.Status.Manager, now), w))
 	}
 	if s.Remaining.Latest.Duration > 0 {
 		lines = append(lines, "Remaining   "+formatSpan(s.Remaining)+", if nothing else interferes")
@@ -102,6 +106,14 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))
 	}
 	return append(lines, LeftoverLines(s.Leftovers)...)
+}
+
+// operationLines tell of the newest operation of a group that its own cloud upgrades.
+func operationLines(s *UpgradeStatus) []string {
+	if s.Operation == nil {
+		return nil
+	}
+	return []string{"Operation   " + describeOperation(s.Operation)}
 }
 
 // LeftoverLines are leftovers for people, a line each.

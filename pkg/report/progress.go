@@ -39,7 +39,7 @@ func DescribeChanges(before, now Moment) []Event {
 		}
 	}
 	for _, node := range before.Status.Nodes {
-		if _, still := now.Status.FindNode(node.Name); !still && node.State == upgrade.NodeRemoving {
+		if _, still := now.Status.FindNode(node.Name); !still && (node.State == upgrade.NodeRemoving || now.Status.Manager != "") {
 			events = append(events, Event{
 				Type: "node", Node: node.Name, State: string(upgrade.NodeGone),
 				Text: fmt.Sprintf("node %s is gone (%d of %d replaced)", node.Name, now.Status.Replaced, now.Status.Total),
@@ -109,7 +109,7 @@ func formatCount(n int, noun string) string {
 func describeNode(n upgrade.NodeStatus) string {
 	switch n.State {
 	case upgrade.NodeDraining:
-		return fmt.Sprintf("node %s draining %s (batch %d%s)", n.Name, formatCount(n.Pods, "pod"), n.Batch, withPrefix(", zone ", n.Zone))
+		return fmt.Sprintf("node %s draining %s (%s)", n.Name, formatCount(n.Pods, "pod"), strings.Join(describePlace(n), ", "))
 	case upgrade.NodeForcing:
 		return fmt.Sprintf("node %s out of time: deleting %s", n.Name, formatCount(n.Pods, "pod"))
 	case upgrade.NodeEmpty:
@@ -125,6 +125,19 @@ func describeNode(n upgrade.NodeStatus) string {
 	}
 }
 
+// describePlace is where a node stands: in its batch, which one that a cloud drains has not, and in
+// its zone.
+func describePlace(n upgrade.NodeStatus) []string {
+	var parts []string
+	if n.Batch > 0 {
+		parts = append(parts, fmt.Sprintf("batch %d", n.Batch))
+	}
+	if n.Zone != "" {
+		parts = append(parts, "zone "+n.Zone)
+	}
+	return parts
+}
+
 // listBlockedChanges tells of each wait once, as soon as it is worth a line.
 func listBlockedChanges(before, now Moment) []Event {
 	told := map[string]bool{}
@@ -136,7 +149,7 @@ func listBlockedChanges(before, now Moment) []Event {
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
 		if w.Lasting && !told[w.key] {
-			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits: %s", w.Node, w)})
+			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
 		}
 	}
 	return events
@@ -164,7 +177,7 @@ func DescribeHeartbeat(now Moment) string {
 		text += "; waiting for " + s.Waiting
 	}
 	if waits := CollectWaits(now.Blocked, now.At); len(waits) > 0 {
-		text += fmt.Sprintf("; %s blocked, first: %s", formatCount(len(now.Blocked), "pod"), waits[0])
+		text += fmt.Sprintf("; %s blocked, first%s: %s", formatCount(len(now.Blocked), "pod"), waits[0].formatLimit(s.Manager, now.At), waits[0])
 	}
 	return text
 }

@@ -75,6 +75,8 @@ type Plan struct {
 	Assumptions []string `json:"assumptions,omitempty"`
 	// Resumes is the run that the upgrade would continue with.
 	Resumes string `json:"resumes,omitempty"`
+	// Operation is what the group's own cloud is carrying out now.
+	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Probes are the server's answers to dryRun=All evictions, with --dry-run=server.
 	Probes []Probe `json:"probes,omitempty"`
 }
@@ -128,6 +130,8 @@ type UpgradeStatus struct {
 	Status            upgrade.Status     `json:"status"`
 	Blocked           []upgrade.Blocked  `json:"blocked,omitempty"`
 	Suspended         []string           `json:"suspended,omitempty"`
+	// Operation is the newest one of a group that its own cloud upgrades.
+	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.
 	Unread string `json:"unread,omitempty"`
 	// Remaining is how long the rest would take, as a plan made now tells.

@@ -19,6 +19,8 @@ type Wait struct {
 	Node, Cause, Remedy string
 	Pods                int
 	Since               time.Time
+	// Until is when the cloud that drains the node gives up on it, zero where none does.
+	Until time.Time
 	// Lasting is true for what a person has to end, and for what has lasted beyond patience.
 	Lasting bool
 	// key is the same for the same wait at another moment, though the numbers in its cause differ.
@@ -35,11 +37,14 @@ func CollectWaits(blocked []upgrade.Blocked, now time.Time) []Wait {
 		if b.Budget.Name == "" {
 			key += b.Pod.String()
 		}
+		if !b.Until.IsZero() {
+			key += "/limited"
+		}
 		i, known := at[key]
 		if !known {
 			i = len(waits)
 			at[key] = i
-			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since})
+			waits = append(waits, Wait{key: key, Node: b.Node, Cause: b.String(), Remedy: b.Remedy(), Since: b.Since, Until: b.Until})
 		}
 		w := &waits[i]
 		w.Pods++
@@ -58,6 +63,14 @@ func (w Wait) String() string {
 		text += fmt.Sprintf(" and %s more", formatCount(w.Pods-1, "pod"))
 	}
 	return text + ": " + w.Remedy
+}
+
+// formatLimit is how long the cloud that drains the node goes on trying, "" where none does.
+func (w Wait) formatLimit(manager string, now time.Time) string {
+	if w.Until.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(" (%s gives up in %s)", manager, duration.HumanDuration(max(0, w.Until.Sub(now))))
 }
 
 // formatDuration is how long it has lasted, in kubectl's short form.

@@ -372,6 +372,34 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (
 	return req, nil
 }
 
+// WatchOperation is the record by which the group's running operation is followed where no upgrade
+// is recorded, whoever began it; outdated is how many nodes are still to be replaced. It is for
+// looking on, and never stored.
+func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.Time) Record {
+	op := group.Managed.Operation
+	began := cmp.Or(op.Began, now)
+	return Record{
+		Version: delegatedStrategy().version, Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
+		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
+	}
+}
+
+// AsDriven is the group, the record and the request as this tool would carry them out by the cloud's
+// own numbers: a forecast of what the cloud does. What is not delegated stays as it is.
+func AsDriven(group nodegroup.Group, record Record, req Request) (nodegroup.Group, Record, Request) {
+	if req.Strategy == Delegated {
+		group.Managed, group.Quiesce, group.Refusal = nil, nil, ""
+		record, req.Strategy = Record{}, Surge
+	}
+	return group, record, req
+}
+
+// HasFailedOperation reports whether the cloud's operation is over without having reached its goal:
+// the next one may be another.
+func (r *Record) HasFailedOperation() bool {
+	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
+}
+
 // firstForOthers is a flag that was given and that only a group which this tool drives can obey.
 func (s *Settings) firstForOthers() string {
 	given := []struct {
