@@ -20,6 +20,7 @@ type commandLine struct {
 	console
 	groups         groupSelection
 	providerName   string
+	clusterName    string
 	controlPlane   bool
 	stateNamespace string
 	settings       upgrade.Settings
@@ -56,7 +57,7 @@ func (f *flags) copyTyped() commandLine {
 	return commandLine{
 		console:      console{IOStreams: f.IOStreams, output: f.output, progress: f.progress},
 		groups:       groupSelection{node: f.node, selector: f.selector},
-		providerName: f.provider, controlPlane: f.controlPlane, stateNamespace: f.stateNamespace,
+		providerName: f.provider, clusterName: f.clusterName, controlPlane: f.controlPlane, stateNamespace: f.stateNamespace,
 		settings: f.settings.Settings, agreed: f.agreed, outdated: f.outdated, forecast: f.forecast,
 		typed: typedNone,
 	}

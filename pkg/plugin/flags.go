@@ -19,8 +19,8 @@ type flags struct {
 	config *genericclioptions.ConfigFlags
 	output output
 
-	node, selector, current, provider, stateNamespace, progress, dump string
-	controlPlane, outdated, forecast                                  bool
+	node, selector, current, provider, clusterName, stateNamespace, progress, dump string
+	controlPlane, outdated, forecast                                               bool
 
 	settings settingFlags
 	agreed   agreements
@@ -53,6 +53,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
 	flags.StringVar(&f.provider, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames()))
+	flags.StringVar(&f.clusterName, "cluster-name", "", "The cloud's name of the cluster, where node groups of two clusters have one name")
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
 	flags.StringVar(&f.progress, "progress", "auto", "How progress is shown on stderr: auto, tty, plain, json or quiet")

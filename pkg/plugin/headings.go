@@ -31,7 +31,7 @@ type heading struct {
 
 func listHeadings() []heading {
 	return []heading{
-		{"Which group", []string{"node", "selector", "current", "provider", "control-plane", "outdated", "filename"}},
+		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "filename"}},
 		{"How it is upgraded", []string{
 			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "settle", "wait-replacement",
 		}},

@@ -18,10 +18,10 @@ const providerAuto = "auto"
 
 // cloudProviders are the providers that talk to a cloud, by name. Another cloud gets a row here and
 // one in nodegroup.Providers.
-func cloudProviders() map[string]func(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
-	return map[string]func(context.Context, []*corev1.Node) (cloud.Provider, error){
-		"aws": func(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
-			return aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: currentVersion()})
+func cloudProviders() map[string]func(context.Context, *commandLine, []*corev1.Node) (cloud.Provider, error) {
+	return map[string]func(context.Context, *commandLine, []*corev1.Node) (cloud.Provider, error){
+		"aws": func(ctx context.Context, l *commandLine, nodes []*corev1.Node) (cloud.Provider, error) {
+			return aws.New(ctx, aws.Options{Region: aws.RegionOf(nodes), Version: currentVersion(), ClusterName: l.clusterName})
 		},
 	}
 }
@@ -54,7 +54,7 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 	if !known {
 		return l.manualProvider(), nil
 	}
-	provider, err := open(ctx, nodes)
+	provider, err := open(ctx, l, nodes)
 	if err != nil {
 		return nil, err
 	}

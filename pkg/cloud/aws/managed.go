@@ -160,7 +160,7 @@ func judgeByLabel(group *nodegroup.Group, node *corev1.Node) (outdated, ok bool)
 // what is wanted: where that is a version of the user's template, by that, and by its release
 // otherwise.
 func describeOperation(u *kt.Update, wanted *managedRevision, force bool) nodegroup.Operation {
-	op := nodegroup.Operation{ID: sdk.ToString(u.Id), Kind: string(u.Type), State: operationState(u.Status), Force: force}
+	op := nodegroup.Operation{ID: sdk.ToString(u.Id), Kind: string(u.Type), State: operationState(u.Status), Force: force, Began: sdk.ToTime(u.CreatedAt)}
 	if u.Type == kt.UpdateTypeVersionUpdate {
 		op.To = describeUpdateTarget(u, wanted)
 	}

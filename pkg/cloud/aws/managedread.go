@@ -35,14 +35,8 @@ func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGro
 		return group, err
 	}
 	addManagedFacts(&group, asg, &f)
-	group.Refusal = cmp.Or(group.Refusal, refuseManaged(name))
 	m.aws.rememberInstances(asg, &group)
 	return group, nil
-}
-
-// refuseManaged refuses node groups as long as nothing here has EKS upgrade them.
-func refuseManaged(name managedName) string {
-	return "EKS manages it and must upgrade it itself: aws eks update-nodegroup-version " + name.options()
 }
 
 // readManaged asks AWS for everything that judging the node group takes. A target that it cannot
