@@ -16,8 +16,8 @@ func newPauseCommand(f *flags) *cobra.Command {
 		use: "pause", doing: "pausing the upgrade of", short: "Let the nodes finish that were started, and begin no other",
 		long: `Asks whoever carries the upgrade out to pause, and waits until it does: nodes
 that were started finish first. Ctrl-C leaves the wait, not the pause. An
-upgrade that nobody carries out is marked as paused, so that it is not resumed
-by mistake.`,
+upgrade that no process carries out is marked as paused, so that it is not
+resumed by mistake.`,
 		run: pauseUpgrade,
 	})
 }
@@ -117,8 +117,8 @@ func newResumeCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "resume", doing: "resuming the upgrade of", short: "Continue an upgrade that was paused or that stopped",
 		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that
-nobody carries out is continued from here, with the settings that it was begun
-with.`,
+no process carries out is continued from here, with the settings that it was
+begun with.`,
 		run: resumeUpgrade,
 	})
 	f.addAgreements(cmd)

@@ -14,8 +14,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// nobodyIsCurrent is a label that no node carries.
-const nobodyIsCurrent = "kubectl-nodeupgrade/current"
+// labelOfNoNode is a label that no node carries.
+const labelOfNoNode = "kubectl-nodeupgrade/current"
 
 // recorded is the provider of a cluster that was written down: groups come from labels, and what a
 // cloud would tell of them from their nodes.
@@ -33,7 +33,7 @@ func newRecorded(l *commandLine, nodes []*corev1.Node) *recorded {
 	r := &recorded{nodes: nodes, provider: l.providerName, to: l.settings.To, all: len(l.settings.Current) == 0}
 	current := l.settings.Current
 	if r.all {
-		current = map[string]string{nobodyIsCurrent: ""}
+		current = map[string]string{labelOfNoNode: ""}
 	}
 	r.Provider = manual.New(manual.Options{Selector: l.groups.labels, SelectorText: l.groups.selector, Current: current, ControlPlane: l.controlPlane})
 	return r

@@ -211,7 +211,7 @@ func (s *simulation) writeEvents(g *groupContext) error {
 		return nil
 	}
 	req := g.request
-	req.Run, req.WaitReplacement = "simulation", false // nobody else replaces nodes here
+	req.Run, req.WaitReplacement = "simulation", false // nothing else replaces nodes here
 	spec := g.makeSpec()
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}

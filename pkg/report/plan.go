@@ -86,7 +86,7 @@ func planHeaderLines(p *Plan) []string {
 		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
 	}
 	if p.Resumes != "" {
-		lines = append(lines, "Goes on     with run "+p.Resumes)
+		lines = append(lines, "Continues   run "+p.Resumes)
 	}
 	return lines
 }

@@ -65,7 +65,7 @@ func (w Wait) String() string {
 	return text + ": " + w.Remedy
 }
 
-// formatLimit is how long the cloud that drains the node goes on trying, "" where none does.
+// formatLimit is how long the cloud that drains the node tries, "" where none does.
 func (w Wait) formatLimit(manager string, now time.Time) string {
 	if w.Until.IsZero() {
 		return ""

@@ -312,7 +312,7 @@ func (d delegated) describeProgress() string {
 	case len(d.count.pending) == 0:
 		return d.manager() + " to give the added nodes back"
 	default:
-		return d.manager() + " to go on"
+		return d.manager() + " to replace the next nodes"
 	}
 }
 

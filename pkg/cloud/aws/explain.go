@@ -12,7 +12,7 @@ import (
 // explanation is what a code of EKS means, and what to do about it (EKS E33, E34, E35).
 type explanation struct{ cause, remedy string }
 
-// sameAgain is how every remedy of a failed update goes on: nodes that it replaced are left alone
+// sameAgain is how every remedy of a failed update ends: nodes that it replaced are left alone
 // (EKS E31).
 const sameAgain = ", and run the same command again"
 
