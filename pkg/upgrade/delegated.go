@@ -417,7 +417,6 @@ func (s *Settings) firstForOthers() string {
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
 		{"keep-max", s.KeepMax},
 		{"keep-fence", s.KeepFence},
-		{"wait-replacement", s.WaitReplacement},
 	}
 	for _, g := range given {
 		if g.is {

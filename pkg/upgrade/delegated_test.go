@@ -282,7 +282,8 @@ func TestResolveDelegated(t *testing.T) {
 		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Sized: true, Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},
 		Managed: &nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 25, Percent: true}, ChangeWidth: "aws eks update-nodegroup-config"},
 	}
-	req, err := upgrade.Settings{BootTimeout: time.Minute}.ResolveRequest(&group, 10, 9)
+	usual := upgrade.Settings{BootTimeout: time.Minute, WaitReplacement: true} // as without a flag
+	req, err := usual.ResolveRequest(&group, 10, 9)
 	if err != nil || req.Strategy != upgrade.Delegated || req.MaxUnavailable != 2 || req.Window != 2 || req.Surge != 4 || req.To != "1.33.4-20261101" || req.OnTimeout != upgrade.Fail {
 		t.Errorf("%+v, %v", req, err)
 	}

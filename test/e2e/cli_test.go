@@ -8,9 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/rogpeppe/go-internal/testscript"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +26,9 @@ import (
 // written on its stage, by whatever is typed.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
-	s := stage.ForTest(t, quick())
+	options := quick()
+	options.Cloud.EKS.Setup = time.Hour // as long as a group is busy
+	s := stage.ForTest(t, options)
 	t.Run("no region", func(t *testing.T) { // before there are nodes, which would tell it
 		refusal{
 			args: []string{"workers", "--yes", "--provider=aws"}, env: []string{"AWS_REGION="}, code: 1,
@@ -174,18 +179,30 @@ func forget(t *testing.T, s *stage.Stage, group string) {
 	}
 }
 
+// addManaged adds a node group that EKS could upgrade, and one for each reason there is not to.
 func addManaged(t *testing.T, s *stage.Stage) {
 	t.Helper()
-	s.Cloud.AddCluster("prod", "1.36")
-	_, err := s.Cloud.AddManagedNodegroup(awscloud.NodegroupSpec{
-		Cluster: "prod", Name: "managed", Version: "1.35", ReleaseVersion: "1.35.4-20260101", Image: stage.OldImage, InstanceType: "m7i.large",
-		Group: awscloud.GroupSpec{Zones: []string{zoneA}, Counts: []int{1}, Min: 1, Max: 1},
-	})
-	if err == nil {
-		err = s.AwaitNodes(t.Context(), "eks.amazonaws.com/nodegroup=managed", 1)
-	}
-	if err != nil {
-		t.Fatal(err)
+	custom := s.Cloud.AddTemplate("custom", awscloud.TemplateVersion{Image: stage.OldImage, InstanceType: "m7i.large"})
+	for name, more := range map[string]func(*awscloud.NodegroupSpec){
+		"managed": nil,
+		"sick":    func(spec *awscloud.NodegroupSpec) { spec.UnhealthyReason = "Ec2SubnetInvalidConfiguration" },
+		"busy":    nil,
+		"custom": func(spec *awscloud.NodegroupSpec) {
+			spec.ReleaseVersion, spec.CustomTemplate = "", awscloud.TemplateRef{ID: custom, Version: "1"}
+		},
+	} {
+		_, err := s.AddManagedGroup(stage.ManagedGroup{Name: name, Zones: []string{zoneA}, Counts: []int{1}, More: more})
+		if err == nil {
+			err = s.AwaitNodes(t.Context(), "pool="+name, 1)
+		}
+		if err == nil && name == "busy" {
+			_, err = eksClient(s).UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
+				ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(name), UpdateConfig: &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(2)},
+			})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

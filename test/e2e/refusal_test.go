@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -56,11 +57,32 @@ func refusals() map[string]refusal {
 		"no such template version":   {args: yes("workers", "--to=7"), code: 1, says: []string{"version 7", "--to"}},
 		"no such image":              {args: yes("workers", "--to=ami-0dddddddddddddddd"), code: 1, says: []string{"ami-0dddddddddddddddd", "check the ID"}},
 		"no target at all":           {args: yes("workers", "--to=latest-ish"), code: 1, says: []string{"latest-ish", "ami-0123456789abcdef0"}},
-		"managed by EKS":             {args: yes("managed"), code: 1, says: []string{"aws eks update-nodegroup-version --cluster-name prod --nodegroup-name managed"}},
 		"operated by a service":      {args: yes("operated"), code: 1, says: []string{"batch.amazonaws.com", "upgrade it there"}},
 		"instance refresh":           {args: yes("refreshing"), code: 1, says: []string{"instance refresh", "aws autoscaling cancel-instance-refresh"}},
 		"protected instance":         {args: yes("protected"), code: 1, says: []string{"protected from scale-in", "aws autoscaling set-instance-protection"}},
 		"pods without a controller":  {args: yes("bare"), code: 2, says: []string{"pod default/lonely", "--unmanaged-pods=evict"}},
+		"release that is none":       {args: yes("managed", "--to=1.36.9-20991231"), code: 1, says: []string{"there is no release 1.36.9-20991231", stage.NewRelease}},
+		"release of no Kubernetes":   {args: yes("managed", "--to=1.37"), code: 1, says: []string{"no release of Kubernetes 1.37", "--to"}},
+		"release newer than control": {args: yes("managed", "--to=1.37.0-20261201"), code: 1, says: []string{"control plane has 1.36", "aws eks update-cluster-version --name prod"}},
+		"release that is older":      {args: yes("managed", "--to=1.34.9-20250101"), code: 1, says: []string{"does not go back", stage.OldRelease}},
+		"AMI for EKS":                {args: yes("managed", "--to="+stage.NewImage), code: 1, says: []string{"EKS takes no AMI", "name a release"}},
+		"template for EKS":           {args: yes("managed", "--to=2"), code: 1, says: []string{"without a launch template", "name a release"}},
+		"release for an own AMI":     {args: yes("custom", "--to=1.36"), code: 1, says: []string{"an AMI of its own", "--to"}},
+		"no such version for EKS":    {args: yes("custom", "--to=9"), code: 1, says: []string{"version 9", "--to"}},
+		"width of EKS":               {args: yes("managed", "--max-unavailable=2"), code: 2, says: []string{"aws eks update-nodegroup-config --cluster-name prod --nodegroup-name managed"}},
+		"skipping with EKS":          {args: yes("managed", "--on-timeout=skip"), code: 2, says: []string{"--on-timeout=skip", "leave it out"}},
+		"degraded":                   {args: yes("sick", "--to=1.36"), code: 1, says: []string{"degraded", "Ec2SubnetInvalidConfiguration"}},
+		"another change of EKS":      {args: yes("busy", "--to=1.36"), code: 1, says: []string{"ConfigUpdate", "aws eks describe-update --name prod --nodegroup-name busy"}},
+		"denied by EKS": {
+			args: yes("managed", "--to=1.36"), code: 1, says: []string{"eks:DescribeNodegroup", "nodegroup/prod/managed"},
+			during: func(s *stage.Stage) func() {
+				s.Cloud.Fault(awscloud.Fault{
+					Service: "eks", Operation: "DescribeNodegroup", Times: -1, Code: "AccessDeniedException", Status: http.StatusForbidden,
+					Message: "User: arn:aws:iam::123456789012:user/jo is not authorized to perform: eks:DescribeNodegroup on resource: arn:aws:eks:us-east-1:123456789012:nodegroup/prod/managed/1",
+				})
+				return s.Cloud.ClearFaults
+			},
+		},
 		"no credentials": {
 			args: yes("workers"), env: []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY="}, code: 1,
 			says: []string{"no credentials found", "aws sso login"},
