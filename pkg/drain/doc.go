@@ -10,7 +10,8 @@
 //	                                                        ▲         ▲
 //	              Facts: who is needed by others, goes last ┘         └ PodDisruptionBudgets, minus what our own evictions have spent
 //
-//	nodes in drain, nodes that wait, their budgets over time ──▶ Queue ──▶ the node to start next
+// Which of the admitted evictions are sent now, and which node is started next, is decided in
+// package schedule.
 //
 // Sources: the eviction handler of kube-apiserver (pkg/registry/core/pod/storage/eviction.go) and
 // the disruption controller (pkg/controller/disruption/disruption.go).

@@ -20,6 +20,10 @@ type Attempt struct {
 	NotBefore time.Time
 }
 
+// SeenWithin is how long the effect of an accepted request may take to be observed before it is
+// asked for again.
+const SeenWithin = 30 * time.Second
+
 // Outcome is an answer of a server, sorted once and in one place (package runner).
 type Outcome string
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
@@ -71,19 +72,7 @@ type StartDrain struct {
 }
 
 // Evict asks the eviction API to remove one pod.
-type Evict struct {
-	Namespace, Pod string
-	UID            types.UID
-	Node           string
-	// BudgetVersion is the resourceVersion of the budget that the prediction rested on.
-	BudgetVersion string
-	// Budget is the budget the eviction spends from; empty when it spends nothing.
-	Budget types.NamespacedName
-}
-
-func (a Evict) podName() types.NamespacedName {
-	return types.NamespacedName{Namespace: a.Namespace, Name: a.Pod}
-}
+type Evict = schedule.Eviction
 
 // Delete removes one pod past its budget; only --on-timeout=force leads here. The pod keeps its own
 // grace period.
@@ -163,9 +152,6 @@ func (a FreeNode) Key() string { return "free/" + string(a.UID) }
 func (a StartDrain) Key() string { return "start-drain/" + string(a.UID) }
 
 // Key implements Action.
-func (a Evict) Key() string { return "evict/" + string(a.UID) }
-
-// Key implements Action.
 func (a Delete) Key() string { return "delete/" + string(a.UID) }
 
 // Key implements Action.
@@ -176,6 +162,5 @@ func (a Unfence) String() string    { return "unfence node " + a.Node }
 func (a HoldNode) String() string   { return "keep autoscalers from node " + a.Node }
 func (a FreeNode) String() string   { return "leave node " + a.Node + " to autoscalers" }
 func (a StartDrain) String() string { return "start draining node " + a.Node }
-func (a Evict) String() string      { return fmt.Sprintf("evict pod %s/%s", a.Namespace, a.Pod) }
 func (a Delete) String() string     { return fmt.Sprintf("delete pod %s/%s", a.Namespace, a.Pod) }
 func (a DeleteNode) String() string { return "delete the Node object " + a.Node }

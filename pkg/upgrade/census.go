@@ -12,7 +12,7 @@ import (
 
 // memberCounts counts the members of the group once a step.
 type memberCounts struct {
-	// compareBudgetNames are the members that were started, by the name they are recorded under.
+	// byName are the members that were started, by the name they are recorded under.
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
 	pending []*nodegroup.Member

@@ -79,12 +79,12 @@ func (d decision) recordLongBlocked() {
 
 // finishStep is the step as it is by now.
 func (d decision) finishStep() Step {
+	scheduling{d.draft}.decideEvictions()
 	d.recordLongBlocked()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
 		d.rec.Total = max(d.rec.Total, rebuild{d.draft}.countTotal()) // outdated nodes may join late
 	}
-	d.actions = append(d.actions, evictions{d.draft}.selectEvictions()...)
 	if d.finished {
 		d.wake, d.due = time.Time{}, time.Time{}
 	}

@@ -285,14 +285,14 @@ func (d delegated) recordLongBlocked() {
 func (d delegated) isDraining(m *nodegroup.Member) bool {
 	left := d.classifyPodsOf(m)
 	before, known := d.w.Notes.PodsLeft[m.Name()]
-	return len(left.leaving) > 0 || (known && left.countPodsLeft() < before)
+	return len(left.Leaving) > 0 || (known && left.countPodsLeft() < before)
 }
 
 // blockPods names the pods of the node that the eviction API refuses now. until is when the cloud
 // gives up on the node, zero when its time does not run as far as is known.
 func (d delegated) blockPods(m *nodegroup.Member, until time.Time) {
 	left := d.classifyPodsOf(m)
-	for _, pod := range slices.Concat(left.toEvict, left.held) {
+	for _, pod := range slices.Concat(left.Evict, left.Held) {
 		prediction := drain.Predict(pod, d.w.Budgets, nil, d.w.EndingNamespaces[pod.Namespace])
 		if prediction.Admitted() {
 			continue

@@ -5,9 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -23,20 +22,13 @@ type draft struct {
 	count memberCounts
 	// drains are the pods of each node that is being drained, by node name.
 	drains map[string]*nodePods
-	// spent counts, by budget, the evictions that its status does not show yet, flights are those
-	// without an answer.
-	spent   drain.Spending
-	flights map[types.NamespacedName]evictionsSent
-	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see
-	// budgetRoomOf.
-	leaving map[types.NamespacedName]int32
-	// spacing is how long an eviction has its budget for itself.
-	spacing time.Duration
+	// stages tell what is done about the pods of the nodes in drain. plan is what is decided about
+	// them; nil where nodes are not replaced in this step.
+	stages map[string]schedule.Stage
+	plan   *schedule.Plan
 
 	actions []nodegroup.Action
-	// candidates are the evictions that could be sent, from which step selects.
-	candidates []candidate
-	blocked    []Blocked
+	blocked []Blocked
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool
@@ -90,7 +82,7 @@ type phase struct {
 func (d *draft) stopUpgradeWith(result Result, message string) {
 	if d.rec.Stopping == "" {
 		d.rec.Stopping, d.rec.Message = result, message
-		d.actions, d.candidates = nil, nil
+		d.actions = nil
 		d.requeueNow() // and begin to stop
 	}
 }
@@ -171,7 +163,7 @@ func (d *draft) addBlocked(b Blocked, key string) {
 func (d *draft) endUpgradeWith(result Result, message string) {
 	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
 	d.finished = true
-	d.actions, d.candidates = nil, nil
+	d.actions = nil
 }
 
 // classifyPodsOf is what a drain has to know of the member's pods.
@@ -182,17 +174,6 @@ func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
 		d.drains[m.Name()] = v
 	}
 	return v
-}
-
-// membersInDrain are the members whose drain continues, in order of start.
-func (d *draft) membersInDrain() []*nodegroup.Member {
-	var members []*nodegroup.Member
-	for _, name := range d.rec.startedNames() {
-		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
-			members = append(members, m)
-		}
-	}
-	return members
 }
 
 // startRecord begins the record of a member, which is to be stored before anything happens to it.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
@@ -85,15 +84,6 @@ func (r *Record) startedMembers(members []nodegroup.Member) []int {
 func (r *Record) findStarted(m *nodegroup.Member) (NodeRecord, bool) {
 	name, ok := r.recordNameOf(m)
 	return r.Nodes[name], ok
-}
-
-// findReturnedOwner reports whether the pod came up on the node after the node's drain began.
-func (r *Record) findReturnedOwner(node string, pod *corev1.Pod) (Return, bool) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || !pod.CreationTimestamp.After(r.Nodes[node].Began) {
-		return Return{}, false
-	}
-	return Return{Node: node, Owner: owner.UID}, true
 }
 
 // wasUncordoned reports whether another actor took away a fence of this run.

@@ -1,6 +1,10 @@
 package upgrade
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
 
 const (
 	// lookAgain is the longest a running upgrade goes without a look, should no event arrive.
@@ -9,5 +13,5 @@ const (
 	pollInterval = 5 * time.Second
 	// seen is how long the effect of an accepted request may take to be observed before it is asked
 	// for again.
-	seen = 30 * time.Second
+	seen = nodegroup.SeenWithin
 )

@@ -1,10 +1,10 @@
 package upgrade
 
 import (
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
@@ -46,7 +46,6 @@ func (d lifecycle) recordGone(name string) {
 	}
 	delete(d.rec.Nodes, name)
 	delete(d.notes.Yielded, name)
-	maps.DeleteFunc(d.notes.Returned, func(r Return, _ int) bool { return r.Node == name })
 }
 
 // drainNode takes the drain of a node one step further.
@@ -63,6 +62,7 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 		timeout{d.draft}.pauseDeadline(name, true)
 		return // another actor took its fence away, or a stop of ours did: pods that leave would come back
 	}
+	d.stages[name] = schedule.Resting
 	view := d.classifyPodsOf(m)
 	if view.countPodsLeft() == 0 {
 		d.ensureStarted(n, m)
@@ -88,13 +88,14 @@ func (d lifecycle) moveRemaining(name string, n NodeRecord, m *nodegroup.Member,
 		d.deleteRemaining(name, n, m, view)
 		return
 	}
-	candidates, blocked := evictions{d.draft}.proposeEvictions(name, view)
-	if (timeout{d.draft}).isOutOfTime(name, blocked) {
+	if (timeout{d.draft}).isOutOfTime(name) {
+		scheduling := scheduling{d.draft}
+		scheduling.addBlockedPods(scheduling.makePlan(name), name)
 		d.phase.late(d.draft, name, n)
 		return
 	}
 	d.ensureStarted(n, m)
-	d.candidates = append(d.candidates, candidates...)
+	d.stages[name] = schedule.Evicting
 }
 
 // ensureStarted writes the start of the drain on the node, once.
@@ -111,14 +112,14 @@ func (d lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 func (d lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Member, view *nodePods) {
 	over := n.Deadline.Add(d.notes.Yielded[name])
 	kept := 0
-	for _, pod := range slices.Concat(view.held, view.toEvict) {
+	for _, pod := range slices.Concat(view.Held, view.Evict) {
 		if pod.CreationTimestamp.After(over) {
 			continue // it came back for one that was deleted, and would each time: it goes down with the machine
 		}
 		kept++
 		d.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name})
 	}
-	for _, pod := range view.leaving {
+	for _, pod := range view.Leaving {
 		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
 			over = end // deletionTimestamp is when the grace ends, not when it began
 		}

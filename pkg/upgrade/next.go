@@ -1,6 +1,9 @@
 package upgrade
 
-import "github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+import (
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
 
 // Next says what to do about the world now. The package comment has the caller's contract.
 func Next(w World) Step {
@@ -42,10 +45,9 @@ func newDraft(w *World) *draft {
 		rec: w.Record.Clone(), phase: w.Record.currentPhase(),
 		fence:  nodegroup.FenceTaint(w.Group.Provider),
 		notes:  w.Notes.cloneNotes(),
-		drains: map[string]*nodePods{},
-		wake:   w.Now.Add(lookAgain),
+		drains: map[string]*nodePods{}, stages: map[string]schedule.Stage{},
+		wake: w.Now.Add(lookAgain),
 	}
 	d.count = countMembers(w, &d.rec)
-	evictions{d}.countSpending()
 	return d
 }

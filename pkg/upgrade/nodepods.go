@@ -14,13 +14,11 @@ import (
 
 // nodePods is what a drain has to know of one node's pods.
 type nodePods struct {
-	toEvict []*corev1.Pod
-	leaving []*corev1.Pod
-	held    []*corev1.Pod
+	drain.Leavers
 	staying int
 }
 
-func (v *nodePods) countPodsLeft() int { return len(v.toEvict) + len(v.leaving) + len(v.held) }
+func (v *nodePods) countPodsLeft() int { return len(v.Evict) + len(v.Leaving) + len(v.Held) }
 
 // classifyPods sorts the pods of a member by what its drain has to do with them.
 func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
@@ -31,23 +29,23 @@ func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *node
 		switch drain.Judge(pod, policy, lost).Fate {
 		case drain.Go:
 			if drain.Ready(pod) {
-				v.toEvict = append(v.toEvict, pod)
+				v.Evict = append(v.Evict, pod)
 			} else {
 				unready = append(unready, pod)
 			}
 		case drain.Leaving:
-			v.leaving = append(v.leaving, pod)
+			v.Leaving = append(v.Leaving, pod)
 		case drain.Held:
-			v.held = append(v.held, pod)
+			v.Held = append(v.Held, pod)
 		default:
 			v.staying++
 		}
 	}
 	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
 	// same each time.
-	v.toEvict = append(unready, v.toEvict...)
-	slices.SortStableFunc(v.toEvict[:len(unready)], comparePodNames)
-	slices.SortStableFunc(v.toEvict[len(unready):], comparePodNames)
+	v.Evict = append(unready, v.Evict...)
+	slices.SortStableFunc(v.Evict[:len(unready)], comparePodNames)
+	slices.SortStableFunc(v.Evict[len(unready):], comparePodNames)
 	return v
 }
 

@@ -101,7 +101,7 @@ func (d stopping) hasNothingOpen() bool {
 			return false
 		}
 	}
-	return len(d.actions)+len(d.candidates) == 0
+	return len(d.actions) == 0
 }
 
 // launchMissing has the zones be no smaller because of us.

@@ -114,7 +114,7 @@ func (d surge) replaceNodes() bool {
 			lifecycle{d.draft}.advanceNode(name)
 		}
 	}
-	ordering{d.draft}.learnTerminationTimes()
+	d.plan = scheduling{d.draft}.makePlan("")
 	if d.rec.Stopping == "" {
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 		window{d.draft}.startMoreNodes()

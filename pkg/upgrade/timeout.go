@@ -4,11 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 // timeout gives up nodes that are not empty in their time.
@@ -16,8 +11,8 @@ type timeout struct{ *draft }
 
 // isOutOfTime reports whether a node's limit is over. The time does not run while the node waits
 // only for budgets that nodes of this run which were started before it have spent.
-func (d timeout) isOutOfTime(name string, blocked []Blocked) bool {
-	d.pauseDeadline(name, d.isBlockedByPeers(name, blocked))
+func (d timeout) isOutOfTime(name string) bool {
+	d.pauseDeadline(name, false)
 	deadline := d.rec.Nodes[name].Deadline.Add(d.notes.Yielded[name])
 	d.requeueAt(deadline)
 	return !d.w.Now.Before(deadline)
@@ -63,40 +58,8 @@ func (d timeout) describeRemaining(name string) string {
 	}
 	view := d.classifyPodsOf(d.count.byName[name])
 	var pods []string
-	for _, pod := range slices.Concat(view.leaving, evictions{d.draft}.selectPodsInTurn(name, view)) {
+	for _, pod := range slices.Concat(view.Leaving, view.Evict) {
 		pods = append(pods, pod.Namespace+"/"+pod.Name)
 	}
 	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
-}
-
-// isBlockedByPeers reports whether the node waits for nothing but budgets that pods of other
-// draining nodes keep closed.
-func (d timeout) isBlockedByPeers(name string, blocked []Blocked) bool {
-	if len(blocked) == 0 || len(d.classifyPodsOf(d.count.byName[name]).leaving) > 0 {
-		return false
-	}
-	for _, b := range blocked {
-		if b.Kind != drain.BudgetSpent || !d.sharedBudget(name, b.Budget) {
-			return false
-		}
-	}
-	return true
-}
-
-func (d timeout) sharedBudget(name string, budget types.NamespacedName) bool {
-	for other, view := range d.drains {
-		if other == name || !isInDrain(d.rec.Nodes[other].State) {
-			continue
-		}
-		for _, pod := range slices.Concat(view.leaving, view.toEvict) {
-			if coversPod(d.w.Budgets, pod, budget) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func coversPod(budgets drain.Budgets, pod *corev1.Pod, key types.NamespacedName) bool {
-	return slices.ContainsFunc(budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == key })
 }

@@ -15,7 +15,7 @@ type window struct{ *draft }
 // Draining and Removing).
 func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
-		m := ordering{d.draft}.chooseNextNode()
+		m := scheduling{d.draft}.chooseNextNode()
 		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
@@ -97,6 +97,9 @@ func (d window) startNode(m *nodegroup.Member) {
 	d.count.pendingIn[m.Zone()]--
 	d.requeueAt(d.w.Now.Add(time.Second))
 	lifecycle{d.draft}.advanceNode(m.Name())
+	if isInDrain(d.rec.Nodes[m.Name()].State) {
+		d.plan.AddNode(scheduling{d.draft}.describeNode(m.Name(), m))
+	}
 }
 
 // describeBootFailure names the likely cause among those EKS knows, and what to do (EKS E33, E34).

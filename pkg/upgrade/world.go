@@ -79,25 +79,6 @@ func (w *World) fatalRefusal() string {
 	return fatal
 }
 
-// isAccepted reports whether an eviction was answered so shortly ago that the pod's end may not be
-// seen yet. A pod that was moved on is not asked for again either: each eviction that fails on its
-// UID costs the budget one (Kubernetes K01).
-func (w *World) isAccepted(attempt nodegroup.Attempt) bool {
-	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
-	return answered && w.Now.Before(attempt.Ended.Add(seen))
-}
-
-// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A
-// refusal by a budget holds until the budget's object changes; everything else until its time has
-// come.
-func (w *World) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
-	if attempt.Begun.IsZero() || !w.Now.Before(attempt.NotBefore) {
-		return false
-	}
-	sent, _ := attempt.Action.(Evict)
-	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
-}
-
 // eachBoundPod are those of the group's members.
 func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 	return func(yield func(*corev1.Pod) bool) {
@@ -109,18 +90,6 @@ func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 			}
 		}
 	}
-}
-
-// deletionTimeOf is when the pod's deletion began: now, if it is seen in time.
-func (w *World) deletionTimeOf(pod *corev1.Pod) time.Time {
-	began := pod.DeletionTimestamp.Time // which is when its grace ends
-	if s := pod.DeletionGracePeriodSeconds; s != nil {
-		began = began.Add(-time.Duration(*s) * time.Second)
-	}
-	if w.Now.Sub(began) < justLeft {
-		return w.Now
-	}
-	return began
 }
 
 // isPatchPending reports whether a change of the node that was asked for at a version of it is

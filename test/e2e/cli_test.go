@@ -67,7 +67,7 @@ func scripts(t *testing.T, s *stage.Stage, p testscript.Params) {
 	testscript.RunT(inTurn{t}, p)
 }
 
-// selectPodsInTurn is a test whose sub-tests do not run at the same time.
+// inTurn is a test whose sub-tests do not run at the same time.
 type inTurn struct{ *testing.T }
 
 func (inTurn) Parallel()     {}

@@ -30,9 +30,11 @@ func rooms() map[string]room {
 		"pkg/nodemark":  {libs: values},
 		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark"}},
 		"pkg/drain":     {libs: scheduling},
-		"pkg/upgrade":   {libs: values, own: ground},
-		"pkg/preflight": {libs: values, own: decisions},
-		"pkg/simulate":  {libs: scheduling, own: decisions},
+		// It decides on nodes with their pods, and knows no World.
+		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
+		"pkg/upgrade":        {libs: values, own: ground},
+		"pkg/preflight":      {libs: values, own: decisions},
+		"pkg/simulate":       {libs: scheduling, own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
 		"pkg/report": {
@@ -57,7 +59,7 @@ func rooms() map[string]room {
 	}
 }
 
-// budgetRoomOf returns the folder of the room that a package's folder belongs to, or
+// roomOf returns the folder of the room that a package's folder belongs to, or
 // "" if the table has none.
 func roomOf(dir string, table map[string]room) string {
 	best := ""

@@ -1,0 +1,121 @@
+package schedule
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// leastReopening is when a budget is taken to open that should have been open by now. See
+// docs/decisions/0008.
+const leastReopening = 50 * time.Millisecond
+
+// NextNode says which of the waiting nodes to start, "" for none of them: all would only lose time
+// now. They are given in the order in which they start where nothing else decides. ahead are all
+// the nodes that wait, of which no more are looked at than is needed.
+//
+// The budgets' time decides, beside the nodes in drain; see queue. Nodes with a pod that may never
+// leave go last.
+func (p *Plan) NextNode(waiting []Node, ahead iter.Seq[Node]) string {
+	q := newQueueBuilder(p)
+	var free, stuck []string
+	var last []nodeDrain
+	for i := range waiting {
+		if load, holds := q.describeNodeDrain(&waiting[i], false); holds {
+			stuck, last = append(stuck, waiting[i].Name), append(last, load)
+		} else {
+			free, q.waiting = append(free, waiting[i].Name), append(q.waiting, load)
+		}
+	}
+	if len(free) == 0 {
+		free, q.waiting = stuck, last
+	}
+	next := q.chooseNext()
+	if next < 0 {
+		return ""
+	}
+	p.memory.Pressing = p.findCriticalBudgets(q.pace, ahead)
+	return free[next]
+}
+
+// queueBuilder is a queue in the making.
+type queueBuilder struct {
+	queue
+	plan    *Plan
+	pace    *pace
+	indexes map[types.NamespacedName]int
+	// accepted is when our evictions began, by budget; reserved has the UIDs of pods that may go.
+	accepted map[types.NamespacedName][]time.Time
+	reserved map[types.UID]bool
+}
+
+// newQueueBuilder has the nodes in drain, and no others yet.
+func newQueueBuilder(p *Plan) *queueBuilder {
+	q := &queueBuilder{plan: p, pace: p.paceOfPods(), indexes: map[types.NamespacedName]int{}, accepted: p.in.acceptedTimes(), reserved: map[types.UID]bool{}}
+	q.window = p.in.Window
+	for i := range p.candidates {
+		q.reserved[p.candidates[i].UID] = true
+	}
+	for i := range p.in.Draining {
+		load, _ := q.describeNodeDrain(&p.in.Draining[i], true)
+		q.started = append(q.started, load)
+	}
+	return q
+}
+
+// describeNodeDrain is the node as far as its drain takes time, and whether it is stuck: whether it
+// has a pod that no budget may ever let go, or that must not be evicted. A stuck node in drain
+// takes until its deadline.
+func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain, stuck bool) {
+	in := q.plan.in
+	l = nodeDrain{least: in.Settle, pods: make([]podEviction, 0, len(node.Evict))}
+	for _, pod := range node.Leaving {
+		l.least = max(l.least, q.plan.memory.Leaving[pod.UID].Since.Add(q.pace.terminationTimeOf(pod)+in.Settle).Sub(in.Now))
+	}
+	stuck = len(node.Held) > 0
+	for _, pod := range node.Evict {
+		eviction := podEviction{budget: -1, gone: q.pace.terminationTimeOf(pod) + in.Settle}
+		prediction := drain.Predict(pod, in.Budgets, nil, in.EndingNamespaces[pod.Namespace])
+		switch {
+		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
+			stuck = true
+			continue
+		case started && (q.reserved[pod.UID] || in.isUnderWay(in.lastAttempt(pod))): // it has gone through
+		case prediction.Spends || prediction.Kind == drain.BudgetSpent:
+			eviction.budget = q.budgetIndex(prediction.Budget, pod)
+		}
+		l.pods = append(l.pods, eviction)
+	}
+	if stuck {
+		l.least = max(l.least, node.Deadline.Sub(in.Now))
+	}
+	return l, stuck
+}
+
+// budgetIndex is the index of the pod's budget. What a budget lacks is back a turn after our
+// evictions, as far as they explain it.
+func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) int {
+	if i, known := q.indexes[key]; known {
+		return i
+	}
+	now, budget, accepted := q.plan.in.Now, q.plan.in.Budgets.Covering(pod)[0], q.accepted[key]
+	slots := budgetSlots{refill: q.pace.refillTimeOf(pod)}
+	open := int(max(0, budget.Status.DisruptionsAllowed-q.plan.spent[key]))
+	missing := max(0, int(max(1, q.plan.roomOf(budget)))-open)
+	slots.open = make([]time.Duration, open, open+missing)
+	for _, at := range accepted[max(0, len(accepted)-missing):] {
+		slots.open = append(slots.open, max(leastReopening, at.Add(slots.refill).Sub(now)))
+	}
+	for len(slots.open) < open+missing {
+		slots.open = append(slots.open, max(leastReopening, slots.refill))
+	}
+	slices.Sort(slots.open)
+	q.indexes[key] = len(q.budgets)
+	q.budgets = append(q.budgets, slots)
+	return q.indexes[key]
+}

@@ -1,0 +1,142 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// queue is a window of nodes under drain and the nodes that wait to join it. A pod leaves when its
+// budget is open, those of nodes that were started first before others, and a node makes room for
+// the next when its last pod has gone.
+//
+// It is a model: time only passes with budgets and with the ends of pods. All times are from now.
+type queue struct {
+	// window is how many nodes are drained at a time.
+	window int
+	// budgets are the budgets in the way.
+	budgets []budgetSlots
+	// started are the nodes in the window, in order of their start, waiting those to come.
+	started, waiting []nodeDrain
+}
+
+// budgetSlots is a budget over time: an eviction takes one of its slots for a while.
+type budgetSlots struct {
+	// open are the times at which the disruptions it allows at once may be spent, sorted; 0 for
+	// those it allows now. There is one at least, and none after refill.
+	open []time.Duration
+	// refill is how long after an eviction its pod is made up for.
+	refill time.Duration
+}
+
+// nodeDrain is a node as far as its drain takes time.
+type nodeDrain struct {
+	pods []podEviction
+	// least is how long the drain takes even where no budget is in the way.
+	least time.Duration
+}
+
+// podEviction is a pod that is to be evicted.
+type podEviction struct {
+	// budget is the index of its budget, negative for a pod that no budget holds.
+	budget int
+	// gone is how long after its eviction the pod is gone.
+	gone time.Duration
+}
+
+// chooseNext returns the index of the waiting node to start next: of those of which a pod could go
+// now, the one that loses least time at budgets. Among equals it is the one whose budgets have most
+// before them, for time in which a tight budget is not used is lost where nodes are drained side by
+// side. It is -1 when no pod of any of them could go.
+func (q *queue) chooseNext() int {
+	line, waiting := newTimeline(q), q.countWaiting()
+	best, least, most := -1, time.Duration(0), 0
+	open, next := slices.Clone(line.open), slices.Clone(line.next)
+	for i := range q.waiting {
+		node := &q.waiting[i]
+		if !line.canStart(node) {
+			continue
+		}
+		lost := line.drainNode(node)
+		copy(line.open, open)
+		copy(line.next, next)
+		uses := 0
+		if q.window > 1 {
+			uses = q.pendingUsesOf(node, waiting)
+		}
+		if best < 0 || lost < least || (lost == least && uses > most) {
+			best, least, most = i, lost, uses
+		}
+	}
+	return best
+}
+
+// countWaiting counts, by budget, the pods of all waiting nodes.
+func (q *queue) countWaiting() []int {
+	counts := make([]int, len(q.budgets))
+	for i := range q.waiting {
+		for _, pod := range q.waiting[i].pods {
+			if pod.budget >= 0 {
+				counts[pod.budget]++
+			}
+		}
+	}
+	return counts
+}
+
+// pendingUsesOf is what the node's budgets have before them, in thousandths of their refills.
+func (q *queue) pendingUsesOf(node *nodeDrain, waiting []int) (sum int) {
+	for _, pod := range node.pods {
+		if pod.budget >= 0 {
+			sum += 1000 * waiting[pod.budget] / len(q.budgets[pod.budget].open)
+		}
+	}
+	return sum
+}
+
+// timeline is a queue at the moment at which the started nodes have taken their slots.
+type timeline struct {
+	*queue
+	// open are the slots of all budgets, those of a budget a ring that begins at first, of which
+	// next is the one to be taken next.
+	open        []time.Duration
+	first, next []int
+}
+
+func newTimeline(q *queue) *timeline {
+	l := &timeline{queue: q, first: []int{0}}
+	for i := range q.budgets {
+		l.next = append(l.next, len(l.open))
+		l.open = append(l.open, q.budgets[i].open...)
+		l.first = append(l.first, len(l.open))
+	}
+	for i := range q.started {
+		l.drainNode(&q.started[i])
+	}
+	return l
+}
+
+// canStart reports whether a pod of the node could go now; every node can while nothing is started.
+func (l *timeline) canStart(node *nodeDrain) bool {
+	return len(l.started) == 0 || len(node.pods) == 0 || slices.ContainsFunc(node.pods, func(pod podEviction) bool {
+		return pod.budget < 0 || l.open[l.next[pod.budget]] <= 0
+	})
+}
+
+// drainNode takes the slots that the node needs, and returns how much time it loses at budgets.
+func (l *timeline) drainNode(node *nodeDrain) (lost time.Duration) {
+	end, free := node.least, node.least
+	for _, pod := range node.pods {
+		at := time.Duration(0)
+		if b := pod.budget; b >= 0 {
+			slot := l.next[b]
+			at = max(0, l.open[slot])
+			l.open[slot] = at + l.budgets[b].refill
+			if l.next[b]++; l.next[b] == l.first[b+1] {
+				l.next[b] = l.first[b]
+			}
+		}
+		free = max(free, pod.gone)
+		end = max(end, at+pod.gone)
+	}
+	return end - free
+}

@@ -1,0 +1,223 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+const (
+	// evictionsPerBudget is how many evictions of one budget are in flight at once.
+	evictionsPerBudget = 4
+	// leastSpacing and mostSpacing bound how long an eviction has its budget for itself: as long as
+	// answers take at present. The API server writes each into the budget's status, and one that
+	// finds it changed under its hands tries again only half a second later (eviction.go,
+	// EvictionsRetry; Kubernetes K06). See docs/decisions/0026.
+	leastSpacing = 100 * time.Millisecond
+	mostSpacing  = 400 * time.Millisecond
+	// present is how long ago an answer may be for its time to be that of the next.
+	present = 5 * time.Second
+	// statusLag is how long a budget's status may take to show an accepted eviction, should the
+	// moment it did be missed.
+	statusLag = 2 * time.Second
+	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
+	// again, before it is held to be one whose pods always do (EKS E51).
+	returnsAllowed = 1
+)
+
+// countSpending counts, by budget, the evictions that its status may not show yet, and those in
+// flight, and how far apart those of one budget have to be.
+func (p *Plan) countSpending() {
+	took, answers := time.Duration(0), time.Duration(0)
+	for _, attempt := range p.in.Open {
+		sent, ok := attempt.Action.(Eviction)
+		if ok && attempt.InFlight {
+			p.inFlight++
+		}
+		if sent.Budget.Name == "" {
+			continue
+		}
+		if attempt.InFlight {
+			p.flights[sent.Budget] = p.flights[sent.Budget].withEviction(attempt.Begun)
+		} else if p.in.Now.Sub(attempt.Ended) < present {
+			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
+		}
+		if p.in.isHiddenFromStatus(sent, attempt) {
+			p.spent[sent.Budget]++
+		}
+	}
+	p.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
+}
+
+// isHiddenFromStatus reports whether an eviction may have spent budget that the status does not
+// show. It shows from the moment its pod was seen in status.disruptedPods.
+func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
+	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
+	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(statusLag)))
+	if !young {
+		return false // most are long over, and are not looked up
+	}
+	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
+	return !ok || shown.Before(a.Begun)
+}
+
+// reserveForNode goes through the pods of a node in drain: what could be sent is reserved, what is
+// in the way of the others is noted.
+func (p *Plan) reserveForNode(place int) {
+	node, first := &p.in.Draining[place], len(p.blocked)
+	if node.Stage != Evicting {
+		return
+	}
+	for _, pod := range node.Held {
+		p.addBlocked(node, pod, drain.Judge(pod, p.in.Policy, false).Obstacle())
+	}
+	for _, pod := range p.selectPodsInTurn(node) {
+		p.reserveEviction(place, pod)
+	}
+	blocked := p.blocked[first:]
+	p.waits[place] = len(blocked) > 0
+	if p.isBlockedByPeers(place, blocked) {
+		p.yielding = append(p.yielding, node.Name)
+	}
+}
+
+// selectPodsInTurn are the pods to evict whose turn it is; those that others need go last. After
+// half of the node's limit all have their turn: what is left at its end may be deleted without
+// their budgets being asked.
+func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
+	due := drain.Due(node.Leavers, p.in.Facts)
+	if len(due) == len(node.Evict) {
+		return due
+	}
+	all := node.Deadline.Add(-p.in.DrainTimeout / 2)
+	if p.in.Now.Before(all) {
+		p.decideAgainAt(all)
+		return due
+	}
+	return node.Evict
+}
+
+func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
+	node, attempt := &p.in.Draining[place], p.in.lastAttempt(pod)
+	if p.in.isUnderWay(attempt) {
+		return
+	}
+	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
+	budget := prediction.Budget
+	switch {
+	case !prediction.Admitted():
+		p.addBlocked(node, pod, prediction.Obstacle)
+	case p.memory.Returned[returnOf(node, pod)] >= returnsAllowed:
+		p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Returns})
+	case p.in.waitsForBudget(attempt, prediction):
+		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
+		p.decideAgainAt(attempt.NotBefore)
+	case prediction.Spends && !p.canSendNow(budget):
+		// An answer is due within milliseconds and wakes us.
+	default:
+		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version}
+		if prediction.Spends {
+			eviction.Budget = budget
+			p.spent[budget]++
+			p.flights[budget] = p.flights[budget].withEviction(p.in.Now)
+		}
+		p.candidates = append(p.candidates, candidate{Eviction: eviction, pod: pod, place: place})
+	}
+}
+
+// isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the
+// pod's end may not be seen yet. A pod that was moved on is not asked for again either: each
+// eviction that fails on its UID costs the budget one (Kubernetes K01).
+func (in *Input) isUnderWay(attempt nodegroup.Attempt) bool {
+	answered := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeMoved
+	return attempt.InFlight || (answered && in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
+}
+
+// waitsForBudget reports whether an eviction that was not accepted is not yet to be tried again. A
+// refusal by a budget holds until the budget's object changes; everything else until its time has
+// come.
+func (in *Input) waitsForBudget(attempt nodegroup.Attempt, prediction drain.Prediction) bool {
+	if attempt.Begun.IsZero() || !in.Now.Before(attempt.NotBefore) {
+		return false
+	}
+	sent, _ := attempt.Action.(Eviction)
+	return attempt.Outcome != nodegroup.OutcomeRefused || sent.BudgetVersion == prediction.Version
+}
+
+// flight is the evictions of one budget that have no answer.
+type flight struct {
+	count int
+	// last is when the last of them was sent.
+	last time.Time
+}
+
+func (f flight) withEviction(sent time.Time) flight {
+	f.count++
+	if sent.After(f.last) {
+		f.last = sent
+	}
+	return f
+}
+
+// canSendNow reports whether an eviction of the budget may be sent now.
+func (p *Plan) canSendNow(budget types.NamespacedName) bool {
+	f := p.flights[budget]
+	if f.count == 0 || f.count >= evictionsPerBudget {
+		return f.count == 0
+	}
+	next := f.last.Add(p.spacing)
+	p.decideAgainAt(next)
+	return !next.After(p.in.Now)
+}
+
+// obstacleOfDenial is the obstacle that an answer which was not predicted names, with the budget if
+// that is who refused.
+func obstacleOfDenial(attempt nodegroup.Attempt, budget types.NamespacedName) drain.Obstacle {
+	obstacle := drain.Obstacle{Kind: drain.Denied, Detail: attempt.Detail}
+	switch attempt.Outcome {
+	case nodegroup.OutcomeRefused:
+		obstacle.Budget = budget
+	case nodegroup.OutcomeUnclear:
+		obstacle.Kind = drain.Unanswered
+	}
+	return obstacle
+}
+
+// isBlockedByPeers reports whether the node waits for nothing but budgets that pods of nodes which
+// were started before it keep closed.
+func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
+	if len(blocked) == 0 || len(p.in.Draining[place].Leaving) > 0 {
+		return false
+	}
+	for i := range blocked {
+		if blocked[i].Kind != drain.BudgetSpent || !p.isSpentByPeers(place, blocked[i].Budget) {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *Plan) isSpentByPeers(place int, budget types.NamespacedName) bool {
+	covers := func(pod *corev1.Pod) bool {
+		return slices.ContainsFunc(p.in.Budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == budget })
+	}
+	return slices.ContainsFunc(p.in.Draining[:place], func(peer Node) bool {
+		return peer.Stage != Apart && (slices.ContainsFunc(peer.Leaving, covers) || slices.ContainsFunc(peer.Evict, covers))
+	})
+}
+
+func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) {
+	p.blocked = append(p.blocked, Blocked{Node: node.Name, Pod: pod, Obstacle: obstacle})
+}
+
+// decideAgainAt has the next decision follow at the time, if that is still to come.
+func (p *Plan) decideAgainAt(at time.Time) {
+	if at.After(p.in.Now) && (p.again.IsZero() || at.Before(p.again)) {
+		p.again = at
+	}
+}

@@ -1,0 +1,180 @@
+package schedule
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// lookahead is how many of the nodes that wait are looked at for what decides when the upgrade
+// ends; it is taken to end with them. See docs/decisions/0013.
+const lookahead = 256
+
+// fewAtOnce and manyAtOnce bound how many evictions may be in flight at once where some are
+// pressing: one for each node that may be in drain. More would keep those from being carried out
+// that other nodes wait for. Where none are, or there is no other node, the sooner all have begun
+// the sooner the node is empty. See docs/decisions/0016 and 0018.
+const (
+	fewAtOnce  = 4
+	manyAtOnce = 8
+)
+
+// candidate is an eviction that could be sent now, and what decides whether it is.
+type candidate struct {
+	Eviction
+	pod *corev1.Pod
+	// place is the node's, in order of start.
+	place    int
+	priority priority
+	// room is how many pods like it its budget lets be missing.
+	room int32
+}
+
+// priority tells what waits for an eviction.
+type priority int
+
+const (
+	// pressing is an eviction that uses a budget which decides when the upgrade ends.
+	pressing priority = iota
+	// needed is one of a node that waits for nothing else.
+	needed
+	// idle is one of a node that cannot be empty before another of its pods may go.
+	idle
+)
+
+// compareUrgency puts the more urgent first; among equals that is the one of the scarcer budget.
+// What is pressing is so whatever its node.
+func (c candidate) compareUrgency(other candidate) int {
+	byNode := cmp.Compare(c.place, other.place)
+	if c.priority == pressing {
+		byNode = 0
+	}
+	return cmp.Or(cmp.Compare(c.priority, other.priority), byNode, cmp.Compare(c.room, other.room))
+}
+
+// selectEvictions are those of the reserved evictions that are sent now: no more than may be in
+// flight. Those of budgets that decide when the upgrade ends go first, since time in which such a
+// one is not used is lost. Then nodes are emptied in order of start: emptied together, all would be
+// late.
+func (p *Plan) selectEvictions() []Eviction {
+	for i := range p.candidates {
+		p.rankEviction(&p.candidates[i])
+	}
+	slices.SortStableFunc(p.candidates, candidate.compareUrgency)
+	selected := p.candidates
+	if limit := p.evictionsAtOnce(); limit > 0 {
+		selected = selected[:min(len(selected), max(0, limit-p.inFlight))]
+	}
+	evict := make([]Eviction, 0, len(selected))
+	for i := range selected {
+		c := &selected[i]
+		if c.Budget.Name != "" {
+			p.learnStatusLag(c.pod)
+		}
+		if r := returnOf(&p.in.Draining[c.place], c.pod); r != (Return{}) && p.in.lastAttempt(c.pod).Begun.IsZero() {
+			p.memory.Returned = copyWith(p.memory.Returned, r, p.memory.Returned[r]+1)
+		}
+		evict = append(evict, c.Eviction)
+	}
+	return evict
+}
+
+// evictionsAtOnce is how many evictions may be in flight now, 0 for any number.
+func (p *Plan) evictionsAtOnce() int {
+	none := p.memory.Pressing != nil && len(p.memory.Pressing) == 0
+	if none || p.in.Window == 1 {
+		return p.in.AtOnce
+	}
+	return min(p.in.AtOnce, max(fewAtOnce, min(p.in.Window, manyAtOnce)))
+}
+
+// rankEviction tells what waits for the candidate.
+func (p *Plan) rankEviction(c *candidate) {
+	c.priority, c.room = needed, p.roomFor(c.pod)
+	switch {
+	case p.memory.Pressing[c.Budget]:
+		c.priority = pressing
+	case p.waits[c.place]:
+		c.priority = idle
+	}
+}
+
+// roomFor is how many pods like this one its budget lets be missing; all, if no budget has a say.
+func (p *Plan) roomFor(pod *corev1.Pod) int32 {
+	if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+		return p.roomOf(covering[0])
+	}
+	return math.MaxInt32
+}
+
+// roomOf is how many pods the budget lets be missing while all are well, as far as the others that
+// leave are those of nodes in drain.
+func (p *Plan) roomOf(budget *drain.Budget) int32 {
+	if p.leaving == nil {
+		p.leaving = map[types.NamespacedName]int32{}
+		for i := range p.in.Draining {
+			for _, pod := range p.in.Draining[i].Leaving {
+				for _, covering := range p.in.Budgets.Covering(pod) {
+					p.leaving[covering.Key()]++
+				}
+			}
+		}
+	}
+	return budget.Room(p.leaving[budget.Key()])
+}
+
+// budgetDemand is a budget with the pods that are to leave through it, and how long after an
+// eviction one is made up for.
+type budgetDemand struct {
+	budget *drain.Budget
+	pods   int
+	turn   time.Duration
+}
+
+// findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
+// through them takes as long as the nodes that wait, when places have become free for them, or a
+// turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
+// take.
+func (p *Plan) findCriticalBudgets(pace *pace, ahead iter.Seq[Node]) map[types.NamespacedName]bool {
+	if pace.usualGone == 0 {
+		return nil
+	}
+	longest, demands := time.Duration(0), map[types.NamespacedName]budgetDemand{}
+	addDemand := func(pods []*corev1.Pod) {
+		for _, pod := range pods {
+			longest = max(longest, pace.terminationTimeOf(pod))
+			if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
+				key := covering[0].Key()
+				demands[key] = budgetDemand{covering[0], demands[key].pods + 1, max(demands[key].turn, pace.refillTimeOf(pod))}
+			}
+		}
+	}
+	for i := range p.in.Draining {
+		addDemand(p.in.Draining[i].Evict)
+	}
+	waiting := 0
+	for node := range ahead {
+		addDemand(node.Evict)
+		if waiting++; waiting == lookahead {
+			break
+		}
+	}
+	// The places of nodes in drain become free one after the other: after half a drain on average.
+	halves := time.Duration(2*waiting/max(1, p.in.Window) + 1)
+	places := halves * (longest + p.in.Settle) / 2
+	critical := map[types.NamespacedName]bool{}
+	for key, demand := range demands {
+		room := max(1, int(p.roomOf(demand.budget)))
+		if turns := time.Duration((demand.pods + room - 1) / room); (turns+1)*demand.turn+longest >= places {
+			critical[key] = true
+		}
+	}
+	return critical
+}

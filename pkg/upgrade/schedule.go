@@ -1,0 +1,91 @@
+package upgrade
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// scheduling asks which pods are evicted now, and which node is started next.
+type scheduling struct{ *draft }
+
+// chooseNextNode picks the node to start next, nil when none should be started now.
+func (d scheduling) chooseNextNode() *nodegroup.Member {
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal())
+	waiting := make([]schedule.Node, 0, len(candidates))
+	for _, m := range candidates {
+		waiting = append(waiting, d.describeNode(m.Name(), m))
+	}
+	next := d.plan.NextNode(waiting, func(yield func(schedule.Node) bool) {
+		for _, m := range d.count.pending {
+			if !yield(d.describeNode(m.Name(), m)) {
+				return
+			}
+		}
+	})
+	for _, m := range candidates {
+		if m.Name() == next {
+			return m
+		}
+	}
+	return nil
+}
+
+// makePlan plans the evictions from the nodes in drain, as far as the step is made. givenUp names
+// one that is given up in this step, "" for none: what is in the way of its pods is told.
+func (d scheduling) makePlan(givenUp string) *schedule.Plan {
+	req := &d.rec.Request
+	in := schedule.Input{
+		Now: d.w.Now, Budgets: d.w.Budgets, Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
+		Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince,
+		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
+		Policy: req.Policy(), Memory: d.w.Notes.Memory,
+	}
+	for _, name := range d.rec.startedNames() {
+		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
+			node := d.describeNode(name, m)
+			if name == givenUp {
+				node.Stage = schedule.Evicting
+			}
+			in.Draining = append(in.Draining, node)
+		}
+	}
+	return schedule.NewPlan(in)
+}
+
+func (d scheduling) describeNode(name string, m *nodegroup.Member) schedule.Node {
+	n := d.rec.Nodes[name]
+	return schedule.Node{Name: name, Leavers: d.classifyPodsOf(m).Leavers, Stage: d.stages[name], Began: n.Began, Deadline: n.Deadline}
+}
+
+// decideEvictions adds the evictions that are sent now, unless the upgrade is being stopped, and
+// what is in the way of the others.
+func (d scheduling) decideEvictions() {
+	if d.plan == nil {
+		return
+	}
+	d.addBlockedPods(d.plan, "")
+	if d.rec.Stopping != "" {
+		return
+	}
+	decision := d.plan.Decide()
+	for _, eviction := range decision.Evict {
+		d.actions = append(d.actions, eviction)
+	}
+	for _, name := range decision.Yielding {
+		d.notes.Yielding[name] = true
+	}
+	d.requeueAt(decision.Again)
+	d.notes.Memory = decision.Memory
+}
+
+// addBlockedPods adds what the plan says is in the way of the pods of a node, "" for all nodes.
+func (d scheduling) addBlockedPods(plan *schedule.Plan, node string) {
+	for _, b := range plan.Blocked() {
+		if node == "" || b.Node == node {
+			pod := types.NamespacedName{Namespace: b.Pod.Namespace, Name: b.Pod.Name}
+			d.addBlocked(Blocked{Node: b.Node, Pod: pod, Obstacle: b.Obstacle}, string(b.Pod.UID))
+		}
+	}
+}
