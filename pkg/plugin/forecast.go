@@ -40,10 +40,17 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 	return g.runForecast(g.request)
 }
 
+// drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
+// (EKS E40).
+const drawnOrders = 3
+
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
 func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
-	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, spec.Record, req)
+	if req.Strategy == upgrade.Delegated {
+		spec.Draws = drawnOrders
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+	}
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
 	if g.historyErr != nil {

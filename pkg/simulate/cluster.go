@@ -31,6 +31,8 @@ type Cluster struct {
 	record  upgrade.Record
 	notes   upgrade.Notes
 	evicted int
+	// drawn is the seed of the order in which nodes are started, see upgrade.World.
+	drawn uint64
 }
 
 // New copies the Spec into a cluster that stands still until Advance.

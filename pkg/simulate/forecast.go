@@ -75,7 +75,8 @@ type Room struct {
 }
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
-// and, if the Spec's Times tell the two apart, once with pods that take as long as they may. A node
+// and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each once
+// more for every order that is drawn. A node
 // that would not be empty in its time is forced where that was asked for, and else set aside, so
 // that the forecast tells of all nodes. It returns an error when the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
@@ -84,18 +85,34 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	}
 	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
-	f, err := predictOnce(spec, req)
+	f, err := predictOnce(spec, req, 0)
+	for draw := range spec.Draws {
+		if err == nil {
+			err = f.widenByRun(spec, req, uint64(draw+1))
+		}
+	}
 	if err != nil || spec.Times.GoneLatest == nil {
 		return f, err
 	}
 	spec.Times.Gone = spec.Times.GoneLatest
-	late, err := predictOnce(spec, req)
-	f.widenToLatest(&late)
+	for draw := range spec.Draws + 1 {
+		if err == nil {
+			err = f.widenByRun(spec, req, uint64(draw))
+		}
+	}
 	return f, err
 }
 
-func predictOnce(spec Spec, req upgrade.Request) (Forecast, error) {
+// widenByRun takes over what another run shows: of other times, or with the nodes in a drawn order.
+func (f *Forecast) widenByRun(spec Spec, req upgrade.Request, drawn uint64) error {
+	other, err := predictOnce(spec, req, drawn)
+	f.widenToLatest(&other)
+	return err
+}
+
+func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
 	c := New(spec)
+	c.drawn = drawn
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
 	record, err := c.runToEnd(req, r.recordStep, true)

@@ -185,3 +185,28 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 		t.Errorf("terminated %t, error %v", terminated, err)
 	}
 }
+
+// TestForecastOfDrawnOrders widens what is forecast by orders in which a cloud might start the nodes
+// (EKS E40): a node may be the first in one and the last in another.
+func TestForecastOfDrawnOrders(t *testing.T) {
+	spec := shop()
+	spec.Times, _ = simulate.Estimate(&spec)
+	one, err := simulate.Predict(spec, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Draws = 5
+	drawn, err := simulate.Predict(spec, request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wider := 0
+	for i, n := range drawn.Nodes {
+		if n.Start.Earliest.Duration < one.Nodes[i].Start.Earliest.Duration || n.Start.Latest.Duration > one.Nodes[i].Start.Latest.Duration {
+			wider++
+		}
+	}
+	if wider == 0 || drawn.Duration.Latest.Duration < one.Duration.Latest.Duration {
+		t.Errorf("no node of %d starts at another time: %+v, in one order %+v", len(drawn.Nodes), drawn.Nodes, one.Nodes)
+	}
+}

@@ -384,14 +384,12 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 	}
 }
 
-// AsDriven is the group, the record and the request as this tool would carry them out by the cloud's
-// own numbers: a forecast of what the cloud does. What is not delegated stays as it is.
-func AsDriven(group nodegroup.Group, record Record, req Request) (nodegroup.Group, Record, Request) {
-	if req.Strategy == Delegated {
-		group.Managed, group.Quiesce, group.Refusal = nil, nil, ""
-		record, req.Strategy = Record{}, Surge
-	}
-	return group, record, req
+// AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
+// would do it from the start, in the cloud's own numbers: for a forecast of what the cloud does.
+func AsDriven(group nodegroup.Group, req Request) (nodegroup.Group, Record, Request) {
+	group.Managed, group.Quiesce, group.Refusal = nil, nil, ""
+	req.Strategy = Surge
+	return group, Record{}, req
 }
 
 // HasFailedOperation reports whether the cloud's operation is over without having reached its goal:

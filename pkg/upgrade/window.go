@@ -1,7 +1,9 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -15,12 +17,31 @@ type window struct{ *draft }
 // Draining and Removing).
 func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
-		m := scheduling{d.draft}.chooseNextNode()
+		m := d.nextNode()
 		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
 		d.startNode(m)
 	}
+}
+
+// nextNode is the node to start next, nil when none should be started now: the one that loses least
+// time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order (EKS
+// E40).
+func (d window) nextNode() *nodegroup.Member {
+	if d.w.Drawn == 0 {
+		return scheduling{d.draft}.chooseNextNode()
+	}
+	return slices.MinFunc(d.count.pending, func(a, b *nodegroup.Member) int {
+		return cmp.Compare(drawPlace(a.Name(), d.w.Drawn), drawPlace(b.Name(), d.w.Drawn))
+	})
+}
+
+// drawPlace is the place of a node in the order that is drawn from the seed.
+func drawPlace(name string, seed uint64) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d/%s", seed, name)
+	return h.Sum64()
 }
 
 // canStartNode reports whether one more node may be started: the window is not full, the group

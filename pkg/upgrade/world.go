@@ -50,6 +50,9 @@ type World struct {
 	Asked Asked
 	// EvictionsAtOnce is how many evictions may be in flight at once, 0 for any number.
 	EvictionsAtOnce int
+	// Drawn is the seed of a drawn order in which nodes are started, 0 for the one that loses least
+	// time. Only forecasts of what a cloud does set it.
+	Drawn uint64
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
 }
