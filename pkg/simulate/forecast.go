@@ -75,10 +75,10 @@ type Room struct {
 }
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
-// and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each once
-// more for every order that is drawn. A node
-// that would not be empty in its time is forced where that was asked for, and else set aside, so
-// that the forecast tells of all nodes. It returns an error when the upgrade would not end.
+// and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
+// once more for every order that is drawn. A node that would not be empty in its time is forced
+// where that was asked for, and else set aside, so that the forecast tells of all nodes. It returns
+// an error when the upgrade would not end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	if req.OnTimeout != upgrade.Force {
 		req.OnTimeout = upgrade.Skip

@@ -186,8 +186,8 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 	}
 }
 
-// TestForecastOfDrawnOrders widens what is forecast by orders in which a cloud might start the nodes
-// (EKS E40): a node may be the first in one and the last in another.
+// TestForecastOfDrawnOrders widens what is forecast by orders in which a cloud might start the
+// nodes (EKS E40): a node may be the first in one and the last in another.
 func TestForecastOfDrawnOrders(t *testing.T) {
 	spec := shop()
 	spec.Times, _ = simulate.Estimate(&spec)

@@ -41,8 +41,8 @@ type Spec struct {
 	Terminations []time.Duration
 	// Outdated judges a node that has no instance.
 	Outdated func(*corev1.Node) bool
-	// Draws is in how many drawn orders the nodes may be started beside the one that loses least time,
-	// as a cloud does that picks them at random (EKS E40). Only forecasts look at it.
+	// Draws is in how many drawn orders the nodes may be started beside the one that loses least
+	// time, as a cloud does that picks them at random (EKS E40). Only forecasts look at it.
 	Draws int
 	// Record is an upgrade that was begun before; zero for none.
 	Record upgrade.Record

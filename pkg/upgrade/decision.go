@@ -49,13 +49,6 @@ func (d decision) isStopping() bool {
 	return d.rec.Stopping != ""
 }
 
-const (
-	// longBlocked is how long a pod has to be blocked for the record to tell since when.
-	longBlocked = time.Minute
-	// mostBlocked is how many pods of a node the record tells that of.
-	mostBlocked = 20
-)
-
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
 func (d decision) recordLongBlocked() {
@@ -205,7 +198,7 @@ func (d decision) summarizeStatus() Status {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
 	if d.rec.Delegation != nil {
-		s.Manager = d.manager()
+		s.Manager = d.managerName()
 	}
 	if d.w.Brief {
 		return s

@@ -26,47 +26,6 @@ const PhaseFollow Phase = "follow"
 // node.
 const pollOperation = 15 * time.Second
 
-// Delegation is what must be remembered of the cloud's operation.
-type Delegation struct {
-	// Attempt numbers the requests that begin an operation; it makes their tokens differ.
-	Attempt int `json:"attempt"`
-	// Before is the group's newest operation when the attempt was decided: a newer one may be ours.
-	Before string `json:"before,omitempty"`
-	// ID is the operation that is followed, "" until it is seen.
-	ID string `json:"id,omitempty"`
-	// Draining tells, by node, since when its drain has been seen to run.
-	Draining map[string]time.Time `json:"draining,omitempty"`
-	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been so
-	// for a minute.
-	Blocked map[string]time.Time `json:"blocked,omitempty"`
-	// Succeeded is when the operation was first seen to have succeeded.
-	Succeeded time.Time `json:"succeeded,omitzero"`
-}
-
-func (d *Delegation) cloneDelegation() *Delegation {
-	if d == nil {
-		return nil
-	}
-	c := *d
-	c.Draining, c.Blocked = maps.Clone(d.Draining), maps.Clone(d.Blocked)
-	return &c
-}
-
-func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
-	if d != nil {
-		since, known = d.Blocked[pod]
-	}
-	return since, known
-}
-
-// delegateAgain has the next step begin another operation, where the last one is over.
-func (r *Record) delegateAgain() {
-	if d := r.Delegation; d.ID != "" {
-		r.Delegation = &Delegation{Attempt: d.Attempt + 1, Before: d.ID}
-	}
-	r.Phase = PhaseSetup
-}
-
 // delegated carries out the phases of the strategy of the same name.
 type delegated struct{ *draft }
 
@@ -76,8 +35,8 @@ func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
 		name:    Delegated,
-		version: 2,
-		begin:   func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.operation().ID} },
+		version: delegatedVersion,
+		begin:   func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		phases: []phase{
 			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: func(d *draft) bool { return delegated{d}.beginOperation() }},
 			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: func(d *draft) bool { return delegated{d}.followOperation() }},
@@ -87,16 +46,16 @@ func delegatedStrategy() strategy {
 	}
 }
 
-// operation is the group's newest operation, the zero Operation without one.
-func (d *draft) operation() *nodegroup.Operation {
+// newestOperation is the group's newest operation, the zero Operation without one.
+func (d *draft) newestOperation() *nodegroup.Operation {
 	if d.w.Group.Managed == nil {
 		return &nodegroup.Operation{}
 	}
 	return &d.w.Group.Managed.Operation
 }
 
-// manager is who upgrades the group: "EKS".
-func (d *draft) manager() string {
+// managerName is who upgrades the group: "EKS".
+func (d *draft) managerName() string {
 	return cmp.Or(nodegroup.InfoOf(d.rec.Provider).Manager, "the cloud")
 }
 
@@ -107,7 +66,7 @@ func (d delegated) beginOperation() bool {
 	if d.isUnread() {
 		return false
 	}
-	op, known := d.operation(), d.rec.Delegation
+	op, known := d.newestOperation(), d.rec.Delegation
 	toTarget := op.To.ID == d.rec.Target.ID
 	switch {
 	case op.State == nodegroup.OperationRunning && toTarget, op.ID != known.Before && toTarget:
@@ -115,14 +74,14 @@ func (d delegated) beginOperation() bool {
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
 		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out update %s to %s, which another actor began: follow it with kubectl nodeupgrade status %s -w, and run the command again when it is over",
-			d.manager(), op.ID, op.To.Name, d.w.Group.Name))
+			d.managerName(), op.ID, op.To.Name, d.w.Group.Name))
 		return false
 	case op.State == nodegroup.OperationRunning:
-		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.manager(), op.ID, op.Kind))
+		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
 		return false
 	}
 	known.Before = op.ID // what another actor began and ended meanwhile is not ours
-	d.waitForCloud(d.manager() + " to begin")
+	d.waitForCloud(d.managerName() + " to begin")
 	start := nodegroup.Delegate{
 		To: d.rec.Target, Force: d.rec.Request.OnTimeout == Force, Token: ledger.Token(d.rec.Run, "update", known.Attempt),
 	}
@@ -137,7 +96,7 @@ func (d delegated) isUnread() bool {
 	if d.w.Group.Managed != nil {
 		return false
 	}
-	d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.manager(), d.w.Group.Refusal))
+	d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
 	return true
 }
 
@@ -147,7 +106,7 @@ func (d delegated) followOperation() bool {
 		return false
 	}
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
-	op := d.operation()
+	op := d.newestOperation()
 	if op.ID != d.rec.Delegation.ID {
 		return d.isReplacedByAnother(op)
 	}
@@ -198,7 +157,7 @@ func (d delegated) isReplaced() bool {
 	d.waitForCloud("the last nodes to go")
 	if d.w.isDeadlinePassed(deadline) {
 		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated: run the command again to begin another",
-			d.manager(), known.ID, d.count.pending[0].Name()))
+			d.managerName(), known.ID, d.count.pending[0].Name()))
 	}
 	d.requeueAt(deadline)
 	return false
@@ -308,11 +267,11 @@ func (d delegated) describeProgress() string {
 	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
 	switch {
 	case len(names) > 0:
-		return fmt.Sprintf("%s to drain %s", d.manager(), strings.Join(names, ", "))
+		return fmt.Sprintf("%s to drain %s", d.managerName(), strings.Join(names, ", "))
 	case len(d.count.pending) == 0:
-		return d.manager() + " to give the added nodes back"
+		return d.managerName() + " to give the added nodes back"
 	default:
-		return d.manager() + " to replace the next nodes"
+		return d.managerName() + " to replace the next nodes"
 	}
 }
 
@@ -333,43 +292,16 @@ func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 // leaveOperation ends the upgrade here and leaves the cloud at work: its operation cannot be taken
 // back.
 func (d delegated) leaveOperation() {
-	op, known := d.operation(), d.rec.Delegation
+	op, known := d.newestOperation(), d.rec.Delegation
 	start := d.lastAttempt(nodegroup.Delegate{Token: ledger.Token(d.rec.Run, "update", known.Attempt)})
 	note := ""
 	switch {
 	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:
-		note = fmt.Sprintf("%s continues with update %s", d.manager(), op.ID)
+		note = fmt.Sprintf("%s continues with update %s", d.managerName(), op.ID)
 	case known.ID == "" && !start.Begun.IsZero() && start.Outcome != nodegroup.OutcomeFatal:
-		note = d.manager() + " may have begun the update"
+		note = d.managerName() + " may have begun the update"
 	}
 	d.endUpgradeWith(d.rec.Stopping, joinNotes(d.rec.Message, note))
-}
-
-// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
-// own, and what was asked for beside them is refused.
-func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (Request, error) {
-	manager := nodegroup.InfoOf(group.Provider).Manager
-	if s.MaxUnavailable != nil || s.MaxSurge != nil {
-		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
-	}
-	if flag := s.firstForOthers(); flag != "" {
-		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
-	}
-	like := nodegroup.InfoOf(group.Provider).Model
-	model := defaultsOf(like)
-	req := Request{
-		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
-		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
-	}
-	var err error
-	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
-		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
-	}
-	req.Window = req.MaxUnavailable
-	if !group.Managed.TerminateFirst {
-		req.Surge = min(max(2*len(group.Zones), req.MaxUnavailable), outdated)
-	}
-	return req, nil
 }
 
 // WatchOperation is the record by which the group's running operation is followed where no upgrade
@@ -379,7 +311,7 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 	op := group.Managed.Operation
 	began := cmp.Or(op.Began, now)
 	return Record{
-		Version: delegatedStrategy().version, Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
+		Version: delegatedVersion, Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
 		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
 	}
 }
@@ -390,36 +322,4 @@ func AsDriven(group nodegroup.Group, req Request) (nodegroup.Group, Record, Requ
 	group.Managed, group.Quiesce, group.Refusal = nil, nil, ""
 	req.Strategy = Surge
 	return group, Record{}, req
-}
-
-// HasFailedOperation reports whether the cloud's operation is over without having reached its goal:
-// the next one may be another.
-func (r *Record) HasFailedOperation() bool {
-	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
-}
-
-// firstForOthers is a flag that was given and that only a group which this tool drives can obey.
-func (s *Settings) firstForOthers() string {
-	given := []struct {
-		flag string
-		is   bool
-	}{
-		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
-		{"like", s.Like != "" && s.Like != "eks"},
-		{"current", len(s.Current) > 0},
-		{"drain-timeout", s.DrainTimeout != nil},
-		{"settle", s.Settle != nil},
-		{"on-timeout=skip", s.OnTimeout == Skip},
-		{"batch-barrier", s.BatchBarrier},
-		{"unmanaged-pods", s.EvictUnmanaged},
-		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
-		{"keep-max", s.KeepMax},
-		{"keep-fence", s.KeepFence},
-	}
-	for _, g := range given {
-		if g.is {
-			return g.flag
-		}
-	}
-	return ""
 }

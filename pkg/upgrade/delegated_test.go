@@ -135,8 +135,8 @@ func TestDelegateForces(t *testing.T) {
 	}
 }
 
-// TestDelegateNamesWhatBlocks names the pods that the cloud cannot move: on all closed nodes until a
-// drain is seen, then on those in drain with the time at which the cloud gives up (EKS E41, E52).
+// TestDelegateNamesWhatBlocks names the pods that the cloud cannot move: on all closed nodes until
+// a drain is seen, then on those in drain with the time at which the cloud gives up (EKS E41, E52).
 func TestDelegateNamesWhatBlocks(t *testing.T) {
 	web := func(name string) *corev1.Pod { return build.Pod(name, build.App("web")) }
 	s := following(t, old("old-a-1", web("web-1"), build.Pod("free", build.App("free"))), old("old-b-1", web("web-2")))
@@ -275,8 +275,8 @@ func TestDelegateUnread(t *testing.T) {
 	}
 }
 
-// TestResolveDelegated takes the numbers from the group, and refuses flags that only another kind of
-// group obeys (EKS E04, E05, E09, E21).
+// TestResolveDelegated takes the numbers from the group, and refuses flags that only another kind
+// of group obeys (EKS E04, E05, E09, E21).
 func TestResolveDelegated(t *testing.T) {
 	group := nodegroup.Group{
 		Name: "workers", Provider: "aws", Zones: []string{"a", "b"}, Sized: true, Desired: 10, Wanted: nodegroup.Revision{ID: "r", Name: "release:1.33.4-20261101"},

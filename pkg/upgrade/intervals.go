@@ -15,3 +15,10 @@ const (
 	// for again.
 	seen = nodegroup.SeenWithin
 )
+
+const (
+	// longBlocked is how long a pod has to be blocked for the record to tell since when.
+	longBlocked = time.Minute
+	// mostBlocked is how many pods of a node the record tells that of.
+	mostBlocked = 20
+)

@@ -17,7 +17,8 @@ type Notes struct {
 	Yielded map[string]time.Duration
 	// Yielding are the nodes that were so blocked when the notes were taken.
 	Yielding map[string]bool
-	// PodsLeft counts the pods that must leave a node which its cloud may be draining, by node name.
+	// PodsLeft counts the pods that must leave a node which its cloud may be draining, by node
+	// name.
 	PodsLeft map[string]int
 	// Memory is the schedule's own.
 	schedule.Memory

@@ -14,7 +14,13 @@ import (
 
 // RecordVersion is the newest form of Record that this program reads. It writes the oldest that
 // understands the strategy, so that older programs may continue an upgrade: see strategy.version.
-const RecordVersion = 2
+const RecordVersion = delegatedVersion
+
+// surgeVersion and delegatedVersion are the oldest forms of Record that know the strategies.
+const (
+	surgeVersion     = 1
+	delegatedVersion = 2
+)
 
 // Phase is where the group is.
 type Phase string
@@ -200,7 +206,7 @@ func (r *Record) Reopened() Record {
 		}
 	}
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
-		c.delegateAgain()
+		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
 	c.Result, c.Halt, c.Message, c.Ended = "", Halt{}, "", time.Time{}
 	return c

@@ -37,3 +37,9 @@ func GroupsToReport(records map[string]Record) []string {
 	}
 	return names
 }
+
+// HasFailedOperation reports whether the cloud's operation is over without having reached its goal:
+// the next one may be another.
+func (r *Record) HasFailedOperation() bool {
+	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
+}

@@ -57,8 +57,8 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 }
 
 // countNotYetVisible counts, by ledger zone, the instances that the upgrade has brought about and
-// that are not among those that have to be replaced on the way back: replacements of nodes that were
-// removed, and launches that came once the group pointed back.
+// that are not among those that have to be replaced on the way back: replacements of nodes that
+// were removed, and launches that came once the group pointed back.
 func (d rollback) countNotYetVisible() map[string]int {
 	unseen := d.rec.Ledger.CountBroughtIn()
 	for i := range d.w.Members {

@@ -138,6 +138,59 @@ func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable,
 	return min(surge, room), nil
 }
 
+// resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
+// own, and what was asked for beside them is refused.
+func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (Request, error) {
+	manager := nodegroup.InfoOf(group.Provider).Manager
+	if s.MaxUnavailable != nil || s.MaxSurge != nil {
+		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)
+	}
+	if flag := s.firstForOthers(); flag != "" {
+		return Request{}, fmt.Errorf("--%s: %s upgrades group %q itself, by its own rules: leave it out", flag, manager, group.Name)
+	}
+	like := nodegroup.InfoOf(group.Provider).Model
+	model := defaultsOf(like)
+	req := Request{
+		Group: group.Name, Strategy: Delegated, Like: like, To: cmp.Or(group.Wanted.Target(), s.To), EvictUnmanaged: true,
+		DrainTimeout: Duration{model.drainTimeout}, Settle: Duration{model.settle}, BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, Fail),
+	}
+	var err error
+	if req.MaxUnavailable, err = group.Managed.MaxUnavailable.ResolveUnavailable(size); err != nil {
+		return Request{}, fmt.Errorf("reading how many nodes of group %q may be unavailable: %w", group.Name, err)
+	}
+	req.Window = req.MaxUnavailable
+	if !group.Managed.TerminateFirst {
+		req.Surge = min(max(2*len(group.Zones), req.MaxUnavailable), outdated)
+	}
+	return req, nil
+}
+
+// firstForOthers is a flag that was given and that only a group which this tool drives can obey.
+func (s *Settings) firstForOthers() string {
+	given := []struct {
+		flag string
+		is   bool
+	}{
+		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
+		{"like", s.Like != "" && s.Like != "eks"},
+		{"current", len(s.Current) > 0},
+		{"drain-timeout", s.DrainTimeout != nil},
+		{"settle", s.Settle != nil},
+		{"on-timeout=skip", s.OnTimeout == Skip},
+		{"batch-barrier", s.BatchBarrier},
+		{"unmanaged-pods", s.EvictUnmanaged},
+		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
+		{"keep-max", s.KeepMax},
+		{"keep-fence", s.KeepFence},
+	}
+	for _, g := range given {
+		if g.is {
+			return g.flag
+		}
+	}
+	return ""
+}
+
 func valueOrDefault[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -18,7 +18,7 @@ type surge struct{ *draft }
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
-		name: Surge, version: 1,
+		name: Surge, version: surgeVersion,
 		begin: func(d *draft) { surge{d}.beginSurge() },
 		phases: []phase{
 			{

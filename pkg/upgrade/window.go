@@ -26,8 +26,8 @@ func (d window) startMoreNodes() {
 }
 
 // nextNode is the node to start next, nil when none should be started now: the one that loses least
-// time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order (EKS
-// E40).
+// time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order
+// (EKS E40).
 func (d window) nextNode() *nodegroup.Member {
 	if d.w.Drawn == 0 {
 		return scheduling{d.draft}.chooseNextNode()

@@ -1,0 +1,48 @@
+package upgrade
+
+import (
+	"maps"
+	"time"
+)
+
+// Delegation is what must be remembered of the cloud's operation.
+type Delegation struct {
+	// Attempt numbers the requests that begin an operation; it makes their tokens differ.
+	Attempt int `json:"attempt"`
+	// Before is the group's newest operation when the attempt was decided: a newer one may be ours.
+	Before string `json:"before,omitempty"`
+	// ID is the operation that is followed, "" until it is seen.
+	ID string `json:"id,omitempty"`
+	// Draining tells, by node, since when its drain has been seen to run.
+	Draining map[string]time.Time `json:"draining,omitempty"`
+	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been
+	// so for a minute.
+	Blocked map[string]time.Time `json:"blocked,omitempty"`
+	// Succeeded is when the operation was first seen to have succeeded.
+	Succeeded time.Time `json:"succeeded,omitzero"`
+}
+
+func (d *Delegation) cloneDelegation() *Delegation {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	c.Draining, c.Blocked = maps.Clone(d.Draining), maps.Clone(d.Blocked)
+	return &c
+}
+
+func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
+	if d != nil {
+		since, known = d.Blocked[pod]
+	}
+	return since, known
+}
+
+// nextAttempt is what is remembered when another operation is to be begun, where the last one is
+// over.
+func (d *Delegation) nextAttempt() *Delegation {
+	if d.ID == "" {
+		return d
+	}
+	return &Delegation{Attempt: d.Attempt + 1, Before: d.ID}
+}
