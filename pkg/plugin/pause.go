@@ -18,7 +18,8 @@ func newPauseCommand(f *flags) *cobra.Command {
 that were started finish first. Ctrl-C leaves the wait, not the pause. An
 upgrade that no process carries out is marked as paused, so that it is not
 resumed by mistake.`,
-		run: pauseUpgrade,
+		needs: upgrade.VerbPause,
+		run:   pauseUpgrade,
 	})
 }
 

@@ -33,7 +33,8 @@ func newRollbackCommand(f *flags) *cobra.Command {
 in the same way and with the same settings. Whoever carries the upgrade out
 gives way first. An upgrade that is complete is not rolled back: upgrade to the
 older revision with --to.`,
-		run: rollBack,
+		needs: upgrade.VerbRollback,
+		run:   rollBack,
 	})
 	f.addAgreements(cmd)
 	addDryRun(cmd, "Show the plan of the way back and change nothing: client, or server to also ask the API server about one pod of each budget and owner")

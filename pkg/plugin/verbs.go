@@ -20,7 +20,9 @@ import (
 type verb struct {
 	// use is its word, doing what its errors begin with before the group.
 	use, doing, short, long string
-	run                     func(context.Context, *command, *recordedUpgrade) error
+	// needs is what the upgrade's strategy must have, "" for nothing.
+	needs upgrade.Verb
+	run   func(context.Context, *command, *recordedUpgrade) error
 }
 
 // recordedUpgrade is the upgrade that a verb is about.
@@ -51,9 +53,23 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 			if err := rejectFinished(v.doing, u.name, &u.record); err != nil {
 				return err
 			}
+			if err := v.rejectUnoffered(u); err != nil {
+				return err
+			}
 			return v.run(cmd.Context(), c, u)
 		},
 	}
+}
+
+// rejectUnoffered refuses the verb where the upgrade's strategy does not have it.
+func (v verb) rejectUnoffered(u *recordedUpgrade) error {
+	if v.needs == "" {
+		return nil
+	}
+	if err := upgrade.CheckOffered(&u.record, v.needs); err != nil {
+		return usageError(fmt.Errorf("%s group %q: %w", v.doing, u.name, err))
+	}
+	return nil
 }
 
 // parseVerb reads the command line of a verb.

@@ -25,6 +25,8 @@ func TestVerbsAreRefused(t *testing.T) {
 		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": no upgrade of it is recorded", 2},
 		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end: see kubectl nodeupgrade status blue\n", 2},
 		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud only you can bring nodes of the older revision", 2},
+		"a pause of EKS":          {"pause managed", "error: pausing the upgrade of group \"managed\": EKS cannot pause an update: it finishes, or fails by itself", 2},
+		"a way back of EKS":       {"rollback managed --yes", "error: rolling back group \"managed\": EKS cannot take a node group back to an older version: create a node group", 2},
 		"going on by force":       {"blue --current image=v2 --yes", "error: group \"blue\" was paused by ann@host at 2026-01-08T12:00:00Z: run kubectl nodeupgrade resume blue to continue\n", 5},
 	}
 	for name, c := range cases {
@@ -34,6 +36,9 @@ func TestVerbsAreRefused(t *testing.T) {
 			record := begun(upgrade.Paused, byVerb)
 			record.Version, record.Request.Strategy, record.Request.Current = 1, upgrade.Surge, map[string]string{"image": "v2"}
 			s.recorded(t, "blue", record)
+			managed := begun("")
+			managed.Version, managed.Request.Strategy, managed.Provider, managed.Delegation = 2, upgrade.Delegated, "aws", &upgrade.Delegation{Attempt: 1}
+			s.recorded(t, "managed", managed)
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
 			if code != c.code || stdout != "" || !strings.HasPrefix(stderr, c.stderr) {

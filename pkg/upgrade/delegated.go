@@ -194,8 +194,8 @@ func (d delegated) explainFailure(op *nodegroup.Operation) string {
 
 // watchDrains finds out which nodes the cloud is draining, which it does not tell, and names the
 // pods that it cannot move (containers-roadmap#1282). A pod that leaves a closed node shows that it
-// is drained. Until a drain is seen the pods of all closed nodes may be those that the cloud waits
-// for.
+// is drained. Until as many drains are seen as the cloud carries out at once (EKS E05), the pods of
+// all closed nodes may be those that it waits for.
 func (d delegated) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
 	var closed []*nodegroup.Member
@@ -218,7 +218,7 @@ func (d delegated) watchDrains() {
 		switch since, seen := draining[m.Name()]; {
 		case seen:
 			d.blockPods(m, since.Add(d.rec.Request.DrainTimeout.Duration))
-		case len(draining) == 0:
+		case len(draining) < d.rec.Request.MaxUnavailable:
 			d.blockPods(m, time.Time{})
 		}
 	}

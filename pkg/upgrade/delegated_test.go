@@ -170,6 +170,26 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 	}
 }
 
+// TestDelegateNamesWhatMayBlock names the pods of nodes in whose drain none has left yet, where more
+// nodes are drained at once than are seen to be.
+func TestDelegateNamesWhatMayBlock(t *testing.T) {
+	for width, want := range map[int]int{1: 0, 2: 1} {
+		s := following(t, old("old-a-1", build.Pod("free", build.App("free"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
+		s.Request.MaxUnavailable = width
+		s.Record.Request.MaxUnavailable = width
+		s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
+		for _, name := range []string{"old-a-1", "old-b-1"} {
+			s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		}
+		s.next()
+		s.at("old-a-1").Pods = nil
+		s.pass(time.Second)
+		if step := s.next(); len(step.Blocked) != want || want > 0 && (step.Blocked[0].Node != "old-b-1" || !step.Blocked[0].Until.IsZero()) {
+			t.Errorf("width %d: %v", width, step.Blocked)
+		}
+	}
+}
+
 // TestDelegateExplainsFailures ends with the cloud's code as result, and names the pods that the
 // cloud does not name (EKS E33, E42, E52); the same command begins another operation.
 func TestDelegateExplainsFailures(t *testing.T) {
@@ -263,6 +283,10 @@ func TestDelegateMeetsAnother(t *testing.T) {
 func TestDelegateRefusesVerbs(t *testing.T) {
 	s := following(t, old("old-a-1"))
 	checkError(t, s.Record.Allows(upgrade.VerbPause), "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained")
+	checkError(t, upgrade.CheckOffered(&s.Record, upgrade.VerbPause), s.Record.Allows(upgrade.VerbPause).Error())
+	if err := upgrade.CheckOffered(&s.Record, upgrade.VerbAbort); err != nil {
+		t.Error(err)
+	}
 	checkError(t, s.Record.Allows(upgrade.VerbRollback), "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there")
 }
 

@@ -64,18 +64,28 @@ func (r *Record) currentPhase() phase {
 	return strategyOf(r.Request.Strategy, r.Back).findPhase(r.Phase)
 }
 
-// Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
-// the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
-func (r *Record) Allows(verb Verb) error {
+// CheckOffered reports, as an error that says why, whether the upgrade's strategy has the verb in
+// any of its phases.
+func CheckOffered(r *Record, verb Verb) error {
 	s := strategyOf(r.Request.Strategy, r.Back)
 	switch reason := nodegroup.InfoOf(r.Provider).ManagerCannot(string(verb)); {
-	case slices.Contains(s.findPhase(r.Phase).verbs, verb):
+	case slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
 		return nil
 	case r.Delegation != nil && reason != "":
 		return errors.New(reason)
-	case !slices.ContainsFunc(s.phases, func(p phase) bool { return slices.Contains(p.verbs, verb) }):
-		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.describeObject())
 	default:
-		return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
+		return fmt.Errorf("its strategy is %s, which has no %s", s.name, verb.describeObject())
 	}
+}
+
+// Allows reports, as an error that says why, whether a user may ask for the verb in the phase that
+// the upgrade is in (GKE G25, G28). PhaseDone allows none but those that every phase allows.
+func (r *Record) Allows(verb Verb) error {
+	if slices.Contains(r.currentPhase().verbs, verb) {
+		return nil
+	}
+	if err := CheckOffered(r, verb); err != nil {
+		return err
+	}
+	return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
 }

@@ -196,7 +196,7 @@ func addManaged(t *testing.T, s *stage.Stage) {
 			err = s.AwaitNodes(t.Context(), "pool="+name, 1)
 		}
 		if err == nil && name == "busy" {
-			_, err = eksClient(s).UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
+			_, err = s.EKS().UpdateNodegroupConfig(t.Context(), &eks.UpdateNodegroupConfigInput{
 				ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(name), UpdateConfig: &ekstypes.NodegroupUpdateConfig{MaxUnavailable: aws.Int32(2)},
 			})
 		}

@@ -1,16 +1,411 @@
 package e2e
 
 import (
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
-	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// eksClient is what anyone else uses who has EKS change node groups.
-func eksClient(s *stage.Stage) *eks.Client {
-	return eks.New(eks.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
+// namedWithin is how long it may take from the first pod that leaves a node until what blocks the
+// drain is named.
+const namedWithin = 10 * time.Second
+
+// TestManagedGroups has EKS upgrade node groups that it manages, side by side, and holds that the
+// plugin itself touches neither nodes nor pods.
+func TestManagedGroups(t *testing.T) {
+	t.Parallel()
+	options := quick()
+	options.Cloud.EKS = awscloud.EKSOptions{Settle: 500 * time.Millisecond, DrainLimit: 25 * time.Second, NodeLimit: time.Minute}
+	shared := stage.ForTest(t, options)
+	t.Run("scenes", func(t *testing.T) {
+		for name, play := range map[string]func(*testing.T, *stage.Stage){
+			"default":     upgradeDefault,
+			"minimal":     upgradeMinimal,
+			"blocked":     blockManaged,
+			"forced":      forceManaged,
+			"others":      followOthers,
+			"interrupted": interruptManaged,
+			"aborted":     abortManaged,
+			"both kinds":  showBothKinds,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				play(t, shared)
+			})
+		}
 	})
+	written, err := shared.Mutations(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range written {
+		if kind := strings.Fields(request)[1]; kind != "configmaps" && kind != "leases" {
+			t.Errorf("the plugin asked the API server to %s", request)
+		}
+	}
+}
+
+// managedScene is a scene whose group EKS manages. All its nodes are outdated at first.
+type managedScene struct {
+	*scene
+	size int
+	// wedges is how many pods of "stubborn" there are.
+	wedges int32
+	// first is when the first pod of the Deployment "web" began to leave its node.
+	first chan time.Time
+}
+
+// openManaged begins a scene: a node in each of two zones unless the group says otherwise, with
+// four pods of "web" under a budget that lets two of them go, and what else is wanted.
+func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, extra ...stage.Workload) *managedScene {
+	t.Helper()
+	own, err := shared.In(t.Context(), group.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if group.Zones == nil {
+		group.Zones, group.Counts = []string{zoneA, zoneB}, []int{1, 1}
+	}
+	s := &managedScene{scene: &scene{Stage: own, t: t, group: group.Name}, first: make(chan time.Time, 1)}
+	t.Cleanup(s.explain)
+	if _, err := own.AddManagedGroup(group); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range group.Counts {
+		s.size += n
+	}
+	for _, w := range extra {
+		if w.Name == "stubborn" {
+			s.wedges = w.Replicas
+		}
+	}
+	s.waitForNodes(s.size)
+	s.add(append([]stage.Workload{{Name: "web", Replicas: 4, MaxUnavailable: "2"}}, extra...)...)
+	s.settle()
+	s.watchLeaving()
+	if s.budgets, err = s.WatchBudgets(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.budgets.Broken() })
+	return s
+}
+
+// watchLeaving waits, beside all else, for the first pod of "web" that leaves its node.
+func (s *managedScene) watchLeaving() {
+	s.t.Helper()
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Watch(s.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		defer pods.Stop()
+		for e := range pods.ResultChan() {
+			if pod, ok := e.Object.(metav1.Object); ok && (e.Type == watch.Deleted || pod.GetDeletionTimestamp() != nil) {
+				s.first <- time.Now()
+				return
+			}
+		}
+	}()
+}
+
+// toNew asks for the Kubernetes version of the control plane; without it EKS stays with the group's.
+const toNew = "--to=1.36"
+
+// start starts the upgrade.
+func (s *managedScene) start(flags ...string) *command {
+	s.t.Helper()
+	return start(s.t, s.Stage, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json"}, flags...)...)
+}
+
+// begin has EKS begin as someone else does, and returns the ID of the update.
+func (s *managedScene) begin() string {
+	s.t.Helper()
+	out, err := s.EKS().UpdateNodegroupVersion(s.t.Context(), &eks.UpdateNodegroupVersionInput{
+		ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(s.group), Version: aws.String("1.36"),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return aws.ToString(out.Update.Id)
+}
+
+// tokens are those of the requests to begin an update of the group, in order.
+func (s *managedScene) tokens() []string {
+	var found []string
+	for _, r := range s.Cloud.Requests() {
+		if r.Operation == "UpdateNodegroupVersion" && r.Params["nodegroupName"] == s.group {
+			found = append(found, r.Params["clientRequestToken"])
+		}
+	}
+	return found
+}
+
+// nodesOf lists the group's nodes of an image by UID.
+func (s *managedScene) nodesOf(image string) map[types.UID]string {
+	s.t.Helper()
+	found := map[types.UID]string{}
+	for _, n := range s.nodes() {
+		if n.Labels["eks.amazonaws.com/nodegroup-image"] == image {
+			found[n.UID] = n.Name
+		}
+	}
+	return found
+}
+
+// checkReplaced wants the group to have its size, of current nodes alone, and so many starts to have
+// been asked for, each with a token of its own.
+func (s *managedScene) checkReplaced(starts int) {
+	s.t.Helper()
+	s.waitForNodes(s.size)
+	s.settle()
+	if n := len(s.nodesOf(stage.NewImage)); n != s.size {
+		s.t.Errorf("%d nodes are current, want %d", n, s.size)
+	}
+	tokens := s.tokens()
+	slices.Sort(tokens)
+	if n := len(slices.Compact(slices.Clone(tokens))); n != starts || len(tokens) != starts {
+		s.t.Errorf("starts were asked for with tokens %q, want %d", tokens, starts)
+	}
+}
+
+// document decodes what a command prints as JSON.
+func document[T any](t *testing.T, s *stage.Stage, code int, args ...string) (found T) {
+	t.Helper()
+	result := run(t, s, append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(result.Stdout), &found); err != nil || result.Code != code {
+		t.Fatalf("kubectl %s ended with %d (%v)\n%s%s", strings.Join(args, " "), result.Code, err, result.Stdout, result.Stderr)
+	}
+	return found
+}
+
+// checkWhole plans, upgrades and looks at a group that nothing blocks.
+func (s *managedScene) checkWhole(nodes int, flags ...string) {
+	s.t.Helper()
+	before := len(s.Cloud.Requests())
+	dry := append([]string{"nodeupgrade", s.group, "--dry-run"}, flags...)
+	plan := run(s.t, s.Stage, dry...)
+	for _, words := range []string{
+		"Node group " + s.group + " (EKS managed node group)", "release:" + stage.NewRelease, fmt.Sprintf("%d of %[1]d nodes are outdated", nodes),
+		"EKS upgrades the group itself, rolling update: at most 1 unavailable; 15m0s to drain a node, then the update fails (PodEvictionFailure)",
+	} {
+		if plan.Code != 0 || !strings.Contains(plan.Stdout, words) {
+			s.t.Errorf("the plan ended with %d and does not say %q:\n%s%s", plan.Code, words, plan.Stdout, plan.Stderr)
+		}
+	}
+	planned := document[report.Plan](s.t, s.Stage, 0, dry...)
+	if planned.Request.Strategy != upgrade.Delegated || len(planned.Nodes) != nodes || planned.Duration.Latest.Duration == 0 {
+		s.t.Errorf("the plan is %+v", planned)
+	}
+	for _, r := range s.Cloud.Requests()[before:] {
+		if r.Mutating && r.Params["nodegroupName"] == s.group {
+			s.t.Errorf("planning asked the cloud to %s", r.Operation)
+		}
+	}
+
+	c := s.start(flags...)
+	c.end(0)
+	c.says(fmt.Sprintf("%d of %[1]d nodes replaced", nodes))
+	s.checkReplaced(1)
+	s.checkBudgets()
+	shown := document[report.UpgradeStatus](s.t, s.Stage, 0, "nodeupgrade", "status", s.group)
+	if shown.Result != upgrade.Succeeded || shown.Operation == nil || shown.Operation.State != "succeeded" {
+		s.t.Errorf("the status is %+v with %+v", shown, shown.Operation)
+	}
+}
+
+// upgradeDefault adds nodes first. Its Kubernetes is the control plane's, and its release an older one.
+func upgradeDefault(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{
+		Name: "default-first", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
+		More: func(spec *awscloud.NodegroupSpec) {
+			spec.ReleaseVersion, spec.Image = "1.36.0-20260901", stage.OldImage
+		},
+	}, stage.Workload{Name: "db", Kind: "StatefulSet", Replicas: 2, MaxUnavailable: "1"}, stage.Workload{Name: "agent", Kind: "DaemonSet"})
+	s.checkWhole(3)
+}
+
+// upgradeMinimal terminates nodes before it adds others.
+func upgradeMinimal(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "minimal", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal})
+	s.checkWhole(2, toNew)
+}
+
+// namesBlocker says whether a text names a pod that blocks, its budget, what that needs and has, and
+// how long EKS waits for it.
+func (s *managedScene) namesBlocker(text string) bool {
+	health := fmt.Sprintf("needs %d healthy, has %[1]d", s.wedges)
+	for _, words := range []string{"pod " + s.Namespace + "/stubborn-", "PDB " + s.Namespace + "/stubborn", health, "EKS gives up in 1"} {
+		if !strings.Contains(text, words) {
+			return false
+		}
+	}
+	return true
+}
+
+// awaitBlocker waits until the command and "status" name what blocks, and holds how long that may take.
+func (s *managedScene) awaitBlocker(c *command) {
+	s.t.Helper()
+	told := c.until("what blocks", func(e event) bool { return e.Type == "blocked" && s.namesBlocker(e.Text) })
+	first := <-s.first
+	s.t.Logf("the command named the blocker %s after the first pod left", told.Time.Sub(first))
+	if took := told.Time.Sub(first); took > namedWithin {
+		s.t.Errorf("what blocks was named after %s, want at most %s", took, namedWithin)
+	}
+	s.awaitStatus(first)
+}
+
+// awaitStatus waits until "status" names what blocks, and holds how long that may take.
+func (s *managedScene) awaitStatus(first time.Time) {
+	s.t.Helper()
+	var text string
+	s.waitFor("the status to name what blocks", func() bool {
+		text = run(s.t, s.Stage, "nodeupgrade", "status", s.group).Stdout
+		return s.namesBlocker(text)
+	})
+	took := time.Since(first)
+	s.t.Logf("the status named the blocker %s after the first pod left:\n%s", took, text)
+	if took > namedWithin+slack {
+		s.t.Errorf("the status named what blocks after %s, want at most %s", took, namedWithin)
+	}
+}
+
+// blockManaged has a budget fail the update at one of three nodes, two of which are drained at once,
+// and the same command finish it when the budget is gone. What was replaced meanwhile stays.
+func blockManaged(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{
+		Name: "blocked", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1},
+		Strategy: ekstypes.NodegroupUpdateStrategiesMinimal, MaxUnavailable: 2,
+	}, stubborn())
+	first := s.start(toNew)
+	s.awaitBlocker(first)
+	first.end(1)
+	complaint := first.complaint()
+	for _, words := range []string{"PodEvictionFailure", "pod blocked/stubborn-", "PDB blocked/stubborn", "to continue"} {
+		if !strings.Contains(complaint, words) {
+			t.Errorf("the error does not say %q: %s", words, complaint)
+		}
+	}
+	t.Log(complaint)
+	current := s.nodesOf(stage.NewImage)
+	s.unblock("stubborn")
+	s.start(toNew).end(0)
+	s.checkReplaced(2)
+	now := s.nodesOf(stage.NewImage)
+	for uid, name := range current {
+		if now[uid] == "" {
+			t.Errorf("node %s was current and is gone", name)
+		}
+	}
+	if len(current) == 0 {
+		t.Error("no node was current when the update had failed")
+	}
+}
+
+// forceManaged has EKS delete the pods that their budget keeps.
+func forceManaged(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "forced", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+	c := s.start(toNew, "--on-timeout=force")
+	c.end(0)
+	s.checkReplaced(1)
+	if broken, _ := s.budgets.Broken(); len(broken) == 0 {
+		t.Error("the budget was never broken")
+	}
+}
+
+// followOthers follows an update that someone else has begun, and then takes it over: the plugin
+// begins none.
+func followOthers(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "others"}, wedge(2))
+	id := s.begin()
+	watching := start(t, s.Stage, "nodeupgrade", "status", s.group, "-w")
+	first := <-s.first
+	s.waitFor("the blocker", func() bool { return s.namesBlocker(watching.out.String()) })
+	took := time.Since(first)
+	t.Logf("status -w named the blocker %s after the first pod left", took)
+	if took > namedWithin {
+		t.Errorf("what blocks was named after %s, want at most %s", took, namedWithin)
+	}
+	joined := s.start(toNew)
+	joined.until("the update to be followed", phase(string(upgrade.PhaseFollow)))
+	s.unblock("stubborn")
+	joined.end(0)
+	watching.end(0)
+	watching.says(id, "succeeded")
+	s.checkReplaced(1)
+}
+
+// interruptManaged leaves EKS at work and takes it up again; EKS can neither pause nor go back.
+func interruptManaged(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "interrupted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+	c := s.start(toNew)
+	c.until("what blocks", func(e event) bool { return e.Type == "blocked" })
+	s.asked(2, "pause").says("EKS cannot pause an update")
+	s.asked(2, "rollback", "--yes").says("EKS cannot take a node group back", "create a node group of the older release")
+	c.interrupt()
+	c.end(130)
+	update, err := s.Cloud.WaitUpdate(t.Context(), stage.EKSCluster, s.group, func(awscloud.UpdateState) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if complaint := c.complaint(); !strings.Contains(complaint, "EKS continues with update "+update.ID) || !continueCommand.MatchString(complaint) {
+		t.Errorf("the error does not say how it goes on: %s", complaint)
+	}
+	s.unblock("stubborn")
+	s.start(toNew).end(0)
+	s.checkReplaced(1)
+}
+
+// abortManaged forgets the upgrade and leaves EKS at work.
+func abortManaged(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "aborted", Strategy: ekstypes.NodegroupUpdateStrategiesMinimal}, wedge(2))
+	c := s.start(toNew)
+	c.until("what blocks", func(e event) bool { return e.Type == "blocked" })
+	abort := s.asking("abort", "--yes")
+	c.end(5)
+	abort.end(0)
+	abort.says("nodegroup/"+s.group+" aborted", "EKS continues with update ")
+	s.unblock("stubborn")
+	end, err := s.Cloud.WaitUpdate(t.Context(), stage.EKSCluster, s.group, awscloud.UpdateState.Ended)
+	if err != nil || end.Status != ekstypes.UpdateStatusSuccessful {
+		t.Errorf("the update ended as %+v (%v)", end, err)
+	}
+	s.checkReplaced(1)
+}
+
+// showBothKinds lists and plans a group that EKS upgrades and one that the plugin does, as one answer.
+func showBothKinds(t *testing.T, shared *stage.Stage) {
+	s := openManaged(t, shared, stage.ManagedGroup{Name: "managed"})
+	addGroup(t, s.Stage, stage.Group{Name: "own", Zones: []string{zoneA}, Counts: []int{1}})
+	list := document[report.NodeGroupList](t, s.Stage, 0, "nodeupgrade")
+	kinds := map[string]string{}
+	for _, g := range list.Items {
+		kinds[g.Name] = g.Kind
+	}
+	if kinds["managed"] != "EKS managed node group" || kinds["own"] != "Auto Scaling group" {
+		t.Errorf("the list has %v", kinds)
+	}
+	plans := document[report.PlanList](t, s.Stage, 0, "nodeupgrade", "managed", "own", "--dry-run")
+	var strategies []upgrade.Strategy
+	for _, plan := range plans.Items {
+		strategies = append(strategies, plan.Request.Strategy)
+	}
+	if !slices.Equal(strategies, []upgrade.Strategy{upgrade.Delegated, upgrade.Surge}) {
+		t.Errorf("the plans are of strategies %q", strategies)
+	}
 }

@@ -2,8 +2,12 @@ package stage
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
@@ -67,4 +71,20 @@ func (s *Stage) AddManagedGroup(g ManagedGroup) (string, error) {
 		return "", fmt.Errorf("creating managed node group %q: %w", g.Name, err)
 	}
 	return group, nil
+}
+
+// EKS is what anyone else uses who has EKS change node groups.
+func (s *Stage) EKS() *eks.Client {
+	return eks.New(eks.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(s.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
+	})
+}
+
+// FurnishManaged is Furnish for a managed node group. It returns the name of its Auto Scaling group.
+func (s *Stage) FurnishManaged(ctx context.Context, g ManagedGroup, workloads []Workload) (string, error) {
+	name, err := s.AddManagedGroup(g)
+	if err != nil {
+		return "", err
+	}
+	return name, s.populate(ctx, g.Name, g.Counts, workloads)
 }

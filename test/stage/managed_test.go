@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	corev1 "k8s.io/api/core/v1"
@@ -53,10 +52,7 @@ func (m *managed) check(err error) {
 // update has EKS update the group to the version of the cluster and returns how that ended.
 func (m *managed) update() awscloud.UpdateState {
 	m.t.Helper()
-	client := eks.New(eks.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(m.Cloud.URL()), Credentials: credentials.NewStaticCredentialsProvider("AKID", "secret", ""),
-	})
-	_, err := client.UpdateNodegroupVersion(m.t.Context(), &eks.UpdateNodegroupVersionInput{
+	_, err := m.EKS().UpdateNodegroupVersion(m.t.Context(), &eks.UpdateNodegroupVersionInput{
 		ClusterName: aws.String(stage.EKSCluster), NodegroupName: aws.String(m.name), Version: aws.String("1.36"),
 	})
 	m.check(err)

@@ -19,6 +19,7 @@ func ForTrials(ctx context.Context, log io.Writer) (*Stage, error) {
 		Log: log,
 		Cloud: awscloud.Options{
 			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
+			EKS: awscloud.EKSOptions{NodeLimit: time.Minute, DrainLimit: time.Minute}, // for trials that are not about these
 		},
 		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
@@ -30,11 +31,16 @@ func (s *Stage) Furnish(ctx context.Context, g Group, workloads []Workload) erro
 	if err := s.AddGroup(g); err != nil {
 		return err
 	}
+	return s.populate(ctx, g.Name, g.Counts, workloads)
+}
+
+// populate brings up what runs on the nodes of a pool, once all of them take pods.
+func (s *Stage) populate(ctx context.Context, pool string, counts []int, workloads []Workload) error {
 	size := 0
-	for _, n := range g.Counts {
+	for _, n := range counts {
 		size += n
 	}
-	if err := s.AwaitNodes(ctx, "pool="+g.Name, size); err != nil {
+	if err := s.AwaitNodes(ctx, "pool="+pool, size); err != nil {
 		return err
 	}
 	for _, w := range workloads {
