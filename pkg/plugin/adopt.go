@@ -39,7 +39,7 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 		g.record = g.record.Aborting()
 	default:
 		request := g.record.Request.WithSettings(g.request, line.typed)
-		replan := line.agreed.replan || m == modeStatus || g.record.HasFailedOperation()
+		replan := g.mayReplan(line, m)
 		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
 			return err
 		}
@@ -48,6 +48,11 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 	g.record.Request.Run = g.record.Run
 	g.request = g.record.Request
 	return nil
+}
+
+// mayReplan reports whether the upgrade may continue with other settings or to another target.
+func (g *groupContext) mayReplan(line *commandLine, m mode) bool {
+	return line.agreed.replan || m == modeStatus || g.record.HasFailedOperation()
 }
 
 // rejectChanges refuses to continue to another target or with other settings, unless they were

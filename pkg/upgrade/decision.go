@@ -261,6 +261,17 @@ func (d decision) runPhases() {
 		d.watchMaximum()
 		d.watchProtection()
 	}
+	d.passPhases(phases)
+	if d.phase.held && d.rec.Stopping == "" {
+		marks{d.draft}.holdNewNodes()
+	}
+	if d.rec.Phase == PhaseDone {
+		surge{d.draft}.concludeUpgrade()
+	}
+}
+
+// passPhases runs the phase that the record is in and, as far as each is complete, those after it.
+func (d decision) passPhases(phases []phase) {
 	for i, p := range phases {
 		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d.draft) || d.rec.Stopping != "" {
 			continue
@@ -270,11 +281,5 @@ func (d decision) runPhases() {
 			next = phases[i+1]
 		}
 		d.enterPhase(next)
-	}
-	if d.phase.held && d.rec.Stopping == "" {
-		marks{d.draft}.holdNewNodes()
-	}
-	if d.rec.Phase == PhaseDone {
-		surge{d.draft}.concludeUpgrade()
 	}
 }

@@ -260,24 +260,11 @@ func (r *region) target(n *nodegroup, in versionRequest) (revision, error) {
 // image follow from it.
 func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, error) {
 	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
-	given := asked.ID != "" || asked.Name != ""
 	custom := n.shown.AmiType == ekstypes.AMITypesCustom
-	switch {
-	case present == nil && !given:
-		return revision{}, nil
-	case present == nil:
-		return revision{}, badParameter("You cannot specify a launch template for node group %s, which was created without one.", n.spec.Name)
-	case given && (asked.ID != "" && asked.ID != *present.Id || asked.Name != "" && asked.Name != *present.Name):
-		return revision{}, badParameter("You must specify the launch template that node group %s was created with: %s.", n.spec.Name, *present.Id)
-	case given && asked.ID != "" && asked.Name != "":
-		return revision{}, badParameter("You must specify either the launch template ID or the launch template name, but not both.")
-	case !given && custom:
-		return revision{}, badParameter("Launch template details can't be null for Custom ami type node group")
-	case custom && in.Version != "":
-		return revision{}, badParameter("You cannot specify the field kubernetesVersion when using custom AMIs.")
-	case custom && in.ReleaseVersion != "":
-		return revision{}, badParameter("You cannot specify the field releaseVersion when using custom AMIs.")
-	case !given:
+	if err := refuseTemplate(n, in); err != nil || present == nil {
+		return revision{}, err
+	}
+	if asked.ID == "" && asked.Name == "" {
 		asked.ID, asked.Version = *present.Id, *present.Version
 	}
 	ref := at.LaunchTemplateSpecification{LaunchTemplateId: present.Id, Version: aws.String(asked.Version)}
@@ -293,6 +280,44 @@ func (r *region) targetTemplate(n *nodegroup, in versionRequest) (revision, erro
 		to.version, to.release, to.image = aws.ToString(n.shown.Version), v.data.image, v.data.image
 	}
 	return to, nil
+}
+
+// refuseTemplate refuses a launch template that does not go with the node group, nil when it does.
+func refuseTemplate(n *nodegroup, in versionRequest) error {
+	present, asked := n.shown.LaunchTemplate, in.LaunchTemplate
+	given := asked.ID != "" || asked.Name != ""
+	switch {
+	case present == nil && given:
+		return badParameter("You cannot specify a launch template for node group %s, which was created without one.", n.spec.Name)
+	case present == nil:
+		return nil
+	case given && !isTemplate(present, asked):
+		return badParameter("You must specify the launch template that node group %s was created with: %s.", n.spec.Name, *present.Id)
+	case asked.ID != "" && asked.Name != "":
+		return badParameter("You must specify either the launch template ID or the launch template name, but not both.")
+	}
+	return refuseForCustom(n, in, given)
+}
+
+// isTemplate reports whether the launch template that is asked for, by ID or name, is the present one.
+func isTemplate(present *ekstypes.LaunchTemplateSpecification, asked TemplateRef) bool {
+	return (asked.ID == "" || asked.ID == *present.Id) && (asked.Name == "" || asked.Name == *present.Name)
+}
+
+// refuseForCustom refuses what a node group with an AMI of its user's cannot be asked for.
+func refuseForCustom(n *nodegroup, in versionRequest, templateGiven bool) error {
+	switch {
+	case n.shown.AmiType != ekstypes.AMITypesCustom:
+		return nil
+	case !templateGiven:
+		return badParameter("Launch template details can't be null for Custom ami type node group")
+	case in.Version != "":
+		return badParameter("You cannot specify the field kubernetesVersion when using custom AMIs.")
+	case in.ReleaseVersion != "":
+		return badParameter("You cannot specify the field releaseVersion when using custom AMIs.")
+	default:
+		return nil
+	}
 }
 
 // checkVersion refuses a Kubernetes version that is neither the cluster's nor the node group's own:

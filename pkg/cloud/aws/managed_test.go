@@ -56,6 +56,11 @@ func TestDescribeManaged(t *testing.T) {
 	if g.Pointed.ID != "release/1.33.4-20261101" || g.Wanted.ID != "release/1.33.4-20261201" || g.CurrentLabels != nil {
 		t.Errorf("from %+v to %+v", g.Pointed, g.Wanted)
 	}
+}
+
+// TestDescribeManagedInstances judges the machines of a node group by their AMI.
+func TestDescribeManagedInstances(t *testing.T) {
+	g := describedManaged(factsOf(newNodegroup(), func(f *managedFacts) { f.machines = map[string]string{"i-1": "ami-1", "i-2": "ami-2"} }))
 	one, two := g.Instances[0], g.Instances[1]
 	if one.ID != "i-1" || !one.Outdated || one.Why != "image ami-1, wanted ami-2" || one.Revision.Image != "ami-1" {
 		t.Errorf("got %+v", one)

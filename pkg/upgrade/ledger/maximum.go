@@ -97,9 +97,9 @@ func (l *Ledger) ForgetMaximum() { l.books.MaxSeen = 0 }
 func (k Keeper) LowerMaximum() Decision {
 	b, g := &k.l.books, k.Group
 	old := !g.IsFreshAfter(b.Changed)
-	if b.MaxTo > g.Max && old && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone {
+	if old && k.mayNotShowRaise() {
 		k.waitForCloud("")
-		return k.decided // the reading may be older than the raise
+		return k.decided
 	}
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
@@ -120,6 +120,13 @@ func (k Keeper) LowerMaximum() Decision {
 	b.MaxLow = low
 	k.addAction(nodegroup.LowerMax{From: g.Max, Max: low})
 	return k.decided
+}
+
+// mayNotShowRaise reports whether a reading of before our last change may be older than our raise of
+// the maximum.
+func (k Keeper) mayNotShowRaise() bool {
+	b := &k.l.books
+	return b.MaxTo > k.Group.Max && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone
 }
 
 // closeRaise ends the books of a raise that is taken back, or another actor's by now: a later one
