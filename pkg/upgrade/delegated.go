@@ -82,22 +82,37 @@ func (d delegated) beginOperation() bool {
 	}
 	known.Before = op.ID // what another actor began and ended meanwhile is not ours
 	d.waitForCloud(d.managerName() + " to begin")
-	start := nodegroup.Delegate{
-		To: d.rec.Target, Force: d.rec.Request.OnTimeout == Force, Token: ledger.Token(d.rec.Run, "update", known.Attempt),
-	}
+	start := d.nextRequest()
 	if last := d.lastAttempt(start); last.Outcome != nodegroup.OutcomeDone || d.w.Group.IsFreshAfter(last.Ended) {
 		d.addAction(start)
 	}
 	return false
 }
 
-// isUnread reports whether the cloud does not tell of its operations, and waits until it does.
-func (d delegated) isUnread() bool {
-	if d.w.Group.Managed != nil {
-		return false
+// nextRequest is the request of the attempt. One with force is another request, with a token of its
+// own.
+func (d delegated) nextRequest() nodegroup.Delegate {
+	force, kind := d.rec.Request.OnTimeout == Force, "update"
+	if force {
+		kind = "force"
 	}
-	d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
-	return true
+	return nodegroup.Delegate{To: d.rec.Target, Force: force, Token: ledger.Token(d.rec.Run, kind, d.rec.Delegation.Attempt)}
+}
+
+// isUnread reports whether the reading does not tell of the cloud's newest operation, and waits
+// until one does.
+func (d delegated) isUnread() bool {
+	known, op := d.rec.Delegation, d.newestOperation()
+	switch {
+	case d.w.Group.Managed == nil:
+		d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
+		return true
+	case op.Began.Before(known.Newest):
+		d.waitForCloud(d.managerName() + " to tell of its newest update")
+		return true
+	}
+	known.Newest = op.Began
+	return false
 }
 
 // followOperation tells what the cloud is doing, and reports whether it has replaced the group.
@@ -134,7 +149,7 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 	case len(d.count.pending) == 0:
 		return true
 	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
-		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID}
+		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID, Newest: op.Began}
 		d.requeueNow()
 	default:
 		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see kubectl nodeupgrade status %s, and run the command again when it is over",
@@ -293,7 +308,7 @@ func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 // back.
 func (d delegated) leaveOperation() {
 	op, known := d.newestOperation(), d.rec.Delegation
-	start := d.lastAttempt(nodegroup.Delegate{Token: ledger.Token(d.rec.Run, "update", known.Attempt)})
+	start := d.lastAttempt(d.nextRequest())
 	note := ""
 	switch {
 	case known.ID != "" && op.ID == known.ID && op.State == nodegroup.OperationRunning:

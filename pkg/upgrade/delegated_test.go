@@ -190,6 +190,22 @@ func TestDelegateNamesWhatMayBlock(t *testing.T) {
 	}
 }
 
+// TestDelegateRequestsAnotherTarget uses no token again for another request: a cloud refuses that.
+func TestDelegateRequestsAnotherTarget(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	seen := map[string]bool{delegateToken(s.next()): true}
+	s.Group.Wanted = nodegroup.Revision{ID: "3", Name: "workers:3"}
+	s.Record = s.Record.Reopened() // whoever began it was killed, and its target moved
+	s.Record = s.Record.Retargeted(s.Group.Wanted)
+	seen[delegateToken(s.next())] = true
+	s.again()
+	s.Record.Request.OnTimeout = upgrade.Force
+	seen[delegateToken(s.next())] = true
+	if len(seen) != 3 || seen[""] {
+		t.Errorf("tokens of three requests: %v", seen)
+	}
+}
+
 // TestDelegateExplainsFailures ends with the cloud's code as result, and names the pods that the
 // cloud does not name (EKS E33, E42, E52); the same command begins another operation.
 func TestDelegateExplainsFailures(t *testing.T) {
@@ -296,6 +312,20 @@ func TestDelegateUnread(t *testing.T) {
 	s.Group.Managed, s.Group.Refusal = nil, "eks:DescribeNodegroup is denied"
 	if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of the group: eks:DescribeNodegroup is denied" {
 		t.Errorf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
+	}
+}
+
+// TestDelegateReadsOldReadings takes nothing for news that a reading tells which is older than one
+// before it.
+func TestDelegateReadsOldReadings(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted).Began = s.Now
+	s.next()
+	s.operate("u0", nodegroup.OperationFailed, s.Group.Wanted).Began = s.Now.Add(-time.Hour)
+	for range 2 {
+		if step := s.next(); step.Finished || step.Record.Delegation.ID != "u1" || step.Status.Waiting != "EKS to tell of its newest update" {
+			t.Errorf("%s: %s; waits for %q", step.Record.Result, step.Record.Message, step.Status.Waiting)
+		}
 	}
 }
 

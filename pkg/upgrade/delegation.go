@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"maps"
 	"time"
 )
@@ -13,6 +14,9 @@ type Delegation struct {
 	Before string `json:"before,omitempty"`
 	// ID is the operation that is followed, "" until it is seen.
 	ID string `json:"id,omitempty"`
+	// Newest is when the newest operation that was seen began, by the cloud's clock: a reading that
+	// shows an older one is old itself.
+	Newest time.Time `json:"newest,omitzero"`
 	// Draining tells, by node, since when its drain has been seen to run.
 	Draining map[string]time.Time `json:"draining,omitempty"`
 	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been
@@ -39,10 +43,8 @@ func (d *Delegation) blockedSince(pod string) (since time.Time, known bool) {
 }
 
 // nextAttempt is what is remembered when another operation is to be begun, where the last one is
-// over.
+// over or leads elsewhere. The token of its request is a new one: a cloud refuses one that it knows
+// with another target.
 func (d *Delegation) nextAttempt() *Delegation {
-	if d.ID == "" {
-		return d
-	}
-	return &Delegation{Attempt: d.Attempt + 1, Before: d.ID}
+	return &Delegation{Attempt: d.Attempt + 1, Before: cmp.Or(d.ID, d.Before), Newest: d.Newest}
 }

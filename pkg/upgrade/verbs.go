@@ -71,7 +71,11 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 // by now.
 func (r *Record) Retargeted(to nodegroup.Revision) Record {
 	c := r.Clone()
-	c.Ledger.MarkMoved(c.Ledger.TargetMoved() || to.ID != c.Target.ID)
+	moved := to.ID != c.Target.ID
+	c.Ledger.MarkMoved(c.Ledger.TargetMoved() || moved)
+	if moved && c.Delegation != nil {
+		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
+	}
 	c.Target = to
 	return c
 }
