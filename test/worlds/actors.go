@@ -54,6 +54,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		NamespaceEnds:   u.endNamespace,
 		Pauses:          u.pause,
 		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
+		OperationBegun:  u.begins,
 		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}
 }

@@ -42,6 +42,9 @@ type cloud struct {
 	scaledIn []string
 	// readings are what the group was at earlier moments, oldest first.
 	readings []nodegroup.Group
+	// operations are what a cloud that upgrades its groups itself was asked for, oldest first; extra is how many nodes it has added.
+	operations []*operation
+	extra      int
 }
 
 const rebalance = "AZRebalance"
@@ -59,6 +62,7 @@ func newCloud(p *Plan) cloud {
 		k.max = k.desired + p.Room
 		k.min = max(0, k.desired-p.Slack)
 	}
+	k.operations = p.bygone()
 	return k
 }
 
@@ -115,6 +119,8 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 		return c.addCapacity(a)
 	case nodegroup.Terminate:
 		return c.terminate(a)
+	case nodegroup.Delegate:
+		return c.delegate(a)
 	default:
 		return answered(nodegroup.OutcomeFatal, "the cloud cannot %s", action)
 	}
@@ -315,7 +321,11 @@ func (c *cluster) group() nodegroup.Group {
 		g.Pointed = g.Wanted
 		return g
 	}
-	g.Quiesce, g.Suspended = []string{rebalance}, k.suspended
+	if c.plan.delegated() {
+		g.Managed = c.managed()
+	} else {
+		g.Quiesce, g.Suspended = []string{rebalance}, k.suspended
+	}
 	g.WantedLabels = map[string]string{imageLabel: k.wanted}
 	for i := range c.plan.Zones {
 		g.Zones = append(g.Zones, zoneName(i))
@@ -367,8 +377,12 @@ func (c *cluster) describe() (nodegroup.Group, error) {
 	return old, nil
 }
 
-// obscure has instances in service described as in a state that the state machine has no word for, as while their root volume is replaced.
+// obscure has instances in service described as in a state that the state machine has no word for, as while their root volume is replaced;
+// or has a cloud that upgrades the group itself tell nothing of its operations.
 func (c *cluster) obscure(g *nodegroup.Group) {
+	if c.plan.delegated() && c.chance(50) {
+		g.Managed, g.Refusal = nil, "its operations cannot be read"
+	}
 	for i := range g.Instances {
 		if g.Instances[i].State == nodegroup.InstanceInService && c.chance(50) {
 			g.Instances[i].State = nodegroup.InstanceUnknown

@@ -292,7 +292,7 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 			r.fail("I10", "instance %s is terminated with shrinking %d times", a.Instance, r.c.cloud.shrunk[a.Instance])
 		}
 	}
-	if record := &p.stored.record; record.Run != "" {
+	if record := &p.stored.record; record.Run != "" && !r.c.plan.delegated() {
 		r.size(record)
 	}
 }

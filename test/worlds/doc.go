@@ -15,6 +15,9 @@
 // predictor cannot stand on both sides and hide; and it honours what the simulator
 // of a plan has no need of: preconditions, lost answers, watches that lag.
 //
+// In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
+// their rules.
+//
 // Rules that cannot be broken prove nothing. cmd/mutants plants the bugs of mutants/*.txt in the state
 // machine, one at a time, and each must be found by a world that breaks no rule without it; cmd/worlds
 // returns an error when its worlds do not lead to something that is declared – a fault, an actor, a word of the state machine.

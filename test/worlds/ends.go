@@ -17,6 +17,10 @@ import (
 // result, nodes that were not started are as others left them, and nothing of ours is suspended.
 func (r *rules) rest(record upgrade.Record) {
 	r.tally.met("result", string(record.Result))
+	if r.c.plan.delegated() {
+		r.restDelegated(record)
+		return
+	}
 	r.reason(record)
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]

@@ -43,6 +43,7 @@ func Generate(seed uint64) Plan {
 	if d.chance(85) {
 		p.Calm = d.between(time.Hour, 8*time.Hour)
 	}
+	delegate(&p)
 	return p
 }
 

@@ -30,9 +30,19 @@ const (
 	Forbidden       FaultKind = "403 forbidden"
 	NodeObjectStays FaultKind = "node objects outlive machines"
 	CloudUnknown    FaultKind = "instances in states nobody knows"
+
+	OperationHidden    FaultKind = "operation is shown late"
+	OperationFails     FaultKind = "operation fails"
+	OperationCancelled FaultKind = "operation is cancelled"
+	OperationShort     FaultKind = "operation succeeds too early"
 )
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
+
+// operationFaults are those of a cloud that upgrades its groups itself.
+func operationFaults() []FaultKind {
+	return []FaultKind{OperationHidden, OperationHidden, OperationFails, OperationFails, OperationCancelled, OperationShort, Forbidden, CloudLost, CloudUnsent, CloudUnknown}
+}
 
 // commonFaults are those that every world which is not quiet may have; their order is that of the draws.
 func commonFaults() []FaultKind {
@@ -74,6 +84,7 @@ const (
 	Pauses          ActorKind = "somebody pauses and resumes"
 	Aborts          ActorKind = "somebody aborts"
 	RollsBack       ActorKind = "somebody rolls back"
+	OperationBegun  ActorKind = "another actor has the cloud begin"
 )
 
 func allActors() []ActorKind {
@@ -84,5 +95,5 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare adds.
-func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects} }
+// rareActors are those that only rare and delegate add.
+func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects, OperationBegun} }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -26,6 +27,9 @@ type Plan struct {
 	Request   upgrade.Request
 	Faults    []Fault
 	Actors    []Actor
+	// Minimal is true when the group's own cloud upgrades it by terminating first, Past how its operation before the start ended.
+	Minimal bool
+	Past    nodegroup.OperationState
 	// Outside is true when there is a node of another group that takes pods.
 	Outside bool
 	// Suspended is true when another actor has suspended the cloud's rebalancing before us.

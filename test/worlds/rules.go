@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -40,6 +41,8 @@ type rules struct {
 	// resumed is true once another actor resumed processes.
 	resumed bool
 	duties  duties
+	// delegations are those of a group that its cloud upgrades.
+	delegations delegations
 	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
 	pointed string
 	back    bool
@@ -52,7 +55,8 @@ func newRules(c *cluster, say func(string)) *rules {
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
 		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(),
-		quiet: len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
+		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
+		quiet:       len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
 	}
 	r.easy = r.quiet && easy(p)
 	r.serves = r.serving(upgrade.Record{})
@@ -176,6 +180,15 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	if !step.Finished && step.Wake.Before(w.Now) {
 		r.fail("wake", "it wakes at %s, before %s", step.Wake, w.Now)
 	}
+	for _, b := range step.Blocked {
+		if b.String() == "" || b.Remedy() == "" {
+			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
+		}
+	}
+	if r.c.plan.delegated() {
+		r.delegated(p, w, step)
+		return
+	}
 	r.window(&step.Record)
 	r.size(&step.Record)
 	r.progress(w, &step.Record)
@@ -183,11 +196,6 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
-	}
-	for _, b := range step.Blocked {
-		if b.String() == "" || b.Remedy() == "" {
-			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
-		}
 	}
 }
 

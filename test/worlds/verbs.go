@@ -35,6 +35,9 @@ func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb upgrade.Verb) bool {
 	record := &u.stored.record
+	if u.c.plan.delegated() && record.Allows(verb) != nil {
+		return false // as the command does
+	}
 	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
 		return false
 	}

@@ -102,6 +102,7 @@ func (u *user) begin() {
 	}
 	group := u.found()
 	request := u.c.plan.Request
+	u.replan = u.replan || record.HasFailedOperation()
 	if record.IsResumable() {
 		var wanted string
 		record, wanted = u.adopt(record)
@@ -145,6 +146,7 @@ func (u *user) over(p *process, record upgrade.Record) {
 	}
 	u.rules.say("result %q %s", record.Result, record.Message)
 	u.rules.rest(record)
+	u.loosen(record)
 	switch {
 	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind || record.Result == upgrade.Aborted:
 		u.reached(record)
@@ -169,6 +171,9 @@ func (u *user) over(p *process, record upgrade.Record) {
 // reached is the end of an upgrade that was carried out, or undone.
 func (u *user) reached(record upgrade.Record) {
 	u.done = true
+	if u.c.plan.delegated() {
+		return // at rest all is said
+	}
 	if record.Result == upgrade.Aborted {
 		u.rules.aborted(record)
 		return

@@ -1,0 +1,242 @@
+package worlds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// delegate makes one in eight of the worlds that have a cloud one whose group is upgraded by that cloud itself. It has dice of its own, so
+// that all other worlds stay as they are.
+func delegate(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656c65))}
+	if !p.sized() || !d.chance(12) {
+		return
+	}
+	p.Provider, p.Minimal, p.Zonal, p.Zoneless, p.Suspended, p.Repoint = "aws", d.chance(30), true, false, false, true
+	p.Past = pick(d, "", "", nodegroup.OperationFailed, nodegroup.OperationSucceeded)
+	for i := range p.Nodes {
+		n := &p.Nodes[i]
+		if n.Unlabelled = false; n.Current { // or no upgrade of the cloud could end
+			n.Marks &^= MarkNoNode | MarkSilent
+		}
+	}
+	p.Request = upgrade.Request{
+		Group: "workers", Strategy: upgrade.Delegated, Like: "eks", MaxUnavailable: p.Request.MaxUnavailable, EvictUnmanaged: true, OnTimeout: pick(d, upgrade.Fail, upgrade.Force),
+		DrainTimeout: upgrade.Duration{Duration: nodeLimit}, Settle: upgrade.Duration{Duration: nodeSettle}, BootTimeout: upgrade.Duration{Duration: bootLimit},
+	}
+	p.Request.MaxUnavailable = max(1, p.Request.MaxUnavailable)
+	p.Request.Window = p.Request.MaxUnavailable
+	if d.chance(30) {
+		return
+	}
+	for range d.IntN(3) {
+		p.Faults = append(p.Faults, Fault{Kind: pick(d, operationFaults()...), To: d.between(time.Minute, 2*time.Hour), Percent: pick(d, 50, 100)})
+	}
+	for range min(d.IntN(4), d.IntN(4)) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, OperationBegun, OperationBegun, Kill, TargetMoves), At: d.between(0, pick(d, time.Minute, time.Hour)), Pick: d.IntN(1000)})
+	}
+}
+
+func (p *Plan) delegated() bool { return p.Request.Strategy == upgrade.Delegated }
+
+// bygone is the operation that was over before the world began.
+func (p *Plan) bygone() []*operation {
+	switch p.Past {
+	case nodegroup.OperationFailed:
+		return []*operation{{id: "u1", to: "2", state: p.Past, code: evictionFailure}}
+	case nodegroup.OperationSucceeded:
+		return []*operation{{id: "u1", to: "1", state: p.Past}}
+	default:
+		return nil
+	}
+}
+
+// begins is another actor who has the cloud change the group: to the wanted revision, to another, or its configuration.
+func (u *user) begins(chosen int) bool {
+	if !u.c.plan.delegated() || u.c.runningOperation() != nil {
+		return false
+	}
+	u.c.operate(operation{to: []string{u.c.cloud.wanted, u.c.cloud.wanted, "4", ""}[chosen%4], force: chosen%8 > 3})
+	return true
+}
+
+// loosen takes the budgets away that kept the cloud from draining a node, as their owners do after a failure.
+func (u *user) loosen(record upgrade.Record) {
+	if u.c.plan.delegated() && record.Result == upgrade.PodEvictionFailure && u.c.chance(50) {
+		for _, name := range sortedKeys(u.c.budgets) {
+			u.c.dropBudget(name)
+		}
+	}
+}
+
+// delegations is what the rules of delegated upgrades have to remember: what each token was sent for, the token that the upgrade
+// has sent since it last came to rest otherwise than by Ctrl-C, and the operations whose end was told as a failure.
+type delegations struct {
+	tokens map[string]nodegroup.Delegate
+	token  string
+	told   map[string]bool
+}
+
+// delegated holds one decision about a group that its cloud upgrades to the rules.
+func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if record.Run != "" && record.Replaced > record.Total {
+		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
+	}
+	for _, action := range step.Actions {
+		start, ok := action.(nodegroup.Delegate)
+		if !ok {
+			r.fail("delegated", "%s, and the cloud upgrades the group", action)
+			continue
+		}
+		r.startsOperation(p, w, start)
+	}
+	r.follows(w, step)
+	r.names(w, step)
+}
+
+// startsOperation is I7 and I10 for the request that has the cloud begin.
+func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.Delegate) {
+	stored := &p.stored.record
+	if stored.Run == "" || stored.Delegation == nil || !strings.HasSuffix(start.Token, fmt.Sprintf("-%d", stored.Delegation.Attempt)) || !strings.HasPrefix(start.Token, stored.Run+"-") {
+		r.fail("I7", "%s with token %s, which is not on record: %+v", start, start.Token, stored.Delegation)
+	}
+	if before, used := r.delegations.tokens[start.Token]; used && before != start {
+		r.fail("I10", "token %s is of %+v, and was of %+v", start.Token, start, before)
+	}
+	if last := r.delegations.token; last != "" && last != start.Token {
+		r.fail("I10", "token %s follows %s, and the upgrade did not come to rest", start.Token, last)
+	}
+	r.delegations.tokens[start.Token], r.delegations.token = start, start.Token
+	if start.Force != (w.Request.OnTimeout == upgrade.Force) {
+		r.fail("E43", "force is %t, and was asked for: %s", start.Force, w.Request.OnTimeout)
+	}
+	if op := w.Group.Managed; op == nil || op.Operation.State == nodegroup.OperationRunning {
+		r.fail("delegated", "%s is begun while an operation is under way: %+v", start, op)
+	}
+	if w.Now.Equal(r.c.now) {
+		r.again(p, w, start)
+	}
+}
+
+// follows holds what is said of the operation to the one that there is.
+func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
+	record, m := &step.Record, w.Group.Managed
+	if record.Delegation == nil || m == nil {
+		return
+	}
+	op, followed := &m.Operation, record.Delegation.ID
+	if before := w.Record.Delegation; before != nil && before.ID != followed && op.To.ID != record.Target.ID {
+		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, record.Target.ID, op)
+	}
+	if record.Stopping == "" || w.Record.Stopping != "" {
+		return
+	}
+	told := op.ID == followed && strings.Contains(record.Message, "update "+op.ID)
+	coded := op.State == nodegroup.OperationFailed && (op.Code == evictionFailure || op.Code == creationFailure)
+	switch record.Stopping {
+	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure:
+		if !told || !coded || string(record.Stopping) != op.Code {
+			r.fail("E42", "it stops with %q: %s, and the operation is %+v", record.Stopping, record.Message, op)
+		}
+	case upgrade.Failed:
+		if (!told || coded) && !strings.Contains(record.Message, "forbidden") {
+			r.fail("E35", "it fails for another cause: %s, and the operation is %+v", record.Message, op)
+		}
+	default:
+		return
+	}
+	if told {
+		r.tellsOnce(op)
+	}
+}
+
+// tellsOnce is E31: the same command begins another operation, and does not tell the failure of the one before as its own.
+func (r *rules) tellsOnce(op *nodegroup.Operation) {
+	if r.delegations.told[op.ID] || (op.ID == "u1" && r.c.plan.Past != "") {
+		r.fail("E31", "the end of %s is told, which was known before", op.ID)
+	}
+	r.delegations.told[op.ID] = true
+}
+
+// names is E52: pods that keep the cloud from draining a node for a minute are named, and those in the way when it failed.
+func (r *rules) names(w *upgrade.World, step *upgrade.Step) {
+	op := r.c.runningOperation()
+	if !r.quiet || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
+		return
+	}
+	for _, id := range sortedKeys(op.drains) {
+		if w.Now.Sub(op.drains[id]) < time.Minute {
+			continue
+		}
+		for _, pod := range r.c.leaving(r.c.nodeOf(r.c.cloud.instances[id])) {
+			_, refusal := verdict(pod, r.c.budgets, r.c.ending)
+			named := slices.ContainsFunc(step.Blocked, func(b upgrade.Blocked) bool { return b.Pod.Name == pod.Name })
+			if refusal != nil && !named && pod.DeletionTimestamp == nil {
+				r.fail("E52", "pod %s is in the way of the cloud on instance %s, and is not named: %v", pod.Name, id, refusal)
+			}
+		}
+	}
+}
+
+// restDelegated holds an upgrade that came to rest to what its cloud does.
+func (r *rules) restDelegated(record upgrade.Record) {
+	p := r.c.plan
+	switch record.Result {
+	case upgrade.Succeeded:
+		r.succeeded(record)
+	case upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed:
+	case upgrade.Paused:
+		if !p.hasActor(OperationBegun, TargetMoves) && !p.hasFault(OperationCancelled) {
+			r.fail("liveness", "it pauses without a cause: %q", record.Message)
+		}
+	case upgrade.TargetMoved:
+		if !p.hasActor(TargetMoves) {
+			r.fail("liveness", "the target is said to have moved")
+		}
+	case upgrade.Interrupted, upgrade.Aborted:
+		r.left(record)
+	default:
+		r.fail("end", "result %q", record.Result)
+	}
+	if record.Result != upgrade.Interrupted {
+		r.delegations.token = ""
+	}
+}
+
+// succeeded is E49: no node of an older configuration is left, and the operation that was followed did not fail.
+func (r *rules) succeeded(record upgrade.Record) {
+	if record.Run == "" {
+		return
+	}
+	if ops := r.c.cloud.operations; len(ops) > 0 {
+		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded {
+			r.fail("end", "it succeeds, and operation %s is %s", op.id, op.state)
+		}
+	}
+	if r.c.plan.hasActor(OperationBegun, TargetMoves) {
+		return // which may have begun another since
+	}
+	for _, i := range r.c.cloud.living() {
+		if i.revision != record.Target.ID {
+			r.fail("E49", "it succeeds, and instance %s is outdated", i.id)
+		}
+	}
+}
+
+// left is the rule that whoever stops here is told that the cloud continues.
+func (r *rules) left(record upgrade.Record) {
+	op := r.c.runningOperation()
+	if r.verbsOnly() && op != nil && r.c.now.Sub(op.began) > time.Minute && !strings.Contains(record.Message, "continues with update "+op.id) {
+		r.fail("abort", "the cloud continues with %s, and the message does not say so: %q", op.id, record.Message)
+	}
+	if record.Result == upgrade.Aborted && record.IsResumable() {
+		r.fail("abort", "it could be continued")
+	}
+}

@@ -1,0 +1,270 @@
+package worlds
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// operationTick is how often an operation looks at its nodes.
+	operationTick = 5 * time.Second
+	// nodeLimit is how long it tries to drain a node (EKS E41), nodeSettle how long it waits then (EKS E44).
+	nodeLimit, nodeSettle = 15 * time.Minute, time.Minute
+	// bootLimit is how long it waits for new nodes.
+	bootLimit = 20 * time.Minute
+
+	evictionFailure = "PodEvictionFailure"
+	creationFailure = "NodeCreationFailure"
+)
+
+// operation is one change of the group that its cloud carries out by itself: an upgrade to a revision, or, where
+// that is "", a change of its configuration.
+type operation struct {
+	id, token, to string
+	force         bool
+	state         nodegroup.OperationState
+	code          string
+	resources     []string
+	began, shown  time.Time
+	// booting is since when new nodes are awaited; drains since when each instance is drained, emptied since when it is empty.
+	booting         time.Time
+	drains, emptied map[string]time.Time
+}
+
+func (o *operation) running() bool { return o.state == nodegroup.OperationRunning }
+
+// delegate begins an operation for whoever asks the cloud to upgrade the group. A token that was used is answered by what it began.
+func (c *cluster) delegate(a nodegroup.Delegate) error {
+	for _, op := range c.cloud.operations {
+		if op.token != a.Token {
+			continue
+		}
+		if op.to != a.To.ID || op.force != a.Force {
+			return answered(nodegroup.OutcomeFatal, "the token was used for another request, to %s (forbidden)", op.to)
+		}
+		return nil
+	}
+	if c.befalls(Forbidden) {
+		return answered(nodegroup.OutcomeFatal, "not authorized (forbidden)")
+	}
+	if c.runningOperation() != nil {
+		return answered(nodegroup.OutcomeMoved, "another update is under way (ResourceInUseException)")
+	}
+	c.operate(operation{to: a.To.ID, force: a.Force, token: a.Token})
+	return nil
+}
+
+func (c *cluster) runningOperation() *operation {
+	if ops := c.cloud.operations; len(ops) > 0 && ops[len(ops)-1].running() {
+		return ops[len(ops)-1]
+	}
+	return nil
+}
+
+// operate begins an operation. Readings tell of it a moment later, and what it does takes its time.
+func (c *cluster) operate(o operation) {
+	op := &o
+	op.id, op.state, op.began, op.shown = fmt.Sprintf("u%d", len(c.cloud.operations)+1), nodegroup.OperationRunning, c.now, c.now
+	op.drains, op.emptied = map[string]time.Time{}, map[string]time.Time{}
+	if c.befalls(OperationHidden) {
+		op.shown = c.now.Add(c.draw(2 * time.Minute))
+	}
+	c.cloud.operations = append(c.cloud.operations, op)
+	if op.to == "" {
+		c.after(c.draw(5*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+		return
+	}
+	if c.befalls(OperationFails) {
+		code := []string{"InsufficientFreeAddresses", "AccessDenied", "ClusterUnreachable", evictionFailure, creationFailure}[c.rng.IntN(5)]
+		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationFailed, code) })
+	}
+	if c.befalls(OperationCancelled) {
+		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationCancelled, "") })
+	}
+	if c.befalls(OperationShort) {
+		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+	}
+	c.after(c.draw(time.Minute), func() { c.scaleUp(op) })
+}
+
+// endOperation ends one that runs. What becomes of closed nodes after a failure is not documented: here they may stay closed.
+func (c *cluster) endOperation(op *operation, state nodegroup.OperationState, code string) {
+	if !op.running() {
+		return
+	}
+	op.state, op.code = state, code
+	if code == evictionFailure {
+		for _, id := range sortedKeys(op.drains) {
+			if i := c.cloud.instances[id]; i != nil && c.chance(50) {
+				id = c.nodeOf(i)
+			}
+			op.resources = append(op.resources, id)
+		}
+	}
+	if state == nodegroup.OperationSucceeded || c.chance(50) {
+		return
+	}
+	for _, i := range c.cloud.living() {
+		c.changeNode(c.nodeOf(i), func(n *corev1.Node) {
+			n.Spec.Unschedulable = false
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == fenceTaint(c.plan.Provider) })
+		})
+	}
+}
+
+// scaleUp makes the group larger, unless MINIMAL says not to (EKS E02, E03, E09, E21).
+func (c *cluster) scaleUp(op *operation) {
+	if !op.running() {
+		return
+	}
+	k := &c.cloud
+	k.pointed, op.booting = op.to, c.now
+	if surge := min(max(2*c.plan.Zones, c.plan.Request.MaxUnavailable), len(c.outdatedFor(op))) - k.extra; surge > 0 && !c.plan.Minimal {
+		k.extra, k.desired, k.max = k.extra+surge, k.desired+surge, k.max+surge
+	}
+	c.fill()
+	c.advance(op)
+}
+
+func (c *cluster) outdatedFor(op *operation) []*instance {
+	return slices.DeleteFunc(c.cloud.living(), func(i *instance) bool { return i.revision == op.to })
+}
+
+// advance takes the operation one step further, and comes back for the next.
+func (c *cluster) advance(op *operation) {
+	if !op.running() {
+		return
+	}
+	old, up := c.outdatedFor(op), c.newNodesUp(op)
+	switch {
+	case up:
+		op.booting = c.now
+	case c.now.Sub(op.booting) > bootLimit:
+		c.endOperation(op, nodegroup.OperationFailed, creationFailure)
+		return
+	}
+	if up && len(old) == 0 {
+		c.scaleDown(op)
+		return
+	}
+	if up || len(op.drains) > 0 {
+		c.drainNodes(op, old, up)
+	}
+	c.after(operationTick, func() { c.advance(op) })
+}
+
+// newNodesUp reports whether the group has all its nodes, and those of the operation's revision are Ready with their labels (EKS E26, E27).
+func (c *cluster) newNodesUp(op *operation) bool {
+	living := c.cloud.living()
+	return len(living) >= c.cloud.desired && !slices.ContainsFunc(living, func(i *instance) bool {
+		node := c.nodes[c.nodeOf(i)]
+		return i.revision == op.to && (node == nil || !isReady(node) || node.Labels[imageLabel] == "")
+	})
+}
+
+// drainNodes closes all old nodes, picks some of them at random, and drains those (EKS E30, E40).
+func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
+	for _, i := range old {
+		if node := c.nodes[c.nodeOf(i)]; node != nil && !nodegroup.IsClosed(node) {
+			c.changeNode(node.Name, func(n *corev1.Node) {
+				n.Spec.Unschedulable = true
+				if c.plan.Minimal { // whether the taint or the cordon is first is not documented
+					n.Spec.Unschedulable, n.Spec.Taints = false, append(slices.Clone(n.Spec.Taints), fenceTaint(c.plan.Provider))
+				}
+			})
+		}
+	}
+	for _, n := range c.rng.Perm(len(old)) {
+		i := old[n]
+		if _, begun := op.drains[i.id]; !begun && more && len(op.drains) < c.plan.Request.MaxUnavailable {
+			op.drains[i.id] = c.now
+		}
+	}
+	for _, id := range sortedKeys(op.drains) {
+		if i := c.cloud.instances[id]; i == nil || i.leaving {
+			delete(op.drains, id)
+		} else if op.running() {
+			c.drainNode(op, i)
+		}
+	}
+}
+
+// drainNode evicts the pods of a node for as long as it has, and then fails or deletes them; a node without pods is
+// terminated a while later (EKS E41 to E44).
+func (c *cluster) drainNode(op *operation, i *instance) {
+	name := c.nodeOf(i)
+	left := c.leaving(name)
+	emptied, empty := op.emptied[i.id]
+	late := c.now.Sub(op.drains[i.id]) >= nodeLimit
+	switch {
+	case empty && c.now.Sub(emptied) >= nodeSettle:
+		c.replace(op, i)
+	case empty:
+	case len(left) == 0:
+		op.emptied[i.id] = c.now
+	case late && op.force:
+		op.emptied[i.id] = c.now
+		for _, pod := range left {
+			c.delete(pod.UID)
+		}
+	case late:
+		c.endOperation(op, nodegroup.OperationFailed, evictionFailure)
+	default:
+		for _, pod := range left {
+			if pod.DeletionTimestamp == nil {
+				_ = c.evict(upgrade.Evict{Pod: pod.Name, UID: pod.UID, Node: name}) // it is asked again
+			}
+		}
+	}
+}
+
+// leaving are the pods that the cloud waits for on a node. On one that is silent it does not wait for those that are deleted.
+func (c *cluster) leaving(name string) []*corev1.Pod {
+	lost := silent(c.nodes[name], c.now)
+	return slices.DeleteFunc(c.on(name), func(pod *corev1.Pod) bool { return !mustGo(pod, lost) })
+}
+
+// replace terminates an old node; the last ones make the group as large as it was (EKS E48, E60).
+func (c *cluster) replace(op *operation, i *instance) {
+	k := &c.cloud
+	if k.extra >= len(c.outdatedFor(op)) {
+		k.desired, k.max, k.extra = k.desired-1, k.max-1, k.extra-1
+	}
+	delete(op.drains, i.id)
+	c.leave(i)
+	c.fill()
+}
+
+// scaleDown gives back what is left of the surge, and ends the operation a while later.
+func (c *cluster) scaleDown(op *operation) {
+	k := &c.cloud
+	k.desired, k.max, k.extra = k.desired-k.extra, k.max-k.extra, 0
+	c.fill()
+	c.after(c.draw(2*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
+}
+
+// managed is what a reading tells of the cloud's operations: the newest that is shown.
+func (c *cluster) managed() *nodegroup.Managed {
+	m := &nodegroup.Managed{
+		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",
+	}
+	for _, op := range c.cloud.operations {
+		if op.shown.After(c.now) {
+			continue
+		}
+		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}
+		if op.to != "" {
+			m.Operation.To, m.Operation.Kind = revision(op.to), "VersionUpdate"
+		}
+		if op.state == nodegroup.OperationFailed {
+			m.Operation.Failure = op.code + ": see to it"
+		}
+	}
+	return m
+}
