@@ -67,6 +67,10 @@ test: controlplane build ## Run every test
 worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met
 	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
 
+.PHONY: rules
+rules: ## Print the rules by which EKS upgrades, each with the tests and the mutants that cite it
+	@$(GO) run ./test/house/cmd/rules
+
 .PHONY: mutants
 mutants: ## Plant bugs, one at a time, and see each found in at most N=20000 random worlds
 	$(GO) run ./test/worlds/cmd/mutants -n $(or $(N),20000)

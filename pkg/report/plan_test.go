@@ -68,7 +68,15 @@ func TestPlanAsATable(t *testing.T) {
 		"no other node":      {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
 		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nNote "},
 		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
-		"not reached":        {func(p *report.Plan) { p.Nodes = []report.PlanNode{{Name: "three", BlockedBy: []string{"not reached"}}} }, false, "0      0         -       -     -           not reached"},
+		"E54 the console's rolling update": {
+			func(p *report.Plan) { p.Request.Strategy = upgrade.Delegated }, false,
+			"EKS upgrades the group itself, rolling update: at most 1 unavailable",
+		},
+		"E54 the console's force update": {
+			func(p *report.Plan) { p.Request.Strategy, p.Request.OnTimeout = upgrade.Delegated, upgrade.Force }, false,
+			"EKS upgrades the group itself, force update: at most 1 unavailable",
+		},
+		"not reached": {func(p *report.Plan) { p.Nodes = []report.PlanNode{{Name: "three", BlockedBy: []string{"not reached"}}} }, false, "0      0         -       -     -           not reached"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

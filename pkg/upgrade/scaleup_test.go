@@ -43,7 +43,7 @@ func TestSetupPointsTheGroupFirst(t *testing.T) {
 	step := s.next()
 	wantActions(t, step, "set the group's revision to workers:2")
 	if !step.Persist || step.Record.Previous.ID != "1" || step.Record.Target.ID != "2" {
-		t.Errorf("E02: persist %t, previous %q, target %q", step.Persist, step.Record.Previous.ID, step.Record.Target.ID)
+		t.Errorf("E03: persist %t, previous %q, target %q", step.Persist, step.Record.Previous.ID, step.Record.Target.ID)
 	}
 	s.begun(step.Actions[0])
 	wantActions(t, s.next())

@@ -7,6 +7,14 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
+// TestPhasesOfSurge holds the phases and their order (EKS E01).
+func TestPhasesOfSurge(t *testing.T) {
+	want := []upgrade.Phase{upgrade.PhaseSetup, upgrade.PhaseScaleUp, upgrade.PhaseUpgrade, upgrade.PhaseScaleDown, upgrade.PhaseDone}
+	if got := upgrade.Phases(upgrade.Surge); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestVerbsByPhase is the table of verbs that a user may ask for, strategy by strategy (GKE G25,
 // G28).
 func TestVerbsByPhase(t *testing.T) {

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/house/rulebook"
 )
 
 // rulesPage defines the rules that code, tests and pages cite by their ids.
@@ -130,6 +133,19 @@ func TestCitedRulesAreDefined(t *testing.T) {
 	}
 	for _, name := range citing(t) {
 		report(t, citationFaults(name, read(t, name), defined))
+	}
+}
+
+// TestRulesOfEKSAreHeld holds each rule of EKS to be cited by a test, or to be called another's on the page.
+func TestRulesOfEKSAreHeld(t *testing.T) {
+	rules, err := rulebook.Read(os.DirFS(root(t)), "E")
+	if err != nil || len(rules) == 0 {
+		t.Fatalf("read %d rules: %v", len(rules), err)
+	}
+	for i := range rules {
+		if rule := &rules[i]; rule.Verdict() == "not held" {
+			t.Errorf("%s: no test cites it, and %s does not say why it is not ours to hold: %s", rule.ID, rulebook.Page, rule.Text)
+		}
 	}
 }
 

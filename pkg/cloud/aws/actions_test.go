@@ -53,6 +53,8 @@ func TestSetRevisionLeavesAnAliasThatIsThere(t *testing.T) {
 	}
 }
 
+// TestSetRevisionToAnImage makes a new version of the template with the image (EKS E02), and points the
+// group at it (EKS E03).
 func TestSetRevisionToAnImage(t *testing.T) {
 	cases := map[string]struct {
 		group   func(*awscloud.GroupSpec)
@@ -241,6 +243,7 @@ func TestAddCapacityAnywhere(t *testing.T) {
 	}
 }
 
+// TestTerminate asks the Auto Scaling group to terminate a node (EKS E48).
 func TestTerminate(t *testing.T) {
 	cases := map[string]struct {
 		shrink  bool
