@@ -261,7 +261,7 @@ func (d decision) runPhases() {
 		d.watchMaximum()
 		d.watchProtection()
 	}
-	d.passPhases(phases)
+	passPhases(d.draft, phases)
 	if d.phase.held && d.rec.Stopping == "" {
 		marks{d.draft}.holdNewNodes()
 	}
@@ -271,9 +271,9 @@ func (d decision) runPhases() {
 }
 
 // passPhases runs the phase that the record is in and, as far as each is complete, those after it.
-func (d decision) passPhases(phases []phase) {
+func passPhases(d *draft, phases []phase) {
 	for i, p := range phases {
-		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d.draft) || d.rec.Stopping != "" {
+		if d.rec.Phase != p.name || d.rec.Stopping != "" || !p.run(d) || d.rec.Stopping != "" {
 			continue
 		}
 		next := phase{name: PhaseDone}

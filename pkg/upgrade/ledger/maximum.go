@@ -122,8 +122,8 @@ func (k Keeper) LowerMaximum() Decision {
 	return k.decided
 }
 
-// mayNotShowRaise reports whether a reading of before our last change may be older than our raise of
-// the maximum.
+// mayNotShowRaise reports whether a reading of before our last change may be older than our raise
+// of the maximum.
 func (k Keeper) mayNotShowRaise() bool {
 	b := &k.l.books
 	return b.MaxTo > k.Group.Max && k.lastAttempt(nodegroup.LowerMax{Max: b.MaxLow}).Outcome != nodegroup.OutcomeDone
