@@ -100,6 +100,8 @@ fidelity: controlplane ## Hold plans against upgrades of a real control plane: t
 crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward and back
 	$(GO) run ./test/crash
 	$(GO) run ./test/crash -how lose
+	$(GO) run ./test/crash -managed
+	$(GO) run ./test/crash -managed -how lose
 	$(GO) run ./test/crash -how stop -few 10 -from 4
 	$(GO) run ./test/crash -how down -few 10 -from 5
 	$(GO) run ./test/crash -how pair -few 10

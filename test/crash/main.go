@@ -25,6 +25,7 @@ type options struct {
 	how                  blow
 	from, to, every, few int
 	atOnce               int
+	managed              bool
 	keep                 string
 }
 
@@ -36,6 +37,7 @@ func main() {
 	flag.IntVar(&o.every, "every", 1, "Try every so manieth write")
 	flag.IntVar(&o.few, "few", 0, "Try so many writes, spread over all; 0 for each")
 	flag.IntVar(&o.atOnce, "at-once", 3, "How many upgrades run at the same time")
+	flag.BoolVar(&o.managed, "managed", false, "Upgrade groups that EKS manages and drains")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,7 +61,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer s.Close()
-	c := course{counts: []int{3, 3}, keep: o.keep}
+	c := course{counts: []int{3, 3}, managed: o.managed, keep: o.keep}
 	if o.how.setsClock() {
 		if err := addSettable(ctx, s); err != nil {
 			return err

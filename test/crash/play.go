@@ -28,6 +28,8 @@ const (
 type course struct {
 	// counts are the nodes of the group in each of its zones.
 	counts []int
+	// managed has EKS carry the upgrade out.
+	managed bool
 	// keep is the folder that what the commands wrote and said is kept in; "" for none.
 	keep string
 }
@@ -53,8 +55,10 @@ func workloads(group string) []stage.Workload {
 type trial struct {
 	*stage.Stage
 	course
-	point  point
-	before picture
+	point point
+	// scaling is the name of the Auto Scaling group.
+	scaling string
+	before  picture
 	// said is what the commands wrote to stderr, writes what the first of them asked to be changed.
 	said   bytes.Buffer
 	writes []string
@@ -113,7 +117,7 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	t := &trial{Stage: own, course: c, point: p}
-	if err := t.furnish(ctx); err != nil {
+	if t.scaling, err = t.furnish(ctx); err != nil {
 		return outcome{}, err
 	}
 	defer t.clear(context.WithoutCancel(ctx))
@@ -137,7 +141,7 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.before.goal())...)}
+	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.goal())...)}
 	if err := t.keepAll(o); err != nil {
 		return outcome{}, err
 	}
@@ -147,24 +151,31 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 	return o, nil
 }
 
-// furnish brings up the group and what runs on it.
-func (t *trial) furnish(ctx context.Context) error {
-	return t.Furnish(ctx, stage.Group{
-		Name: t.group(), Zones: zones(), Counts: t.counts,
-		More: func(spec *awscloud.GroupSpec) { spec.Min = 0 }, // so that it can be cleared
-	}, workloads(t.group()))
+// furnish brings up the group and what runs on it, and returns the name of its Auto Scaling group.
+func (t *trial) furnish(ctx context.Context) (string, error) {
+	clearable := func(spec *awscloud.GroupSpec) { spec.Min = 0 }
+	if t.managed {
+		return t.FurnishManaged(ctx, stage.ManagedGroup{
+			Name: t.group(), Zones: zones(), Counts: t.counts, More: func(spec *awscloud.NodegroupSpec) { clearable(&spec.Group) },
+		}, workloads(t.group()))
+	}
+	return t.group(), t.Furnish(ctx, stage.Group{Name: t.group(), Zones: zones(), Counts: t.counts, More: clearable}, workloads(t.group()))
 }
 
 // clear gives the machines back, so that many upgrades can follow each other. What cannot be given back only takes up room.
 func (t *trial) clear(ctx context.Context) {
 	_ = t.Cluster.Client().CoreV1().Namespaces().Delete(ctx, t.Namespace, metav1.DeleteOptions{})
-	_ = t.Cloud.SetDesired(t.group(), 0)
+	_ = t.Cloud.SetDesired(t.scaling, 0)
 }
 
 func (t *trial) args(more ...string) []string {
-	return append([]string{
-		"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--settle=0s", "--drain-timeout=10m", "--boot-timeout=5m",
-	}, more...)
+	args := []string{"nodeupgrade", t.group(), "--yes", "--parallel-groups", "--progress=json", "--boot-timeout=5m"}
+	if t.managed {
+		args = append(args, "--to=1.36") // that of the control plane, which has to be asked for
+	} else {
+		args = append(args, "--settle=0s", "--drain-timeout=10m")
+	}
+	return append(args, more...)
 }
 
 // keepAll writes down what was said and asked for, for who wants to look at it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -51,7 +52,7 @@ type picture struct {
 func (t *trial) photograph(ctx context.Context) (picture, error) {
 	p := picture{instances: map[string]bool{}, pods: map[string]bool{}}
 	var err error
-	if p.group, err = t.Cloud.Group(t.group()); err != nil {
+	if p.group, err = t.Cloud.Group(t.scaling); err != nil {
 		return p, err
 	}
 	for _, i := range p.group.Instances {
@@ -96,6 +97,11 @@ func (t *trial) look(ctx context.Context) (state, error) {
 	if err := t.Settle(ctx); err != nil {
 		found["workloads"] = err.Error()
 	}
+	if t.managed { // the Node of the last machine that EKS took away may still be there
+		if err := t.AwaitNodes(ctx, "pool="+t.group(), len(t.before.instances)); err != nil {
+			found["nodes at last"] = err.Error()
+		}
+	}
 	for _, part := range []func(context.Context, state) error{t.lookAtCloud, t.lookAtNodes, t.lookAtPods, t.lookAtMemory} {
 		if err := part(ctx, found); err != nil {
 			return nil, err
@@ -106,13 +112,13 @@ func (t *trial) look(ctx context.Context) (state, error) {
 
 // lookAtCloud compares what the group is now, what it was meanwhile and whom it was asked to terminate. Requests with no
 // answer had their effect.
-func (t *trial) lookAtCloud(_ context.Context, found state) error {
-	group, err := t.Cloud.Group(t.group())
+func (t *trial) lookAtCloud(ctx context.Context, found state) error {
+	group, err := t.Cloud.Group(t.scaling)
 	if err != nil {
 		return err
 	}
 	found["sizes"], found["suspended processes"] = sizes(group), fmt.Sprint(group.Suspended)
-	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.group()), t.before.group.Desired), ", ")
+	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.scaling), t.before.group.Desired), ", ")
 	own := maps.Clone(t.before.instances)
 	for _, i := range group.Instances {
 		own[i.ID] = true
@@ -124,8 +130,12 @@ func (t *trial) lookAtCloud(_ context.Context, found state) error {
 			times[id]++
 		}
 	}
-	found["terminated other than once"] = odd(times, t.before.instances)
-	return nil
+	found["terminated other than once"] = odd(times, t.due(t.before.instances))
+	if !t.managed {
+		return nil
+	}
+	found["updates"], err = t.describeUpdates(ctx)
+	return err
 }
 
 // outOfBounds lists the sizes with more added than the surge or more taken than may be unavailable: by default two nodes a
@@ -172,7 +182,7 @@ func (t *trial) lookAtNodes(ctx context.Context, found state) error {
 	var left []string
 	for i := range list.Items {
 		node := &list.Items[i]
-		if node.Labels["image"] == stage.NewImage {
+		if cmp.Or(node.Labels["image"], node.Labels["eks.amazonaws.com/nodegroup-image"]) == stage.NewImage {
 			current++
 		}
 		for _, mark := range stage.Marks(node) {
@@ -195,13 +205,14 @@ func (t *trial) lookAtPods(ctx context.Context, found state) error {
 		return err
 	}
 	times := map[string]int{}
-	for uid := range t.before.pods {
+	due := t.due(t.before.pods)
+	for uid := range due {
 		times[uid] = 1 // an eviction that the dead tool did not wait for may be logged as failed though the pod went
 	}
 	for uid, n := range evictions.Accepted {
 		times[string(uid)] = n
 	}
-	found["evicted more than once"] = odd(times, t.before.pods)
+	found["evicted more than once"] = odd(times, due)
 	return nil
 }
 
