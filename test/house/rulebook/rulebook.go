@@ -55,27 +55,32 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 		case entry.IsDir():
 			return nil
 		}
-		inWorlds := strings.HasPrefix(name, "test/worlds/") && strings.HasSuffix(name, ".go")
-		mutant, isMutant := strings.CutPrefix(name, mutants)
-		if !inWorlds && !isMutant && !isTest(name) {
-			return nil
-		}
-		text, err := fs.ReadFile(top, name)
-		if err != nil {
-			return fmt.Errorf("reading what cites rules: %w", err)
-		}
-		for _, id := range cited(string(text), inWorlds && !isTest(name)) {
-			switch rule := at[id]; {
-			case rule == nil:
-			case isMutant:
-				rule.Mutants = append(rule.Mutants, strings.TrimSuffix(mutant, ".txt"))
-			default:
-				rule.Tests = append(rule.Tests, name)
-			}
-		}
-		return nil
+		return addCitations(top, name, at)
 	})
 	return rules, err
+}
+
+// addCitations notes a file at the rules that it cites, as a test of theirs or as a mutant.
+func addCitations(top fs.FS, name string, at map[string]*Rule) error {
+	inWorlds := strings.HasPrefix(name, "test/worlds/") && strings.HasSuffix(name, ".go")
+	mutant, isMutant := strings.CutPrefix(name, mutants)
+	if !inWorlds && !isMutant && !isTest(name) {
+		return nil
+	}
+	text, err := fs.ReadFile(top, name)
+	if err != nil {
+		return fmt.Errorf("reading what cites rules: %w", err)
+	}
+	for _, id := range cited(string(text), inWorlds && !isTest(name)) {
+		switch rule := at[id]; {
+		case rule == nil:
+		case isMutant:
+			rule.Mutants = append(rule.Mutants, strings.TrimSuffix(mutant, ".txt"))
+		default:
+			rule.Tests = append(rule.Tests, name)
+		}
+	}
+	return nil
 }
 
 // isTest reports whether the file is a test's or of its data. Those of the house are about the page itself.
