@@ -42,7 +42,9 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
 		Policy: req.Policy(), Memory: d.w.Notes.Memory,
 	}
-	for _, name := range d.rec.startedNames() {
+	started := d.rec.startedNames()
+	in.Draining = make([]schedule.Node, 0, len(started)+1) // and one that is started now
+	for _, name := range started {
 		if m := d.count.byName[name]; m != nil && isInDrain(d.rec.Nodes[name].State) {
 			node := d.describeNode(name, m)
 			if name == givenUp {
