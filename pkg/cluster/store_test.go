@@ -157,7 +157,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 func testStoreOfAnotherProgram(t *testing.T, s *space) {
 	_, err := s.Client().CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Labels: map[string]string{LabelManagedBy: FieldManager}},
-		Data:       map[string]string{keyRecord: `{"version":2,"run":"r9"}`, keyGroup: testGroup},
+		Data:       map[string]string{keyRecord: `{"version":3,"run":"r9"}`, keyGroup: testGroup},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
