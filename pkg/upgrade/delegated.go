@@ -80,13 +80,25 @@ func (d delegated) beginOperation() bool {
 		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
 		return false
 	}
-	known.Before = op.ID // what another actor began and ended meanwhile is not ours
+	if op.ID != known.Before {
+		// What another actor began and ended meanwhile is not ours, and what our token began, if
+		// anything, was over before: the cloud carries out one at a time.
+		d.rec.Delegation = known.nextAttempt()
+		d.rec.Delegation.Before = op.ID
+	}
 	d.waitForCloud(d.managerName() + " to begin")
 	start := d.nextRequest()
-	if last := d.lastAttempt(start); last.Outcome != nodegroup.OutcomeDone || d.w.Group.IsFreshAfter(last.Ended) {
+	if !d.isAnswerUnseen(start) {
 		d.addAction(start)
 	}
 	return false
+}
+
+// isAnswerUnseen reports whether the reading is too old to show what the request began, or which
+// operation was in its way.
+func (d delegated) isAnswerUnseen(start nodegroup.Delegate) bool {
+	last := d.lastAttempt(start)
+	return (last.Outcome == nodegroup.OutcomeDone || last.Outcome == nodegroup.OutcomeMoved) && !d.w.Group.IsFreshAfter(last.Ended)
 }
 
 // nextRequest is the request of the attempt. One with force is another request, with a token of its

@@ -108,18 +108,32 @@ func TestDelegateBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestDelegateWaitsForItsOperation does not repeat a request that was accepted until a reading that
-// has to show its operation does not.
-func TestDelegateWaitsForItsOperation(t *testing.T) {
+// TestDelegateMissesItsOperation asks under another token where its operation came and went before
+// another actor's: the cloud would take the same request for a repetition, and begin nothing.
+func TestDelegateMissesItsOperation(t *testing.T) {
 	s := newManagedScene(t, old("old-a-1"))
-	s.do(s.next().Actions...)
-	s.pass(20 * time.Second)
-	if got := delegateToken(s.next()); got != "" {
-		t.Errorf("%q is sent again", got)
+	first := s.next()
+	s.do(first.Actions...)
+	s.operate("u2", nodegroup.OperationSucceeded, nodegroup.Revision{}) // u1 failed, and was not seen
+	if got := delegateToken(s.next()); got == "" || got == delegateToken(first) {
+		t.Errorf("token %q, was %q", got, delegateToken(first))
 	}
-	s.pass(20 * time.Second)
-	if got := delegateToken(s.next()); got != "r1-update-1" {
-		t.Errorf("token %q", got)
+}
+
+// TestDelegateWaitsForItsOperation does not repeat a request that was accepted, or that another
+// operation was in the way of, until a reading that has to show its operation does not.
+func TestDelegateWaitsForItsOperation(t *testing.T) {
+	for _, outcome := range []nodegroup.Outcome{nodegroup.OutcomeDone, nodegroup.OutcomeMoved} {
+		s := newManagedScene(t, old("old-a-1"))
+		s.answer(s.next().Actions[0], outcome, "")
+		s.pass(20 * time.Second)
+		if got := delegateToken(s.next()); got != "" {
+			t.Errorf("%s: %q is sent again", outcome, got)
+		}
+		s.pass(20 * time.Second)
+		if got := delegateToken(s.next()); got != "r1-update-1" {
+			t.Errorf("%s: token %q", outcome, got)
+		}
 	}
 }
 
