@@ -66,6 +66,12 @@ func (u *user) begins(chosen int) bool {
 	return true
 }
 
+// replans reports whether whoever runs the command again has it continue to the target as it is by now. After a failure
+// of the cloud the command does so by itself; else some pass --replan at once.
+func (u *user) replans(record *upgrade.Record) bool {
+	return u.replan || record.HasFailedOperation() || (u.c.plan.delegated() && u.c.chance(50))
+}
+
 // loosen takes the budgets away that kept the cloud from draining a node, as their owners do after a failure.
 func (u *user) loosen(record upgrade.Record) {
 	if u.c.plan.delegated() && record.Result == upgrade.PodEvictionFailure && u.c.chance(50) {
@@ -76,10 +82,11 @@ func (u *user) loosen(record upgrade.Record) {
 }
 
 // delegations is what the rules of delegated upgrades have to remember: what each token was sent for, the token that the upgrade
-// has sent since it last came to rest otherwise than by Ctrl-C, and the operations whose end was told as a failure.
+// has sent since it last came to rest otherwise than by Ctrl-C, which operation was the newest then, and the operations whose end was told as a failure.
 type delegations struct {
 	tokens map[string]nodegroup.Delegate
 	token  string
+	newest string
 	told   map[string]bool
 }
 
@@ -110,18 +117,25 @@ func (r *rules) startsOperation(p *process, w *upgrade.World, start nodegroup.De
 	if before, used := r.delegations.tokens[start.Token]; used && before != start {
 		r.fail("I10", "token %s is of %+v, and was of %+v", start.Token, start, before)
 	}
-	if last := r.delegations.token; last != "" && last != start.Token {
+	newest := ""
+	if op := w.Group.Managed; op == nil || op.Operation.State == nodegroup.OperationRunning {
+		r.fail("delegated", "%s is begun while an operation is under way: %+v", start, op)
+	} else {
+		newest = op.Operation.ID
+	}
+	if last := r.delegations.token; last != "" && last != start.Token && r.delegations.tokens[last].To == start.To && r.delegations.newest == newest {
 		r.fail("I10", "token %s follows %s, and the upgrade did not come to rest", start.Token, last)
 	}
-	r.delegations.tokens[start.Token], r.delegations.token = start, start.Token
+	r.delegations.tokens[start.Token], r.delegations.token, r.delegations.newest = start, start.Token, newest
 	if start.Force != (w.Request.OnTimeout == upgrade.Force) {
 		r.fail("E43", "force is %t, and was asked for: %s", start.Force, w.Request.OnTimeout)
 	}
-	if op := w.Group.Managed; op == nil || op.Operation.State == nodegroup.OperationRunning {
-		r.fail("delegated", "%s is begun while an operation is under way: %+v", start, op)
+	if !w.Now.Equal(r.c.now) {
+		return
 	}
-	if w.Now.Equal(r.c.now) {
-		r.again(p, w, start)
+	r.again(p, w, start)
+	if before := p.open[start.Key()]; before.Outcome == nodegroup.OutcomeMoved && w.Now.Sub(before.Ended) < visible {
+		r.fail("backoff", "%s is begun again %s after the cloud was said to do something else", start, w.Now.Sub(before.Ended))
 	}
 }
 
@@ -132,7 +146,7 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	op, followed := &m.Operation, record.Delegation.ID
-	if before := w.Record.Delegation; before != nil && before.ID != followed && op.To.ID != record.Target.ID {
+	if record.Stopping == "" && record.Phase == upgrade.PhaseFollow && op.ID == followed && op.To.ID != record.Target.ID {
 		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, record.Target.ID, op)
 	}
 	if record.Stopping == "" || w.Record.Stopping != "" {
@@ -165,10 +179,12 @@ func (r *rules) tellsOnce(op *nodegroup.Operation) {
 	r.delegations.told[op.ID] = true
 }
 
-// names is E52: pods that keep the cloud from draining a node for a minute are named, and those in the way when it failed.
+// names is E52: pods that keep the cloud from draining a node for a minute are named. Pods that leave by themselves may show
+// another node as the one that is drained.
 func (r *rules) names(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
-	if !r.quiet || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
+	byThemselves := r.c.plan.hasWorkload(func(w *Workload) bool { return w.Role == Completes || w.Kind == Ending })
+	if !r.quiet || byThemselves || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	for _, id := range sortedKeys(op.drains) {

@@ -102,7 +102,7 @@ func (u *user) begin() {
 	}
 	group := u.found()
 	request := u.c.plan.Request
-	u.replan = u.replan || record.HasFailedOperation()
+	u.replan = u.replans(&record)
 	if record.IsResumable() {
 		var wanted string
 		record, wanted = u.adopt(record)
