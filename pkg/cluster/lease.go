@@ -52,6 +52,8 @@ type Hold struct {
 	times   leaseTimes
 	// tookOver is true when the lease was another actor's who had not given it back.
 	tookOver bool
+	// waited is true when another actor was seen to hold the lease and to give it back.
+	waited bool
 	// previouslyHeld is when the holder before us was at work last, by the API server's clock; zero
 	// when there was none.
 	previouslyHeld time.Time
@@ -63,6 +65,10 @@ func (h *Hold) Epoch() int64 { return h.renewed.epoch.Load() }
 // Overtook reports whether the lease was taken from a holder that had not given it back: it may
 // still send something.
 func (h *Hold) Overtook() bool { return h.tookOver }
+
+// Waited reports whether another actor held the lease while this one asked for it: what was read
+// before may have changed since.
+func (h *Hold) Waited() bool { return h.tookOver || h.waited }
 
 // LastHeld is when the holder before this one renewed the lease last or gave it back, by the API
 // server's clock and to the second; zero when there was none.
@@ -153,11 +159,17 @@ func AcquireLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 }
 
 func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, error) {
+	waited := false
 	for {
 		hold, err := runElection(ctx, client, claim, times)
-		if !errors.Is(err, errGivenBack) {
-			return hold, err
+		if errors.Is(err, errGivenBack) {
+			waited = true
+			continue
 		}
+		if hold != nil {
+			hold.waited = waited
+		}
+		return hold, err
 	}
 }
 
@@ -389,7 +401,8 @@ func releaseLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 		if err != nil || leaseHolder(current) != claim.Identity {
 			return err
 		}
-		current.Spec.HolderIdentity = nil
+		now := metav1.NowMicro()
+		current.Spec.HolderIdentity, current.Spec.RenewTime = nil, &now // a field that is only taken away leaves no time behind, see LastHeld
 		_, err = leases.Update(ctx, current, metav1.UpdateOptions{FieldManager: FieldManager})
 		return err
 	})

@@ -212,6 +212,28 @@ func testLeaseTakeover(t *testing.T, s *space) {
 	wantLost(t, second, 0)
 }
 
+// testLeaseGivenBack waits for a lease that its holder gives back: the next holder knows that it
+// waited, and that the lease was held until then and not only until it was renewed.
+func testLeaseGivenBack(t *testing.T, s *space) {
+	seldom := leaseTimes{duration: time.Minute, renew: 20 * time.Second, giveUp: 40 * time.Second}
+	first, err := acquireWithTimes(t.Context(), s.client, s.claim("ann"), seldom)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(first.Release)
+	renewed := LastHeld(s.lease(t))
+	<-time.After(time.Until(renewed.Add(2 * time.Second))) // the server tells whole seconds
+	claim := s.claim("bob")
+	claim.Patient, claim.Waiting = true, func(string) { go first.Release() }
+	second := s.hold(t, s.client, claim)
+	if second.Overtook() || !second.Waited() || first.Waited() {
+		t.Errorf("the second overtook: %t, waited: %t; the first waited: %t", second.Overtook(), second.Waited(), first.Waited())
+	}
+	if !second.LastHeld().After(renewed) {
+		t.Errorf("the lease was held last at %s, when it was renewed, and not at its release", second.LastHeld())
+	}
+}
+
 // awaitExpired waits until the Hold has expired or no longer has.
 func awaitExpired(t *testing.T, hold *Hold, want bool) {
 	t.Helper()

@@ -65,6 +65,7 @@ func TestOnAServer(t *testing.T) {
 		"lease-lost-answer":    testLeaseLostAnswer,
 		"lease-expires":        testLeaseExpires,
 		"lease-takeover":       testLeaseTakeover,
+		"lease-given-back":     testLeaseGivenBack,
 		"lease-unreachable":    testLeaseUnreachable,
 		"lease-overtaken":      testLeaseOvertaken,
 		"lease-may-not-be-had": testLeaseRefused,

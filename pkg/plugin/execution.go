@@ -77,7 +77,7 @@ const fresh = 10 * time.Second
 func (e *execution) takeUpRecord(ctx context.Context) error {
 	age := time.Since(e.g.now.Round(0))
 	last := e.hold.LastHeld()
-	held := e.hold.Overtook() || (!last.IsZero() && e.s.idleSince(last) <= age+time.Second) // the server tells whole seconds
+	held := e.hold.Waited() || (!last.IsZero() && e.s.idleSince(last) <= age+time.Second) // the server tells whole seconds
 	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
