@@ -143,7 +143,7 @@ func (s *scene) checkEvictions() {
 		s.t.Fatal(err)
 	}
 	for uid, name := range s.before.moves {
-		if times := found.Accepted[uid]; times != 1 {
+		if times := found.Times(uid); times != 1 {
 			s.t.Errorf("pod %s was evicted %d times, want once", name, times)
 		}
 	}

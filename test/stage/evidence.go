@@ -24,6 +24,8 @@ import (
 type Evictions struct {
 	// Accepted counts, by pod UID, evictions that the API server carried out.
 	Accepted map[types.UID]int
+	// CutOff counts, by pod UID, those whose caller went away before the answer: the API server may have carried them out.
+	CutOff map[types.UID]int
 	// Calls counts all of them, Refused those answered 429.
 	Calls, Refused int
 }
@@ -39,7 +41,7 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 	if err != nil {
 		return Evictions{}, err
 	}
-	found := Evictions{Accepted: map[types.UID]int{}}
+	found := Evictions{Accepted: map[types.UID]int{}, CutOff: map[types.UID]int{}}
 	for _, event := range events {
 		if !event.Eviction() || event.DryRun() || !Ours(event) || (s.Namespace != "" && event.ObjectRef.Namespace != s.Namespace) {
 			continue
@@ -48,18 +50,32 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 		if err := json.Unmarshal(event.RequestObject, &body); err != nil {
 			return Evictions{}, fmt.Errorf("reading eviction %s in the audit log: %w", event.AuditID, err)
 		}
-		found.Calls++
-		switch event.ResponseStatus.Code {
-		case http.StatusTooManyRequests:
-			found.Refused++
-		case http.StatusCreated:
-			if body.DeleteOptions == nil || body.DeleteOptions.Preconditions == nil || body.DeleteOptions.Preconditions.UID == nil {
-				return Evictions{}, fmt.Errorf("eviction of pod %s names no UID", event.ObjectRef.Name)
-			}
-			found.Accepted[*body.DeleteOptions.Preconditions.UID]++
+		if body.DeleteOptions == nil || body.DeleteOptions.Preconditions == nil || body.DeleteOptions.Preconditions.UID == nil {
+			return Evictions{}, fmt.Errorf("eviction of pod %s names no UID", event.ObjectRef.Name)
 		}
+		found.count(*body.DeleteOptions.Preconditions.UID, event.ResponseStatus.Code)
 	}
 	return found, nil
+}
+
+func (e *Evictions) count(pod types.UID, code int) {
+	e.Calls++
+	switch code {
+	case http.StatusTooManyRequests:
+		e.Refused++
+	case http.StatusCreated:
+		e.Accepted[pod]++
+	case http.StatusGatewayTimeout:
+		e.CutOff[pod]++
+	}
+}
+
+// Times is how often a pod that is gone was evicted. One that was cut off counts where no other did it.
+func (e *Evictions) Times(pod types.UID) int {
+	if e.Accepted[pod] == 0 {
+		return min(e.CutOff[pod], 1)
+	}
+	return e.Accepted[pod]
 }
 
 // Mutations lists the plugin's requests that the API server carried out and that could change something, as "verb resource
