@@ -202,9 +202,9 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	return nil, err
 }
 
-// leaseState is a lease before we hold it: who else holds it, "" for no one, and when that was last
+// foundLease is a lease before we hold it: who else holds it, "" for no one, and when that was last
 // at work.
-type leaseState struct {
+type foundLease struct {
 	lease  *coordinationv1.Lease
 	holder string
 	heldAt time.Time
@@ -213,15 +213,15 @@ type leaseState struct {
 // prepareLease reads the lease, or creates one without a holder, and puts our name in it for a
 // takeover. The election that follows would try for ever where it may not write, so that is asked
 // here.
-func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (leaseState, error) {
-	var before leaseState
+func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (foundLease, error) {
+	var before foundLease
 	leases := client.CoordinationV1().Leases(claim.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		lease, err := getOrCreateLease(ctx, leases, ObjectName(claim.Group))
 		if err != nil {
 			return err
 		}
-		before = leaseState{lease: lease, holder: leaseHolder(lease), heldAt: LastHeld(lease)}
+		before = foundLease{lease: lease, holder: leaseHolder(lease), heldAt: lastHeld(lease)}
 		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		if claim.Takeover {
 			before.lease, options.DryRun = leaseWithHolder(lease, claim.Identity), nil
@@ -230,15 +230,15 @@ func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim)
 		return err
 	})
 	if err != nil {
-		return leaseState{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+		return foundLease{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
 	return before, nil
 }
 
-// LastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and
+// lastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and
 // to the second: what a holder writes into it is by a clock that may be wrong. It is zero for a
 // lease that never had a holder.
-func LastHeld(lease *coordinationv1.Lease) (last time.Time) {
+func lastHeld(lease *coordinationv1.Lease) (last time.Time) {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
 	}

@@ -221,7 +221,7 @@ func testLeaseGivenBack(t *testing.T, s *space) {
 		t.Fatal(err)
 	}
 	t.Cleanup(first.Release)
-	renewed := LastHeld(s.lease(t))
+	renewed := lastHeld(s.lease(t))
 	<-time.After(time.Until(renewed.Add(2 * time.Second))) // the server tells whole seconds
 	claim := s.claim("bob")
 	claim.Patient, claim.Waiting = true, func(string) { go first.Release() }

@@ -44,7 +44,7 @@ func (f *flags) completeGroups(cmd *cobra.Command, args []string, typed string) 
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	nodes, err := cluster.ListNodes(ctx, conn.client)
+	nodes, err := cluster.ListNodes(ctx, conn.Client)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -9,37 +9,24 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
-
-// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every
-// node; what protects the API server is its priority and fairness, not a guess made here.
-const requestsPerSecond = 200
 
 // gcPercent is how much garbage there may be beside what is kept, in percent, unless GOGC says
 // otherwise. Of a large cluster most of what is kept is what was read, and stays: half of it again
 // is memory enough, for some more CPU.
 const gcPercent = 50
 
-// connection is a cluster one can talk to.
+// connection is a cluster one can talk to, and the kubeconfig's name of it.
 type connection struct {
-	client  kubernetes.Interface
+	cluster.Connection
 	context string
-	server  string
-	// version is the API server's, e.g. "v1.36.3".
-	version string
-	clock   *serverClock
 }
 
-// connectCluster logs in to the cluster and asks for its version, so that a server that cannot be
-// reached is told at once.
+// connectCluster logs in to the cluster that the flags name.
 func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connection, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -52,25 +39,8 @@ func (f *flags) connectCluster(ctx context.Context, warnings io.Writer) (*connec
 		return nil, usageError(fmt.Errorf("reading the kubeconfig: no cluster is named in %s: set KUBECONFIG, or pass --kubeconfig",
 			strings.Join(f.config.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), " or ")))
 	}
-	config = rest.CopyConfig(config)
-	config.UserAgent = makeUserAgent()
-	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
-	config.ContentType = runtime.ContentTypeProtobuf
-	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	clock := &serverClock{}
-	config.Wrap(deadline.Transport)
-	config.Wrap(clock.observeAnswers)
-	config.Wrap(retryReads)
-	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
-	}
-	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
-	}
-	return &connection{client: client, context: f.currentContext(), server: config.Host, version: info.GitVersion, clock: clock}, nil
+	conn, err := cluster.Connect(ctx, config, makeUserAgent(), warnings)
+	return &connection{conn, f.currentContext()}, err
 }
 
 // namesNoCluster reports whether nothing names a cluster. The library takes the port 8080 of this
@@ -98,7 +68,7 @@ func (f *flags) currentContext() string {
 
 // readView takes the View that lists and plans rest on, but for its pods.
 func (c *connection) readView(ctx context.Context) (upgrade.View, error) {
-	view, err := cluster.ReadView(ctx, c.client)
+	view, err := cluster.ReadView(ctx, c.Client)
 	if err != nil {
 		return upgrade.View{}, explainReadError(err)
 	}

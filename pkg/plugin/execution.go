@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -77,7 +76,7 @@ const fresh = 10 * time.Second
 func (e *execution) takeUpRecord(ctx context.Context) error {
 	age := time.Since(e.g.now.Round(0))
 	last := e.hold.LastHeld()
-	held := e.hold.Waited() || (!last.IsZero() && e.s.idleSince(last) <= age+time.Second) // the server tells whole seconds
+	held := e.hold.Waited() || (!last.IsZero() && e.s.IdleSince(last) <= age+time.Second) // the server tells whole seconds
 	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
 		return err
 	}
@@ -134,7 +133,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.WatchCluster(watchCtx, e.s.client)
+	watcher, err := cluster.WatchCluster(watchCtx, e.s.Client)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -145,13 +144,13 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	writer := cluster.NewWriter(e.s.client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider))
+	writer := cluster.NewWriter(e.s.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider))
 	if hold.Overtook() {
 		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
 			return upgrade.Record{}, err
 		}
 	}
-	idle := e.s.idleSince(hold.LastHeld())
+	idle := e.s.IdleSince(hold.LastHeld())
 	for _, line := range listDrainLimits(g.record.WithMoreTime(idle), time.Now()) {
 		e.progress.writeNote(line)
 	}
@@ -177,7 +176,7 @@ func listDrainLimits(record upgrade.Record, now time.Time) []string {
 
 // acquireLease takes the group's lease, and says whom it waits for.
 func (c *command) acquireLease(ctx context.Context, group string, m mode, progress *progress) (*cluster.Hold, error) {
-	return cluster.AcquireLease(ctx, c.client, cluster.Claim{
+	return cluster.AcquireLease(ctx, c.Client, cluster.Claim{
 		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
 			if m.undoesUpgrade() {
@@ -195,17 +194,11 @@ func (c *command) rejectParallel(ctx context.Context, group string, m mode) erro
 	if c.agreed.parallelGroups || m == modeAbort { // which drains nothing
 		return nil
 	}
-	leases, err := c.client.CoordinationV1().Leases(c.stateNamespace).List(ctx, metav1.ListOptions{LabelSelector: cluster.LabelManagedBy + "=" + cluster.FieldManager})
-	if err != nil {
-		return fmt.Errorf("listing the leases of upgrades: %w", err)
+	other, err := c.FindParallel(ctx, c.stateNamespace, group)
+	if err != nil || other.IsFree() {
+		return err
 	}
-	for i := range leases.Items {
-		lease := &leases.Items[i]
-		if l := c.readLeaseState(lease); !l.isFree() && lease.Name != cluster.ObjectName(group) {
-			return usageError(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", l.holder, lease.Name))
-		}
-	}
-	return nil
+	return usageError(fmt.Errorf("%s is upgrading another group (lease %s): wait for it, or pass --parallel-groups", other.Holder, other.Name))
 }
 
 // makeIdentity names this process to whoever finds its lease.

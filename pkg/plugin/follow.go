@@ -33,7 +33,7 @@ type followed struct {
 	g        *groupContext
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
-	lease    leaseState
+	lease    cluster.LeaseState
 	// stale says that the cloud and the lease are to be asked, which was done last at observed.
 	stale    bool
 	observed time.Time
@@ -50,7 +50,7 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext, store *clus
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
 	}
-	if f.watcher, err = cluster.WatchCluster(ctx, s.client); err != nil {
+	if f.watcher, err = cluster.WatchCluster(ctx, s.Client); err != nil {
 		return err
 	}
 	ask := time.NewTicker(followCloud)
@@ -131,13 +131,13 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 }
 
 // observeAgain asks the cloud and the lease.
-func (f *followed) observeAgain(ctx context.Context) (leaseState, error) {
+func (f *followed) observeAgain(ctx context.Context) (cluster.LeaseState, error) {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
-		return leaseState{}, err
+		return cluster.LeaseState{}, err
 	}
 	f.g.group = group
-	return f.s.loadLease(ctx, group.Name)
+	return f.s.ReadLease(ctx, f.s.stateNamespace, group.Name)
 }
 
 // screen shows one status after the other: on a terminal in the place of the one before, elsewhere

@@ -60,11 +60,11 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		return nil, err
 	}
 	if g.record.IsResumable() {
-		lease, err := s.loadLease(ctx, name)
+		lease, err := s.ReadLease(ctx, s.stateNamespace, name)
 		if err != nil {
 			return nil, err
 		}
-		g.idle = lease.left
+		g.idle = lease.Unattended()
 	}
 	if g.to, err = chooseTarget(m, s.settings.To, &g.record); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		return err
 	}
 	world := g.makeWorld(g.now)
-	g.findings = preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.version})
+	g.findings = preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version})
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -16,13 +17,13 @@ import (
 
 // findAbandoned is an upgrade whose holder is gone without having brought it to rest, as a list of
 // one or none.
-func findAbandoned(group string, record *upgrade.Record, l leaseState) []report.Leftover {
-	if !record.IsRunning() || !l.isFree() {
+func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) []report.Leftover {
+	if !record.IsRunning() || !l.IsFree() {
 		return nil
 	}
 	what := fmt.Sprintf("run %s of group %s stopped without coming to rest", record.Run, group)
-	if l.holder != "" {
-		what += fmt.Sprintf(" (%s was last seen at %s)", l.holder, l.renewed.Format(time.RFC3339))
+	if l.Holder != "" {
+		what += fmt.Sprintf(" (%s was last seen at %s)", l.Holder, l.LastHeld.Format(time.RFC3339))
 	}
 	remedy := fmt.Sprintf("run kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s to undo it", group, group)
 	if verb := record.Undoing(); verb != "" {
@@ -55,7 +56,7 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 	var found []report.Leftover
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
-		lease, err := s.loadLease(ctx, name)
+		lease, err := s.ReadLease(ctx, s.stateNamespace, name)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -13,20 +14,20 @@ var noon = time.Date(2026, 1, 8, 12, 0, 0, 0, time.UTC)
 
 func TestFindAbandoned(t *testing.T) {
 	resume := "run kubectl nodeupgrade resume workers to continue, or kubectl nodeupgrade abort workers to undo it"
-	seen := leaseState{holder: "ann@host/7", renewed: noon.Add(-time.Hour), idle: time.Hour}
+	seen := cluster.LeaseState{Holder: "ann@host/7", LastHeld: noon.Add(-time.Hour), Idle: time.Hour}
 	cases := map[string]struct {
 		record upgrade.Record
-		lease  leaseState
+		lease  cluster.LeaseState
 		want   []report.Leftover
 	}{
-		"held":                   {begun(""), leaseState{holder: "ann", renewed: noon.Add(-30 * time.Second), idle: 30 * time.Second}, nil},
-		"held by nobody":         {begun(""), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
+		"held":                   {begun(""), cluster.LeaseState{Holder: "ann", LastHeld: noon.Add(-30 * time.Second), Idle: 30 * time.Second}, nil},
+		"held by nobody":         {begun(""), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: resume}}},
 		"not seen for long":      {begun(""), seen, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest (ann@host/7 was last seen at 2026-01-08T11:00:00Z)", Remedy: resume}}},
-		"half-way back":          {begun("", rolledBack), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
-		"half undone":            {begun("", undone), leaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
-		"stopped as it should":   {begun(upgrade.Interrupted), leaseState{}, nil},
-		"done":                   {begun(upgrade.Succeeded), leaseState{}, nil},
-		"never begun":            {upgrade.Record{}, leaseState{}, nil},
+		"half-way back":          {begun("", rolledBack), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade rollback workers to continue"}}},
+		"half undone":            {begun("", undone), cluster.LeaseState{}, []report.Leftover{{What: "run r1 of group workers stopped without coming to rest", Remedy: "run kubectl nodeupgrade abort workers to continue"}}},
+		"stopped as it should":   {begun(upgrade.Interrupted), cluster.LeaseState{}, nil},
+		"done":                   {begun(upgrade.Succeeded), cluster.LeaseState{}, nil},
+		"never begun":            {upgrade.Record{}, cluster.LeaseState{}, nil},
 		"done, the lease stayed": {begun(upgrade.Succeeded), seen, nil},
 	}
 	for name, c := range cases {

@@ -32,7 +32,7 @@ func listGroups(ctx context.Context, c *command) error {
 	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
 	var names []string
 	for i := range groups {
-		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.version})
+		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.Version})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}

@@ -171,11 +171,11 @@ func TestNothingIsSentLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(build.Unnoticed(t.Context(), time.Now()), http.MethodDelete, conn.server+"/api/v1/namespaces/shop/pods/web-0", http.NoBody)
+	r, err := http.NewRequestWithContext(build.Unnoticed(t.Context(), time.Now()), http.MethodDelete, conn.Server+"/api/v1/namespaces/shop/pods/web-0", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := conn.client.CoreV1().RESTClient().(*rest.RESTClient).Client.Do(r) // past the limit of the client's own, which looks at the clock, too
+	response, err := conn.Client.CoreV1().RESTClient().(*rest.RESTClient).Client.Do(r) // past the limit of the client's own, which looks at the clock, too
 	if err == nil {
 		response.Body.Close()
 	}

@@ -67,7 +67,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	}
 	claims := make(chan claim, 1)
 	go func() {
-		hold, err := cluster.AcquireLease(ctx, c.client, cluster.Claim{
+		hold, err := cluster.AcquireLease(ctx, c.Client, cluster.Claim{
 			Namespace: c.stateNamespace, Group: u.name, Identity: makeIdentity(), Patient: true,
 			Waiting: func(holder string) { progress.writeNote(describeWait(holder, &u.record)) },
 		})

@@ -54,7 +54,7 @@ func probeEviction(ctx context.Context, conn *connection, pod *corev1.Pod, budge
 		answer.Budget = budget.String()
 	}
 	evict := upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID}
-	if err := cluster.Evict(ctx, conn.client, evict, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	if err := cluster.Evict(ctx, conn.Client, evict, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		answer.Answer = err.Error()
 	}
 	return answer

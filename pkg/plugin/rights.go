@@ -53,7 +53,7 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Requ
 	for i := range needed {
 		questions.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &needed[i]}}
-			answer, err := c.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			missing[i] = err == nil && !answer.Status.Allowed
 			return nil
 		})

@@ -24,12 +24,12 @@ func (f *flags) connectFor(ctx context.Context, line *commandLine) (*command, er
 
 // openStore is where a group's upgrade is recorded.
 func (c *command) openStore(group string) *cluster.Store {
-	return cluster.NewStore(c.client, c.stateNamespace, group)
+	return cluster.NewStore(c.Client, c.stateNamespace, group)
 }
 
 // loadRecords reads the records of all groups.
 func (c *command) loadRecords(ctx context.Context) (map[string]upgrade.Record, error) {
-	return cluster.LoadRecords(ctx, c.client, c.stateNamespace)
+	return cluster.LoadRecords(ctx, c.Client, c.stateNamespace)
 }
 
 // openSession reads the cluster and chooses the provider.
@@ -65,9 +65,9 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member) erro
 	var err error
 	switch {
 	case s.podsOfGroupOnly:
-		s.view.Pods, err = cluster.PodsOn(ctx, s.client, listOutdatedNodes(members))
+		s.view.Pods, err = cluster.PodsOn(ctx, s.Client, listOutdatedNodes(members))
 	case len(s.view.Pods) == 0:
-		s.view.Pods, err = cluster.ListPods(ctx, s.client)
+		s.view.Pods, err = cluster.ListPods(ctx, s.Client)
 	}
 	if err != nil {
 		return explainReadError(err)
@@ -92,7 +92,7 @@ func (s *session) readClusterWorkloads(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.client); err != nil {
+	if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.Client); err != nil {
 		return fmt.Errorf("reading the cluster: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -66,7 +67,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if watch {
 		return followUpgrade(ctx, s, g, store)
 	}
-	lease, err := c.loadLease(ctx, name)
+	lease, err := c.ReadLease(ctx, c.stateNamespace, name)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func chooseReported(ctx context.Context, s *session) (string, error) {
 type recordedState struct {
 	record upgrade.Record
 	asked  upgrade.Asked
-	lease  leaseState
+	lease  cluster.LeaseState
 }
 
 // makeStatus is what the next step would see, without doing it.
@@ -119,7 +120,7 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 		record = *watched
 	}
 	status := makeUpgradeStatus(g.group.Name, record)
-	status.Holder = state.lease.holder
+	status.Holder = state.lease.Holder
 	if g.group.Managed != nil && g.group.Managed.Operation.ID != "" {
 		status.Operation = &g.group.Managed.Operation
 	}

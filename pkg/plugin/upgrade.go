@@ -113,11 +113,11 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 // reportCurrent says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that continues.
 func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) error {
-	lease, err := s.loadLease(ctx, g.group.Name)
+	lease, err := s.ReadLease(ctx, s.stateNamespace, g.group.Name)
 	if err != nil {
 		return err
 	}
-	if lease.holder != "" {
+	if lease.Holder != "" {
 		progress := s.newProgress(g.group.Name)
 		hold, err := s.acquireLease(ctx, g.group.Name, m, progress)
 		progress.closeDisplay()
@@ -160,7 +160,7 @@ func (c *command) askUser(how confirmation) error {
 	if err := how.show(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", how.question, c.context, c.server)
+	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", how.question, c.context, c.Server)
 	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usageError(fmt.Errorf("reading the answer: %w", err))

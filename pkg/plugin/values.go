@@ -113,14 +113,14 @@ func (f *flags) listExisting(ctx context.Context, flag string) []string {
 	}
 	var names []string
 	if flag == "node" {
-		nodes, _ := cluster.ListNodes(ctx, conn.client) // none is offered then
+		nodes, _ := cluster.ListNodes(ctx, conn.Client) // none is offered then
 		for _, node := range nodes {
 			names = append(names, node.Name) // a watch lists them in no order
 		}
 		slices.Sort(names)
 		return names
 	}
-	if list, err := conn.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err == nil {
+	if list, err := conn.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}); err == nil {
 		for i := range list.Items {
 			names = append(names, list.Items[i].Name)
 		}

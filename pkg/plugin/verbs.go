@@ -154,8 +154,8 @@ func (u *recordedUpgrade) leaveRequest(ctx context.Context, verb upgrade.Verb) e
 
 // holderAlive reports whether the upgrade has a holder that gives a sign of life.
 func (c *command) holderAlive(ctx context.Context, group string, m mode) (bool, error) {
-	lease, err := c.loadLease(ctx, group)
-	if err != nil || lease.holder == "" {
+	lease, err := c.ReadLease(ctx, c.stateNamespace, group)
+	if err != nil || lease.Holder == "" {
 		return false, err
 	}
 	progress := c.newProgress(group)
@@ -193,7 +193,7 @@ func (f *flags) completeRecorded(cmd *cobra.Command, args []string, typed string
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	if conn, err := f.connectCluster(ctx, io.Discard); err == nil {
-		records, _ := cluster.LoadRecords(ctx, conn.client, f.stateNamespace)
+		records, _ := cluster.LoadRecords(ctx, conn.Client, f.stateNamespace)
 		for _, name := range slices.Sorted(maps.Keys(records)) {
 			if record := records[name]; record.IsResumable() && strings.HasPrefix(name, typed) {
 				names = append(names, name)

@@ -40,7 +40,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	if record.Run == "" {
 		return nil, reason
 	}
-	lease, err := c.loadLease(ctx, name)
+	lease, err := c.ReadLease(ctx, c.stateNamespace, name)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	if err != nil {
 		return nil, err
 	}
-	if view.Pods, err = cluster.PodsOn(ctx, c.client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
+	if view.Pods, err = cluster.PodsOn(ctx, c.Client, slices.Collect(maps.Keys(record.InFlight()))); err != nil {
 		return nil, explainReadError(err)
 	}
 	status := makeUpgradeStatus(name, record)
-	status.Holder, status.Unread = lease.holder, reason.Error()
+	status.Holder, status.Unread = lease.Holder, reason.Error()
 	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, time.Now())
 	status.Leftovers = findAbandoned(name, &record, lease)
 	return status, nil

@@ -47,7 +47,7 @@ func rooms() map[string]room {
 		"pkg/dump":     {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
-		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim")},
+		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},
 
 		"pkg/cloud":        {libs: values, own: cloud},
 		"pkg/cloud/aws":    {libs: append(slices.Clone(values), "github.com/aws", "golang.org/x/sync"), own: cloud},

@@ -1,4 +1,4 @@
-package plugin
+package cluster
 
 import (
 	"net/http"

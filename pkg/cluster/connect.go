@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/deadline"
+)
+
+// requestsPerSecond is the client's own limit. client-go's default of 5 would be felt on every
+// node; what protects the API server is its priority and fairness, not a guess made here.
+const requestsPerSecond = 200
+
+// Connection is an API server that has answered.
+type Connection struct {
+	Client kubernetes.Interface
+	// Server is its address, and Version what it runs, e.g. "v1.36.3".
+	Server, Version string
+	clock           *serverClock
+}
+
+// Connect makes a client and asks the server for its version, so that one that cannot be reached
+// is told at once.
+func Connect(ctx context.Context, config *rest.Config, userAgent string, warnings io.Writer) (Connection, error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = userAgent
+	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	clock := &serverClock{}
+	config.Wrap(deadline.Transport)
+	config.Wrap(clock.observeAnswers)
+	config.Wrap(retryReads)
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return Connection{}, fmt.Errorf("making a client for %s: %w", config.Host, err)
+	}
+	info, err := discovery.ToDiscoveryInterfaceWithContext(client.Discovery()).ServerVersionWithContext(ctx)
+	if err != nil {
+		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
+	}
+	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock}, nil
+}
+
+// serverClock is the API server's, to the second, as its last answer told.
+type serverClock struct{ ahead atomic.Int64 }
+
+func (c *serverClock) serverTime() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// observeAnswers is a transport that hears what time it is from each answer.
+func (c *serverClock) observeAnswers(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return response, err
+		}
+		if date, unread := http.ParseTime(response.Header.Get("Date")); unread == nil {
+			c.ahead.Store(int64(time.Until(date)))
+		}
+		return response, nil
+	})
+}
+
+// retryReads has client-go repeat reads that a server in trouble answers: it repeats requests that
+// the server asks to have repeated (client-go, rest/with_retry.go), which one that fails with 500
+// or stands behind a failing proxy does not ask for. A watch is opened again by those who watch.
+func retryReads(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil || !isReadRequest(r) || response.Header.Get("Retry-After") != "" {
+			return response, err
+		}
+		switch response.StatusCode {
+		case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			response.Header.Set("Retry-After", "1")
+		}
+		return response, nil
+	})
+}
+
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// isReadRequest reports whether the request changes nothing and is answered at once; a review is a
+// question, too.
+func isReadRequest(r *http.Request) bool {
+	question := r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews")
+	return question || (r.Method == http.MethodGet && r.URL.Query().Get("watch") == "")
+}
