@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/recorded"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -63,6 +64,16 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 
 func (l *commandLine) manualProvider() cloud.Provider {
 	return manual.New(manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane})
+}
+
+// recordedProvider is the provider of nodes that were written down.
+func (l *commandLine) recordedProvider(nodes []*corev1.Node) cloud.Provider {
+	labels := manual.Options{Selector: l.groups.labels, SelectorText: l.groups.selector, Current: l.settings.Current, ControlPlane: l.controlPlane}
+	o := recorded.Options{Options: labels, Nodes: nodes}
+	if l.providerName != providerAuto {
+		o.Provider = l.providerName
+	}
+	return recorded.New(o)
 }
 
 // findOwningProvider names the first provider that owns one of the nodes, "" when none does.

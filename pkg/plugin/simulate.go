@@ -70,15 +70,15 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	at := &session{
 		command:  &command{s.commandLine, &connection{context: source}},
-		provider: newRecorded(s.commandLine, d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOfDump(d),
+		provider: s.recordedProvider(d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOfDump(d),
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
 		return err
 	}
 	g := &groupContext{provider: at.provider, view: at.view, clusterWorkloads: at.clusterWorkloads, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
-	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name}); err != nil {
-		return err
+	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
+		return usageError(err) // of what was written down
 	}
 	if err := at.resolveRequest(g, modeUpgrade); err != nil {
 		return err
