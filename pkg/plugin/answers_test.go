@@ -96,23 +96,6 @@ func TestPlanWithoutForecast(t *testing.T) {
 	}
 }
 
-// TestAbortNeedsNoEvictions holds an abort to the rights that it needs.
-func TestAbortNeedsNoEvictions(t *testing.T) {
-	request := upgrade.Request{OnTimeout: upgrade.Force}
-	texts := func(w mode) string {
-		var all []string
-		for _, right := range listNeededRights(w, &request, "kube-system") {
-			all = append(all, describeRight(&right))
-		}
-		return strings.Join(all, "; ")
-	}
-	for _, moves := range []string{"create pods/eviction", "delete pods"} {
-		if on, undo := texts(modeUpgrade), texts(modeAbort); !strings.Contains(on, moves) || strings.Contains(undo, moves) || !strings.Contains(undo, "patch nodes") {
-			t.Errorf("%s: an upgrade needs %q, an abort %q", moves, on, undo)
-		}
-	}
-}
-
 // TestUpgradeWithoutRights is refused before anything is written, and names each right.
 func TestUpgradeWithoutRights(t *testing.T) {
 	s := twoGroups()

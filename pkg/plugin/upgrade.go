@@ -110,6 +110,16 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	return s.printOutcome(name, record)
 }
 
+// checkAccess refuses an upgrade that would come to a halt half way for want of a right.
+func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
+	missing := c.ListMissingRights(ctx, request, m != modeAbort, c.stateNamespace)
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("upgrading group %q: you may not %s: ask for a role that allows it (see Permissions in the README)",
+		request.Group, strings.Join(missing, ", "))
+}
+
 // reportCurrent says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that continues.
 func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) error {

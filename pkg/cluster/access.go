@@ -1,9 +1,8 @@
-package plugin
+package cluster
 
 import (
 	"context"
-	"fmt"
-	"strings"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -12,9 +11,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// listNeededRights are what carrying a request out that way takes in the cluster, beyond the reads
-// that the plan has needed already; README has them for administrators. Who aborts moves no pod.
-func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) []authorizationv1.ResourceAttributes {
+// listNeededRights are what carrying a request out takes in the cluster, beyond the reads that the
+// plan has needed already; README has them for administrators. Who aborts evicts no pod.
+func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Resource: "nodes"},
@@ -33,7 +32,7 @@ func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) [
 		return needed // the group's own cloud drains
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
-	if m == modeAbort {
+	if !evicts {
 		return needed
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
@@ -43,33 +42,25 @@ func listNeededRights(m mode, request *upgrade.Request, stateNamespace string) [
 	return needed
 }
 
-// checkAccess refuses an upgrade that would come to a halt half way for want of a right, and names
-// each that is missing. Where the server does not answer the question, the requests themselves will
-// show.
-func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Request) error {
-	needed := listNeededRights(m, request, c.stateNamespace)
-	missing := make([]bool, len(needed))
+// ListMissingRights says which rights the user lacks that carrying a request out takes, with
+// evictions or without. Where the server does not answer the question, the requests themselves
+// will show.
+func (c *Connection) ListMissingRights(ctx context.Context, request *upgrade.Request, evicts bool, stateNamespace string) []string {
+	needed := listNeededRights(request, evicts, stateNamespace)
+	missing := make([]string, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
 		questions.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &needed[i]}}
 			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-			missing[i] = err == nil && !answer.Status.Allowed
+			if err == nil && !answer.Status.Allowed {
+				missing[i] = describeRight(&needed[i])
+			}
 			return nil
 		})
 	}
 	_ = questions.Wait() // none of them fails
-	var lacking []string
-	for i := range needed {
-		if missing[i] {
-			lacking = append(lacking, describeRight(&needed[i]))
-		}
-	}
-	if len(lacking) == 0 {
-		return nil
-	}
-	return fmt.Errorf("upgrading group %q: you may not %s: ask for a role that allows it (see Permissions in the README)",
-		request.Group, strings.Join(lacking, ", "))
+	return slices.DeleteFunc(missing, func(right string) bool { return right == "" })
 }
 
 // describeRight says a right as people do: "patch nodes", "create pods/eviction", "update leases in
