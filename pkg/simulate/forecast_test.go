@@ -210,3 +210,26 @@ func TestForecastOfDrawnOrders(t *testing.T) {
 		t.Errorf("no node of %d starts at another time: %+v, in one order %+v", len(drawn.Nodes), drawn.Nodes, one.Nodes)
 	}
 }
+
+// TestForecastFencesAsTheCloudDoes has pods under a tight budget leave two nodes. A cloud that
+// terminates first closes a node in its turn, so that they go to the other and move twice; one that
+// adds nodes first closes all old ones before any drain (EKS E30, E50).
+func TestForecastFencesAsTheCloudDoes(t *testing.T) {
+	for minimal, want := range map[bool]string{true: "peak 2, 0.00 extra hours, 6 evictions", false: "peak 3, 0.09 extra hours, 4 evictions"} {
+		spec := shop()
+		spec.Nodes, spec.Pods, spec.Group.Instances = spec.Nodes[:2], nil, spec.Group.Instances[:2]
+		for i := range 4 {
+			spec.Pods = append(spec.Pods, build.Pod(fmt.Sprintf("web-%d", i), build.App("web"), build.On(spec.Nodes[i%2].Name), started(start.Add(-time.Hour), 5*time.Second)))
+		}
+		spec.Budgets = append(spec.Budgets, build.Budget("web", build.Counts(4, 4, 3)))
+		spec.Group.Desired, spec.Group.Max, spec.Group.Managed = 2, 2, &nodegroup.Managed{TerminateFirst: minimal}
+		req := request()
+		if minimal {
+			req.Surge = 0
+		}
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+		if got := predict(t, spec, req); strings.Contains(got, "stuck true") || !strings.Contains(got, want) {
+			t.Errorf("TerminateFirst %t: want %q in\n%s", minimal, want, got)
+		}
+	}
+}

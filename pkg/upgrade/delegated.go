@@ -344,9 +344,10 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 }
 
 // AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
-// would do it from the start, in the cloud's own numbers: for a forecast of what the cloud does.
+// would do it from the start, in the cloud's own numbers: for a forecast of what the cloud does. Of
+// what the cloud tells it keeps the order of things.
 func AsDriven(group nodegroup.Group, req Request) (nodegroup.Group, Record, Request) {
-	group.Managed, group.Quiesce, group.Refusal = nil, nil, ""
+	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
 	req.Strategy = Surge
 	return group, Record{}, req
 }

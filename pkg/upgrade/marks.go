@@ -22,7 +22,7 @@ func (d marks) fenceOutdatedNodes() bool {
 		if !m.Outdated || m.Node == nil || m.Instance.State == nodegroup.InstanceLeaving || d.isFencedByRun(m) {
 			continue
 		}
-		if n, started := d.rec.findStarted(m); started && n.State == NodeRemoving {
+		if d.needsNoFence(m) {
 			continue
 		}
 		if d.rec.wasUncordoned(m.Node) {
@@ -34,6 +34,16 @@ func (d marks) fenceOutdatedNodes() bool {
 		d.addAction(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
 	}
 	return all
+}
+
+// needsNoFence reports whether the outdated node goes already or, in the forecast of a cloud that
+// terminates first, has its turn still to come: to fence all is a part of scale up, which such a
+// cloud leaves out (EKS E50).
+func (d marks) needsNoFence(m *nodegroup.Member) bool {
+	if n, started := d.rec.findStarted(m); started {
+		return n.State == NodeRemoving
+	}
+	return d.w.Group.Managed != nil && d.w.Group.Managed.TerminateFirst
 }
 
 // holdNewNodes has autoscalers leave alone the nodes that the upgrade brought up: until pods have
