@@ -107,12 +107,16 @@ func trimPod(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: trimConditions(pod.Status.Conditions), StartTime: pod.Status.StartTime}
 }
 
-// trimConditions keeps whether and since when the pod is ready, and when it was bound to its node.
+// trimConditions keeps whether and since when the pod is ready, when it was bound to its node, and
+// whether it was evicted.
 func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
-		if c := &all[i]; c.Type == corev1.PodReady || c.Type == corev1.PodScheduled {
+		switch c := &all[i]; c.Type {
+		case corev1.PodReady, corev1.PodScheduled:
 			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+		case corev1.DisruptionTarget:
+			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
 		}
 	}
 	return kept

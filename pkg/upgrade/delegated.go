@@ -220,8 +220,8 @@ func (d delegated) explainFailure(op *nodegroup.Operation) string {
 }
 
 // watchDrains finds out which nodes the cloud is draining, which it does not tell, and names the
-// pods that it cannot move (containers-roadmap#1282). A pod that leaves a closed node shows that it
-// is drained. Until as many drains are seen as the cloud carries out at once (EKS E05), the pods of
+// pods that it cannot move (containers-roadmap#1282). A pod that is evicted from a closed node shows
+// that it is drained. Until as many drains are seen as the cloud carries out at once (EKS E05), the pods of
 // all closed nodes may be those that it waits for.
 func (d delegated) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
@@ -238,7 +238,7 @@ func (d delegated) watchDrains() {
 		if seen {
 			draining[m.Name()] = since
 		}
-		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).countPodsLeft()
+		d.notes.PodsLeft[m.Name()] = d.classifyPodsOf(m).listRunning()
 	}
 	known.Draining = draining
 	for _, m := range closed {
@@ -267,11 +267,16 @@ func (d delegated) recordLongBlocked() {
 	}
 }
 
-// isDraining reports whether pods are leaving the closed node, or have left it since the last step.
+// isDraining reports whether a pod of the closed node was evicted, or has gone since the last step
+// without having been seen to end. Who completes, or is deleted by its controller, leaves a node that
+// no one drains, too.
 func (d delegated) isDraining(m *nodegroup.Member) bool {
-	left := d.classifyPodsOf(m)
-	before, known := d.w.Notes.PodsLeft[m.Name()]
-	return len(left.Leaving) > 0 || (known && left.countPodsLeft() < before)
+	here := make(map[types.UID]bool, len(m.Pods))
+	for _, pod := range m.Pods {
+		here[pod.UID] = true
+	}
+	left := func(uid types.UID) bool { return !here[uid] }
+	return slices.ContainsFunc(m.Pods, drain.IsEvicted) || slices.ContainsFunc(d.w.Notes.PodsLeft[m.Name()], left)
 }
 
 // blockPods names the pods of the node that the eviction API refuses now. until is when the cloud

@@ -184,6 +184,52 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 	}
 }
 
+// TestDelegateTellsEvictionsFromEnds takes a node for the one in drain when a pod of it was evicted, or
+// has gone unseen, and not when a pod completes or is deleted by its controller (EKS E52).
+func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
+	cases := map[string]struct {
+		ends     []func(*corev1.Pod)
+		gone     bool
+		draining bool
+	}{
+		"it is evicted":                {ends: []func(*corev1.Pod){build.Evicted}, draining: true},
+		"it is evicted and deleted":    {ends: []func(*corev1.Pod){build.Evicted, build.Ending(start)}, draining: true},
+		"it has gone since":            {gone: true, draining: true},
+		"it completes":                 {ends: []func(*corev1.Pod){build.Phase(corev1.PodSucceeded)}},
+		"it completes and goes":        {ends: []func(*corev1.Pod){build.Phase(corev1.PodSucceeded)}, gone: true},
+		"its controller deletes it":    {ends: []func(*corev1.Pod){build.Ending(start)}},
+		"it is deleted, and then goes": {ends: []func(*corev1.Pod){build.Ending(start)}, gone: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := following(t, old("old-a-1", build.Pod("job", build.App("job"), build.OwnedBy("Job", "job"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
+			s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
+			for _, name := range []string{"old-a-1", "old-b-1"} {
+				s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+			}
+			s.next()
+			pod := s.at("old-a-1").Pods[0].DeepCopy()
+			for _, end := range c.ends {
+				end(pod)
+				s.at("old-a-1").Pods = []*corev1.Pod{pod}
+				s.pass(time.Second)
+				s.next()
+			}
+			if c.gone {
+				s.at("old-a-1").Pods = nil
+			}
+			s.pass(time.Second)
+			step := s.next()
+			if _, draining := step.Record.Delegation.Draining["old-a-1"]; draining != c.draining {
+				t.Errorf("in drain: %t, want %t", draining, c.draining)
+			}
+			if blocked := len(step.Blocked) > 0; blocked == c.draining {
+				t.Errorf("what may block the other node: %v", step.Blocked)
+			}
+		})
+	}
+}
+
 // TestDelegateNamesWhatMayBlock names the pods of nodes in whose drain none has left yet, where more
 // nodes are drained at once than are seen to be.
 func TestDelegateNamesWhatMayBlock(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -19,6 +20,15 @@ type nodePods struct {
 }
 
 func (v *nodePods) countPodsLeft() int { return len(v.Evict) + len(v.Leaving) + len(v.Held) }
+
+// listRunning are those of the pods whose end has not begun.
+func (v *nodePods) listRunning() []types.UID {
+	var running []types.UID
+	for _, pod := range slices.Concat(v.Evict, v.Held) {
+		running = append(running, pod.UID)
+	}
+	return running
+}
 
 // classifyPods sorts the pods of a member by what its drain has to do with them.
 func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 )
 
@@ -17,9 +19,9 @@ type Notes struct {
 	Yielded map[string]time.Duration
 	// Yielding are the nodes that were so blocked when the notes were taken.
 	Yielding map[string]bool
-	// PodsLeft counts the pods that must leave a node which its cloud may be draining, by node
-	// name.
-	PodsLeft map[string]int
+	// PodsLeft are, by node name, the pods that must leave a node which its cloud may be draining
+	// and that nothing is known to end.
+	PodsLeft map[string][]types.UID
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
@@ -31,7 +33,7 @@ func (n *Notes) cloneNotes() Notes {
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
 		Yielded:      maps.Clone(n.Yielded),
 		Yielding:     map[string]bool{},
-		PodsLeft:     map[string]int{},
+		PodsLeft:     map[string][]types.UID{},
 		Memory:       n.Memory,
 		At:           n.At,
 	}

@@ -238,6 +238,10 @@ func (c *cluster) evict(a upgrade.Evict) error {
 	if pod.UID != a.UID {
 		return conflict("pods", a.Pod)
 	}
+	if evicted := pod.DeepCopy(); pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" {
+		evicted.Status.Conditions = append(evicted.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"})
+		c.putPod(evicted)
+	}
 	c.delete(pod.UID)
 	return nil
 }

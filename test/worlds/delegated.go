@@ -179,12 +179,10 @@ func (r *rules) tellsOnce(op *nodegroup.Operation) {
 	r.delegations.told[op.ID] = true
 }
 
-// names is E52: pods that keep the cloud from draining a node for a minute are named. Pods that leave by themselves may show
-// another node as the one that is drained.
+// names is E52: pods that keep the cloud from draining a node for a minute are named.
 func (r *rules) names(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
-	byThemselves := r.c.plan.hasWorkload(func(w *Workload) bool { return w.Role == Completes || w.Kind == Ending })
-	if !r.quiet || byThemselves || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
+	if !r.quiet || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
 	for _, id := range sortedKeys(op.drains) {
