@@ -168,22 +168,17 @@ func (c *cluster) newNodesUp(op *operation) bool {
 	})
 }
 
-// drainNodes closes all old nodes, picks some of them at random, and drains those (EKS E30, E40).
+// drainNodes closes all old nodes, picks some of them at random, and drains those (EKS E30, E40). MINIMAL closes
+// each in its turn (EKS E50).
 func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
-	for _, i := range old {
-		if node := c.nodes[c.nodeOf(i)]; node != nil && !nodegroup.IsClosed(node) {
-			c.changeNode(node.Name, func(n *corev1.Node) {
-				n.Spec.Unschedulable = true
-				if c.plan.Minimal { // whether the taint or the cordon is first is not documented
-					n.Spec.Unschedulable, n.Spec.Taints = false, append(slices.Clone(n.Spec.Taints), fenceTaint(c.plan.Provider))
-				}
-			})
-		}
-	}
 	for _, n := range c.rng.Perm(len(old)) {
 		i := old[n]
-		if _, begun := op.drains[i.id]; !begun && more && len(op.drains) < c.plan.Request.MaxUnavailable {
-			op.drains[i.id] = c.now
+		_, begun := op.drains[i.id]
+		if !begun && more && len(op.drains) < c.plan.Request.MaxUnavailable {
+			op.drains[i.id], begun = c.now, true
+		}
+		if begun || !c.plan.Minimal {
+			c.close(c.nodeOf(i))
 		}
 	}
 	for _, id := range sortedKeys(op.drains) {
@@ -193,6 +188,18 @@ func (c *cluster) drainNodes(op *operation, old []*instance, more bool) {
 			c.drainNode(op, i)
 		}
 	}
+}
+
+// close keeps new pods off a node. Whether by the taint or by the cordon is not documented.
+func (c *cluster) close(name string) {
+	if node := c.nodes[name]; node == nil || nodegroup.IsClosed(node) {
+		return
+	}
+	c.changeNode(name, func(n *corev1.Node) {
+		if n.Spec.Unschedulable = !c.plan.Minimal; c.plan.Minimal {
+			n.Spec.Taints = append(slices.Clone(n.Spec.Taints), fenceTaint(c.plan.Provider))
+		}
+	})
 }
 
 // drainNode evicts the pods of a node for as long as it has, and then fails or deletes them; a node without pods is
