@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -215,6 +216,9 @@ func (d decision) summarizeStatus() Status {
 	}
 	for _, name := range started {
 		s.Nodes = append(s.Nodes, d.startedStatus(name))
+	}
+	if d.rec.Delegation != nil { // one may have kept the name of a Node that is gone
+		slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return s
 }

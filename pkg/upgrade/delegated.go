@@ -133,6 +133,7 @@ func (d delegated) followOperation() bool {
 		return false
 	}
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
+	d.keepNodeNames()
 	op := d.newestOperation()
 	if op.ID != d.rec.Delegation.ID {
 		return d.isReplacedByAnother(op)
@@ -152,6 +153,19 @@ func (d delegated) followOperation() bool {
 		}
 	}
 	return false
+}
+
+// keepNodeNames notes under which name the node of each outdated instance is known.
+func (d delegated) keepNodeNames() {
+	for _, m := range d.count.pending {
+		id, name := m.Instance.ID, m.Name()
+		if m.Node == nil {
+			name = d.w.Notes.NodeNames[id]
+		}
+		if id != "" && name != "" {
+			d.notes.NodeNames[id] = name
+		}
+	}
 }
 
 // isReplacedByAnother is for an operation that another one has followed: what became of it the
@@ -307,9 +321,13 @@ func (d delegated) describeProgress() string {
 	}
 }
 
-// nodeStatus is an outdated node as the cluster shows what the cloud does with it.
+// nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node has
+// gone before its instance keeps its name.
 func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
+	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
+		status.Name, status.State = name, NodeRemoving
+	}
 	if m.Node == nil || !nodegroup.IsClosed(m.Node) {
 		return status
 	}

@@ -321,6 +321,25 @@ func TestDelegateSucceeds(t *testing.T) {
 	}
 }
 
+// TestDelegateNamesNodesThatGo has a node go before its instance: it has one name to the end.
+func TestDelegateNamesNodesThatGo(t *testing.T) {
+	s := following(t, old("old-a-1"), old("old-b-1"), current("new-a-1"))
+	s.next()
+	s.at("old-b-1").Node = nil
+	slices.SortFunc(s.Members, func(a, b nodegroup.Member) int { return strings.Compare(a.Name(), b.Name()) })
+	var texts []string
+	for _, node := range s.next().Status.Nodes {
+		texts = append(texts, node.Name+" "+string(node.State))
+	}
+	if want := []string{"old-a-1 Pending", "old-b-1 Removing"}; !slices.Equal(texts, want) {
+		t.Errorf("%q, want %q", texts, want)
+	}
+	s.remove("i-old-b-1")
+	if step := s.next(); len(step.Status.Nodes) != 1 || step.Status.Replaced != 1 || len(step.Notes.NodeNames) != 1 {
+		t.Errorf("%+v, %v", step.Status, step.Notes.NodeNames)
+	}
+}
+
 // TestDelegateIsLeft ends here while the cloud continues, and says so.
 func TestDelegateIsLeft(t *testing.T) {
 	s := following(t, old("old-a-1"))

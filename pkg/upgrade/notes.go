@@ -22,6 +22,9 @@ type Notes struct {
 	// PodsLeft are, by node name, the pods that must leave a node which its cloud may be draining
 	// and that nothing is known to end.
 	PodsLeft map[string][]types.UID
+	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud upgrades:
+	// a Node may be seen to go before its instance.
+	NodeNames map[string]string
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
@@ -34,6 +37,7 @@ func (n *Notes) cloneNotes() Notes {
 		Yielded:      maps.Clone(n.Yielded),
 		Yielding:     map[string]bool{},
 		PodsLeft:     map[string][]types.UID{},
+		NodeNames:    map[string]string{}, // of those that are outdated still
 		Memory:       n.Memory,
 		At:           n.At,
 	}
