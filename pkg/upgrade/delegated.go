@@ -197,7 +197,7 @@ func (d delegated) isReplaced() bool {
 	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
 	d.waitForCloud("the last nodes to go")
 	if d.w.isDeadlinePassed(deadline) {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated: run the command again to begin another",
+		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated",
 			d.managerName(), known.ID, d.count.pending[0].Name()))
 	}
 	d.requeueAt(deadline)

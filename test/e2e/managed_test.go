@@ -303,6 +303,9 @@ func blockManaged(t *testing.T, shared *stage.Stage) {
 			t.Errorf("the error does not say %q: %s", words, complaint)
 		}
 	}
+	if strings.Count(complaint, "run ") != 1 {
+		t.Errorf("the error does not say once what to run: %s", complaint)
+	}
 	t.Log(complaint)
 	current := s.nodesOf(stage.NewImage)
 	s.unblock("stubborn")

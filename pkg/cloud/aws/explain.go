@@ -12,10 +12,6 @@ import (
 // explanation is what a code of EKS means, and what to do about it (EKS E33, E34, E35).
 type explanation struct{ cause, remedy string }
 
-// sameAgain is how every remedy of a failed update ends: nodes that it replaced are left alone
-// (EKS E31).
-const sameAgain = ", and run the same command again"
-
 // explanationOf explains a code of a failed update or of an unhealthy node group.
 func explanationOf(code string) explanation {
 	for _, table := range []map[string]explanation{nodeExplanations(), networkExplanations(), ownExplanations(), permissionExplanations()} {
@@ -110,7 +106,7 @@ func permissionExplanations() map[string]explanation {
 // their code.
 func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, resources []string) {
 	if len(failures) == 0 {
-		return "", "EKS does not say why: read the node group's update history in the console" + sameAgain, nil
+		return "", "EKS does not say why: read the node group's update history in the console", nil
 	}
 	var others []string
 	for _, f := range failures {
@@ -134,7 +130,7 @@ func explainUpdate(failures []kt.ErrorDetail, force bool) (code, text string, re
 	if len(others) > 0 {
 		text = fmt.Sprintf("%s; it also tells of %s", text, strings.Join(slices.Compact(others), ", "))
 	}
-	return string(first.ErrorCode), text + sameAgain, resources
+	return string(first.ErrorCode), text, resources
 }
 
 // explainIssue says in one line what keeps a node group from being healthy and what helps.

@@ -55,12 +55,12 @@ func TestExplainUpdate(t *testing.T) {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", tired, "ip-1.ec2.internal")},
 			code:     "PodEvictionFailure",
 			text: "EKS could not drain the node within 15 minutes (ip-1.ec2.internal) [PodEvictionFailure: " + tired +
-				"]: loosen the budget that the status names, or use --on-timeout=force, and run the same command again",
+				"]: loosen the budget that the status names, or use --on-timeout=force",
 			ids: "ip-1.ec2.internal",
 		},
 		"drain with force": {
 			failures: []kt.ErrorDetail{failure("PodEvictionFailure", "", "ip-1")}, force: true, code: "PodEvictionFailure",
-			text: "EKS could not drain the node within 15 minutes (ip-1) [PodEvictionFailure]: look at the pods that are left on the node, and run the same command again",
+			text: "EKS could not drain the node within 15 minutes (ip-1) [PodEvictionFailure]: look at the pods that are left on the node",
 			ids:  "ip-1",
 		},
 		"several": {
@@ -69,17 +69,16 @@ func TestExplainUpdate(t *testing.T) {
 			},
 			code: "ClusterUnreachable",
 			text: "EKS or the nodes could not reach the API server (i-1, i-2, i-3) [ClusterUnreachable: no answer]: check that it answers and that security groups and routes " +
-				"let nodes through; it also tells of EniLimitReached, and run the same command again",
+				"let nodes through; it also tells of EniLimitReached",
 			ids: "i-1 i-2 i-3",
 		},
 		"many": {
 			failures: []kt.ErrorDetail{failure("InsufficientFreeAddresses", "", "1", "2", "3", "4", "5", "6", "7")},
 			code:     "InsufficientFreeAddresses",
-			text: "its subnets have no free addresses for new nodes (1, 2, 3, 4, 5 and 2 more) [InsufficientFreeAddresses]: free addresses, or use a narrower updateConfig" +
-				", and run the same command again",
-			ids: "1 2 3 4 5 6 7",
+			text:     "its subnets have no free addresses for new nodes (1, 2, 3, 4, 5 and 2 more) [InsufficientFreeAddresses]: free addresses, or use a narrower updateConfig",
+			ids:      "1 2 3 4 5 6 7",
 		},
-		"nothing": {text: "EKS does not say why: read the node group's update history in the console, and run the same command again"},
+		"nothing": {text: "EKS does not say why: read the node group's update history in the console"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
