@@ -26,6 +26,10 @@ const PhaseFollow Phase = "follow"
 // node.
 const pollOperation = 15 * time.Second
 
+// lostAfter is how long a cloud must have left out an operation that was seen until that is taken
+// to be gone: what a cloud lists may lag.
+const lostAfter = 5 * time.Minute
+
 // delegated carries out the phases of the strategy of the same name.
 type delegated struct{ *draft }
 
@@ -67,6 +71,7 @@ func (d delegated) beginOperation() bool {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
+	known.Newest = op.Began
 	toTarget := op.To.ID == d.rec.Target.ID
 	switch {
 	case op.State == nodegroup.OperationRunning && toTarget, op.ID != known.Before && toTarget:
@@ -112,19 +117,30 @@ func (d delegated) nextRequest() nodegroup.Delegate {
 }
 
 // isUnread reports whether the reading does not tell of the cloud's newest operation, and waits
-// until one does.
+// until one does, or until it is certain that none will.
 func (d delegated) isUnread() bool {
 	known, op := d.rec.Delegation, d.newestOperation()
 	switch {
 	case d.w.Group.Managed == nil:
 		d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
 		return true
-	case op.Began.Before(known.Newest):
+	case op.Began.Before(known.Newest) && !d.isNewestLost():
 		d.waitForCloud(d.managerName() + " to tell of its newest update")
 		return true
 	}
-	known.Newest = op.Began
 	return false
+}
+
+// isNewestLost reports whether the cloud has left its newest operation out for so long that it is
+// gone.
+func (d delegated) isNewestLost() bool {
+	since := d.w.Notes.OlderSince
+	if since.IsZero() {
+		since = d.w.Now
+	}
+	d.notes.OlderSince = since
+	d.requeueAt(since.Add(lostAfter))
+	return d.w.isDeadlinePassed(since.Add(lostAfter))
 }
 
 // followOperation tells what the cloud is doing, and reports whether it has replaced the group.
@@ -134,10 +150,14 @@ func (d delegated) followOperation() bool {
 	}
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
 	d.keepNodeNames()
-	op := d.newestOperation()
-	if op.ID != d.rec.Delegation.ID {
+	op, known := d.newestOperation(), d.rec.Delegation
+	switch {
+	case op.Began.Before(known.Newest):
+		return d.isReplacedThoughLost(op)
+	case op.ID != known.ID:
 		return d.isReplacedByAnother(op)
 	}
+	known.Newest = op.Began
 	switch op.State {
 	case nodegroup.OperationFailed:
 		d.stopUpgradeWith(resultOfCode(op.Code), d.explainFailure(op))
@@ -181,6 +201,20 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see kubectl nodeupgrade status %s, and run the command again when it is over",
 			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, d.w.Group.Name))
 	}
+	return false
+}
+
+// isReplacedThoughLost is for an operation that the cloud tells of no more: what became of it the
+// nodes tell. Where some are outdated the same command begins another one, and older ones are none
+// of its own.
+func (d delegated) isReplacedThoughLost(newest *nodegroup.Operation) bool {
+	if len(d.count.pending) == 0 {
+		return true
+	}
+	known := d.rec.Delegation
+	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of update %s for %s, and %d of %d nodes are outdated still",
+		d.managerName(), known.ID, lostAfter, len(d.count.pending), d.rec.Total))
+	known.ID, known.Newest = newest.ID, newest.Began
 	return false
 }
 

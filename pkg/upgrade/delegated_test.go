@@ -408,6 +408,76 @@ func TestDelegateReadsOldReadings(t *testing.T) {
 	}
 }
 
+// TestDelegateLosesItsOperation judges by the nodes an operation that the cloud tells of no more,
+// when no single answer says so but all for minutes. The same command begins another.
+func TestDelegateLosesItsOperation(t *testing.T) {
+	for name, older := range map[string]nodegroup.Operation{
+		"no other":            {},
+		"an older one failed": {ID: "u0", State: nodegroup.OperationFailed, To: nodegroup.Revision{ID: "2"}, Began: start.Add(-time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lost := func() *scene {
+				s := following(t, old("old-a-1"), old("old-b-1"))
+				s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted).Began = s.Now
+				s.next()
+				s.Group.Managed = &nodegroup.Managed{Operation: older}
+				return s
+			}
+			s := lost()
+			s.next()
+			s.pass(4 * time.Minute)
+			if step := s.next(); step.Finished || step.Status.Waiting != "EKS to tell of its newest update" || step.Due.IsZero() {
+				t.Fatalf("after 4m: finished %t, waits for %q until %s", step.Finished, step.Status.Waiting, step.Due)
+			}
+			s.Now = s.Now.Add(time.Hour) // in which the cloud did not answer
+			if step := s.next(); step.Finished {
+				t.Fatalf("it rests on a reading of before: %s", step.Record.Message)
+			}
+			s.pass(time.Second)
+			step := s.next()
+			if want := "EKS has not told of update u1 for 5m0s, and 2 of 2 nodes are outdated still"; !step.Finished || step.Record.Result != upgrade.Failed || step.Record.Message != want {
+				t.Fatalf("finished %t, %s: %q, want %q", step.Finished, step.Record.Result, step.Record.Message, want)
+			}
+			s.again()
+			if step = s.next(); delegateToken(step) == "" || delegateToken(step) == "r1-update-1" || step.Finished {
+				t.Errorf("again: %v, %s: %s", step.Actions, step.Record.Result, step.Record.Message)
+			}
+
+			s = lost()
+			s.remove("old-a-1")
+			s.remove("old-b-1")
+			if step = s.next(); step.Finished {
+				t.Fatal("one answer is believed")
+			}
+			s.pass(lostAfter)
+			if step = s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 {
+				t.Errorf("all are current: %s: %s, %d replaced", step.Record.Result, step.Record.Message, step.Record.Replaced)
+			}
+		})
+	}
+}
+
+// TestDelegateReadsAgain counts no time in which the cloud does tell of its operation.
+func TestDelegateReadsAgain(t *testing.T) {
+	s := following(t, old("old-a-1"))
+	running := s.operate("u1", nodegroup.OperationRunning, s.Group.Wanted)
+	running.Began = s.Now
+	told := s.Group.Managed
+	for range 3 {
+		s.Group.Managed = told
+		s.next()
+		s.Group.Managed = &nodegroup.Managed{}
+		s.next()
+		s.pass(lostAfter - time.Minute)
+		if step := s.next(); step.Finished {
+			t.Fatalf("%s: %s", step.Record.Result, step.Record.Message)
+		}
+	}
+}
+
+// lostAfter is how long a cloud has to leave an operation out until that is taken to be gone.
+const lostAfter = 5 * time.Minute
+
 // TestResolveDelegated takes the numbers from the group, and refuses flags that only another kind
 // of group obeys (EKS E04, E05, E09, E21).
 func TestResolveDelegated(t *testing.T) {

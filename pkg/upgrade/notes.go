@@ -25,6 +25,8 @@ type Notes struct {
 	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud upgrades:
 	// a Node may be seen to go before its instance.
 	NodeNames map[string]string
+	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
+	OlderSince time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.

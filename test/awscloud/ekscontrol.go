@@ -26,6 +26,16 @@ func (c *Cloud) FailUpdate(cluster, name string, f UpdateFailure) error {
 	})
 }
 
+// LoseUpdate has EKS tell no more of the newest update of a node group, or tell of it again. What it does it does
+// all the same.
+func (c *Cloud) LoseUpdate(cluster, name string, lost bool) error {
+	return c.changeNodegroup(cluster, name, func(n *nodegroup, _ time.Time) {
+		if u := n.newestUpdate(); u != nil {
+			u.lost = lost
+		}
+	})
+}
+
 // SetNodegroupHealth makes a node group DEGRADED by issues, or well again by none.
 func (c *Cloud) SetNodegroupHealth(cluster, name string, issues ...ekstypes.Issue) error {
 	return c.changeNodegroup(cluster, name, func(n *nodegroup, now time.Time) {

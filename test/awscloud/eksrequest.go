@@ -44,6 +44,7 @@ type nodegroupUpdate struct {
 	force    bool
 	phase    UpdatePhase
 	draining []string // nodes, from their drain until they are gone
+	lost     bool     // EKS tells of it no more, see LoseUpdate
 }
 
 func updateNodegroupVersion(ctx context.Context, r *region, q eksRequest) (any, error) {
@@ -203,7 +204,7 @@ func describeUpdate(_ context.Context, r *region, q eksRequest) (any, error) {
 		return nil, err
 	}
 	for _, u := range n.updates {
-		if *u.shown.Id == id {
+		if *u.shown.Id == id && !u.lost {
 			return &eks.DescribeUpdateOutput{Update: u.describe()}, nil
 		}
 	}
@@ -221,7 +222,9 @@ func listUpdates(_ context.Context, r *region, q eksRequest) (any, error) {
 			return nil, err
 		}
 		for _, u := range n.updates {
-			ids = append(ids, *u.shown.Id)
+			if !u.lost {
+				ids = append(ids, *u.shown.Id)
+			}
 		}
 	}
 	if !r.opts.EKS.ListOldestFirst {

@@ -78,6 +78,31 @@ func TestFailedUpgradeIsExplained(t *testing.T) {
 	}
 }
 
+// TestUpdatesThatEKSLoses holds that a reading tells of the newest update that EKS knows, and of one that
+// it knows again.
+func TestUpdatesThatEKSLoses(t *testing.T) {
+	s := startManaged(t)
+	s.BlockDrains()
+	g := s.look("")
+	s.mustUpgrade(&g, "run/1")
+	op := s.look("").Managed.Operation
+	for _, lost := range []bool{true, false} {
+		if err := s.LoseUpdate("shop", "web", lost); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.look("").Managed.Operation; (got.ID == "") != lost || !lost && got.ID != op.ID {
+			t.Errorf("lost %t: got %+v, was %+v", lost, got, op)
+		}
+	}
+	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "ResourceNotFoundException", Status: 404, Times: 2})
+	if got := s.look("").Managed.Operation; got.ID != "" {
+		t.Errorf("it is listed and not described: got %+v", got)
+	}
+	if got := s.look("").Managed.Operation; got.ID != op.ID {
+		t.Errorf("got %+v, want %s", got, op.ID)
+	}
+}
+
 // TestRefusedUpgrades holds how EKS's answers are sorted.
 func TestRefusedUpgrades(t *testing.T) {
 	const denial = "User: arn:aws:iam::1:user/u is not authorized to perform: eks:UpdateNodegroupVersion on resource: arn:aws:eks:us-east-1:1:nodegroup/shop/web/0 because no identity-based policy allows it"

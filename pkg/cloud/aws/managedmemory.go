@@ -64,6 +64,15 @@ func (m *managedMemory) remember(name managedName, u *kt.Update) {
 	}
 }
 
+// forgetRunning forgets an update that was under way and that EKS tells of no more.
+func (m *managedMemory) forgetRunning(name managedName, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.updatesOf(name); known.running == id {
+		known.running = ""
+	}
+}
+
 // newest is the newest update that is over, nil when there is none.
 func (m *managedMemory) newest(name managedName) *kt.Update {
 	m.mu.Lock()

@@ -85,10 +85,16 @@ func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *ma
 	return err
 }
 
+// describeUpdate reads an update; nil for one that EKS knows no more, or does not know yet.
 func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id string) (*kt.Update, error) {
 	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
 		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
 	})
+	var unknown *kt.ResourceNotFoundException
+	if errors.As(err, &unknown) {
+		m.memory.forgetRunning(name, id)
+		return nil, nil
+	}
 	if err != nil {
 		return nil, explainError(fmt.Sprintf("reading update %s of node group %q of cluster %q", id, name.nodegroup, name.cluster), err)
 	}
@@ -123,7 +129,7 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 		return nil, err
 	}
 	for _, u := range read {
-		if operationState(u.Status) == nodegroup.OperationRunning {
+		if u != nil && operationState(u.Status) == nodegroup.OperationRunning {
 			return u, nil
 		}
 	}
