@@ -187,6 +187,9 @@ func addManaged(t *testing.T, s *stage.Stage) {
 		"managed": nil,
 		"sick":    func(spec *awscloud.NodegroupSpec) { spec.UnhealthyReason = "Ec2SubnetInvalidConfiguration" },
 		"busy":    nil,
+		"behind": func(spec *awscloud.NodegroupSpec) {
+			spec.ReleaseVersion, spec.Image = "1.34.9-20250901", stage.OldImage
+		},
 		"custom": func(spec *awscloud.NodegroupSpec) {
 			spec.ReleaseVersion, spec.CustomTemplate = "", awscloud.TemplateRef{ID: custom, Version: "1"}
 		},

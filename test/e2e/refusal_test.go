@@ -65,6 +65,7 @@ func refusals() map[string]refusal {
 		"release of no Kubernetes":   {args: yes("managed", "--to=1.37"), code: 1, says: []string{"no release of Kubernetes 1.37", "--to"}},
 		"release newer than control": {args: yes("managed", "--to=1.37.0-20261201"), code: 1, says: []string{"control plane has 1.36", "aws eks update-cluster-version --name prod"}},
 		"release that is older":      {args: yes("managed", "--to=1.34.9-20250101"), code: 1, says: []string{"does not go back", stage.OldRelease}},
+		"Kubernetes in between":      {args: yes("behind", "--to=1.35"), code: 1, says: []string{"to Kubernetes 1.36, which the control plane has", "with --to"}},
 		"AMI for EKS":                {args: yes("managed", "--to="+stage.NewImage), code: 1, says: []string{"EKS takes no AMI", "name a release"}},
 		"template for EKS":           {args: yes("managed", "--to=2"), code: 1, says: []string{"without a launch template", "name a release"}},
 		"release for an own AMI":     {args: yes("custom", "--to=1.36"), code: 1, says: []string{"an AMI of its own", "--to"}},

@@ -106,6 +106,14 @@ func (s *managedSite) await(ok func(awscloud.UpdateState) bool) awscloud.UpdateS
 	return u
 }
 
+// atControl135 has the control plane be two Kubernetes versions ahead of the node group.
+func atControl135(s *site, _ *awscloud.NodegroupSpec) {
+	s.AddCluster("shop", "1.35")
+	if err := s.PublishRelease("1.35.1-20261101", "ami-135"); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // TestTargetsOfNodeGroups holds what is wanted, by target: never past the control plane (EKS E10),
 // nor back (EKS E11).
 func TestTargetsOfNodeGroups(t *testing.T) {
@@ -146,6 +154,8 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		"no such release":         {to: "1.33.9-20270101", refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
 		"no such Kubernetes":      {to: "1.35", refusal: "there is no release of Kubernetes 1.35"},
 		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade that first"},
+		"Kubernetes in between":   {group: atControl135, to: "1.34", refusal: "EKS takes it to Kubernetes 1.35, which the control plane has, or to a newer release of 1.33"},
+		"two Kubernetes on":       {group: atControl135, to: "1.35", wanted: "release:1.35.1-20261101 ami-135 v1.35.1", outdated: 3},
 		"older Kubernetes":        {to: "1.32.1-20261101", refusal: "does not go back"},
 		"older release":           {to: "1.33.1-20260801", refusal: "does not go back to 1.33.1-20260801"},
 		"a version, no template":  {to: "2", refusal: "created without a launch template"},
