@@ -202,9 +202,9 @@ func Ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// IsEvicted reports whether the pod was evicted: the eviction API says so on a pod before it deletes
-// it (eviction.go, addConditionAndDeletePod). One that ends, or that is deleted by other means, does
-// not have it.
+// IsEvicted reports whether the pod was evicted: the eviction API says so on a pod before it
+// deletes it (eviction.go, addConditionAndDeletePod). One that ends, or that is deleted by other
+// means, does not have it.
 func IsEvicted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI"

@@ -26,10 +26,6 @@ const PhaseFollow Phase = "follow"
 // node.
 const pollOperation = 15 * time.Second
 
-// lostAfter is how long a cloud must have left out an operation that was seen until that is taken
-// to be gone: what a cloud lists may lag.
-const lostAfter = 5 * time.Minute
-
 // delegated carries out the phases of the strategy of the same name.
 type delegated struct{ *draft }
 
@@ -124,23 +120,11 @@ func (d delegated) isUnread() bool {
 	case d.w.Group.Managed == nil:
 		d.waitForCloud(fmt.Sprintf("%s to tell of the group: %s", d.managerName(), d.w.Group.Refusal))
 		return true
-	case op.Began.Before(known.Newest) && !d.isNewestLost():
+	case op.Began.Before(known.Newest) && !(lostOperation{d.draft}).isCertain():
 		d.waitForCloud(d.managerName() + " to tell of its newest update")
 		return true
 	}
 	return false
-}
-
-// isNewestLost reports whether the cloud has left its newest operation out for so long that it is
-// gone.
-func (d delegated) isNewestLost() bool {
-	since := d.w.Notes.OlderSince
-	if since.IsZero() {
-		since = d.w.Now
-	}
-	d.notes.OlderSince = since
-	d.requeueAt(since.Add(lostAfter))
-	return d.w.isDeadlinePassed(since.Add(lostAfter))
 }
 
 // followOperation tells what the cloud is doing, and reports whether it has replaced the group.
@@ -149,11 +133,11 @@ func (d delegated) followOperation() bool {
 		return false
 	}
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
-	d.keepNodeNames()
+	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
 	op, known := d.newestOperation(), d.rec.Delegation
 	switch {
 	case op.Began.Before(known.Newest):
-		return d.isReplacedThoughLost(op)
+		return lostOperation{d.draft}.isGroupReplaced(op)
 	case op.ID != known.ID:
 		return d.isReplacedByAnother(op)
 	}
@@ -175,19 +159,6 @@ func (d delegated) followOperation() bool {
 	return false
 }
 
-// keepNodeNames notes under which name the node of each outdated instance is known.
-func (d delegated) keepNodeNames() {
-	for _, m := range d.count.pending {
-		id, name := m.Instance.ID, m.Name()
-		if m.Node == nil {
-			name = d.w.Notes.NodeNames[id]
-		}
-		if id != "" && name != "" {
-			d.notes.NodeNames[id] = name
-		}
-	}
-}
-
 // isReplacedByAnother is for an operation that another one has followed: what became of it the
 // nodes tell.
 func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
@@ -201,20 +172,6 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see kubectl nodeupgrade status %s, and run the command again when it is over",
 			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, d.w.Group.Name))
 	}
-	return false
-}
-
-// isReplacedThoughLost is for an operation that the cloud tells of no more: what became of it the
-// nodes tell. Where some are outdated the same command begins another one, and older ones are none
-// of its own.
-func (d delegated) isReplacedThoughLost(newest *nodegroup.Operation) bool {
-	if len(d.count.pending) == 0 {
-		return true
-	}
-	known := d.rec.Delegation
-	d.endUpgradeWith(Failed, fmt.Sprintf("%s has not told of update %s for %s, and %d of %d nodes are outdated still",
-		d.managerName(), known.ID, lostAfter, len(d.count.pending), d.rec.Total))
-	known.ID, known.Newest = newest.ID, newest.Began
 	return false
 }
 
@@ -268,9 +225,9 @@ func (d delegated) explainFailure(op *nodegroup.Operation) string {
 }
 
 // watchDrains finds out which nodes the cloud is draining, which it does not tell, and names the
-// pods that it cannot move (containers-roadmap#1282). A pod that is evicted from a closed node shows
-// that it is drained. Until as many drains are seen as the cloud carries out at once (EKS E05), the pods of
-// all closed nodes may be those that it waits for.
+// pods that it cannot move (containers-roadmap#1282). A pod that is evicted from a closed node
+// shows that it is drained. Until as many drains are seen as the cloud carries out at once (EKS
+// E05), the pods of all closed nodes may be those that it waits for.
 func (d delegated) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
 	var closed []*nodegroup.Member
@@ -316,8 +273,8 @@ func (d delegated) recordLongBlocked() {
 }
 
 // isDraining reports whether a pod of the closed node was evicted, or has gone since the last step
-// without having been seen to end. Who completes, or is deleted by its controller, leaves a node that
-// no one drains, too.
+// without having been seen to end. Who completes, or is deleted by its controller, leaves a node
+// that no one drains, too.
 func (d delegated) isDraining(m *nodegroup.Member) bool {
 	here := make(map[types.UID]bool, len(m.Pods))
 	for _, pod := range m.Pods {
@@ -355,8 +312,8 @@ func (d delegated) describeProgress() string {
 	}
 }
 
-// nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node has
-// gone before its instance keeps its name.
+// nodeStatus is an outdated node as the cluster shows what the cloud does with it. One whose Node
+// has gone before its instance keeps its name.
 func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {

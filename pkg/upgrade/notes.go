@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // Notes are what one Step remembers for the next and a crash may lose: they only
@@ -22,8 +23,8 @@ type Notes struct {
 	// PodsLeft are, by node name, the pods that must leave a node which its cloud may be draining
 	// and that nothing is known to end.
 	PodsLeft map[string][]types.UID
-	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud upgrades:
-	// a Node may be seen to go before its instance.
+	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud
+	// upgrades: a Node may be seen to go before its instance.
 	NodeNames map[string]string
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
 	OlderSince time.Time
@@ -48,4 +49,18 @@ func (n *Notes) cloneNotes() Notes {
 		c.Yielded = map[string]time.Duration{}
 	}
 	return c
+}
+
+// keepNodeNames notes under which name the node of each outdated instance is known, as it is or was
+// before.
+func (n *Notes) keepNodeNames(outdated []*nodegroup.Member, before map[string]string) {
+	for _, m := range outdated {
+		id, name := m.Instance.ID, m.Name()
+		if m.Node == nil {
+			name = before[id]
+		}
+		if id != "" && name != "" {
+			n.NodeNames[id] = name
+		}
+	}
 }
