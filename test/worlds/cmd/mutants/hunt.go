@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
@@ -20,7 +21,7 @@ type hunt struct{ worlds, parallel int }
 
 // trace is what a hunt came to.
 type trace struct {
-	mutant mutant
+	mutant mutant.Mutant
 	// broken is the rule that gave the mutant away, in the world of number lived; err is set where none did.
 	broken string
 	lived  int
@@ -31,7 +32,7 @@ type trace struct {
 }
 
 // all hunts the mutants, several at once, and yields what came of each in their order.
-func (h hunt) all(mutants []mutant) func(func(trace) bool) {
+func (h hunt) all(mutants []mutant.Mutant) func(func(trace) bool) {
 	return func(yield func(trace) bool) {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -58,7 +59,7 @@ func (h hunt) all(mutants []mutant) func(func(trace) bool) {
 }
 
 // one builds the worlds with a mutant in them and has them run.
-func (h hunt) one(ctx context.Context, m mutant) trace {
+func (h hunt) one(ctx context.Context, m mutant.Mutant) trace {
 	began := time.Now()
 	t := trace{mutant: m}
 	scratch, err := os.MkdirTemp("", "mutant")
@@ -76,8 +77,8 @@ func (h hunt) one(ctx context.Context, m mutant) trace {
 }
 
 // build makes the command worlds with the mutant in the product's place.
-func build(ctx context.Context, scratch string, m *mutant) (binary string, err error) {
-	overlay, err := m.plant(scratch)
+func build(ctx context.Context, scratch string, m *mutant.Mutant) (binary string, err error) {
+	overlay, err := m.Plant(scratch)
 	if err != nil {
 		return "", err
 	}
@@ -123,7 +124,7 @@ func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 		return fmt.Errorf("running the worlds: they ended early: %.2000s", complaint.String())
 	default:
 		t.lived = h.worlds
-		return fmt.Errorf("not found in %d worlds: %s", h.worlds, t.mutant.what)
+		return fmt.Errorf("not found in %d worlds: %s", h.worlds, t.mutant.What)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
 func main() {
@@ -29,7 +31,7 @@ func main() {
 
 // run hunts every mutant and prints a line for each. It returns an error when one is not found or cannot be planted, and then before any is hunted.
 func run(out io.Writer, h hunt, dir, only string) error {
-	mutants, err := readAll(dir, only)
+	mutants, err := mutant.ReadAll(dir, only)
 	if err != nil {
 		return err
 	}
@@ -38,10 +40,10 @@ func run(out io.Writer, h hunt, dir, only string) error {
 	fmt.Fprintf(out, "%-26s %7s %6s  %s\n", "MUTANT", "WORLDS", "TOOK", "BROKEN RULE")
 	for trace := range h.all(mutants) {
 		if trace.err != nil {
-			missed = append(missed, fmt.Errorf("mutant %s: %w", trace.mutant.name, trace.err))
+			missed = append(missed, fmt.Errorf("mutant %s: %w", trace.mutant.Name, trace.err))
 			trace.broken = trace.err.Error()
 		}
-		fmt.Fprintf(out, "%-26s %7d %6s  %.110s\n", trace.mutant.name, trace.lived, trace.took.Round(time.Second), trace.broken)
+		fmt.Fprintf(out, "%-26s %7d %6s  %.110s\n", trace.mutant.Name, trace.lived, trace.took.Round(time.Second), trace.broken)
 		for _, seed := range trace.innocent {
 			fmt.Fprintf(out, "%-26s seed %d does not count: it breaks a rule without the mutant\n", "", seed)
 		}

@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/mutant"
 )
 
 const folder = "test/worlds/mutants"
@@ -12,16 +15,18 @@ const folder = "test/worlds/mutants"
 // TestEveryMutantCanBePlanted applies each mutant to the product's source as it is now, without building it.
 func TestEveryMutantCanBePlanted(t *testing.T) {
 	t.Chdir("../../../..")
-	mutants, err := readAll(folder, "*")
-	if err != nil {
-		t.Error(err)
-	}
-	if len(mutants) < 30 {
-		t.Errorf("there are %d mutants, fewer than rules", len(mutants))
-	}
-	for _, m := range mutants {
-		if !strings.HasPrefix(m.file, "pkg/") || strings.HasSuffix(m.file, "_test.go") {
-			t.Errorf("mutant %s is planted in %s, which is no part of the product", m.name, m.file)
+	for dir, least := range map[string]int{folder: 30} {
+		mutants, err := mutant.ReadAll(dir, "*")
+		if err != nil {
+			t.Error(err)
+		}
+		if len(mutants) < least {
+			t.Errorf("%s has %d mutants, want at least %d", dir, len(mutants), least)
+		}
+		for _, m := range mutants {
+			if !strings.HasPrefix(m.File, "pkg/") || strings.HasSuffix(m.File, "_test.go") {
+				t.Errorf("mutant %s is planted in %s, which is no part of the product", m.Name, m.File)
+			}
 		}
 	}
 }
@@ -29,14 +34,14 @@ func TestEveryMutantCanBePlanted(t *testing.T) {
 // TestAPlantedBugIsFound hunts two mutants, and a change that is none: it is not found.
 func TestAPlantedBugIsFound(t *testing.T) {
 	t.Chdir("../../../..")
-	mutants, err := readAll(folder, "*")
+	mutants, err := mutant.ReadAll(folder, "*")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"window-off-by-one": "I1: ", "shrink-not-booked": "I9: ", "comment": ""}
-	hunted := []mutant{comment(t)}
+	hunted := []mutant.Mutant{comment(t)}
 	for _, m := range mutants {
-		if want[m.name] != "" {
+		if want[m.Name] != "" {
 			hunted = append(hunted, m)
 		}
 	}
@@ -44,27 +49,25 @@ func TestAPlantedBugIsFound(t *testing.T) {
 		t.Fatalf("of the mutants %v there are %d", want, len(hunted))
 	}
 	for found := range (hunt{worlds: 40, parallel: 2}).all(hunted) {
-		switch rule := want[found.mutant.name]; {
+		switch rule := want[found.mutant.Name]; {
 		case (found.err == nil) != (rule != ""):
-			t.Errorf("mutant %s: broken rule %q, error %v", found.mutant.name, found.broken, found.err)
+			t.Errorf("mutant %s: broken rule %q, error %v", found.mutant.Name, found.broken, found.err)
 		case !strings.HasPrefix(found.broken, rule):
-			t.Errorf("mutant %s breaks %q, not %q", found.mutant.name, found.broken, rule)
+			t.Errorf("mutant %s breaks %q, not %q", found.mutant.Name, found.broken, rule)
 		}
 	}
 }
 
 // comment is a change of the source that changes nothing of what it does.
-func comment(t *testing.T) mutant {
+func comment(t *testing.T) mutant.Mutant {
 	t.Helper()
-	m := mutant{name: "comment", what: "nothing is wrong", file: "pkg/upgrade/doc.go", old: "\npackage upgrade\n", with: "\npackage upgrade // as ever\n"}
-	source, err := os.ReadFile(m.file)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "comment.txt"), "nothing is wrong\npkg/upgrade/doc.go\n-- old --\n\npackage upgrade\n-- new --\n\npackage upgrade // as ever\n")
+	mutants, err := mutant.ReadAll(dir, "*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.apply(string(source)); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return mutants[0]
 }
 
 // TestMutantsThatCannotBePlanted holds a mutant to its form and to its source, and the error to its name.
