@@ -231,7 +231,7 @@ func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
 }
 
 // TestDelegateNamesWhatMayBlock names the pods of nodes in whose drain none has left yet, where more
-// nodes are drained at once than are seen to be.
+// nodes are drained at once than are seen to be (EKS E52).
 func TestDelegateNamesWhatMayBlock(t *testing.T) {
 	for width, want := range map[int]int{1: 0, 2: 1} {
 		s := following(t, old("old-a-1", build.Pod("free", build.App("free"))), old("old-b-1", build.Pod("web-1", build.App("web"))))

@@ -553,11 +553,15 @@ func TestCrashAddsNoTime(t *testing.T) {
 	wantState(t, step, "old-a-2", upgrade.NodeQuarantined)
 }
 
-// E44, E45: an empty node is left to load balancers for the time of the settle.
+// E44, E45: an empty node is left to load balancers for the time of the settle, and says meanwhile
+// that they are to leave it.
 func TestSettle(t *testing.T) {
 	s := draining(t)
 	step := s.rest()
 	wantState(t, step, "old-a-1", upgrade.NodeEmpty)
+	if s.at("old-a-1").Node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+		t.Error("load balancers still send to the node")
+	}
 	if want := start.Add(time.Minute); step.Wake.After(want) {
 		t.Errorf("wakes at %s, after %s", step.Wake, want)
 	}

@@ -169,8 +169,8 @@ func TestLimitIsJudgedByAFreshReading(t *testing.T) {
 	}
 }
 
-// E30: while a fence is missing no pod is evicted, since it could land behind it; no node's time
-// runs meanwhile.
+// E30, E47: while a fence is missing no pod is evicted, since it could land behind it; no node's
+// time runs meanwhile.
 func TestNothingIsEvictedWhileAFenceIsMissing(t *testing.T) {
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2"))
 	s.do(s.next().Actions...)

@@ -142,7 +142,7 @@ func TestSurgeMustBeUsable(t *testing.T) {
 		s.add(current("new-b-1"))
 		wantActions(t, s.next())
 	})
-	t.Run("usable", func(t *testing.T) {
+	t.Run("E31 usable, and never fenced", func(t *testing.T) {
 		s := surged(t)
 		s.do(s.next().Actions...)
 		s.add(current("new-a-1"))
@@ -254,8 +254,8 @@ func wantUntouched(t *testing.T, step upgrade.Step) {
 	}
 }
 
-// What a failed scale up has added is given back, but for a node that pods moved to, and the
-// maximum follows.
+// What a failed scale up has added is given back, but for a node that pods moved to (EKS E62), and
+// the maximum follows.
 func TestFailedScaleUpGivesTheSurgeBack(t *testing.T) {
 	s := surged(t)
 	s.Group.Max = s.Group.Desired

@@ -59,6 +59,19 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// E40: nodes that were added let no more be drained at a time.
+func TestSurgeWidensNoWindow(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
+	s.Request.Surge = 2
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.add(current("new-a-2"))
+	s.do(s.until(upgrade.PhaseUpgrade).Actions...)
+	if got := started(s.next().Record); got != "old-a-1" {
+		t.Errorf("started %q, want one", got)
+	}
+}
+
 func leaving(m nodegroup.Member) nodegroup.Member {
 	m.Instance.State = nodegroup.InstanceLeaving
 	return m

@@ -127,6 +127,7 @@ func TestResolveOpenLaunches(t *testing.T) {
 	}
 }
 
+// E20: what a zone gave is launched in that zone.
 func TestLaunchMissing(t *testing.T) {
 	cases := map[string]struct {
 		books ledger.Books

@@ -39,7 +39,7 @@ func TestLowerMaximum(t *testing.T) {
 	}{
 		"it was not raised":                {0, 0, nil, ledger.Decision{Done: true}},
 		"E60 back to what it was":          {4, 6, nil, ledger.Decision{Poll: true, Actions: actions(nodegroup.LowerMax{From: 6, Max: 4})}},
-		"E61 never below the desired size": {4, 6, func(g *nodegroup.Group) { g.Desired = 5 }, ledger.Decision{Poll: true, Actions: actions(nodegroup.LowerMax{From: 6, Max: 5})}},
+		"E53 never below the desired size": {4, 6, func(g *nodegroup.Group) { g.Desired = 5 }, ledger.Decision{Poll: true, Actions: actions(nodegroup.LowerMax{From: 6, Max: 5})}},
 		"E61 another actor raised it":      {4, 6, func(g *nodegroup.Group) { g.Max = 9 }, ledger.Decision{Done: true}},
 		"the reading may be an old one":    {4, 6, func(g *nodegroup.Group) { g.Max, g.Observed = 4, start }, ledger.Decision{Poll: true}},
 	}

@@ -109,8 +109,8 @@ func TestShouldShrink(t *testing.T) {
 	}{
 		"where launches name the zone":             {zoneA(ledger.Zone{}), "a", func(*ledger.View) {}, true},
 		"where more are left than were added":      {whole(ledger.Zone{Launched: 1}), "", func(*ledger.View) {}, false},
-		"where as many are left as were added":     {whole(ledger.Zone{Launched: 2}), "", func(*ledger.View) {}, true},
-		"a group at its minimum":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 4 }, false},
+		"E60 where as many are left as were added": {whole(ledger.Zone{Launched: 2}), "", func(*ledger.View) {}, true},
+		"E50 a group at its minimum":               {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 4 }, false},
 		"one that others are about to bring there": {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Min = 3; v.Counts.Shrinking["b"] = 1 }, false},
 		"by the books, where the reading is old":   {zoneA(ledger.Zone{Launched: 1}), "a", func(v *ledger.View) { v.Group.Min, v.Group.Observed = 4, start }, true},
 		"a group without a size":                   {zoneA(ledger.Zone{}), "a", func(v *ledger.View) { v.Group.Sized = false }, false},

@@ -1,10 +1,11 @@
-// Package rulebook joins the rules of docs/rules.md with the tests that hold them and with the mutants that show
-// that a test would miss them.
+// Package rulebook joins the rules of docs/rules.md with the tests of the product that cite them and with the mutants
+// that break them.
 package rulebook
 
 import (
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,27 +14,39 @@ import (
 // Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
 const Page = "docs/rules.md"
 
-// mutants is the folder of the bugs that are planted.
-const mutants = "test/worlds/mutants/"
+// folders hold the bugs that are planted: those that the random worlds find, and those that a rule's tests find alone.
+func folders() []string { return []string{"test/worlds/mutants", "test/house/mutants"} }
 
-// Rule is a rule of the page with what holds it. Tests are files, Mutants names, both sorted; Apart is why it is
-// not ours to hold, "" where it is.
+// Rule is a rule of the page with what holds it. Mutants are names, sorted; Apart is why it is not ours to hold, ""
+// where it is.
 type Rule struct {
 	ID, Text, Apart string
-	Tests, Mutants  []string
+	Tests           []Test
+	Mutants         []string
+	// Broken are those of the tests that fail with one of the mutants; Tried tells that they were looked for.
+	Broken []Test
+	Tried  bool
 }
 
-// Verdict is "held", why the rule is not ours, or "not held".
+// Verdict is "held", why the rule is not ours, or "not held" and what is missing. A test that no mutant of the rule
+// breaks holds nothing.
 func (r *Rule) Verdict() string {
 	switch {
-	case len(r.Tests) > 0:
-		return "held"
 	case r.Apart != "":
 		return "not ours: " + r.Apart
+	case len(r.Tests) == 0:
+		return "not held: no test cites it"
+	case len(r.Mutants) == 0:
+		return "not held: no mutant cites it"
+	case r.Tried && len(r.Broken) == 0:
+		return "not held: the tests that cite it pass with its mutants"
 	default:
-		return "not held"
+		return "held"
 	}
 }
+
+// IsHeld reports whether nothing is missing.
+func (r *Rule) IsHeld() bool { return !strings.HasPrefix(r.Verdict(), "not held") }
 
 // Read reads the rules of a family, "E", from the top of a checkout.
 func Read(top fs.FS, family string) ([]Rule, error) {
@@ -46,47 +59,42 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 	for i := range rules {
 		at[rules[i].ID] = &rules[i]
 	}
-	err = fs.WalkDir(top, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+	err = fs.WalkDir(top, "pkg", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
 			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
-		case entry.IsDir():
-			return nil
 		}
-		return addCitations(top, name, at)
+		return addTests(top, name, at)
 	})
-	return rules, err
+	if err != nil {
+		return nil, err
+	}
+	return rules, addMutants(top, at)
 }
 
-// addCitations notes a file at the rules that it cites, as a test of theirs or as a mutant.
-func addCitations(top fs.FS, name string, at map[string]*Rule) error {
-	inWorlds := strings.HasPrefix(name, "test/worlds/") && strings.HasSuffix(name, ".go")
-	mutant, isMutant := strings.CutPrefix(name, mutants)
-	if !inWorlds && !isMutant && !isTest(name) {
-		return nil
-	}
-	text, err := fs.ReadFile(top, name)
-	if err != nil {
-		return fmt.Errorf("reading what cites rules: %w", err)
-	}
-	for _, id := range cited(string(text), inWorlds && !isTest(name)) {
-		switch rule := at[id]; {
-		case rule == nil:
-		case isMutant:
-			rule.Mutants = append(rule.Mutants, strings.TrimSuffix(mutant, ".txt"))
-		default:
-			rule.Tests = append(rule.Tests, name)
+// addMutants notes the mutants at the rules that they cite.
+func addMutants(top fs.FS, at map[string]*Rule) error {
+	for _, folder := range folders() {
+		names, err := fs.Glob(top, folder+"/*.txt")
+		if err != nil {
+			return err
 		}
+		for _, name := range names {
+			text, err := fs.ReadFile(top, name)
+			if err != nil {
+				return fmt.Errorf("reading a mutant: %w", err)
+			}
+			what, _, _ := strings.Cut(string(text), "\n")
+			for _, id := range cited(what) {
+				if rule := at[id]; rule != nil {
+					rule.Mutants = append(rule.Mutants, strings.TrimSuffix(path.Base(name), ".txt"))
+				}
+			}
+		}
+	}
+	for _, rule := range at {
+		slices.Sort(rule.Mutants)
 	}
 	return nil
-}
-
-// isTest reports whether the file is a test's or of its data. Those of the house are about the page itself.
-func isTest(name string) bool {
-	test := strings.HasSuffix(name, "_test.go") || slices.Contains(strings.Split(name, "/"), "testdata")
-	return test && !strings.HasPrefix(name, "test/house/")
 }
 
 func parse(page, family string) []Rule {
@@ -101,17 +109,9 @@ func parse(page, family string) []Rule {
 	return rules
 }
 
-// cited lists the ids that a text cites, each once. Of the random worlds only those count that a world fails by:
-// what their cloud does follows rules, too.
-func cited(text string, failing bool) []string {
-	pattern := `\b[A-Z]+[0-9]{1,3}\b`
-	if failing {
-		pattern = `\.fail\("[A-Z]+[0-9]{1,3}"`
-	}
-	ids := regexp.MustCompile(pattern).FindAllString(text, -1)
-	for i, id := range ids {
-		ids[i] = strings.Trim(strings.TrimPrefix(id, ".fail("), `"`)
-	}
+// cited lists the ids that a text cites, each once.
+func cited(text string) []string {
+	ids := regexp.MustCompile(`\b[A-Z]+[0-9]{1,3}\b`).FindAllString(text, -1)
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }

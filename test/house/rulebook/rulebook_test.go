@@ -2,34 +2,77 @@ package rulebook
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 )
 
+const someTests = `package x
+// TestWhole is whole (EKS E01).
+func TestWhole(t *testing.T) {
+	for name := range map[string]int{"E02 a case": 1, "xE03": 2} {
+		t.Run(name, func(t *testing.T) { t.Error("E05: no") }) // E06
+	}
+}
+// helper cites E04.
+func helper() { _ = "E04" }
+`
+
 func TestRead(t *testing.T) {
+	page := ""
+	for _, id := range []string{"E01", "E02", "E03", "E04", "E05", "E06", "G10"} {
+		page += "| " + id + " | A rule. | a page |\n"
+	}
 	top := fstest.MapFS{}
 	for name, text := range map[string]string{
-		Page:                               "| E01 | One. | a page |\n| E02 | Two. | a page |\n| E03 | Three. | a page |\n| E04 | Four. | a page |\n| G10 | Five. | a page |\n* E03: it is the cloud's\n",
+		Page:                               page + "* E03: it is the cloud's\n",
 		"pkg/x/x.go":                       "// (EKS E04)",
-		"pkg/x/x_test.go":                  "// (EKS E01, E01x), xE04",
-		"pkg/x/testdata/y.txt":             "# E01",
-		"test/house/rules_test.go":         "E04",
-		"test/worlds/rules.go":             `r.fail("E02", "no") // E04`,
-		"test/worlds/mutants/no-luck.txt":  "no luck (EKS E02)",
+		"pkg/x/x_test.go":                  someTests,
+		"test/y/y_test.go":                 "package y\n// E04\nfunc TestY() {}\n",
+		"test/worlds/mutants/no-luck.txt":  "no luck (EKS E02, E05)\n",
+		"test/house/mutants/bad-luck.txt":  "bad luck (EKS E01)\nE06\n",
 		".git/refs/testdata/branch_E04.go": "E04",
 	} {
 		top[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	rules, err := Read(top, "E")
-	if err != nil || len(rules) != 4 {
+	if err != nil || len(rules) != 6 {
 		t.Fatalf("%v: %+v", err, rules)
 	}
-	for i, want := range []string{"held", "held", "not ours: it is the cloud's", "not held"} {
-		if got := rules[i].Verdict(); got != want {
-			t.Errorf("%s: %s, want %s", rules[i].ID, got, want)
+	whole := Test{Dir: "pkg/x", Name: "TestWhole"}
+	one := Test{Dir: "pkg/x", Name: "TestWhole", Case: "E02"}
+	for i, want := range []struct {
+		verdict string
+		tests   []Test
+	}{
+		{"held", []Test{whole}},
+		{"held", []Test{one}},
+		{"not ours: it is the cloud's", nil},
+		{"not held: no test cites it", nil},
+		{"held", []Test{whole}},
+		{"not held: no mutant cites it", []Test{whole}},
+	} {
+		if got := &rules[i]; got.Verdict() != want.verdict || !slices.Equal(got.Tests, want.tests) || got.IsHeld() == strings.HasPrefix(want.verdict, "not held") {
+			t.Errorf("%s: %q by %v, want %q by %v", got.ID, got.Verdict(), got.Tests, want.verdict, want.tests)
 		}
 	}
-	if !slices.Equal(rules[0].Tests, []string{"pkg/x/testdata/y.txt", "pkg/x/x_test.go"}) || !slices.Equal(rules[1].Mutants, []string{"no-luck"}) {
-		t.Errorf("%+v", rules[:2])
+}
+
+// TestProve plants a mutant that breaks the tests of its rule, and has another rule cite it that it does not break.
+func TestProve(t *testing.T) {
+	t.Chdir("../../..")
+	const dir = "pkg/nodegroup"
+	rules := []Rule{
+		{ID: "E08", Tests: []Test{{Dir: dir, Name: "TestUnavailable", Case: "E08"}}, Mutants: []string{"percentage-rounded-up"}},
+		{ID: "E05", Tests: []Test{{Dir: dir, Name: "TestUnavailable", Case: "E05"}}, Mutants: []string{"percentage-rounded-up"}},
+	}
+	if err := Prove(t.Context(), rules, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := rules[0].Verdict(); got != "held" {
+		t.Errorf("a rule whose test fails with its mutant is %q", got)
+	}
+	if got := rules[1].Verdict(); got != "not held: the tests that cite it pass with its mutants" {
+		t.Errorf("a rule whose test passes with its mutant is %q", got)
 	}
 }

@@ -1,13 +1,18 @@
 // Command rules prints the rules of docs/rules.md by which EKS upgrades node groups, each with the tests and the
-// mutants that cite it. It returns an error for a rule that no test cites and that the page does not call another's.
+// mutants that cite it. It returns an error for a rule that lacks either and that the page does not call another's; with -check
+// also for one whose tests pass with its mutants planted.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"path"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -15,26 +20,46 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", ".", "The top of the checkout to read")
+	check := flag.Bool("check", false, "Plant each mutant and see the tests of its rule fail")
+	only := flag.String("only", "", "Only the rules whose ids match the regular expression")
+	parallel := flag.Int("j", runtime.GOMAXPROCS(0), "How many mutants at once")
 	flag.Parse()
-	if err := run(os.Stdout, *dir); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Stdout, *only, *check, *parallel)
+	stop()
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "rules: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, dir string) error {
-	rules, err := rulebook.Read(os.DirFS(dir), "E")
+// run prints the table. It runs in the top of the checkout.
+func run(ctx context.Context, w io.Writer, only string, check bool, parallel int) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("reading -only: %w", err)
+	}
+	rules, err := rulebook.Read(os.DirFS("."), "E")
 	if err != nil {
 		return err
 	}
+	rules = slices.DeleteFunc(rules, func(r rulebook.Rule) bool { return !wanted.MatchString(r.ID) })
+	if check {
+		if err := rulebook.Prove(ctx, rules, parallel); err != nil {
+			return err
+		}
+	}
+	return write(w, rules)
+}
+
+func write(w io.Writer, rules []rulebook.Rule) error {
 	rows := make([][]string, 0, len(rules))
 	var open []string
 	for i := range rules {
 		rule := &rules[i]
 		text, _, _ := strings.Cut(rule.Text, ". ")
-		rows = append(rows, []string{rule.ID, shorten(text, 60), summarize(rule.Tests), summarize(rule.Mutants), rule.Verdict()})
-		if rule.Verdict() == "not held" {
+		rows = append(rows, []string{rule.ID, shorten(text, 60), describeTests(rule), summarize(rule.Mutants), rule.Verdict()})
+		if !rule.IsHeld() {
 			open = append(open, rule.ID)
 		}
 	}
@@ -42,7 +67,7 @@ func run(w io.Writer, dir string) error {
 		return err
 	}
 	if len(open) > 0 {
-		return fmt.Errorf("no test cites %s, and %s does not say why they are not ours to hold", strings.Join(open, ", "), rulebook.Page)
+		return fmt.Errorf("not held, and %s does not say why they are not ours to hold: %s", rulebook.Page, strings.Join(open, ", "))
 	}
 	return nil
 }
@@ -54,14 +79,30 @@ func shorten(text string, most int) string {
 	return text
 }
 
-// summarize names the first of what cites a rule, and how many more there are.
-func summarize(citing []string) string {
-	switch len(citing) {
+// describeTests names a test that holds the rule and, once mutants were tried, how many of those that cite it they broke.
+func describeTests(r *rulebook.Rule) string {
+	tests := r.Tests
+	if len(r.Broken) > 0 {
+		tests = r.Broken
+	}
+	names := make([]string, 0, len(tests))
+	for _, t := range tests {
+		names = append(names, t.String())
+	}
+	if !r.Tried {
+		return summarize(names)
+	}
+	return fmt.Sprintf("%s (%d of %d broken)", summarize(names[:min(1, len(names))]), len(r.Broken), len(r.Tests))
+}
+
+// summarize names the first, and how many more there are.
+func summarize(names []string) string {
+	switch len(names) {
 	case 0:
 		return "-"
 	case 1:
-		return path.Base(citing[0])
+		return names[0]
 	default:
-		return fmt.Sprintf("%s and %d more", path.Base(citing[0]), len(citing)-1)
+		return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 	}
 }

@@ -1,0 +1,87 @@
+package rulebook
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Test is a test of the product that cites a rule.
+type Test struct {
+	// Dir is the package's folder.
+	Dir, Name string
+	// Case is the rule where only those cases of the test count whose names begin with it.
+	Case string
+}
+
+// String is the test as go test names it.
+func (t Test) String() string { return strings.TrimSuffix(t.Name+"/"+t.Case, "/") }
+
+// matches reports whether a test that go test names is this one.
+func (t Test) matches(dir, named string) bool {
+	name, sub, _ := strings.Cut(named, "/")
+	return dir == t.Dir && name == t.Name && strings.Contains(sub, t.Case)
+}
+
+// addTests notes the tests of a file at the rules that they cite: in their own comments and texts, or in the names of their
+// cases. What only a helper of tests cites, no test does.
+func addTests(top fs.FS, name string, at map[string]*Rule) error {
+	text, err := fs.ReadFile(top, name)
+	if err != nil {
+		return fmt.Errorf("reading what cites rules: %w", err)
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), name, text, parser.ParseComments)
+	if err != nil {
+		return fmt.Errorf("reading what cites rules: %w", err)
+	}
+	for _, decl := range file.Decls {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") {
+			continue
+		}
+		whole, cases := citations(file, f)
+		for _, id := range whole {
+			at[id].add(Test{Dir: path.Dir(name), Name: f.Name.Name})
+		}
+		for _, id := range cases {
+			at[id].add(Test{Dir: path.Dir(name), Name: f.Name.Name, Case: id})
+		}
+	}
+	return nil
+}
+
+// add notes a test once; there is no rule where the id is another family's.
+func (r *Rule) add(t Test) {
+	if r != nil && !slices.Contains(r.Tests, t) {
+		r.Tests = append(r.Tests, t)
+	}
+}
+
+// citations are the ids that a test cites as a whole, and those that the names of its cases begin with: "E33 user data",
+// "E41 E42 as EKS".
+func citations(file *ast.File, f *ast.FuncDecl) (whole, cases []string) {
+	caseName := regexp.MustCompile(`^"((?:[A-Z]+[0-9]{1,3} )+)[^"]`)
+	for _, c := range file.Comments {
+		if c == f.Doc || f.Pos() <= c.Pos() && c.End() <= f.End() {
+			whole = append(whole, cited(c.Text())...)
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		lit, ok := n.(*ast.BasicLit)
+		switch {
+		case !ok || lit.Kind != token.STRING:
+		case caseName.MatchString(lit.Value):
+			cases = append(cases, cited(caseName.FindString(lit.Value))...)
+		default:
+			whole = append(whole, cited(lit.Value)...)
+		}
+		return true
+	})
+	return whole, cases
+}
