@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,16 +183,6 @@ func (s *managedScene) checkReplaced(starts int) {
 	}
 }
 
-// document decodes what a command prints as JSON.
-func document[T any](t *testing.T, s *stage.Stage, code int, args ...string) (found T) {
-	t.Helper()
-	result := run(t, s, append(args, "-o", "json")...)
-	if err := json.Unmarshal([]byte(result.Stdout), &found); err != nil || result.Code != code {
-		t.Fatalf("kubectl %s ended with %d (%v)\n%s%s", strings.Join(args, " "), result.Code, err, result.Stdout, result.Stderr)
-	}
-	return found
-}
-
 // checkWhole plans, upgrades and looks at a group that nothing blocks.
 func (s *managedScene) checkWhole(nodes int, flags ...string) {
 	s.t.Helper()
@@ -296,6 +285,9 @@ func blockManaged(t *testing.T, shared *stage.Stage) {
 	}, stubborn())
 	first := s.start(toNew)
 	s.awaitBlocker(first)
+	if shown := document[report.UpgradeStatus](t, s.Stage, 0, "nodeupgrade", "status", s.group); len(shown.Blocked) == 0 || shown.Operation == nil {
+		t.Errorf("the status is %+v with %+v", shown, shown.Operation)
+	}
 	first.end(1)
 	complaint := first.complaint()
 	for _, words := range []string{"PodEvictionFailure", "pod blocked/stubborn-", "PDB blocked/stubborn", "to continue"} {

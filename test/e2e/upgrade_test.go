@@ -10,6 +10,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -185,7 +186,13 @@ func skipNode(t *testing.T, shared *stage.Stage) {
 func failNode(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "fail", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance}}, stubborn())
 	stuck := s.nodeOf("stubborn")
+	if plan := document[report.Plan](t, s.Stage, 3, "nodeupgrade", s.group, "--dry-run"); len(plan.Findings) == 0 {
+		t.Errorf("the plan finds nothing: %+v", plan)
+	}
 	c := s.upgrade(1, ampleTime)
+	if found := s.status(); found.Result != "PodEvictionFailure" {
+		t.Errorf("the status is %+v", found)
+	}
 	complaint := c.complaint()
 	for _, part := range []string{
 		"PodEvictionFailure", `draining node "` + stuck + `"`, "pod fail/stubborn-", "PDB fail/stubborn", "needs 1 healthy, has 1", "--on-timeout=force", " to continue",
