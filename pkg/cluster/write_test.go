@@ -88,26 +88,26 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		shows  func(*corev1.Node) bool
 	}{
 		{"the fence", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.Fence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
+			return upgrade.Fence{NodeVersion: upgrade.VersionOf(n), Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}` && n.Spec.Unschedulable && nodemark.HasTaint(n, nodegroup.FenceTaint("aws")) && n.Annotations[nodemark.AnnotationRun] == "run-1" && len(n.Spec.Taints) >= 3
 		}},
 		{"the drain", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.StartDrain{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Deadline: deadline}
+			return upgrade.StartDrain{NodeVersion: upgrade.VersionOf(n), Deadline: deadline}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(deadline) && n.Labels[corev1.LabelNodeExcludeBalancers] == "true"
 		}},
 		{"the end of the fence", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+			return upgrade.Unfence{NodeVersion: upgrade.VersionOf(n)}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 		{"what keeps autoscalers away", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion, Before: `{"desired":3}`}
+			return upgrade.HoldNode{NodeVersion: upgrade.VersionOf(n), Before: `{"desired":3}`}
 		}, func(n *corev1.Node) bool {
 			return n.Annotations[nodemark.AnnotationNoScaleDown] == "true" && n.Annotations[nodemark.AnnotationHeld] == "run-1" &&
 				n.Annotations[nodemark.AnnotationGroupBaseline] == `{"desired":3}`
 		}},
 		{"the end of that", func(n *corev1.Node) nodegroup.Action {
-			return upgrade.FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+			return upgrade.FreeNode{NodeVersion: upgrade.VersionOf(n)}
 		}, func(n *corev1.Node) bool { return marksOf(n) == marksOf(node) }},
 	}
 	var known *corev1.Node
@@ -141,14 +141,14 @@ func testStaleNodeIsNotPatched(t *testing.T, s *space) {
 	node := s.node(t, "a")
 	writer := s.writerOf(node)
 	actions := map[string]nodegroup.Action{
-		"an older version":   upgrade.Fence{Node: node.Name, UID: node.UID, Version: "1"},
-		"another UID":        upgrade.Fence{Node: node.Name, UID: "other", Version: node.ResourceVersion},
-		"no such node":       upgrade.Fence{Node: "none", UID: node.UID, Version: node.ResourceVersion},
-		"an older drain":     upgrade.StartDrain{Node: node.Name, UID: node.UID, Version: "1"},
-		"an older hold":      upgrade.HoldNode{Node: node.Name, UID: node.UID, Version: "1"},
-		"an older free":      upgrade.FreeNode{Node: node.Name, UID: node.UID, Version: "1"},
-		"an older unfence":   upgrade.Unfence{Node: node.Name, UID: node.UID, Version: "1"},
-		"nothing to unfence": upgrade.Unfence{Node: node.Name, UID: node.UID, Version: node.ResourceVersion},
+		"an older version":   upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"another UID":        upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: "other", Version: node.ResourceVersion}},
+		"no such node":       upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "none", UID: node.UID, Version: node.ResourceVersion}},
+		"an older drain":     upgrade.StartDrain{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older hold":      upgrade.HoldNode{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older free":      upgrade.FreeNode{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"an older unfence":   upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: node.Name, UID: node.UID, Version: "1"}},
+		"nothing to unfence": upgrade.Unfence{NodeVersion: upgrade.VersionOf(node)},
 	}
 	for what, action := range actions {
 		err := writer.Do(t.Context(), action)
@@ -174,7 +174,7 @@ func testFenceAgainstAnotherWriter(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.writerOf(before).Do(t.Context(), upgrade.Fence{Node: before.Name, UID: before.UID, Version: before.ResourceVersion})
+	err = s.writerOf(before).Do(t.Context(), upgrade.Fence{NodeVersion: upgrade.VersionOf(before)})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("got error %v, want 409", err)
 	}
@@ -200,7 +200,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 		if len(known.Spec.Taints) > 0 {
 			return false, nil // the node has only just become ready
 		}
-		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(ctx, upgrade.Fence{Node: known.Name, UID: known.UID, Version: known.ResourceVersion})
+		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(ctx, upgrade.Fence{NodeVersion: upgrade.VersionOf(known)})
 		if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 			return false, nil
 		}
@@ -238,7 +238,7 @@ func testTakeOver(t *testing.T, s *space) {
 	if got := now.Annotations[nodemark.AnnotationEpoch]; got != "7" {
 		t.Errorf("the node is marked with epoch %q, want 7", got)
 	}
-	late := upgrade.StartDrain{Node: before.Name, UID: before.UID, Version: before.ResourceVersion, Deadline: time.Now()}
+	late := upgrade.StartDrain{NodeVersion: upgrade.VersionOf(before), Deadline: time.Now()}
 	if err := s.writerOf(before).Do(t.Context(), late); !apierrors.IsConflict(err) {
 		t.Errorf("the late request of the holder before got error %v, want 409", err)
 	}
@@ -399,7 +399,7 @@ func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
 	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"))
 	for _, action := range []nodegroup.Action{
-		upgrade.Fence{Node: "a", UID: "a", Version: "1"}, upgrade.Unfence{Node: "a", UID: "a", Version: "1"},
+		upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}}, upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}},
 	} {
 		if err := writer.Do(t.Context(), action); err == nil || !strings.Contains(err.Error(), nodemark.AnnotationNodeBaseline) {
 			t.Errorf("%s: got error %v, want one that names the annotation", action, err)

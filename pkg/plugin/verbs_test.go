@@ -123,7 +123,7 @@ func TestDoneForPrograms(t *testing.T) {
 // TestActionLog are told once each, in order.
 func TestActionLog(t *testing.T) {
 	var d actionLog
-	unfence, resume := upgrade.Unfence{Node: "n1", UID: "u1"}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
+	unfence, resume := upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "n1", UID: "u1"}}, nodegroup.Resume{Processes: []string{"AZRebalance"}}
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence}})
 	unfence.Version = "7" // tried again
 	d.addActions(upgrade.Step{Actions: []nodegroup.Action{unfence, resume}})

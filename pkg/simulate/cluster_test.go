@@ -100,7 +100,7 @@ func evict(name string) upgrade.Evict {
 }
 
 func fence(c *simulate.Cluster, node string) {
-	do(c, upgrade.Fence{Node: node, UID: types.UID(node)})
+	do(c, upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node, UID: types.UID(node)}})
 }
 
 func TestPodsMove(t *testing.T) {
@@ -158,7 +158,7 @@ func TestPodsWaitForANode(t *testing.T) {
 	if got := podsOf(cluster, "old-a-1") + podsOf(cluster, "cur-b-1"); got != "" {
 		t.Errorf("pods %q on fenced nodes", got)
 	}
-	do(cluster, upgrade.Unfence{Node: "cur-b-1", UID: "cur-b-1"})
+	do(cluster, upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "cur-b-1", UID: "cur-b-1"}})
 	if got := podsOf(cluster, "cur-b-1"); got != "another starting" {
 		t.Errorf("the node that takes pods again has %q", got)
 	}
@@ -198,7 +198,7 @@ func TestEvictionOfAPodThatMoved(t *testing.T) {
 		"another UID":  upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
 		"another node": upgrade.Evict{Namespace: build.Namespace, Pod: "web-0", UID: "web-0", Node: "cur-b-1"},
 		"deletion":     upgrade.Delete{Namespace: build.Namespace, Pod: "web-0", UID: "other", Node: "old-a-1"},
-		"a node":       upgrade.Fence{Node: "old-a-1", UID: "other"},
+		"a node":       upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "old-a-1", UID: "other"}},
 	} {
 		if got := do(cluster, action); got.Outcome != nodegroup.OutcomeMoved {
 			t.Errorf("%s: answered %q, want %q", name, got.Outcome, nodegroup.OutcomeMoved)

@@ -202,7 +202,9 @@ func TestSpreadFollowsPodsAndNodes(t *testing.T) {
 	honor := corev1.NodeInclusionPolicyHonor
 	honored := spread(corev1.LabelTopologyZone, func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor })
 	counted := spread(corev1.LabelTopologyZone)
-	fence := func(node string) nodegroup.Action { return upgrade.Fence{Node: node, UID: types.UID(node)} }
+	fence := func(node string) nodegroup.Action {
+		return upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: node, UID: types.UID(node)}}
+	}
 	gone := func(node string) nodegroup.Action { return upgrade.DeleteNode{Node: node, UID: types.UID(node)} }
 	evict := func(pod *corev1.Pod) nodegroup.Action {
 		return upgrade.Evict{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
@@ -242,7 +244,7 @@ func TestNodeTakesPodsOnceItHasTheirLabel(t *testing.T) {
 	s := scene{
 		pod: []func(*corev1.Pod){selecting(key, "true")}, nodes: []*corev1.Node{node("a", "a")}, pods: []*corev1.Pod{early},
 		before: []nodegroup.Action{
-			upgrade.Evict{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, upgrade.StartDrain{Node: "a", UID: "a", Deadline: start},
+			upgrade.Evict{Namespace: early.Namespace, Pod: early.Name, UID: early.UID, Node: "from"}, upgrade.StartDrain{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a"}, Deadline: start},
 		},
 	}
 	if got := s.move(t); got != "a" {

@@ -30,44 +30,38 @@ type NodeVersion struct {
 	Version string
 }
 
+// VersionOf is the node as it is now.
+func VersionOf(node *corev1.Node) NodeVersion {
+	return NodeVersion{Node: node.Name, UID: node.UID, Version: node.ResourceVersion}
+}
+
+// Target implements NodeAction.
+func (v NodeVersion) Target() NodeVersion { return v }
+
 // Fence makes the node take no new pods: taint and spec.unschedulable in one patch.
 type Fence struct {
-	Node    string
-	UID     types.UID
-	Version string
+	NodeVersion
 	// Before is what AnnotationGroupBaseline is to say.
 	Before string
 }
 
 // Unfence takes away of the fence, the load-balancer label and our annotations what was not there
 // before us.
-type Unfence struct {
-	Node    string
-	UID     types.UID
-	Version string
-}
+type Unfence struct{ NodeVersion }
 
 // HoldNode has autoscalers leave a new node alone while the upgrade is under way.
 type HoldNode struct {
-	Node    string
-	UID     types.UID
-	Version string
+	NodeVersion
 	// Before is what AnnotationGroupBaseline is to say.
 	Before string
 }
 
 // FreeNode ends that.
-type FreeNode struct {
-	Node    string
-	UID     types.UID
-	Version string
-}
+type FreeNode struct{ NodeVersion }
 
 // StartDrain writes the drain's deadline on the node and takes it out of external load balancers.
 type StartDrain struct {
-	Node     string
-	UID      types.UID
-	Version  string
+	NodeVersion
 	Deadline time.Time
 }
 
@@ -87,21 +81,6 @@ type DeleteNode struct {
 	Node string
 	UID  types.UID
 }
-
-// Target implements NodeAction.
-func (a Fence) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
-
-// Target implements NodeAction.
-func (a Unfence) Target() NodeVersion { return NodeVersion(a) }
-
-// Target implements NodeAction.
-func (a HoldNode) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
-
-// Target implements NodeAction.
-func (a FreeNode) Target() NodeVersion { return NodeVersion(a) }
-
-// Target implements NodeAction.
-func (a StartDrain) Target() NodeVersion { return NodeVersion{a.Node, a.UID, a.Version} }
 
 // Apply implements NodeAction.
 func (a Fence) Apply(node *corev1.Node, run string, fence corev1.Taint) error {

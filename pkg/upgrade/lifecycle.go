@@ -103,7 +103,7 @@ func (d lifecycle) ensureStarted(n NodeRecord, m *nodegroup.Member) {
 	if m.Node == nil || m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) {
 		return
 	}
-	d.addAction(StartDrain{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Deadline: n.Deadline})
+	d.addAction(StartDrain{NodeVersion: VersionOf(m.Node), Deadline: n.Deadline})
 }
 
 // deleteRemaining deletes the pods that are left, each with its own grace (EKS E43), and continues

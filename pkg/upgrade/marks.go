@@ -31,7 +31,7 @@ func (d marks) fenceOutdatedNodes() bool {
 		}
 		all = false
 		d.waiting = "the outdated nodes to be fenced"
-		d.addAction(Fence{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before})
+		d.addAction(Fence{NodeVersion: VersionOf(m.Node), Before: before})
 	}
 	return all
 }
@@ -62,7 +62,7 @@ func (d marks) holdNewNodes() {
 		if nodemark.HasTaint(m.Node, unready) {
 			continue // the control plane takes it off at this very moment, and one of the two writes would fail
 		}
-		action := HoldNode{Node: m.Node.Name, UID: m.Node.UID, Version: m.Node.ResourceVersion, Before: before}
+		action := HoldNode{NodeVersion: VersionOf(m.Node), Before: before}
 		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
 			d.addAction(action)
 		}
@@ -76,14 +76,14 @@ func (d marks) releaseHeldNodes() bool {
 		on:     (*nodegroup.Member).IsHeld,
 		coming: d.holdComing,
 		take: func(n *corev1.Node) nodegroup.Action {
-			return FreeNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+			return FreeNode{VersionOf(n)}
 		},
 	})
 }
 
 // holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
 func (d marks) holdComing(node *corev1.Node) bool {
-	attempt := d.lastAttempt(HoldNode{UID: node.UID})
+	attempt := d.lastAttempt(HoldNode{NodeVersion: VersionOf(node)})
 	sent, _ := attempt.Action.(HoldNode)
 	return d.w.isPatchPending(attempt, sent.Version, node)
 }
@@ -95,7 +95,7 @@ func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
 		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == d.rec.Run },
 		coming: d.fenceComing,
 		take: func(n *corev1.Node) nodegroup.Action {
-			return Unfence{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}
+			return Unfence{VersionOf(n)}
 		},
 	})
 }
@@ -124,7 +124,7 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 // fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it
 // yet.
 func (d marks) fenceComing(node *corev1.Node) bool {
-	attempt := d.lastAttempt(Fence{UID: node.UID})
+	attempt := d.lastAttempt(Fence{NodeVersion: VersionOf(node)})
 	sent, _ := attempt.Action.(Fence)
 	return d.w.isPatchPending(attempt, sent.Version, node)
 }

@@ -65,7 +65,7 @@ func TestHoldNew(t *testing.T) {
 		"it was stopped":          {func(s *scene) { s.Stop = true }, 0},
 		"it may not": {func(s *scene) {
 			n := s.at("new-a-1").Node
-			s.answer(upgrade.HoldNode{Node: n.Name, UID: n.UID, Version: n.ResourceVersion}, nodegroup.OutcomeFatal, "no")
+			s.answer(upgrade.HoldNode{NodeVersion: upgrade.VersionOf(n)}, nodegroup.OutcomeFatal, "no")
 			s.pass(time.Hour)
 		}, 0},
 	}

@@ -310,7 +310,7 @@ func TestActionsOnWhatIsGone(t *testing.T) {
 func TestActionsThatAreNotTheClouds(t *testing.T) {
 	s := start(t, quick())
 	s.workers()
-	s.wantOutcome(s.do(upgrade.Fence{Node: "n"}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
+	s.wantOutcome(s.do(upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
 	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: "nonsense"}}), nodegroup.OutcomeFatal)
 	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`}}), nodegroup.OutcomeMoved, "another template")
 	if got := s.changes(); len(got) > 0 {
