@@ -111,8 +111,6 @@ func Protection(pod *corev1.Pod) string {
 // for.
 const LostAfter = 5 * time.Minute
 
-const mirrorAnnotation = corev1.MirrorPodAnnotationKey
-
 // Policy is what the request allows beyond the safe default.
 type Policy struct {
 	// EvictUnmanaged lets pods without a controller be evicted; they are not brought back by
@@ -168,7 +166,7 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 // reasonToStay is why the pod goes down with its node; empty when it does not.
 func reasonToStay(pod *corev1.Pod, nodeLost bool) Reason {
 	switch {
-	case pod.Annotations[mirrorAnnotation] != "":
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return ReasonMirror
 	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
 		return ReasonFinished

@@ -4,11 +4,11 @@
 package nodegroup
 
 import (
-	"maps"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Group is a node group as its provider sees it.
@@ -107,30 +107,14 @@ func (g *Group) IsFreshAfter(at time.Time) bool { return g.Observed.After(at.Add
 // RequireLabels has the group's current nodes carry labels beside what its cloud says of their
 // machines, and labels that were required before. New nodes count as usable only with them (EKS
 // E27). A group without machines is not changed: its labels are all that judges its nodes.
-func (g *Group) RequireLabels(labels map[string]string) {
-	if !g.Sized || len(labels) == 0 {
+func (g *Group) RequireLabels(required map[string]string) {
+	if !g.Sized || len(required) == 0 {
 		return
 	}
-	g.CurrentLabels, g.WantedLabels = addLabels(g.CurrentLabels, labels), addLabels(g.WantedLabels, labels)
-}
-
-// addLabels are the labels with others added, in a map of their own.
-func addLabels(labels, others map[string]string) map[string]string {
-	out := make(map[string]string, len(labels)+len(others))
-	maps.Copy(out, labels)
-	maps.Copy(out, others)
-	return out
+	g.CurrentLabels, g.WantedLabels = labels.Merge(g.CurrentLabels, required), labels.Merge(g.WantedLabels, required)
 }
 
 // LacksLabels reports whether the node lacks a label of current ones; false where there is no node.
 func (g *Group) LacksLabels(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	for key, value := range g.CurrentLabels {
-		if have, ok := node.Labels[key]; !ok || have != value {
-			return true
-		}
-	}
-	return false
+	return node != nil && !labels.SelectorFromSet(g.CurrentLabels).Matches(labels.Set(node.Labels))
 }

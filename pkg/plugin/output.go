@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -22,10 +21,6 @@ type output struct {
 
 // ours are the formats that cli-runtime does not have.
 var ours = []string{"", "table", "wide", "name", "markdown"}
-
-func (o *output) addFlags(flags *pflag.FlagSet) {
-	flags.StringVarP(&o.format, "output", "o", "", "Output format: table, wide, json, yaml, name, markdown, jsonpath=…, go-template=…")
-}
 
 // checkFormat refuses a format that no one knows, before anything is read.
 func (o *output) checkFormat() error {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -42,11 +43,11 @@ func writePlanNodes(w io.Writer, p *Plan, o Options) error {
 	var rows [][]string
 	for _, n := range p.Nodes {
 		row := []string{
-			formatBatch(&n), n.Name, orDash(n.Zone), orDash(n.From), orDash(n.To),
+			formatBatch(n.Batch), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
 			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(&n), formatEnd(&n), formatWait(&n), formatBlockers(n.BlockedBy, o.Wide),
 		}
 		if o.Wide {
-			row = append(row, orDash(n.Why))
+			row = append(row, cmp.Or(n.Why, "-"))
 		}
 		rows = append(rows, row)
 	}
@@ -66,7 +67,7 @@ func formatBlockers(all []string, wide bool) string {
 }
 
 func planHeaderLines(p *Plan) []string {
-	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, orDash(p.Context), withPrefix(", ", p.Account))}
+	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, cmp.Or(p.Context, "-"), withPrefix(", ", p.Account))}
 	if len(p.Nodes) == 0 && p.Resumes == "" {
 		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
 	}
@@ -224,11 +225,7 @@ func formatSpan(s simulate.Span) string {
 }
 
 // formatBatch is "-" for a node that would not be reached.
-func formatBatch(n *PlanNode) string {
-	return formatBatchNumber(n.Batch)
-}
-
-func formatBatchNumber(batch int) string {
+func formatBatch(batch int) string {
 	if batch == 0 {
 		return "-"
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -35,9 +36,9 @@ func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 		if g.Outdated != nil {
 			outdated = strconv.Itoa(*g.Outdated)
 		}
-		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, orDash(g.Phase), formatAge(g.Created, o.Now)}
+		row := []string{g.Name, g.Provider, strconv.Itoa(g.Nodes), outdated, cmp.Or(g.Phase, "-"), formatAge(g.Created, o.Now)}
 		if o.Wide {
-			row = append(row, g.Kind, orDash(g.Wanted), orDash(g.Refusal))
+			row = append(row, g.Kind, cmp.Or(g.Wanted, "-"), cmp.Or(g.Refusal, "-"))
 		}
 		rows = append(rows, row)
 	}
@@ -59,7 +60,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
 		if n.Batch > 0 || n.State == upgrade.NodeDraining {
-			rows = append(rows, []string{n.Name, orDash(n.Zone), string(n.State), formatBatchNumber(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
+			rows = append(rows, []string{n.Name, cmp.Or(n.Zone, "-"), string(n.State), formatBatch(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
 	if len(rows) == 0 {
@@ -81,7 +82,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		fmt.Sprintf("Node group %s, run %s to %s, started %s ago", s.Name, s.Run, s.Target.Name, formatAge(s.Started, now)),
 		fmt.Sprintf("Phase       %s, for %s", st.Phase, formatAge(st.Since, now)),
 		fmt.Sprintf("Progress    %d of %d nodes replaced, %d not started", st.Replaced, st.Total, st.Outdated),
-		fmt.Sprintf("Held by     %s", orDash(s.Holder)),
+		fmt.Sprintf("Held by     %s", cmp.Or(s.Holder, "-")),
 	}
 	lines = append(lines, operationLines(s)...)
 	if s.Unread != "" {

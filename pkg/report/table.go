@@ -103,13 +103,6 @@ func sanitizeCell(style Style, cell string) string {
 	return cell
 }
 
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 // withPrefix is the text behind a prefix, and nothing where there is no text.
 func withPrefix(prefix, text string) string {
 	if text == "" {

@@ -1,6 +1,9 @@
 package simulate
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // ranking is nodes in order of rank. The order is one of nodes' numbers: it changes with every pod,
 // and to move pointers costs several times as much.
@@ -20,15 +23,12 @@ func (r *ranking) insertNode(n *simNode) {
 		r.nodes = append(r.nodes, nil)
 	}
 	r.nodes[n.number] = n
-	i := r.findPosition(n.rank)
-	r.order = append(r.order, 0)
-	copy(r.order[i+1:], r.order[i:])
-	r.order[i] = n.number
+	r.order = slices.Insert(r.order, r.findPosition(n.rank), n.number)
 }
 
 func (r *ranking) removeNode(n *simNode) {
 	i := r.findPosition(n.rank)
-	r.order = append(r.order[:i], r.order[i+1:]...)
+	r.order = slices.Delete(r.order, i, i+1)
 	r.nodes[n.number] = nil
 }
 

@@ -182,12 +182,7 @@ func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
 // Outdated implements cloud.Provider: the node lacks a label of a current one. While no one
 // says what those are, no node is called outdated; the group's Refusal says why.
 func (p *Provider) Outdated(_ *nodegroup.Group, node *corev1.Node) bool {
-	for key, value := range p.options.Current {
-		if have, ok := node.Labels[key]; !ok || have != value {
-			return true
-		}
-	}
-	return false
+	return !labels.SelectorFromSet(p.options.Current).Matches(labels.Set(node.Labels))
 }
 
 // Do implements cloud.Provider: there is no cloud to do anything.
