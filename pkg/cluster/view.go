@@ -114,11 +114,8 @@ func (x *clusterIndex) buildView() upgrade.View {
 		x.sortedNodes = slices.SortedFunc(maps.Values(x.nodes), func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	v := upgrade.View{
-		Nodes: x.sortedNodes, PDBs: make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)),
+		Nodes: x.sortedNodes, PDBs: slices.AppendSeq(make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)), maps.Values(x.pdbs)),
 		Disrupted: maps.Clone(x.lastDisrupted), EndingNamespaces: maps.Clone(x.endingNamespaces), Facts: x.facts,
-	}
-	for _, pdb := range x.pdbs {
-		v.PDBs = append(v.PDBs, pdb)
 	}
 	if x.budgetsStale {
 		x.budgets, x.budgetsStale = x.budgets.Renew(v.PDBs), false
@@ -126,11 +123,7 @@ func (x *clusterIndex) buildView() upgrade.View {
 	v.Budgets = x.budgets
 	for node, pods := range x.podsByNode {
 		if _, fresh := x.podLists[node]; !fresh {
-			list := make([]*corev1.Pod, 0, len(pods))
-			for _, pod := range pods {
-				list = append(list, pod)
-			}
-			x.podLists[node] = list
+			x.podLists[node] = slices.AppendSeq(make([]*corev1.Pod, 0, len(pods)), maps.Values(pods))
 		}
 	}
 	v.Pods = maps.Clone(x.podLists)

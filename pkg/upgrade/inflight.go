@@ -1,7 +1,9 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -93,17 +95,9 @@ func (r *Record) wasUncordoned(node *corev1.Node) bool {
 
 // startedNames are the nodes that were started, in order of start.
 func (r *Record) startedNames() []string {
-	names := make([]string, 0, len(r.Nodes))
-	for name := range r.Nodes {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if c := r.Nodes[a].Began.Compare(r.Nodes[b].Began); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
+	return slices.SortedFunc(maps.Keys(r.Nodes), func(a, b string) int {
+		return cmp.Or(r.Nodes[a].Began.Compare(r.Nodes[b].Began), strings.Compare(a, b))
 	})
-	return names
 }
 
 // isTerminating reports whether the member is on its way out, or was given up.
@@ -122,12 +116,18 @@ func (r *Record) describeRollback() string {
 
 // noneInState reports whether no node is in any of the states.
 func (r *Record) noneInState(states ...NodeState) bool {
+	return countNodes(r, func(n NodeRecord) bool { return slices.Contains(states, n.State) }) == 0
+}
+
+// countNodes counts the started nodes of which something is true.
+func countNodes(r *Record, is func(NodeRecord) bool) int {
+	count := 0
 	for _, n := range r.Nodes {
-		if slices.Contains(states, n.State) {
-			return false
+		if is(n) {
+			count++
 		}
 	}
-	return true
+	return count
 }
 
 // isNotEnding reports whether the member was not terminated by us.
@@ -147,37 +147,19 @@ func (r *Record) describeReplaced() string {
 
 // countDraining counts the started nodes whose termination is not on the books yet.
 func (r *Record) countDraining() int {
-	n := 0
-	for _, r := range r.Nodes {
-		if isInDrain(r.State) {
-			n++
-		}
-	}
-	return n
+	return countNodes(r, func(n NodeRecord) bool { return isInDrain(n.State) })
 }
 
 // countInFlight counts the nodes between Draining and Removing. A termination that the cloud has
 // begun counts no more: until its replacement is ready it is charged as a deficit.
 func (r *Record) countInFlight() int {
-	busy := 0
-	for _, n := range r.Nodes {
-		if isInDrain(n.State) || (n.State == NodeRemoving && !n.Landed) {
-			busy++
-		}
-	}
-	return busy
+	return countNodes(r, func(n NodeRecord) bool { return isInDrain(n.State) || (n.State == NodeRemoving && !n.Landed) })
 }
 
 // countRemovedInFlight counts the terminations of outdated nodes that busy counts already. A new
 // node that is given back is none of those removed.
 func (r *Record) countRemovedInFlight() int {
-	removed := 0
-	for _, n := range r.Nodes {
-		if n.State == NodeRemoving && !n.Landed && !n.Added {
-			removed++
-		}
-	}
-	return removed
+	return countNodes(r, func(n NodeRecord) bool { return n.State == NodeRemoving && !n.Landed && !n.Added })
 }
 
 // lastChange is since when nodes are waited for: the last change of ours that landed, or the

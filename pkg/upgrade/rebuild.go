@@ -174,11 +174,6 @@ func (d rebuild) adoptTarget() {
 
 // countTotal counts the nodes that are replaced, in flight, quarantined and still to be started.
 func (d rebuild) countTotal() int {
-	total := d.rec.Replaced + len(d.count.pending)
-	for _, n := range d.rec.Nodes {
-		if !n.Added && n.State != NodeDrained {
-			total++
-		}
-	}
-	return total
+	started := countNodes(&d.rec, func(n NodeRecord) bool { return !n.Added && n.State != NodeDrained })
+	return d.rec.Replaced + len(d.count.pending) + started
 }

@@ -48,10 +48,7 @@ func (d stopping) unfenceUnstarted() bool {
 		if !m.Outdated {
 			return d.rec.Back && !started // the way back was to unfence it
 		}
-		if (started || d.rec.Request.KeepFence) && !d.rec.wasUncordoned(m.Node) {
-			return false
-		}
-		return true
+		return (!started && !d.rec.Request.KeepFence) || d.rec.wasUncordoned(m.Node)
 	})
 }
 

@@ -183,12 +183,7 @@ func (d surge) pauseWhenIdle() {
 	if !d.pausing {
 		return
 	}
-	started := 0
-	for _, n := range d.rec.Nodes {
-		if isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack()) {
-			started++
-		}
-	}
+	started := countNodes(&d.rec, func(n NodeRecord) bool { return isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack()) })
 	switch {
 	case started == 1:
 		d.waiting = "pausing: 1 node finishes first"
