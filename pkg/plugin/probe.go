@@ -32,10 +32,7 @@ func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []re
 			if drain.Judge(pod, g.request.Policy(), false).Fate != drain.Go {
 				continue
 			}
-			k := kin{}
-			if owner := metav1.GetControllerOf(pod); owner != nil {
-				k.owner = owner.UID
-			}
+			k := kin{owner: drain.ControllerOf(pod)}
 			if budgets := g.view.Budgets.Covering(pod); len(budgets) > 0 {
 				k.budget = budgets[0].Key()
 			}

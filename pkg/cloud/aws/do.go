@@ -28,9 +28,9 @@ func (p *Provider) Do(ctx context.Context, group string, action nodegroup.Action
 	case nodegroup.Resume:
 		return p.resumeProcesses(ctx, group, a)
 	case nodegroup.RaiseMax:
-		return p.changeMax(ctx, group, a.Max, func(s groupSizes) (bool, error) { return s.needsRaise(a) })
+		return p.changeMax(ctx, group, a.From, a.Max)
 	case nodegroup.LowerMax:
-		return p.changeMax(ctx, group, a.Max, func(s groupSizes) (bool, error) { return s.needsLowering(a) })
+		return p.changeMax(ctx, group, a.From, a.Max)
 	case nodegroup.AddCapacity:
 		if a.Zone == "" {
 			return p.addCapacity(ctx, group, a)
@@ -69,29 +69,17 @@ func sizesOf(g *at.AutoScalingGroup) groupSizes {
 	return groupSizes{desired: int(sdk.ToInt32(g.DesiredCapacity)), max: int(sdk.ToInt32(g.MaxSize))}
 }
 
-// needsRaise tells whether the maximum must still be raised. It returns movedError when another
-// actor changed it to another value meanwhile.
-func (s groupSizes) needsRaise(a nodegroup.RaiseMax) (bool, error) {
-	if s.max >= a.Max {
-		return false, nil
-	}
-	if s.max != a.From {
-		return false, movedError("the maximum is %d now and was %d", s.max, a.From)
-	}
-	return true, nil
-}
-
-// needsLowering tells whether the maximum must still be lowered. It returns movedError when
-// another actor changed it meanwhile, or the desired size is above the new maximum: AWS would then
+// needsMax tells whether the maximum must still be changed. It returns movedError when another
+// actor changed it meanwhile, or the desired size is above the new maximum: AWS would then
 // terminate instances of its own choice, undrained.
-func (s groupSizes) needsLowering(a nodegroup.LowerMax) (bool, error) {
-	switch {
-	case s.max <= a.Max:
+func (s groupSizes) needsMax(from, to int) (bool, error) {
+	switch raise := to > from; {
+	case raise && s.max >= to, !raise && s.max <= to:
 		return false, nil
-	case s.max != a.From:
-		return false, movedError("the maximum is %d now and was %d", s.max, a.From)
-	case s.desired > a.Max:
-		return false, movedError("the desired size is %d, above the maximum of %d that it is to have", s.desired, a.Max)
+	case s.max != from:
+		return false, movedError("the maximum is %d now and was %d", s.max, from)
+	case s.desired > to:
+		return false, movedError("the desired size is %d, above the maximum of %d that it is to have", s.desired, to)
 	default:
 		return true, nil
 	}
@@ -112,18 +100,18 @@ func (s groupSizes) withAdded(a nodegroup.AddCapacity) (groupSizes, error) {
 // changeMax sets the maximum unless that is not due any more. It reads the group first, because AWS
 // lowers the desired size with the maximum. Should an autoscaler raise the desired size between
 // that reading and the update, that still happens: the API has no precondition.
-func (p *Provider) changeMax(ctx context.Context, group string, maximum int, isDue func(groupSizes) (bool, error)) error {
+func (p *Provider) changeMax(ctx context.Context, group string, from, to int) error {
 	g, err := p.readForUpdate(ctx, group)
 	if err != nil {
 		return err
 	}
-	if due, err := isDue(sizesOf(g)); !due || err != nil {
+	if due, err := sizesOf(g).needsMax(from, to); !due || err != nil {
 		return err
 	}
 	_, err = p.autoscaling.UpdateAutoScalingGroup(ctx, &autoscaling.UpdateAutoScalingGroupInput{
-		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(maximum)),
+		AutoScalingGroupName: sdk.String(group), MaxSize: sdk.Int32(int32(to)),
 	}, sendOnce)
-	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, maximum), err)
+	return explainError(fmt.Sprintf("setting the maximum size of Auto Scaling group %q to %d", group, to), err)
 }
 
 // addCapacity raises maximum and desired size in one request. It is sent once: repeated late, it

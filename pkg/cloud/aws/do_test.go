@@ -42,7 +42,7 @@ func TestRaiseMax(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := groupSizes{desired: 3, max: c.max}.needsRaise(nodegroup.RaiseMax{From: 6, Max: 9})
+			due, err := groupSizes{desired: 3, max: c.max}.needsMax(6, 9)
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
@@ -65,7 +65,7 @@ func TestLowerMax(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			due, err := c.now.needsLowering(nodegroup.LowerMax{From: 9, Max: 6})
+			due, err := c.now.needsMax(9, 6)
 			if got := outcome(t, err); due != c.due || got != c.outcome {
 				t.Errorf("due %v, %s", due, got)
 			}
