@@ -47,7 +47,11 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	case upgrade.Evict:
 		return w.evictPod(ctx, a)
 	case upgrade.Delete:
-		return w.client.CoreV1().Pods(a.Namespace).Delete(ctx, a.Pod, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}}
+		if a.Grace > 0 {
+			options.GracePeriodSeconds = &a.Grace
+		}
+		return w.client.CoreV1().Pods(a.Namespace).Delete(ctx, a.Pod, options)
 	case upgrade.DeleteNode:
 		return w.client.CoreV1().Nodes().Delete(ctx, a.Node, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 	default:

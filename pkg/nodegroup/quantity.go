@@ -77,3 +77,16 @@ func (q Quantity) ResolveSurge(nodes, zones int) int {
 		return q.N
 	}
 }
+
+// ResolveBatch resolves the quantity as a batch of that many nodes: a percentage is rounded down but
+// is at least 1 (GKE G45). It returns an error when the quantity is per zone.
+func (q Quantity) ResolveBatch(nodes int) (int, error) {
+	switch {
+	case q.PerZone:
+		return 0, errors.New("a batch counts nodes of the whole group: write 2 or 25%")
+	case q.Percent:
+		return max(1, nodes*q.N/100), nil
+	default:
+		return q.N, nil
+	}
+}

@@ -46,7 +46,7 @@ func NewPlan(in PlanInput) *Plan {
 		Room: forecast.Room, Assumptions: in.Assumptions, Nodes: []PlanNode{}, // an empty list is one in JSON, too
 	}
 	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", in.Group.Name)
-	for _, process := range in.Group.Quiesce {
+	for _, process := range in.Request.Strategy.ListProcesses(in.Group) {
 		if !slices.Contains(in.Group.Suspended, process) {
 			plan.Quiesce = append(plan.Quiesce, process)
 		}

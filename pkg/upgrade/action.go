@@ -68,12 +68,14 @@ type StartDrain struct {
 // Evict asks the eviction API to remove one pod.
 type Evict = schedule.Eviction
 
-// Delete removes one pod past its budget; only --on-timeout=force leads here. The pod keeps its own
-// grace period.
+// Delete removes one pod past its budget; only --on-timeout=force and the end of a blue-green
+// upgrade lead here. The pod keeps its own grace period.
 type Delete struct {
 	Namespace, Pod string
 	UID            types.UID
 	Node           string
+	// Grace is the pod's grace period instead of its own, in seconds; 0 for its own.
+	Grace int64
 }
 
 // DeleteNode removes the Node object of a machine that is gone.

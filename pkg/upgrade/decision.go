@@ -131,6 +131,10 @@ func (d decision) applyRequest() {
 		if d.phase.untouched {
 			d.pauseUpgrade() // no node was started
 		}
+	case VerbComplete:
+		if !d.rec.Soak.Until.IsZero() {
+			d.rec.Soak.Until = d.w.Now // GKE G52
+		}
 	case VerbRollback:
 		if !d.rec.Back { // else it is what was asked for
 			d.yieldToRequest("a rollback")
@@ -266,11 +270,14 @@ func (d decision) runPhases() {
 		d.watchProtection()
 	}
 	passPhases(d.draft, phases)
-	if d.phase.held && d.rec.Stopping == "" {
-		marks{d.draft}.holdNewNodes()
+	if d.rec.Stopping == "" {
+		marks{d.draft}.holdNodes()
 	}
-	if d.rec.Phase == PhaseDone {
+	switch {
+	case d.rec.Phase == PhaseDone:
 		surge{d.draft}.concludeUpgrade()
+	case d.rec.Soak.Until.After(d.w.Now):
+		soaking{d.draft}.leave()
 	}
 }
 

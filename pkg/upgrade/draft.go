@@ -46,6 +46,9 @@ type strategy struct {
 	name Strategy
 	// version is the oldest form of Record that knows the strategy.
 	version int
+	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in this
+	// way; nil for strategies that suit every group.
+	fits func(group *nodegroup.Group, r *Request, outdated int) error
 	// begin completes the record of a new upgrade, whose census is taken.
 	begin  func(*draft)
 	phases []phase
@@ -67,8 +70,15 @@ type phase struct {
 	untouched bool
 	// watched is a phase that another actor must not change the group's maximum or protection in.
 	watched bool
-	// held is a phase that keeps autoscalers from new nodes.
-	held bool
+	// stays is a phase in which a stop leaves all as it is: outdated nodes are kept beside the new.
+	stays bool
+	// quiet is a phase that suspends what scales the group by itself, too: half of it is idle for
+	// long.
+	quiet bool
+	// mostGrace is the longest grace period that pods are deleted with; 0 for their own.
+	mostGrace time.Duration
+	// held are the nodes that autoscalers are kept from in the phase.
+	held holding
 	// givesBack is a phase in which what was added is given back: another target begins again.
 	givesBack bool
 	// waitsFor is what keeps the next node from being started, "" for what the step waits for.
@@ -76,6 +86,16 @@ type phase struct {
 	// verbs are what a user may ask for in it.
 	verbs []Verb
 }
+
+// holding tells which nodes autoscalers are kept from.
+type holding int
+
+const (
+	noneHeld holding = iota
+	newHeld
+	outdatedHeld
+	bothHeld
+)
 
 // stopUpgradeWith stops the upgrade. Nothing new is begun from here on; what can be undone safely
 // is.
@@ -174,6 +194,16 @@ func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
 		d.drains[m.Name()] = v
 	}
 	return v
+}
+
+// hasNothingOpen reports whether there is nothing to do in this step and no answer to wait for.
+func (d *draft) hasNothingOpen() bool {
+	for _, attempt := range d.w.Open {
+		if attempt.InFlight {
+			return false
+		}
+	}
+	return len(d.actions) == 0
 }
 
 // startRecord begins the record of a member, which is to be stored before anything happens to it.

@@ -146,7 +146,7 @@ func (v *invariants) checkWindow(w upgrade.World, record upgrade.Record) {
 			busy++
 		}
 	}
-	if busy > req.Window {
+	if busy > req.Window && record.Phase != upgrade.PhaseDeleteBlue {
 		v.t.Errorf("I1: %d nodes in flight, window %d", busy, req.Window)
 	}
 	if least := v.serves - req.MaxUnavailable; w.Group.Sized && serving(w, record) < least {
@@ -182,7 +182,7 @@ func (v *invariants) checkSize(w upgrade.World, record upgrade.Record) {
 // checkRecord is I8 and I10: no limit is extended, and phases only continue.
 func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	for name, n := range step.Record.Nodes {
-		if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
+		if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined || step.Record.Phase == upgrade.PhaseDeleteBlue {
 			continue
 		}
 		if first, known := v.deadlines[n.UID]; known && !n.Deadline.Equal(first) {
@@ -193,7 +193,10 @@ func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	if step.Record.Stopping == upgrade.PodEvictionFailure {
 		clear(v.deadlines) // the same command gives the nodes their time again
 	}
-	phases := append([]upgrade.Phase{""}, upgrade.Phases(upgrade.Surge)...)
+	phases := append([]upgrade.Phase{""}, upgrade.Phases(step.Record.Request.Strategy)...)
+	if step.Record.Back {
+		phases = append([]upgrade.Phase{""}, upgrade.Phases(upgrade.Surge)...)
+	}
 	if step.Record.Back && !v.back {
 		v.back, v.reached = true, 0
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
@@ -117,7 +119,7 @@ func (d lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Membe
 			continue // it came back for one that was deleted, and would each time: it goes down with the machine
 		}
 		kept++
-		d.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name})
+		d.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
 	}
 	for _, pod := range view.Leaving {
 		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
@@ -129,6 +131,16 @@ func (d lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Membe
 		return
 	}
 	d.requeueAt(over)
+}
+
+// limitGrace is the grace period that a pod is deleted with where its own is longer than the phase
+// allows, in seconds; 0 for its own.
+func (p phase) limitGrace(pod *corev1.Pod) int64 {
+	grace, most := pod.Spec.TerminationGracePeriodSeconds, int64(p.mostGrace.Seconds())
+	if most == 0 || grace == nil || *grace <= most {
+		return 0
+	}
+	return most
 }
 
 // waitSettled waits, once the node is empty, for load balancers and volumes to let go of it (EKS

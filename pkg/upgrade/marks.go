@@ -46,17 +46,17 @@ func (d marks) needsNoFence(m *nodegroup.Member) bool {
 	return d.w.Group.Managed != nil && d.w.Group.Managed.TerminateFirst
 }
 
-// holdNewNodes has autoscalers leave alone the nodes that the upgrade brought up: until pods have
-// moved to them they look unneeded. Nothing waits for it, since an autoscaler that is faster does
-// no harm (E61).
-func (d marks) holdNewNodes() {
-	if d.w.Group.Refill() == nodegroup.RefillByUser {
+// holdNodes has autoscalers leave nodes alone: those that the upgrade brought up, since they look
+// unneeded until pods have moved to them, and outdated ones that are kept for the way back (GKE
+// G42). Nothing waits for it, since an autoscaler that is faster does no harm (E61).
+func (d marks) holdNodes() {
+	if d.phase.held == noneHeld || d.w.Group.Refill() == nodegroup.RefillByUser {
 		return
 	}
 	before, unready := d.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if m.Outdated || m.Node == nil || !m.AllowsScaleDown() || !d.w.Group.IsUsable(m) || !d.rec.isNewMember(m) || !d.rec.isNotEnding(m) {
+		if m.Node == nil || !m.AllowsScaleDown() || !d.mustHold(m) {
 			continue
 		}
 		if nodemark.HasTaint(m.Node, unready) {
@@ -69,10 +69,21 @@ func (d marks) holdNewNodes() {
 	}
 }
 
+// mustHold reports whether autoscalers are kept from the member in this phase.
+func (d marks) mustHold(m *nodegroup.Member) bool {
+	if m.Outdated {
+		return d.phase.held >= outdatedHeld && !d.rec.isTerminating(m)
+	}
+	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.isNewMember(m) && d.rec.isNotEnding(m)
+}
+
 // releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too,
 // and reports whether all are.
-func (d marks) releaseHeldNodes() bool {
-	return d.removeMarks(d.rec.isNotEnding, mark{
+func (d marks) releaseHeldNodes() bool { return d.releaseHolds(d.rec.isNotEnding) }
+
+// releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all are.
+func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
+	return d.removeMarks(fit, mark{
 		on:     (*nodegroup.Member).IsHeld,
 		coming: d.holdComing,
 		take: func(n *corev1.Node) nodegroup.Action {

@@ -16,6 +16,7 @@ const (
 	NodeDraining    NodeState = "Draining"
 	NodeForcing     NodeState = "Forcing"
 	NodeEmpty       NodeState = "Empty"
+	NodeParked      NodeState = "Parked"
 	NodeRemoving    NodeState = "Removing"
 	NodeQuarantined NodeState = "Quarantined"
 	NodeDrained     NodeState = "Drained"

@@ -14,12 +14,13 @@ import (
 
 // RecordVersion is the newest form of Record that this program reads. It writes the oldest that
 // understands the strategy, so that older programs may continue an upgrade: see strategy.version.
-const RecordVersion = delegatedVersion
+const RecordVersion = blueGreenVersion
 
-// surgeVersion and delegatedVersion are the oldest forms of Record that know the strategies.
+// These are the oldest forms of Record that know the strategies.
 const (
 	surgeVersion     = 1
 	delegatedVersion = 2
+	blueGreenVersion = 3
 )
 
 // Phase is where the group is.
@@ -32,6 +33,15 @@ const (
 	PhaseUpgrade   Phase = "upgrade"
 	PhaseScaleDown Phase = "scale down"
 	PhaseDone      Phase = "done"
+)
+
+// The phases of the blue-green strategy beside PhaseSetup and PhaseScaleDown, in order (GKE G40).
+const (
+	PhaseCreateGreen Phase = "create green"
+	PhaseCordonBlue  Phase = "cordon blue"
+	PhaseDrainBlue   Phase = "drain blue"
+	PhaseSoak        Phase = "soak"
+	PhaseDeleteBlue  Phase = "delete blue"
 )
 
 // Result is how an upgrade ended, or stopped for now.
@@ -53,6 +63,9 @@ const (
 	// Paused is an upgrade that stopped because another actor changed what it rests on; a person
 	// decides.
 	Paused Result = "paused"
+	// Waiting is an upgrade that has nothing to do before a time that is on record: the same command
+	// continues then.
+	Waiting Result = "waiting"
 	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
 	TargetMoved Result = "target-moved"
 	// Aborted is an upgrade whose traces were taken away: nothing is left to continue with.
@@ -102,6 +115,8 @@ type Record struct {
 	// removes them.
 	Replaced int `json:"replaced"`
 	Halt
+	// Soak is the wait that is under way, and what was spent on such waits.
+	Soak Soak `json:"soak,omitzero"`
 	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
 	// nodes.
 	Delegation *Delegation `json:"delegation,omitempty"`
@@ -149,7 +164,7 @@ func (r *Record) InFlight() map[string]types.UID {
 // IsResumable reports whether the same command would continue where this record stopped.
 func (r *Record) IsResumable() bool {
 	switch r.Result {
-	case Interrupted, Paused, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
+	case Interrupted, Paused, Waiting, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
 		return r.Run != ""
 	default:
 		return r.IsRunning()

@@ -11,8 +11,13 @@ import (
 // Strategy names how a group is replaced.
 type Strategy string
 
-// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
-const Surge Strategy = "surge"
+const (
+	// Surge adds nodes first and replaces the outdated ones in a moving window (EKS E01, GKE G10).
+	Surge Strategy = "surge"
+	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
+	// soak is over (GKE G40).
+	BlueGreen Strategy = "blue-green"
+)
 
 // OnTimeout is what happens to a node that is not empty at its deadline.
 type OnTimeout string
@@ -45,6 +50,8 @@ type Request struct {
 	Window int `json:"window"`
 	// Surge is how many nodes are added before the first is drained, in the whole group.
 	Surge int `json:"surge"`
+	// BlueGreen are the settings of the strategy of that name; nil for others.
+	BlueGreen *BlueGreenRequest `json:"blueGreen,omitempty"`
 	// BatchBarrier makes each batch of Window nodes end before the next begins.
 	BatchBarrier bool `json:"batchBarrier,omitempty"`
 	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits
@@ -64,6 +71,17 @@ type Request struct {
 	// WaitReplacement makes the manual provider wait for another actor to bring a new node up
 	// before the next is drained.
 	WaitReplacement bool `json:"waitReplacement,omitempty"`
+}
+
+// BlueGreenRequest is what a blue-green upgrade is asked for beside what all are.
+type BlueGreenRequest struct {
+	// Batch is how many nodes are drained before the next soak, 0 for none before they are deleted
+	// (GKE G45, G46).
+	Batch int `json:"batch"`
+	// BatchSoak is the wait after each batch, Soak that before the outdated nodes are deleted (GKE
+	// G47, G49).
+	BatchSoak Duration `json:"batchSoak"`
+	Soak      Duration `json:"soak"`
 }
 
 // Policy is the part of the request that says which pods may be evicted.
@@ -98,6 +116,13 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 	setIfGiven(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
 	setIfGiven(&r.Window, other.Window, model || given("max-unavailable"))
 	setIfGiven(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
+	if r.BlueGreen != nil && other.BlueGreen != nil {
+		mine := *r.BlueGreen
+		setIfGiven(&mine.Batch, other.BlueGreen.Batch, given("batch"))
+		setIfGiven(&mine.BatchSoak, other.BlueGreen.BatchSoak, given("batch-soak"))
+		setIfGiven(&mine.Soak, other.BlueGreen.Soak, given("soak"))
+		r.BlueGreen = &mine
+	}
 	setIfGiven(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
 	setIfGiven(&r.Settle, other.Settle, model || given("settle"))
 	setIfGiven(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
@@ -120,10 +145,11 @@ func setIfGiven[T any](to *T, value T, given bool) {
 // flags, "" when there is none. What follows from the group's size at the time, and the run, is
 // left out.
 func (r *Request) DescribeDifferences(other Request) string {
-	pairs := []struct {
+	type pair struct {
 		flag     string
 		mine, is any
-	}{
+	}
+	pairs := []pair{
 		{"strategy", r.Strategy, other.Strategy},
 		{"like", r.Like, other.Like},
 		{"to", r.To, other.To},
@@ -138,6 +164,9 @@ func (r *Request) DescribeDifferences(other Request) string {
 		{"keep-max", r.KeepMax, other.KeepMax},
 		{"keep-fence", r.KeepFence, other.KeepFence},
 		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},
+	}
+	if mine, is := r.BlueGreen, other.BlueGreen; mine != nil && is != nil {
+		pairs = append(pairs, []pair{{"batch", mine.Batch, is.Batch}, {"batch-soak", mine.BatchSoak, is.BatchSoak}, {"soak", mine.Soak, is.Soak}}...)
 	}
 	var changed []string
 	for _, p := range pairs {

@@ -32,7 +32,8 @@ import (
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
 //	run [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
-//	again [stop-at=90s] [crash-at=90s]        the same command after a stop
+//	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
+//	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
 //
 // run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m
 // [again-at=6m], which is killed there and asked for again.
@@ -85,6 +86,9 @@ func (s *scenario) command(t *testing.T, c command) string {
 		s.begin(t, c)
 		return s.run(c)
 	case "again":
+		if after := c.duration("after", 0); after > 0 {
+			s.driver.cluster.Advance(s.driver.cluster.Now().Add(after))
+		}
 		s.driver.reopen()
 		return s.run(c)
 	default:
@@ -134,13 +138,20 @@ func (s *scenario) begin(t *testing.T, c command) {
 	if window == 0 {
 		window = surge // GKE G12
 	}
-	s.driver = newDriver(t, s.spec, upgrade.Request{
+	request := upgrade.Request{
 		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks",
 		MaxUnavailable: unavailable, Window: window, Surge: surge,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
-	})
+	}
+	if c.text("strategy", "") == string(upgrade.BlueGreen) {
+		batch := c.number("batch", 1)
+		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = upgrade.BlueGreen, outdated, 0, max(1, batch)
+		request.BlueGreen = &upgrade.BlueGreenRequest{Batch: batch, BatchSoak: duration(c.duration("batch-soak", 0)), Soak: duration(c.duration("soak", time.Hour))}
+	}
+	s.driver = newDriver(t, s.spec, request)
+	s.driver.leave = c.flag("leave", false)
 	s.driver.faults = s.faults
 	s.transcript = &transcript{cluster: s.driver.cluster, states: map[string]upgrade.NodeState{}, told: map[string]bool{}, evictions: c.flag("evictions", false)}
 	rules := newInvariants(t, s.driver)
@@ -167,7 +178,7 @@ func (s *scenario) run(c command) string {
 			s.driver.crash()
 			s.driver.run(time.Time{})
 		}
-	case c.HasArg("pause-at"), c.HasArg("abort-at"), c.HasArg("rollback-at"):
+	case c.HasArg("pause-at"), c.HasArg("abort-at"), c.HasArg("rollback-at"), c.HasArg("complete-at"):
 		s.verb(c)
 	default:
 		s.driver.run(time.Time{})
@@ -186,6 +197,8 @@ func (s *scenario) verb(c command) {
 		verb, carryOn = upgrade.VerbAbort, d.abort
 	case c.HasArg("rollback-at"):
 		verb, carryOn = upgrade.VerbRollback, d.rollBack
+	case c.HasArg("complete-at"):
+		verb = upgrade.VerbComplete
 	}
 	d.run(start.Add(c.duration(string(verb)+"-at", 0)))
 	s.transcript.line(string(verb))
@@ -195,7 +208,7 @@ func (s *scenario) verb(c command) {
 		d.asked = upgrade.Asked{}
 	}
 	d.run(time.Time{})
-	if verb == upgrade.VerbPause {
+	if verb == upgrade.VerbPause || verb == upgrade.VerbComplete {
 		return
 	}
 	s.transcript.line(fmt.Sprintf("%s %s", d.record.Result, d.record.Message))

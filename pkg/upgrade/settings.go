@@ -23,10 +23,14 @@ type Settings struct {
 	Current        map[string]string
 	MaxUnavailable *nodegroup.Quantity
 	MaxSurge       *nodegroup.Quantity
-	DrainTimeout   *time.Duration
-	Settle         *time.Duration
-	BootTimeout    time.Duration
-	OnTimeout      OnTimeout
+	// Batch, BatchSoak and Soak are for the strategy BlueGreen alone.
+	Batch        *nodegroup.Quantity
+	BatchSoak    *time.Duration
+	Soak         *time.Duration
+	DrainTimeout *time.Duration
+	Settle       *time.Duration
+	BootTimeout  time.Duration
+	OnTimeout    OnTimeout
 
 	BatchBarrier, EvictUnmanaged, RespectDoNotDisrupt, KeepMax, KeepFence, WaitReplacement bool
 }
@@ -64,6 +68,26 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
+	return s.checkBlueGreen()
+}
+
+// checkBlueGreen refuses settings of the strategy BlueGreen that make no sense (GKE G50), and those
+// that it has no use for.
+func (s *Settings) checkBlueGreen() error {
+	if s.Strategy != BlueGreen {
+		if s.Batch != nil || s.BatchSoak != nil || s.Soak != nil {
+			return fmt.Errorf("--batch, --batch-soak and --soak: only --strategy=%s has batches that soak: add it, or leave them out", BlueGreen)
+		}
+		return nil
+	}
+	for flag, soak := range map[string]*time.Duration{"batch-soak": s.BatchSoak, "soak": s.Soak} {
+		if soak != nil && (*soak < 0 || *soak > mostSoak) {
+			return fmt.Errorf("--%s=%s is not from 0 to %s, the longest that all soaks may take together", flag, soak, mostSoak)
+		}
+	}
+	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
+	}
 	return nil
 }
 
@@ -91,6 +115,9 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
+	if s.Strategy == BlueGreen {
+		return s.resolveBlueGreen(req, group, size, outdated)
+	}
 	if req.MaxUnavailable, err = valueOrDefault(s.MaxUnavailable, model.maxUnavailable).ResolveUnavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
@@ -105,6 +132,24 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		return Request{}, errors.New("--max-unavailable=0 without surge leaves no node that could be drained: raise --max-unavailable or --max-surge")
 	}
 	return req, nil
+}
+
+// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each outdated
+// one, and the target stays the one that it begins with, however long it takes.
+func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
+	if err != nil {
+		return Request{}, fmt.Errorf("--batch: %w", err)
+	}
+	req.BlueGreen = &BlueGreenRequest{
+		Batch: batch, BatchSoak: Duration{valueOrDefault(s.BatchSoak, 0)}, Soak: Duration{valueOrDefault(s.Soak, time.Hour)}, // GKE G47, G49
+	}
+	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
+	s.MaxSurge = &nodegroup.Quantity{N: outdated}
+	if req.Surge, err = s.resolveSurge(group, req.Like, 0, size, outdated); err != nil {
+		return Request{}, err
+	}
+	return req, strategyOf(BlueGreen, false).fits(group, &req, outdated)
 }
 
 // resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
@@ -177,6 +222,9 @@ func (s *Settings) firstForOthers() string {
 		{"drain-timeout", s.DrainTimeout != nil},
 		{"settle", s.Settle != nil},
 		{"on-timeout=skip", s.OnTimeout == Skip},
+		{"batch", s.Batch != nil},
+		{"batch-soak", s.BatchSoak != nil},
+		{"soak", s.Soak != nil},
 		{"batch-barrier", s.BatchBarrier},
 		{"unmanaged-pods", s.EvictUnmanaged},
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},

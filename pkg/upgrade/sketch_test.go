@@ -41,7 +41,7 @@ func (g groupSketch) spec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: start,
 		Group: nodegroup.Group{
-			Name: "workers", Provider: g.provider, Sized: true, Zonal: g.zonal, Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"},
+			Name: "workers", Provider: g.provider, Sized: true, Zonal: g.zonal, Wanted: revision, Pointed: revision, Quiesce: []string{"AZRebalance"}, Scaling: []string{"AlarmNotification"},
 		},
 		Outdated: func(n *corev1.Node) bool { return n.Labels["revision"] != "2" },
 		Times: simulate.Times{
@@ -117,6 +117,8 @@ type driver struct {
 	faults  []fault
 	stop    bool
 	asked   upgrade.Asked
+	// leave is for a process that does not stay through a long wait.
+	leave bool
 	// wanted is the revision that the group is observed with, if not the newest.
 	wanted string
 
@@ -147,7 +149,7 @@ func (d *driver) world() upgrade.World {
 	for key, attempt := range d.failed {
 		open[key] = attempt
 	}
-	w.Open, w.Record, w.Notes, w.Stop, w.Asked = open, d.record, d.notes, d.stop, d.asked
+	w.Open, w.Record, w.Notes, w.Stop, w.Asked, w.Stay = open, d.record, d.notes, d.stop, d.asked, !d.leave
 	if d.wanted != "" {
 		d.observe(&w)
 	}
@@ -233,7 +235,7 @@ func (d *driver) fails(a nodegroup.Action) bool {
 func (d *driver) run(until time.Time) (finished bool) {
 	d.t.Helper()
 	still := 0
-	for range 20_000 {
+	for range 40_000 { // a week of looks every half a minute, and more
 		if !until.IsZero() && !d.cluster.Now().Before(until) {
 			return false
 		}

@@ -91,16 +91,6 @@ func (d stopping) concludeUndo(done bool) {
 	}
 }
 
-// hasNothingOpen reports whether there is nothing to do in this step and no answer to wait for.
-func (d stopping) hasNothingOpen() bool {
-	for _, attempt := range d.w.Open {
-		if attempt.InFlight {
-			return false
-		}
-	}
-	return len(d.actions) == 0
-}
-
 // launchMissing has the zones be no smaller because of us.
 func (d stopping) launchMissing() bool {
 	made := rebuild{d.draft}.rebuildLedger()

@@ -12,6 +12,7 @@ import (
 func allStrategies() []strategy {
 	return []strategy{
 		surgeStrategy(),
+		blueGreenStrategy(),
 		delegatedStrategy(),
 	}
 }
@@ -44,6 +45,19 @@ func Strategies() []Strategy {
 		names = append(names, s.name)
 	}
 	return names
+}
+
+// ListProcesses are the processes of the group that the strategy suspends.
+func (s Strategy) ListProcesses(group *nodegroup.Group) []string {
+	return strategyOf(s, false).phases[0].listProcesses(group)
+}
+
+// listProcesses are the processes of the group that the phase suspends.
+func (p phase) listProcesses(group *nodegroup.Group) []string {
+	if p.quiet {
+		return slices.Concat(group.Quiesce, group.Scaling)
+	}
+	return group.Quiesce
 }
 
 // Phases are the phases of a strategy in their order, PhaseDone last.

@@ -21,6 +21,11 @@ func TestVerbsByPhase(t *testing.T) {
 	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
 	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{
 		upgrade.Surge:     {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
+		upgrade.BlueGreen: {
+			upgrade.PhaseSetup: undo, upgrade.PhaseCreateGreen: undo, upgrade.PhaseCordonBlue: undo, upgrade.PhaseDrainBlue: undo,
+			upgrade.PhaseSoak:       append([]upgrade.Verb{upgrade.VerbComplete}, undo...),
+			upgrade.PhaseDeleteBlue: {upgrade.VerbAbort}, upgrade.PhaseScaleDown: {upgrade.VerbAbort}, upgrade.PhaseDone: nil,
+		},
 		upgrade.Delegated: {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseFollow: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},
 	}
 	for _, strategy := range upgrade.Strategies() {
@@ -30,7 +35,7 @@ func TestVerbsByPhase(t *testing.T) {
 				t.Errorf("%s: phase %q is not in the table", strategy, phase)
 			}
 			record := upgrade.Record{Request: upgrade.Request{Strategy: strategy}, Phase: phase}
-			for _, verb := range append(undo, upgrade.VerbComplete) {
+			for _, verb := range []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete} {
 				if err := record.Allows(verb); (err == nil) != slices.Contains(want, verb) {
 					t.Errorf("%s, phase %q, verb %s: got error %v", strategy, phase, verb, err)
 				}

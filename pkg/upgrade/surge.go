@@ -26,11 +26,11 @@ func surgeStrategy() strategy {
 				run: func(d *draft) bool { return surge{d}.setUpGroup() },
 			},
 			{
-				name: PhaseScaleUp, untouched: true, watched: true, held: true, waitsFor: "the surge", verbs: verbs,
+				name: PhaseScaleUp, untouched: true, watched: true, held: newHeld, waitsFor: "the surge", verbs: verbs,
 				run: func(d *draft) bool { return surge{d}.scaleUpGroup() },
 			},
 			{
-				name: PhaseUpgrade, watched: true, held: true, verbs: verbs,
+				name: PhaseUpgrade, watched: true, held: newHeld, verbs: verbs,
 				run: func(d *draft) bool { return surge{d}.replaceNodes() },
 				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 					removal{d}.terminateNode(name, n, m)
@@ -81,6 +81,11 @@ func (d surge) setRevision() bool {
 // scaleUpGroup adds the surge, waits until all of it is usable, and only then fences the outdated
 // nodes (EKS E20–E31).
 func (d surge) scaleUpGroup() bool {
+	return d.addSurge() && marks{d.draft}.fenceOutdatedNodes()
+}
+
+// addSurge adds the surge, and reports whether all of it is usable.
+func (d surge) addSurge() bool {
 	if !d.setRevision() || !d.suspendProcesses() || !(surplus{d.draft}).keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
 	}
@@ -99,7 +104,7 @@ func (d surge) scaleUpGroup() bool {
 		d.requeueAt(deadline)
 		return false
 	}
-	return marks{d.draft}.fenceOutdatedNodes()
+	return true
 }
 
 // replaceNodes drives the nodes that were started and starts more, until no outdated node is left
@@ -132,7 +137,7 @@ func (d surge) replaceNodes() bool {
 // with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16).
 // What a group without a cloud gets back is launched by another actor, who may take days.
 func (d surge) isReplaced() bool {
-	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving) {
 		return false
 	}
 	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || d.countUnavailable() <= 0) {

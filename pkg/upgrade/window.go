@@ -102,8 +102,8 @@ func (d window) waitForReplacement() {
 	d.requeueAt(deadline)
 }
 
-// startNode begins a node's drain.
-func (d window) startNode(m *nodegroup.Member) {
+// recordStart begins the record of a node whose drain begins.
+func (d window) recordStart(m *nodegroup.Member) NodeRecord {
 	n := NodeRecord{
 		Instance: m.Instance.ID, Zone: d.rec.Ledger.ZoneOf(m.Zone()), State: NodeDraining,
 		Batch: d.rec.Begun/d.rec.Request.Window + 1, Began: d.w.Now,
@@ -116,6 +116,12 @@ func (d window) startNode(m *nodegroup.Member) {
 	d.startRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--
+	return n
+}
+
+// startNode begins a node's drain.
+func (d window) startNode(m *nodegroup.Member) {
+	d.recordStart(m)
 	d.requeueAt(d.w.Now.Add(time.Second))
 	lifecycle{d.draft}.advanceNode(m.Name())
 	if isInDrain(d.rec.Nodes[m.Name()].State) {

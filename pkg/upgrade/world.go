@@ -53,6 +53,8 @@ type World struct {
 	// Drawn is the seed of a drawn order in which nodes are started, 0 for the one that loses least
 	// time. Only forecasts of what a cloud does set it.
 	Drawn uint64
+	// Stay is set for a process that waits for a long soak to end instead of leaving.
+	Stay bool
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
 }

@@ -27,7 +27,7 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
 		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
 		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g),
-		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, WantedLabels: wantedLabels(g),
+		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, Scaling: []string{"AlarmNotification", "ScheduledActions"}, WantedLabels: wantedLabels(g),
 	}
 	if s, err := launchSourceOf(g); err == nil && s.base.isAlias() {
 		out.Follows = cmp.Or(s.base.name, s.base.template) + ":" + s.base.written

@@ -23,7 +23,8 @@ type View struct {
 	PhaseBegan time.Time
 	// Before are the group's sizes before the upgrade.
 	Before nodegroup.Sizes
-	// Suspended are the processes that the upgrade suspended.
+	// Quiesce are the processes to suspend, Suspended those that the upgrade suspended.
+	Quiesce   []string
 	Suspended []string
 }
 

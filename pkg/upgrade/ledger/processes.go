@@ -15,7 +15,7 @@ const staleReading = 3 * time.Minute
 func SuspendProcesses(v View) (ours []string, d Decision) {
 	ours = slices.Clip(v.Suspended)
 	var missing []string
-	for _, process := range v.Group.Quiesce {
+	for _, process := range v.Quiesce {
 		if !slices.Contains(v.Group.Suspended, process) {
 			missing = append(missing, process)
 			if !slices.Contains(ours, process) {

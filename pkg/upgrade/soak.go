@@ -1,0 +1,77 @@
+package upgrade
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	// mostSoak is how long all soaks of an upgrade may take together (GKE G50).
+	mostSoak = 7 * 24 * time.Hour
+	// longWait is how long a wait must still take for a process to leave instead of waiting.
+	longWait = 15 * time.Minute
+)
+
+// Soak is a wait in which users may see how the new nodes serve. It outlives processes: its end is
+// a time of day, on record before it begins.
+type Soak struct {
+	// Until is when the soak under way ends; zero when none is. Left is what was left of it when
+	// the upgrade was paused.
+	Until time.Time `json:"until,omitzero"`
+	Left  Duration  `json:"left,omitzero"`
+	// Spent is how long all soaks take, with the one under way.
+	Spent Duration `json:"spent,omitzero"`
+	// Batches are the nodes, in number, whose batch has soaked.
+	Batches int `json:"batches,omitempty"`
+}
+
+// IsWaiting reports whether nothing is to be done for the upgrade before the end of its soak.
+func (r *Record) IsWaiting(now time.Time) bool {
+	return r.Result == Waiting && now.Before(r.Soak.Until)
+}
+
+// soaking waits in an upgrade.
+type soaking struct{ *draft }
+
+// isOver begins a soak of the length, or continues with the one under way, and reports whether it
+// is over. All soaks together last mostSoak at the most.
+func (d soaking) isOver(length time.Duration) bool {
+	s := &d.rec.Soak
+	switch {
+	case s.Left.Duration > 0: // it was paused
+		s.Until, s.Left = d.w.Now.Add(s.Left.Duration), Duration{}
+	case s.Until.IsZero():
+		length = max(0, min(length, mostSoak-s.Spent.Duration))
+		s.Until, s.Spent = d.w.Now.Add(length), Duration{s.Spent.Duration + length}
+	}
+	if !d.w.Now.Before(s.Until) {
+		return true
+	}
+	d.waiting = "the soak to end at " + s.Until.UTC().Format(time.RFC3339)
+	d.requeueAt(s.Until)
+	return false
+}
+
+// end ends the soak under way.
+func (d soaking) end() { d.rec.Soak.Until = time.Time{} }
+
+// isExhausted reports whether no time is left for a further soak.
+func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
+
+// pause keeps what is left of the soak for whoever resumes the upgrade.
+func (d soaking) pause() {
+	d.rec.Soak.Left = Duration{d.rec.Soak.Until.Sub(d.w.Now)}
+	d.end()
+	d.rec.PausedBy = d.w.Asked.By
+	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
+}
+
+// leave ends the process where nothing is to be done for long: the same command continues when the
+// soak is over. Nothing is undone for it.
+func (d soaking) leave() {
+	until := d.rec.Soak.Until
+	if d.w.Stay || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
+		return
+	}
+	d.endUpgradeWith(Waiting, "it soaks until "+until.UTC().Format(time.RFC3339))
+}
