@@ -38,6 +38,9 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 	case modeAbort:
 		g.record = g.record.Aborting()
 	default:
+		if m == modeComplete {
+			g.record.Soak.Until = time.Now().Round(0)
+		}
 		request := g.record.Request.WithSettings(g.request, line.typed)
 		replan := g.mayReplan(line, m)
 		if err := rejectChanges(m, replan, &g.record, request, &g.group); err != nil {
@@ -58,6 +61,10 @@ func (g *groupContext) mayReplan(line *commandLine, m mode) bool {
 // rejectChanges refuses to continue to another target or with other settings, unless they were
 // agreed to.
 func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.Request, group *nodegroup.Group) error {
+	moved := record.Target.ID != group.Wanted.ID
+	if err := record.CheckReplan(request.Strategy, moved); err != nil && (replan || moved) {
+		return usageError(fmt.Errorf("run %s of group %q: %w", record.Run, group.Name, err))
+	}
 	if replan {
 		return nil
 	}

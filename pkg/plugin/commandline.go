@@ -166,7 +166,16 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if line.typed("settle") {
 		s.Settle = &typed.settle
 	}
+	if line.typed("batch-soak") {
+		s.BatchSoak = &typed.batchSoak
+	}
+	if line.typed("soak") {
+		s.Soak = &typed.soak
+	}
 	var err error
+	if s.Batch, err = parseQuantity("batch", typed.batch); err != nil {
+		return err
+	}
 	if s.MaxUnavailable, err = parseQuantity("max-unavailable", typed.maxUnavailable); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ const (
 	exitStructural  = 3
 	exitLeftBehind  = 4
 	exitPaused      = 5
+	exitWaiting     = 6
 	exitInterrupted = 130
 )
 
@@ -74,6 +75,8 @@ func exitCodeOfResult(result upgrade.Result) int {
 		return exitInterrupted
 	case upgrade.Paused, upgrade.TargetMoved:
 		return exitPaused
+	case upgrade.Waiting:
+		return exitWaiting
 	default:
 		return exitError
 	}

@@ -29,13 +29,13 @@ type flags struct {
 // settingFlags shape an upgrade: settings that are taken as they are typed, and the others.
 type settingFlags struct {
 	upgrade.Settings
-	maxUnavailable, maxSurge, unmanaged string
-	drainTimeout, settle                time.Duration
+	maxUnavailable, maxSurge, batch, unmanaged string
+	drainTimeout, settle, batchSoak, soak      time.Duration
 }
 
 // agreements are what a user agrees to for one command.
 type agreements struct {
-	yes, replan, takeover, parallelGroups bool
+	yes, replan, takeover, parallelGroups, wait bool
 }
 
 func newFlags(streams genericiooptions.IOStreams) *flags {
@@ -72,9 +72,15 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
 	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
+	f.addWait(flags)
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
 	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+}
+
+// addWait adds the flag of commands that may come to a long soak.
+func (f *flags) addWait(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.agreed.wait, "wait", false, "Wait through a soak of more than 15 minutes instead of leaving with exit code 6")
 }
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
@@ -85,6 +91,9 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")
 	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes added first: 2, 10% or 2/zone (eks min(max(2×zones, max-unavailable), outdated), gke 1/zone, manual 0)")
 	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
+	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage; 0 for none (1)")
+	flags.DurationVar(&f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
+	flags.DurationVar(&f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
 	flags.DurationVar(&f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h)")
 	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
 	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")

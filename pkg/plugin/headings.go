@@ -20,6 +20,7 @@ Exit codes:
   3    --dry-run or simulate found what a person has to change first
   4    finished, with nodes left behind that could not be drained
   5    paused, held by another process, or stopped by a rollback or an abort
+  6    waiting for a soak to end; run the same command at the time it names
   130  interrupted; the same command continues
 `
 
@@ -33,10 +34,10 @@ func listHeadings() []heading {
 	return []heading{
 		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "filename"}},
 		{"How it is upgraded", []string{
-			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "settle", "wait-replacement",
+			"to", "strategy", "like", "max-surge", "max-unavailable", "batch-barrier", "batch", "batch-soak", "soak", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "settle", "wait-replacement",
 		}},
 		{"When it stops", []string{
-			"drain-timeout", "on-timeout", "boot-timeout", "keep-fence", "replan", "takeover", "parallel-groups",
+			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "takeover", "parallel-groups",
 		}},
 		{"Plan and output", []string{"dry-run", "forecast", "yes", "output", "progress", "watch", "v"}},
 		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},

@@ -17,12 +17,13 @@ const (
 	// modeStatus only looks.
 	modeStatus   mode = "status"
 	modeResume   mode = "resume"
+	modeComplete mode = "complete"
 	modeRollback mode = "rollback"
 	modeAbort    mode = "abort"
 )
 
 // keepsSettings reports whether the settings are the record's: then no flag need be repeated.
-func (m mode) keepsSettings() bool { return m == modeResume || m.undoesUpgrade() }
+func (m mode) keepsSettings() bool { return m == modeResume || m == modeComplete || m.undoesUpgrade() }
 
 // undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
 func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
@@ -32,6 +33,8 @@ func (m mode) fulfilledVerb() upgrade.Verb {
 	switch m {
 	case modeResume:
 		return upgrade.VerbPause
+	case modeComplete:
+		return upgrade.VerbComplete
 	case modeRollback:
 		return upgrade.VerbRollback
 	case modeAbort:

@@ -123,6 +123,7 @@ begun with.`,
 		run: resumeUpgrade,
 	})
 	f.addAgreements(cmd)
+	f.addWait(cmd.Flags())
 	return cmd
 }
 
@@ -130,6 +131,9 @@ begun with.`,
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeResume, c.isDryRun(), u.name, &u.record); err != nil {
 		return err
+	}
+	if !c.agreed.wait && u.record.IsWaiting(time.Now()) {
+		return c.printOutcome(u.name, u.record)
 	}
 	asked := u.store.Asked()
 	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run

@@ -22,6 +22,9 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	if c.groups.isEmpty() {
 		return listGroups(ctx, c)
 	}
+	if err := c.rejectEarly(ctx); err != nil {
+		return err
+	}
 	s, err := c.openSession(ctx)
 	if err != nil {
 		return err
@@ -38,6 +41,19 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 		return planGroups(ctx, s, names)
 	}
 	return upgradeGroups(ctx, s, names)
+}
+
+// rejectEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
+func (c *command) rejectEarly(ctx context.Context) error {
+	if len(c.groups.names) != 1 || c.isDryRun() || c.agreed.wait {
+		return nil
+	}
+	name := c.groups.names[0]
+	record, err := c.openStore(name).LoadRecord(ctx)
+	if err == nil && record.IsWaiting(time.Now()) {
+		err = c.printOutcome(name, record)
+	}
+	return err
 }
 
 // upgradeGroups upgrades one group after the other, and stops at the first that does not reach its
@@ -205,6 +221,8 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 	case upgrade.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
 			describeRun(name, &record), record.Phase, record.Replaced, record.Total, parenthesize(record.Message), l.retry)}
+	case upgrade.Waiting:
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or kubectl nodeupgrade complete %s to end the soak now", describeRun(name, &record), record.Message, l.retry, name)}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), upgrade.PauseMessage(&record, name))}

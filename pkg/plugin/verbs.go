@@ -171,16 +171,43 @@ func (c *command) holderAlive(ctx context.Context, group string, m mode) (bool, 
 	return false, err
 }
 
-// newCompleteCommand is the verb that ends a soak; no strategy that there is has one.
 func newCompleteCommand(f *flags) *cobra.Command {
 	cmd := f.newVerbCommand(verb{
 		use: "complete", doing: "completing the upgrade of", short: "End the soak of an upgrade that has one",
-		run: func(_ context.Context, _ *command, u *recordedUpgrade) error {
-			return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, u.record.Allows(upgrade.VerbComplete), u.name))
-		},
+		long: `Has the outdated nodes be deleted that are kept until the soak is over. An
+upgrade that no process carries out is continued from here, with the settings
+that it was begun with.`,
+		needs: upgrade.VerbComplete,
+		run:   completeSoak,
 	})
-	cmd.Hidden = true // until a strategy has a soak
+	f.addAgreements(cmd)
 	return cmd
+}
+
+// completeSoak has the holder of an upgrade end its soak or, where no one carries the upgrade out,
+// does that (GKE G52).
+func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
+	if err := rejectConflicting(modeComplete, false, u.name, &u.record); err != nil {
+		return err
+	}
+	if err := u.record.Allows(upgrade.VerbComplete); err != nil {
+		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, err, u.name))
+	}
+	if err := u.leaveRequest(ctx, upgrade.VerbComplete); err != nil {
+		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
+	}
+	alive, err := c.holderAlive(ctx, u.name, modeComplete)
+	switch {
+	case err != nil:
+		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
+	case alive:
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", groupPrefix, u.name))
+	}
+	s, err := u.openSession(ctx, c, modeComplete)
+	if err != nil {
+		return err
+	}
+	return upgradeGroup(ctx, s, u.name, modeComplete)
 }
 
 // completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever

@@ -23,7 +23,7 @@ func TestVerbsAreRefused(t *testing.T) {
 		"by a node":               {"pause --node g1", "error: pausing the upgrade of group \"green\": its upgrade is over (succeeded)\n", 2},
 		"by an unknown node":      {"pause --node n9", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
 		"by a selector":           {"pause -l pool=x", "error: pausing the upgrade of group \"pool=x\": no upgrade of it is recorded", 2},
-		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end: see kubectl nodeupgrade status blue\n", 2},
+		"a soak that is not":      {"complete blue", "error: completing the upgrade of group \"blue\": its strategy is surge, which has no soak to end\n", 2},
 		"without a cloud":         {"rollback blue --yes", "error: rolling back group \"blue\": without a cloud only you can bring nodes of the older revision", 2},
 		"a pause of EKS":          {"pause managed", "error: pausing the upgrade of group \"managed\": EKS cannot pause an update: it finishes, or fails by itself", 2},
 		"a way back of EKS":       {"rollback managed --yes", "error: rolling back group \"managed\": EKS cannot take a node group back to an older version: create a node group", 2},

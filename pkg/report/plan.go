@@ -94,6 +94,10 @@ func planHeaderLines(p *Plan) []string {
 
 func describeStrategy(p *Plan) string {
 	req := &p.Request
+	if bg := req.BlueGreen; bg != nil {
+		return fmt.Sprintf("Strategy    %s: a new node for each outdated one; %s to drain, then what is left moves at the end; %s",
+			describeBatches(bg), req.DrainTimeout, describeSoak(bg))
+	}
 	if req.Strategy != upgrade.Delegated {
 		return fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
 			req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle)
@@ -104,6 +108,18 @@ func describeStrategy(p *Plan) string {
 	}
 	return fmt.Sprintf("Strategy    %s upgrades the group itself, %s: at most %d unavailable; %s to drain a node, then %s; %s before it is terminated",
 		nodegroup.InfoOf(p.Provider).Manager, kind, req.MaxUnavailable, req.DrainTimeout, late, req.Settle)
+}
+
+// describeBatches says how the outdated nodes of a blue-green upgrade are drained.
+func describeBatches(bg *upgrade.BlueGreenRequest) string {
+	if bg.Batch == 0 {
+		return string(upgrade.BlueGreen) + " without a drain"
+	}
+	return fmt.Sprintf("%s, %s at once", upgrade.BlueGreen, formatCount(bg.Batch, "node"))
+}
+
+func describeSoak(bg *upgrade.BlueGreenRequest) string {
+	return fmt.Sprintf("%s after each batch, and %s before the outdated nodes are deleted", bg.BatchSoak, bg.Soak)
 }
 
 // describeOperation says in one line what a cloud is doing with a group, or how that ended.

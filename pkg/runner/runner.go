@@ -66,6 +66,8 @@ type Runner struct {
 	// one.
 	Group  nodegroup.Group
 	Record upgrade.Record
+	// Stay has the process wait through a long soak instead of leaving; see upgrade.World.
+	Stay bool
 	// Lost is closed when another actor may write; nothing is written from then on.
 	Lost <-chan struct{}
 	// Idle is for how long no one carried the upgrade out before this process had the right to

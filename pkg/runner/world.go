@@ -64,6 +64,6 @@ func (s *run) observeWorld() upgrade.World {
 	}
 	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
-	world.Stop, world.Asked = s.stopping, s.readRequest()
+	world.Stop, world.Asked, world.Stay = s.stopping, s.readRequest(), s.Stay
 	return world
 }

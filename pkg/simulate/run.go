@@ -31,7 +31,7 @@ func (c *Cluster) runToEnd(req upgrade.Request, watch func(upgrade.World, upgrad
 	var step upgrade.Step
 	for still := 0; c.clock.now.Before(end); {
 		world := c.shareWorld(req)
-		world.Brief, world.Drawn = brief, c.drawn
+		world.Brief, world.Drawn, world.Stay = brief, c.drawn, true
 		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)

@@ -30,6 +30,18 @@ func (r *Record) IsWaiting(now time.Time) bool {
 	return r.Result == Waiting && now.Before(r.Soak.Until)
 }
 
+// CheckReplan returns an error where an upgrade under way may not continue with the strategy, or to
+// a target that moved: both colours of a blue-green upgrade are there already.
+func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
+	switch {
+	case strategy != r.Request.Strategy:
+		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run kubectl nodeupgrade abort %s first", r.Request.Strategy, r.Request.Group)
+	case moved && !r.Back && r.Request.BlueGreen != nil:
+		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run kubectl nodeupgrade rollback %s first", r.Target.Name, r.Request.Group)
+	}
+	return nil
+}
+
 // soaking waits in an upgrade.
 type soaking struct{ *draft }
 

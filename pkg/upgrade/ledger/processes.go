@@ -29,8 +29,8 @@ func SuspendProcesses(v View) (ours []string, d Decision) {
 	return ours, Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Quiesce{Processes: missing}}}
 }
 
-// ResumeProcesses lets the processes run again that we suspended, unless they would terminate nodes
-// without a drain at once, because the zones are out of balance: then they stay suspended. A
+// ResumeProcesses lets the processes run again that we suspended. Those that would terminate nodes
+// without a drain at once, because the zones are out of balance, stay suspended then. A
 // suspension of ours that is on its way, or that the group's reading is too old to show, is waited
 // for.
 func ResumeProcesses(v View) Decision {
@@ -41,12 +41,18 @@ func ResumeProcesses(v View) Decision {
 		return Decision{Poll: true}
 	case len(ours) == 0:
 		return Decision{Done: true}
-	case !areZonesBalanced(&v):
-		coming := isResuming(&v, quiesced)
-		return Decision{Poll: coming, Done: !coming} // what is suspended still will show
+	case areZonesBalanced(&v):
+		return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: ours}}}
 	}
-	return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: ours}}}
+	if harmless := slices.DeleteFunc(slices.Clone(ours), v.isQuiesced); len(harmless) > 0 {
+		return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: harmless}}}
+	}
+	coming := isResuming(&v, quiesced)
+	return Decision{Poll: coming, Done: !coming} // what is suspended still will show
 }
+
+// isQuiesced reports whether the process is one that would terminate nodes without a drain.
+func (v *View) isQuiesced(process string) bool { return slices.Contains(v.Group.Quiesce, process) }
 
 // StillSuspended are the processes that we suspended and that no one has resumed.
 func (v *View) StillSuspended() []string {
@@ -78,6 +84,9 @@ func isNotYetVisible(v *View, quiesced nodegroup.Attempt) bool {
 func isResuming(v *View, quiesced nodegroup.Attempt) bool {
 	resumed := v.lastAttempt(nodegroup.Resume{})
 	landed := resumed.Outcome == nodegroup.OutcomeDone || resumed.Outcome == nodegroup.OutcomeUnclear
+	if sent, ok := resumed.Action.(nodegroup.Resume); ok && !slices.ContainsFunc(sent.Processes, v.isQuiesced) {
+		return false // those that are left were not among them
+	}
 	return resumed.InFlight || (landed && resumed.Ended.After(quiesced.Ended) && !v.Group.IsFreshAfter(resumed.Ended))
 }
 
