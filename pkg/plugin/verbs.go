@@ -201,13 +201,23 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	case err != nil:
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	case alive:
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", groupPrefix, u.name))
+		return u.printSoakEnded(c)
+	}
+	if u.record, err = u.store.LoadRecord(ctx); err != nil {
+		return err
+	}
+	if !u.record.IsResumable() || u.record.Allows(upgrade.VerbComplete) != nil {
+		return u.printSoakEnded(c) // its holder did so, and has gone since
 	}
 	s, err := u.openSession(ctx, c, modeComplete)
 	if err != nil {
 		return err
 	}
 	return upgradeGroup(ctx, s, u.name, modeComplete)
+}
+
+func (u *recordedUpgrade) printSoakEnded(c *command) error {
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", groupPrefix, u.name))
 }
 
 // completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever

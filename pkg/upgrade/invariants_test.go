@@ -199,6 +199,7 @@ func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	}
 	if step.Record.Back && !v.back {
 		v.back, v.reached = true, 0
+		clear(v.moved) // what was moved to new nodes is moved back
 	}
 	reached := slices.Index(phases, step.Record.Phase)
 	if reached < v.reached {

@@ -35,6 +35,8 @@ import (
 //	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
 //	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
 //
+//	back                                      the rollback of an upgrade that stopped
+//
 // run and again take verbs, too: pause-at=5m [withdraw-at=6m], abort-at=5m, rollback-at=5m
 // [again-at=6m], which is killed there and asked for again.
 func TestScenarios(t *testing.T) {
@@ -90,6 +92,9 @@ func (s *scenario) command(t *testing.T, c command) string {
 			s.driver.cluster.Advance(s.driver.cluster.Now().Add(after))
 		}
 		s.driver.reopen()
+		return s.run(c)
+	case "back":
+		s.driver.rollBack()
 		return s.run(c)
 	default:
 		t.Fatalf("%s: unknown command %q", c.Pos, c.Cmd)

@@ -57,7 +57,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 			c.Pointed = original
 		}
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, PhaseSetup, time.Time{}
-		c.Replaced, c.Total, c.Begun = 0, 0, 0
+		c.Replaced, c.Total, c.Begun, c.Soak = 0, 0, 0, Soak{}
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = r.WayBack()
 		c.dropStarted()
@@ -84,7 +84,7 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 // nothing of it is continued.
 func (r *Record) Aborting() Record {
 	c := r.Reopened()
-	c.Stopping, c.PhaseBegan = Aborted, r.Ended
+	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
 	c.dropStarted()
 	c.Ledger.ForgetRefusals()
 	return c

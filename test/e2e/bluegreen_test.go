@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestBlueGreen keeps outdated nodes beside the new ones until a soak is over (GKE G40–G56).
+func TestBlueGreen(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	scenes := map[string]func(*testing.T, *stage.Stage){
+		"from start to end":                blueGreen,
+		"a budget that never opens":        blueGreenBlocked,
+		"a soak that outlives the process": blueGreenLeaves,
+		"paused in the soak":               blueGreenPaused,
+		"rolled back out of the soak":      blueGreenBack,
+		"verbs in the drain":               blueGreenDraining,
+	}
+	for name, play := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, shared)
+		})
+	}
+}
+
+// soak is the wait that is on record.
+func (s *scene) soak() upgrade.Soak {
+	s.t.Helper()
+	record, err := cluster.NewStore(s.Cluster.Client(), metav1.NamespaceSystem, s.group).LoadRecord(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return record.Soak
+}
+
+// openColours begins a scene of three nodes in two zones; each gets a new one beside it.
+func openColours(t *testing.T, shared *stage.Stage, name string, extra ...stage.Workload) *scene {
+	t.Helper()
+	s := open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, extra...)
+	s.surge, s.unavailable = 3, 0
+	return s
+}
+
+// inColours are the flags of a blue-green upgrade.
+func inColours(flags ...string) []string { return append([]string{"--strategy=blue-green"}, flags...) }
+
+func blueGreen(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "colours")
+	c := s.start(inColours("--batch=2", "--batch-soak=1s", "--soak=3s")...)
+	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	if suspended := s.cloudGroup().Suspended; !slices.Equal(suspended, []string{rebalance, "AlarmNotification", "ScheduledActions"}) {
+		t.Errorf("in the soak %v are suspended", suspended)
+	}
+	if nodes := len(s.nodes()); nodes != 6 {
+		t.Errorf("in the soak there are %d nodes, want both the 3 outdated and the 3 new ones", nodes)
+	}
+	c.end(0)
+	s.checkDone()
+}
+
+// blueGreenBlocked deletes a pod past its budget when its node is deleted, and not before (GKE G44, G53).
+func blueGreenBlocked(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "wedged", stubborn())
+	s.mayBreak = true
+	c := s.start(inColours("--batch=3", "--soak=2s", ampleTime)...)
+	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	if on := s.nodeOf("stubborn"); !slices.Contains(s.started(), on) {
+		t.Errorf("in the soak the pod that is kept is on node %s, which is not an outdated one", on)
+	}
+	c.end(0)
+	s.checkReplaced()
+}
+
+// blueGreenLeaves leaves at a long soak. Until it is over the same command asks for nothing but the record, and complete ends
+// it (GKE G52).
+func blueGreenLeaves(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "leaves")
+	s.upgrade(6, inColours("--batch=3", "--soak=24h")...).says("soaks until ", "kubectl nodeupgrade complete leaves")
+	asked := s.requestsAbout()
+	s.upgrade(6, inColours("--batch=3", "--soak=24h")...).says("soaks until ")
+	s.asked(6, "resume", "--yes").says("soaks until ")
+	if again := s.requestsAbout(); again != asked {
+		t.Errorf("%d requests were made to the cloud before the soak was over", again-asked)
+	}
+	s.asked(0, "status").says("soak")
+	s.asked(0, "complete", "--yes", "--parallel-groups").says("nodegroup/leaves upgraded")
+	s.checkDone()
+}
+
+// requestsAbout counts the requests to the cloud that name the scene's group.
+func (s *scene) requestsAbout() int {
+	n := 0
+	for _, r := range s.Cloud.Requests() {
+		for _, value := range r.Params {
+			if value == s.group {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}
+
+// blueGreenPaused pauses in the soak, which keeps what is left of it, and ends the soak of an upgrade that another process
+// carries out (GKE G52, G54).
+func blueGreenPaused(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "rests")
+	c := s.start(inColours("--batch=3", "--soak=24h", "--wait")...)
+	c.until("the soak", phase(string(upgrade.PhaseSoak)))
+	s.asked(0, "pause").says("paused by ")
+	c.end(5)
+	c.says("the outdated and the new nodes both stay")
+	left := s.soak().Left.Hours()
+	if left < 23 || left > 24 {
+		t.Errorf("of the soak %.1f hours are left", left)
+	}
+	c = s.asking("resume", "--yes", "--parallel-groups", "--wait")
+	s.waitFor("the soak to continue", func() bool { return !s.soak().Until.IsZero() })
+	s.asked(0, "complete", "--yes").says("ends its soak")
+	c.end(0)
+	s.checkDone()
+}
+
+// blueGreenBack takes the group back out of the soak: the outdated nodes take pods again, and the new ones go (GKE G56).
+func blueGreenBack(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "returns")
+	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
+	s.asked(0, "rollback", "--yes", "--parallel-groups").says("rolled back to returns:1")
+	s.checkUndone(true)
+}
+
+// blueGreenDraining pauses between two batches, refuses to complete what does not soak, continues after Ctrl-C with both colours
+// as they were, and goes back (GKE G54, G56).
+func blueGreenDraining(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "batches", stubborn())
+	c := s.start(inColours("--batch=1", "--soak=24h")...)
+	blockedBy("stubborn")(s, c)
+	s.asking("complete").refuses(`it is in the phase "drain blue", in which the verb complete is not possible`)
+	c.interrupt()
+	c.end(130)
+	group := s.cloudGroup()
+	for _, node := range s.nodes() {
+		if old := !s.current(&node, group); old != node.Spec.Unschedulable {
+			t.Errorf("after Ctrl-C node %s is outdated: %t, and fenced: %t", node.Name, old, node.Spec.Unschedulable)
+		}
+	}
+	again := s.start(inColours("--batch=1", "--soak=24h")...)
+	blockedBy("stubborn")(s, again)
+	back := s.asking("rollback", "--yes", "--parallel-groups")
+	again.end(5)
+	back.end(0)
+	s.checkUndone(true)
+}
