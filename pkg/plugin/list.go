@@ -80,7 +80,7 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 
 // describePhase is the phase of an upgrade under way, or how the last one ended.
 func describePhase(record *upgrade.Record) string {
-	if record.Result != "" {
+	if record.Result != "" && record.Result != upgrade.Waiting {
 		return string(record.Result)
 	}
 	return string(record.Phase)

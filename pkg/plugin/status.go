@@ -73,7 +73,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	}
 	state := recordedState{record: record, asked: store.Asked(), lease: lease}
 	status := g.makeStatus(state, time.Now())
-	if record.IsRunning() {
+	if record.IsRunning() || record.Result == upgrade.Waiting {
 		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {

@@ -17,7 +17,7 @@ import (
 // list of one or none.
 func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 	left := StillSuspended(record.Suspended, g.Suspended)
-	if record.IsRunning() || len(left) == 0 {
+	if record.IsRunning() || record.Result == upgrade.Waiting || len(left) == 0 {
 		return nil
 	}
 	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)

@@ -88,7 +88,11 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
 	}
-	if s.Result != "" {
+	switch s.Result {
+	case "":
+	case upgrade.Waiting:
+		lines = append(lines, fmt.Sprintf("Waits for   the soak, and no process has to run meanwhile: %s", s.Message))
+	default:
 		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message)))
 	}
 	if st.Waiting != "" {

@@ -20,7 +20,7 @@ func TestPhasesOfSurge(t *testing.T) {
 func TestVerbsByPhase(t *testing.T) {
 	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
 	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{
-		upgrade.Surge:     {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
+		upgrade.Surge: {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
 		upgrade.BlueGreen: {
 			upgrade.PhaseSetup: undo, upgrade.PhaseCreateGreen: undo, upgrade.PhaseCordonBlue: undo, upgrade.PhaseDrainBlue: undo,
 			upgrade.PhaseSoak:       append([]upgrade.Verb{upgrade.VerbComplete}, undo...),

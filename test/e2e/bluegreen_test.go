@@ -90,7 +90,7 @@ func blueGreenLeaves(t *testing.T, shared *stage.Stage) {
 	if again := s.requestsAbout(); again != asked {
 		t.Errorf("%d requests were made to the cloud before the soak was over", again-asked)
 	}
-	s.asked(0, "status").says("soak")
+	s.asked(0, "status").says("Waits for   the soak", "it soaks until ", "Remaining   ")
 	s.asked(0, "complete", "--yes", "--parallel-groups").says("nodegroup/leaves upgraded")
 	s.checkDone()
 }
