@@ -132,7 +132,7 @@ func (d decision) applyRequest() {
 			d.pauseUpgrade() // no node was started
 		}
 	case VerbComplete:
-		if !d.rec.Soak.Until.IsZero() {
+		if d.rec.Soak.Until.After(d.w.Now) {
 			d.rec.Soak.Until = d.w.Now // GKE G52
 		}
 	case VerbRollback:

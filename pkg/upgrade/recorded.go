@@ -15,6 +15,7 @@ func MarkPaused(r *Record, group, by string, now time.Time) Record {
 	c := r.Clone()
 	c.Result, c.PausedBy, c.Message, c.Ended = Paused, by, "", now.UTC().Truncate(time.Second)
 	c.Message = PauseMessage(&c, group)
+	c.Soak.pauseAt(now)
 	return c
 }
 

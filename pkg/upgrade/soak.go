@@ -50,12 +50,14 @@ type soaking struct{ *draft }
 func (d soaking) isOver(length time.Duration) bool {
 	s := &d.rec.Soak
 	switch {
-	case s.Left.Duration > 0: // it was paused
-		s.Until, s.Left = d.w.Now.Add(s.Left.Duration), Duration{}
-	case s.Until.IsZero():
+	case !s.Until.IsZero(): // it is under way, or was completed while it was paused
+	case s.Left.Duration > 0:
+		s.Until = d.w.Now.Add(s.Left.Duration)
+	default:
 		length = max(0, min(length, mostSoak-s.Spent.Duration))
 		s.Until, s.Spent = d.w.Now.Add(length), Duration{s.Spent.Duration + length}
 	}
+	s.Left = Duration{}
 	if !d.w.Now.Before(s.Until) {
 		return true
 	}
@@ -70,10 +72,16 @@ func (d soaking) end() { d.rec.Soak.Until = time.Time{} }
 // isExhausted reports whether no time is left for a further soak.
 func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
 
-// pause keeps what is left of the soak for whoever resumes the upgrade.
+// pauseAt keeps what is left of a soak under way for whoever resumes the upgrade.
+func (s *Soak) pauseAt(now time.Time) {
+	if s.Until.After(now) {
+		s.Left, s.Until = Duration{s.Until.Sub(now)}, time.Time{}
+	}
+}
+
+// pause stops the upgrade in its soak.
 func (d soaking) pause() {
-	d.rec.Soak.Left = Duration{d.rec.Soak.Until.Sub(d.w.Now)}
-	d.end()
+	d.rec.Soak.pauseAt(d.w.Now)
 	d.rec.PausedBy = d.w.Asked.By
 	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
