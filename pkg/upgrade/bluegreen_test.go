@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,42 @@ func newBlueGreen(t *testing.T, batch int) *driver {
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.Fail, BlueGreen: &upgrade.BlueGreenRequest{Batch: batch, Soak: duration(2 * time.Hour)},
 	})
+}
+
+// deleting is the world in which the soak has just ended.
+func deleting(t *testing.T) upgrade.World {
+	t.Helper()
+	d := newBlueGreen(t, 3)
+	d.run(start.Add(time.Hour))
+	d.ask(upgrade.VerbComplete)
+	for d.record.Phase != upgrade.PhaseDeleteBlue {
+		d.turn(0)
+	}
+	return d.world()
+}
+
+// G56: there is no way back once outdated nodes are deleted.
+func TestNoWayBackWhileOutdatedNodesAreDeleted(t *testing.T) {
+	w := deleting(t)
+	if _, err := w.Record.WayBack(); err == nil || !strings.Contains(err.Error(), `in the phase "delete blue"`) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// G56: the way back out of a soak does not wait for its end.
+func TestWayBackOutOfSoakDoesNotWait(t *testing.T) {
+	d := newBlueGreen(t, 3)
+	d.leave = true
+	d.run(time.Time{})
+	if d.record.Result != upgrade.Waiting {
+		t.Fatalf("got %q, want it to wait", d.record.Result)
+	}
+	d.rollBack()
+	soak := d.record.Soak
+	d.run(time.Time{})
+	if d.record.Result != upgrade.Succeeded || soak != (upgrade.Soak{}) {
+		t.Errorf("got %q with the soak %+v: %s", d.record.Result, soak, d.record.Message)
+	}
 }
 
 // G54: a pause of an upgrade that nobody carries out keeps what is left of its soak, too.

@@ -37,6 +37,9 @@ func (r *Record) WayBack() (to string, err error) {
 	case r.Stopping == Aborted:
 		return "", fmt.Errorf("run %s is being aborted: run kubectl nodeupgrade abort %s to continue", r.Run, r.Request.Group)
 	}
+	if err := r.Allows(VerbRollback); err != nil {
+		return "", fmt.Errorf("run %s is not rolled back: %w", r.Run, err)
+	}
 	to = r.Previous.Target()
 	if to == "" || r.Previous.ID == r.Target.ID {
 		return "", fmt.Errorf("which revision the nodes of run %s had before is not known: pass it with --to", r.Run)
