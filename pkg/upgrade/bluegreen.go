@@ -50,7 +50,7 @@ func blueGreenStrategy() strategy {
 				run: func(d *draft) bool { return blueGreen{d}.soakPool() },
 			},
 			{
-				name: PhaseDeleteBlue, stays: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []Verb{VerbAbort}, // GKE G53
+				name: PhaseDeleteBlue, stays: true, watched: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []Verb{VerbAbort}, // GKE G53
 				run: func(d *draft) bool { return blueGreen{d}.deleteBlue() },
 				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 					removal{d}.terminateNode(name, n, m)
@@ -189,35 +189,34 @@ func (d blueGreen) parkNode(name string, n NodeRecord, reason string) {
 func (d blueGreen) soakPool() bool {
 	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) })
 	soak := soaking{d.draft}
-	if !soak.isOver(d.rec.Request.BlueGreen.Soak.Duration) {
-		if d.pausing {
-			soak.pause()
-		}
-		return false
+	switch over := soak.isOver(d.rec.Request.BlueGreen.Soak.Duration); {
+	case over && freed:
+		soak.end()
+		return true
+	case !over && d.pausing:
+		soak.pause()
 	}
-	soak.end()
-	return freed
+	return false
 }
 
 // deleteBlue deletes what is left of the outdated nodes, at most mostDeleted at once: pods that are
 // left are deleted, not evicted (GKE G53).
 func (d blueGreen) deleteBlue() bool {
-	for _, name := range d.rec.startedNames() {
-		if d.rec.Stopping == "" {
-			lifecycle{d.draft}.advanceNode(name)
-		}
+	if d.fencing = !(marks{d.draft}).fenceOutdatedNodes(); d.rec.Stopping != "" {
+		return false
 	}
 	for _, name := range d.rec.startedNames() {
+		lifecycle{d.draft}.advanceNode(name)
 		d.startDeletion(name)
 	}
 	for len(d.count.pending) > 0 && d.rec.countInFlight() < mostDeleted { // that were never drained, or came late
 		m := d.count.pending[0]
 		n := window{d.draft}.recordStart(m)
-		n.State, n.Deadline = NodeForcing, d.w.Now
+		n.Deadline = d.w.Now // it has no time, so that what is on it is named and deleted
 		d.rec.Nodes[m.Name()] = n
 		d.requeueNow()
 	}
-	return d.rec.Stopping == "" && (surge{d.draft}).isReplaced()
+	return (surge{d.draft}).isReplaced()
 }
 
 // startDeletion takes up a node that was kept, while there is room for one more.
@@ -228,6 +227,7 @@ func (d blueGreen) startDeletion(name string) {
 	}
 	if n.State = NodeEmpty; n.EmptyAt.IsZero() {
 		n.State, n.Deadline = NodeForcing, d.w.Now
+		delete(d.notes.Yielded, name)
 	}
 	d.rec.Nodes[name] = n
 	d.requeueNow() // and act on the new state
@@ -235,7 +235,8 @@ func (d blueGreen) startDeletion(name string) {
 
 // deletePods has the pods of a node be deleted that is not empty.
 func (d blueGreen) deletePods(name string, n NodeRecord) {
-	n.State, n.Reason = NodeForcing, timeout{d.draft}.describeRemaining(name)
+	n.State, n.Reason, n.Deadline = NodeForcing, timeout{d.draft}.describeRemaining(name), d.w.Now
+	delete(d.notes.Yielded, name)
 	d.rec.Nodes[name] = n
 	d.requeueNow()
 }
@@ -246,6 +247,9 @@ func (d blueGreen) stop() {
 	if !d.phase.stays {
 		stopping{d.draft}.bringToRest()
 		return
+	}
+	if !(marks{d.draft}).removeFences(func(m *nodegroup.Member) bool { return d.rec.wasUncordoned(m.Node) }) {
+		return // what is left of a fence that another actor took away: the same command fences the node again
 	}
 	d.rec.Result, d.rec.Ended, d.finished = d.rec.Stopping, d.w.Now, true
 	d.rec.Message = joinNotes(d.rec.Message, d.describeStanding())

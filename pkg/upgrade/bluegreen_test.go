@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -30,6 +31,44 @@ func deleting(t *testing.T) upgrade.World {
 		d.turn(0)
 	}
 	return d.world()
+}
+
+func memberOf(t *testing.T, w *upgrade.World, name string) *nodegroup.Member {
+	t.Helper()
+	for i := range w.Members {
+		if w.Members[i].Name() == name {
+			return &w.Members[i]
+		}
+	}
+	t.Fatalf("there is no member %s", name)
+	return nil
+}
+
+// A node that another actor made schedulable during the soak is for a person to decide about: the same command fences it again.
+func TestOutdatedNodeMadeSchedulable(t *testing.T) {
+	w := deleting(t)
+	m := memberOf(t, &w, "old-a-1")
+	node := m.Node.DeepCopy()
+	node.Spec.Unschedulable = false
+	*m = nodegroup.Member{Node: node, Instance: m.Instance, Pods: m.Pods, Outdated: m.Outdated}
+	step := upgrade.Next(w)
+	if step.Record.Stopping != upgrade.Paused || len(step.Actions) > 0 {
+		t.Fatalf("got %q and %v, want a pause", step.Record.Stopping, step.Actions)
+	}
+	w.Record, w.Notes = step.Record, step.Notes
+	step = upgrade.Next(w)
+	if _, unfences := step.Actions[0].(upgrade.Unfence); step.Finished || len(step.Actions) != 1 || !unfences {
+		t.Errorf("got %v, want what is left of the fence of one node to be taken off", step.Actions)
+	}
+}
+
+// An instance that another actor protected during the soak is not deleted.
+func TestProtectedOutdatedNodeIsKept(t *testing.T) {
+	w := deleting(t)
+	memberOf(t, &w, "old-a-1").Instance.Protected = true
+	if step := upgrade.Next(w); step.Record.Stopping != upgrade.Paused || len(step.Actions) > 0 {
+		t.Errorf("got %q and %v, want a pause", step.Record.Stopping, step.Actions)
+	}
 }
 
 // G56: there is no way back once outdated nodes are deleted.
@@ -83,5 +122,37 @@ func TestCompletePausedSoak(t *testing.T) {
 	d.turn(-1)
 	if d.record.Phase != upgrade.PhaseDeleteBlue {
 		t.Errorf("it is in phase %q, with the soak %+v", d.record.Phase, d.record.Soak)
+	}
+}
+
+// G49: a soak that is over does not begin again because a node is given back to autoscalers late.
+func TestSoakDoesNotBeginAgain(t *testing.T) {
+	d := newBlueGreen(t, 3)
+	d.faults = []fault{{key: "free/", outcome: nodegroup.OutcomeLater, times: 3 * 5 * 60}}
+	d.run(start.Add(3 * time.Hour))
+	if spent := d.record.Soak.Spent.Duration; spent != 2*time.Hour {
+		t.Errorf("it soaks for %s, want 2h", spent)
+	}
+}
+
+// G46: nodes that were never drained are deleted with their pods, and the record names them.
+func TestPodsDeletedWithoutDrainAreNamed(t *testing.T) {
+	d := newBlueGreen(t, 0)
+	named := map[string]string{}
+	d.watch = func(_ upgrade.World, step upgrade.Step) {
+		for name, n := range step.Record.Nodes {
+			if n.State == upgrade.NodeForcing {
+				named[name] = n.Reason
+			}
+		}
+	}
+	d.run(time.Time{})
+	if d.record.Result != upgrade.Succeeded || len(named) != 3 {
+		t.Errorf("it ends with %q, and pods were deleted from %v", d.record.Result, named)
+	}
+	for name, reason := range named {
+		if !strings.Contains(reason, "shop/web-") {
+			t.Errorf("node %s: reason %q", name, reason)
+		}
 	}
 }
