@@ -44,8 +44,8 @@ type Group struct {
 	Suspended []string `json:"suspended,omitempty"`
 	// Quiesce are the processes that must be suspended while the group is upgraded.
 	Quiesce []string `json:"quiesce,omitempty"`
-	// Scaling are the processes that change the group's size by themselves, without an autoscaler in
-	// the cluster.
+	// Scaling are the processes that change the group's size by themselves, without an autoscaler
+	// in the cluster.
 	Scaling []string `json:"scaling,omitempty"`
 	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
 	Refusal string `json:"refusal,omitempty"`

@@ -78,8 +78,8 @@ func (q Quantity) ResolveSurge(nodes, zones int) int {
 	}
 }
 
-// ResolveBatch resolves the quantity as a batch of that many nodes: a percentage is rounded down but
-// is at least 1 (GKE G45). It returns an error when the quantity is per zone.
+// ResolveBatch resolves the quantity as a batch of that many nodes: a percentage is rounded down
+// but is at least 1 (GKE G45). It returns an error when the quantity is per zone.
 func (q Quantity) ResolveBatch(nodes int) (int, error) {
 	switch {
 	case q.PerZone:

@@ -16,8 +16,8 @@ const mostDeleted = maxSurgeWindow
 type blueGreen struct{ *draft }
 
 // blueGreenStrategy is GKE's blue-green upgrade inside one group: as many new nodes as there are
-// outdated ones, which are fenced, drained in batches and kept until a soak is over (GKE G40). It is
-// a surge of the size of the group, so that the books and the way back are the same.
+// outdated ones, which are fenced, drained in batches and kept until a soak is over (GKE G40). It
+// is a surge of the size of the group, so that the books and the way back are the same.
 func blueGreenStrategy() strategy {
 	early := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
@@ -62,7 +62,7 @@ func blueGreenStrategy() strategy {
 				run: func(d *draft) bool { return surge{d}.scaleDownGroup() },
 			},
 		},
-		stop: func(d *draft) { blueGreen{d}.stop() },
+		stop: func(d *draft) { blueGreen{d}.bringToRest() },
 		undo: func(d *draft) { stopping{d}.undoUpgrade() },
 	}
 }
@@ -134,13 +134,13 @@ func (d blueGreen) soakBatch() bool {
 	soak := soaking{d.draft}
 	if d.rec.Soak.Batches < d.rec.Begun {
 		if d.pausing && d.rec.Soak.Until.After(d.w.Now) {
-			soak.pause()
+			soak.pauseSoak()
 			return false
 		}
 		if !soak.isOver(d.rec.Request.BlueGreen.BatchSoak.Duration) {
 			return false
 		}
-		soak.end()
+		soak.endSoak()
 		d.rec.Soak.Batches = d.rec.Begun
 	}
 	if len(d.count.pending) == 0 || soak.isExhausted() {
@@ -184,17 +184,17 @@ func (d blueGreen) parkNode(name string, n NodeRecord, reason string) {
 	d.requeueNow()
 }
 
-// soakPool waits before the outdated nodes are deleted, in which autoscalers may grow and shrink the
-// new ones (GKE G49–G52).
+// soakPool waits before the outdated nodes are deleted, in which autoscalers may grow and shrink
+// the new ones (GKE G49–G52).
 func (d blueGreen) soakPool() bool {
 	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool { return !m.Outdated && d.rec.isNotEnding(m) })
 	soak := soaking{d.draft}
 	switch over := soak.isOver(d.rec.Request.BlueGreen.Soak.Duration); {
 	case over && freed:
-		soak.end()
+		soak.endSoak()
 		return true
 	case !over && d.pausing:
-		soak.pause()
+		soak.pauseSoak()
 	}
 	return false
 }
@@ -241,9 +241,10 @@ func (d blueGreen) deletePods(name string, n NodeRecord) {
 	d.requeueNow()
 }
 
-// stop brings the upgrade to rest. Once the outdated nodes are fenced both colours stay as they are,
-// with their fences, holds and suspended processes, for the same command to continue with (GKE G54).
-func (d blueGreen) stop() {
+// bringToRest brings the upgrade to rest. Once the outdated nodes are fenced both colours stay as
+// they are, with their fences, holds and suspended processes, for the same command to continue with
+// (GKE G54).
+func (d blueGreen) bringToRest() {
 	if !d.phase.stays {
 		stopping{d.draft}.bringToRest()
 		return

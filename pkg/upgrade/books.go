@@ -80,12 +80,12 @@ func (d *draft) countUnavailableExcept(excused int) int {
 	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	return d.bookKeeper().CountUnavailable(d.countNotServing() - excused)
+	return d.bookKeeper().CountUnavailable(countNotServing(d) - excused)
 }
 
 // countNotServing counts the members that were carried over to the way back and do not serve: what
 // was added before may not have come up yet.
-func (d *draft) countNotServing() (n int) {
+func countNotServing(d *draft) (n int) {
 	carried := d.rec.Ledger.Carried()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]

@@ -277,7 +277,7 @@ func (d decision) runPhases() {
 	case d.rec.Phase == PhaseDone:
 		surge{d.draft}.concludeUpgrade()
 	case d.rec.Soak.Until.After(d.w.Now):
-		soaking{d.draft}.leave()
+		soaking{d.draft}.leaveUpgrade()
 	}
 }
 

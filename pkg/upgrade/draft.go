@@ -46,8 +46,8 @@ type strategy struct {
 	name Strategy
 	// version is the oldest form of Record that knows the strategy.
 	version int
-	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in this
-	// way; nil for strategies that suit every group.
+	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
+	// this way; nil for strategies that suit every group.
 	fits func(group *nodegroup.Group, r *Request, outdated int) error
 	// begin completes the record of a new upgrade, whose census is taken.
 	begin  func(*draft)

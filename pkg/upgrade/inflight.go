@@ -107,7 +107,7 @@ func (r *Record) isTerminating(m *nodegroup.Member) bool {
 }
 
 // describeRollback says that the way back is at its end.
-func (r *Record) describeRollback() string {
+func describeRollback(r *Record) string {
 	if !r.Back {
 		return ""
 	}

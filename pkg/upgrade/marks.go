@@ -81,7 +81,8 @@ func (d marks) mustHold(m *nodegroup.Member) bool {
 // and reports whether all are.
 func (d marks) releaseHeldNodes() bool { return d.releaseHolds(d.rec.isNotEnding) }
 
-// releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all are.
+// releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all
+// are.
 func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
 		on:     (*nodegroup.Member).IsHeld,

@@ -63,8 +63,8 @@ const (
 	// Paused is an upgrade that stopped because another actor changed what it rests on; a person
 	// decides.
 	Paused Result = "paused"
-	// Waiting is an upgrade that has nothing to do before a time that is on record: the same command
-	// continues then.
+	// Waiting is an upgrade that has nothing to do before a time that is on record: the same
+	// command continues then.
 	Waiting Result = "waiting"
 	// TargetMoved is a group whose wanted revision is no longer the one the upgrade began with.
 	TargetMoved Result = "target-moved"
@@ -115,8 +115,6 @@ type Record struct {
 	// removes them.
 	Replaced int `json:"replaced"`
 	Halt
-	// Soak is the wait that is under way, and what was spent on such waits.
-	Soak Soak `json:"soak,omitzero"`
 	// Delegation is what is known of the cloud's own operation; nil where this tool replaces the
 	// nodes.
 	Delegation *Delegation `json:"delegation,omitempty"`
@@ -126,12 +124,14 @@ type Record struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// Halt is how an upgrade is brought to an end before its goal.
+// Halt is what an upgrade waits for, and how it is brought to an end before its goal.
 type Halt struct {
 	// Stopping is the result that it is being brought to an end with; nothing new is begun.
 	Stopping Result `json:"stopping,omitempty"`
 	// PausedBy is who asked for the pause that it stops or stopped with; empty when no one did.
 	PausedBy string `json:"pausedBy,omitempty"`
+	// Soak is the wait that is under way, and what was spent on such waits.
+	Soak Soak `json:"soak,omitzero"`
 }
 
 // Clone copies the record so that the copy can be changed.
@@ -223,6 +223,6 @@ func (r *Record) Reopened() Record {
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Result, c.Halt, c.Message, c.Ended = "", Halt{}, "", time.Time{}
+	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak}, "", time.Time{}
 	return c
 }

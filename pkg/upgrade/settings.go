@@ -134,8 +134,8 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 	return req, nil
 }
 
-// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each outdated
-// one, and the target stays the one that it begins with, however long it takes.
+// resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
+// outdated one, and the target stays the one that it begins with, however long it takes.
 func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
 	if err != nil {

@@ -66,8 +66,8 @@ func (d soaking) isOver(length time.Duration) bool {
 	return false
 }
 
-// end ends the soak under way.
-func (d soaking) end() { d.rec.Soak.Until = time.Time{} }
+// endSoak ends the soak under way.
+func (d soaking) endSoak() { d.rec.Soak.Until = time.Time{} }
 
 // isExhausted reports whether no time is left for a further soak.
 func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
@@ -79,16 +79,16 @@ func (s *Soak) pauseAt(now time.Time) {
 	}
 }
 
-// pause stops the upgrade in its soak.
-func (d soaking) pause() {
+// pauseSoak stops the upgrade in its soak.
+func (d soaking) pauseSoak() {
 	d.rec.Soak.pauseAt(d.w.Now)
 	d.rec.PausedBy = d.w.Asked.By
 	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
 }
 
-// leave ends the process where nothing is to be done for long: the same command continues when the
-// soak is over. Nothing is undone for it.
-func (d soaking) leave() {
+// leaveUpgrade ends the process where nothing is to be done for long: the same command continues
+// when the soak is over. Nothing is undone for it.
+func (d soaking) leaveUpgrade() {
 	until := d.rec.Soak.Until
 	if d.w.Stay || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return

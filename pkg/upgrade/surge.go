@@ -160,7 +160,7 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(d.rec.describeRollback(), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans())
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans())
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
