@@ -55,6 +55,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		Pauses:          u.pause,
 		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
 		OperationBegun:  u.begins,
+		EndsSoak:        u.endSoak,
 		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}
 }
@@ -142,15 +143,20 @@ func (u *user) grow(int) bool {
 	return true
 }
 
-// shrink is cluster-autoscaler's removal of a new node without pods.
+// shrink is cluster-autoscaler's removal of a node without pods: of a new one or, where it heeds what it is kept from, of any.
 func (u *user) shrink(pick int) bool {
 	k := &u.c.cloud
-	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp) || k.desired <= k.min {
+	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp && p != upgrade.PhaseSoak && p != upgrade.PhaseDrainBlue) || k.desired <= k.min {
 		return false
 	}
 	var idle []*instance
 	for _, i := range k.living() {
-		if name := u.c.nodeOf(i); strings.HasPrefix(name, "new-") && len(u.c.on(name)) == 0 {
+		name := u.c.nodeOf(i)
+		fit := strings.HasPrefix(name, "new-")
+		if u.c.plan.blueGreen() {
+			fit = name != "" && !keptFromScaler(u.c.nodes[name]) && !u.doomed(i)
+		}
+		if fit && len(u.c.on(name)) == 0 {
 			idle = append(idle, i)
 		}
 	}

@@ -109,7 +109,7 @@ func (c *cluster) do(action nodegroup.Action, run string) error {
 		if _, ok := c.pods[a.UID]; !ok {
 			return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
 		}
-		c.delete(a.UID)
+		c.deleteWithin(a.UID, a.Grace)
 		return nil
 	case upgrade.DeleteNode:
 		if node, ok := c.nodes[a.Node]; !ok || node.UID != a.UID {

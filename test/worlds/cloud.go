@@ -47,7 +47,11 @@ type cloud struct {
 	extra      int
 }
 
-const rebalance = "AZRebalance"
+// The processes that change a group by themselves: rebalance its instances, alarm its size.
+const (
+	rebalance = "AZRebalance"
+	alarm     = "AlarmNotification"
+)
 
 func newCloud(p *Plan) cloud {
 	k := cloud{pointed: "2", wanted: "2", instances: map[string]*instance{}, tokens: map[string]bool{}, shrunk: map[string]int{}}
@@ -324,7 +328,7 @@ func (c *cluster) group() nodegroup.Group {
 	if c.plan.delegated() {
 		g.Managed = c.managed()
 	} else {
-		g.Quiesce, g.Suspended = []string{rebalance}, k.suspended
+		g.Quiesce, g.Scaling, g.Suspended = []string{rebalance}, []string{alarm}, k.suspended
 	}
 	g.WantedLabels = map[string]string{imageLabel: k.wanted}
 	for i := range c.plan.Zones {

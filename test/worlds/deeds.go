@@ -44,7 +44,9 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 	case upgrade.Delete:
 		if pod := r.pod(w, stored, a.Node, string(a.UID), a); pod != nil {
 			n := stored.Nodes[a.Node]
-			if n.State != upgrade.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != upgrade.Force {
+			if isDeletingBlue(stored) {
+				r.graced(pod, a)
+			} else if n.State != upgrade.NodeForcing || w.Now.Before(n.Deadline) || stored.Request.OnTimeout != upgrade.Force {
 				r.fail("E43", "pod %s is deleted on node %s, which is %q until %s", a.Pod, a.Node, n.State, n.Deadline)
 			}
 		}
@@ -108,10 +110,10 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
 		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}
-	if step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseUpgrade {
+	if p := step.Record.Phase; p != upgrade.PhaseScaleUp && p != upgrade.PhaseUpgrade && p != upgrade.PhaseCordonBlue && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
 	}
-	if !r.quiet || step.Record.Phase != upgrade.PhaseScaleUp {
+	if !r.quiet || (step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseCordonBlue) {
 		return
 	}
 	want, usable, books := 0, map[string]int{}, step.Record.Ledger.Books()
@@ -191,6 +193,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 		return
 	}
 	r.inOrder(w, pod, a)
+	r.fencedFirst(w, stored, a)
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}

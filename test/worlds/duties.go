@@ -117,6 +117,9 @@ func (r *rules) quiesced(action nodegroup.Action) {
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
 			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
+		if r.c.plan.blueGreen() && !slices.Contains(r.c.cloud.suspended, alarm) {
+			r.fail("G42", "%s, and %s is not suspended", action, alarm)
+		}
 	}
 }
 
@@ -201,7 +204,7 @@ func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
 		}
 	}
-	if unready := unfit(w); len(flying) > max(1, window-unready) {
+	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) { // whose batches are as they were asked for
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
 	if len(inFlight(&w.Record)) == 0 {
@@ -282,7 +285,7 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 
 // evenly is the rule that rebalancing is resumed only where it would not terminate nodes at once: the zones are as even as before, or differ by one.
 func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
-	if _, again := p.open[a.Key()]; again {
+	if _, again := p.open[a.Key()]; again || !slices.Contains(a.Processes, rebalance) {
 		return // what it was decided on may be over
 	}
 	zones := map[string]int{}

@@ -22,6 +22,10 @@ func (r *rules) rest(record upgrade.Record) {
 		return
 	}
 	r.reason(record)
+	if r.stays(&record) {
+		r.standing(record)
+		return
+	}
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
 		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
@@ -45,6 +49,9 @@ func (r *rules) rest(record upgrade.Record) {
 	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
+	}
+	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed {
+		r.fail("I4", "%s is suspended still", alarm)
 	}
 }
 
@@ -101,9 +108,11 @@ func (r *rules) reason(record upgrade.Record) {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}
 	case upgrade.TargetMoved:
-		if !p.hasActor(TargetMoves) {
+		if !p.hasActor(TargetMoves) || p.blueGreen() {
 			r.fail("liveness", "the target is said to have moved")
 		}
+	case upgrade.Waiting:
+		r.waits(record)
 	case upgrade.Interrupted:
 		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(record.Message, "gave way to a")
 		if !p.hasActor(Interrupt) && !gaveWay {
@@ -140,6 +149,8 @@ func (r *rules) evictionFailure(record upgrade.Record) {
 	m := record.Message
 	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/"))
 	switch {
+	case isBlueGreen(&record):
+		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)
 	case record.Request.OnTimeout != upgrade.Fail:
 		r.fail("E43", "it fails where it was asked to %s: %s", record.Request.OnTimeout, m)
 	case !named:
@@ -171,6 +182,9 @@ func (r *rules) end(record upgrade.Record) {
 	}
 	if r.c.plan.sized() && record.Run != "" && !r.doubtful {
 		r.endSize(record)
+	}
+	if owed := record.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && record.Result == upgrade.Succeeded && owed != 0 { // else the group launches more of the old revision itself
+		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, record.Back)
 	}
 	if serving := r.serving(record); r.quiet && r.c.plan.sized() && serving < r.serves {
 		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)

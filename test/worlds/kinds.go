@@ -84,6 +84,7 @@ const (
 	Pauses          ActorKind = "somebody pauses and resumes"
 	Aborts          ActorKind = "somebody aborts"
 	RollsBack       ActorKind = "somebody rolls back"
+	EndsSoak        ActorKind = "somebody completes"
 	OperationBegun  ActorKind = "another actor has the cloud begin"
 )
 
@@ -95,5 +96,5 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare and delegate add.
-func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects, OperationBegun} }
+// rareActors are those that only rare, delegate and blueGreen add.
+func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak} }

@@ -27,7 +27,7 @@ func (r *rules) patience(p *process, w *upgrade.World, step *upgrade.Step) {
 		}
 		failed := w.Record.Stopping == "" && step.Record.Stopping == upgrade.PodEvictionFailure && strings.Contains(step.Record.Message, `node "`+name+`"`)
 		r.yield(p, w, step, m)
-		if n.State == upgrade.NodeForcing || n.State == upgrade.NodeQuarantined || failed {
+		if n.State == upgrade.NodeForcing || n.State == upgrade.NodeQuarantined || (n.State == upgrade.NodeParked && n.Reason != "") || failed {
 			r.givenUp(w, m, n)
 		}
 	}

@@ -30,6 +30,8 @@ type Plan struct {
 	// Minimal is true when the group's own cloud upgrades it by terminating first, Past how its operation before the start ended.
 	Minimal bool
 	Past    nodegroup.OperationState
+	// Stay is true when a process waits through a long soak, instead of leaving until it is over.
+	Stay bool
 	// Outside is true when there is a node of another group that takes pods.
 	Outside bool
 	// Suspended is true when another actor has suspended the cloud's rebalancing before us.
@@ -91,6 +93,8 @@ type Workload struct {
 	Replicas int
 	// Ready is from a pod's start to its readiness, Gone from its deletion to its end.
 	Ready, Gone time.Duration
+	// Grace is how long its pods may take to end by themselves; 0 for half a minute.
+	Grace time.Duration
 	// Broken pods are never ready, Undead ones never end, Tolerant ones tolerate every taint; until Calm.
 	Broken, Undead, Tolerant bool
 	// Claims is true when its pods have volumes that detach after them.

@@ -77,7 +77,7 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 		},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: podReady(false)},
 	}
-	grace := int64(30)
+	grace := int64(max(30*time.Second, m.Grace).Seconds())
 	pod.Spec.TerminationGracePeriodSeconds = &grace
 	yes := true
 	switch m.Kind {
@@ -117,7 +117,10 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 
 // delete begins a pod's end, as the API server does; its maker brings another up at once, or after the
 // end where names are kept.
-func (c *cluster) delete(uid types.UID) {
+func (c *cluster) delete(uid types.UID) { c.deleteWithin(uid, 0) }
+
+// deleteWithin is delete with another grace period than the pod's own, in seconds; 0 for its own.
+func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil {
 		return
@@ -128,7 +131,10 @@ func (c *cluster) delete(uid types.UID) {
 		return
 	}
 	pod := old.DeepCopy()
-	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(30 * time.Second)}
+	if grace == 0 {
+		grace = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(time.Duration(grace) * time.Second)}
 	c.putPod(pod)
 	if m.Kind == Deployment || m.Kind == Job {
 		c.make(m)

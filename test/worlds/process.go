@@ -155,7 +155,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }
@@ -354,9 +354,9 @@ func (p *process) poll() {
 	})
 }
 
-// wanted is the revision that the process has the group observed with: on the way back it was typed.
+// wanted is the revision that the process has the group observed with: on the way back it was typed, and a blue-green upgrade keeps it.
 func (p *process) wanted() string {
-	if p.record.Back {
+	if p.record.Back || (p.record.Run != "" && p.c.plan.blueGreen()) {
 		return p.record.Target.ID
 	}
 	return p.c.cloud.wanted

@@ -41,8 +41,9 @@ type rules struct {
 	// resumed is true once another actor resumed processes.
 	resumed bool
 	duties  duties
-	// delegations are those of a group that its cloud upgrades.
+	// delegations are those of a group that its cloud upgrades, soaks those of a blue-green upgrade.
 	delegations delegations
+	soaks       soaks
 	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
 	pointed string
 	back    bool
@@ -140,6 +141,7 @@ func (r *rules) begun(p *process) {
 	if p.record.Run != r.run || p.record.Back != r.back {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
+		r.soaks = soaks{early: r.soaks.early}
 		clear(r.deadlines) // what is drained on the way back is drained for another reason
 	}
 }
@@ -193,6 +195,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.size(&step.Record)
 	r.progress(w, &step.Record)
 	r.verb(w, step)
+	r.bothColours(w, step)
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
@@ -231,8 +234,12 @@ func (r *rules) window(record *upgrade.Record) {
 			busy++
 		}
 	}
-	if record.Run != "" && busy > record.Request.Window {
-		r.fail("I1", "%d nodes in flight, window %d", busy, record.Request.Window)
+	window := record.Request.Window
+	if isDeletingBlue(record) {
+		window = mostDeleted
+	}
+	if record.Run != "" && busy > window {
+		r.fail("I1", "%d nodes in flight, window %d", busy, window)
 	}
 }
 
@@ -270,6 +277,9 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 			if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined {
 				continue
 			}
+			if isDeletingBlue(record) && (n.State == upgrade.NodeForcing || n.State == upgrade.NodeDraining) {
+				delete(r.deadlines, n.UID) // its pods are deleted, from then on
+			}
 			want, known := r.deadlines[n.UID]
 			if before := w.Record.Nodes[name].State; before == upgrade.NodeDraining || before == upgrade.NodeEmpty {
 				want = want.Add(w.Idle)
@@ -289,9 +299,9 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 	if record.Replaced > record.Total {
 		r.fail("total", "%d of %d nodes are replaced", record.Replaced, record.Total)
 	}
-	reached := slices.Index(phases(), record.Phase)
+	reached := slices.Index(phasesOf(record), record.Phase)
 	if record.Run == r.run && reached < r.phase {
-		r.fail("I10", "phase %q after %q", record.Phase, phases()[r.phase])
+		r.fail("I10", "phase %q after %q", record.Phase, phasesOf(record)[r.phase])
 	}
 	r.run, r.phase = record.Run, reached
 }

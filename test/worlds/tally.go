@@ -112,7 +112,7 @@ func (t Tally) Rare(ran int) []string {
 func declared() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
-		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort),
+		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
 		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort),
@@ -120,16 +120,16 @@ func declared() [][2]string {
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual"),
 		keys("like", "eks", "gke"),
-		keys("strategy", upgrade.Surge, upgrade.Delegated),
+		keys("strategy", upgrade.Surge, upgrade.BlueGreen, upgrade.Delegated),
 		keys("on-timeout", upgrade.Fail, upgrade.Force, upgrade.Skip),
-		keys("phase", append(phases(), upgrade.PhaseFollow)...),
+		keys("phase", slices.Concat(phases(), upgrade.Phases(upgrade.BlueGreen), []upgrade.Phase{upgrade.PhaseFollow})...),
 		keys("state", upgrade.NodePending, upgrade.NodeFenced, upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty,
-			upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
+			upgrade.NodeParked, upgrade.NodeRemoving, upgrade.NodeQuarantined, upgrade.NodeDrained, upgrade.NodeGone),
 		keys("instance", nodegroup.InstancePending, nodegroup.InstanceInService, nodegroup.InstanceLeaving, nodegroup.InstanceUnknown),
 		keys("outcome", nodegroup.OutcomeDone, nodegroup.OutcomeMoved, nodegroup.OutcomeRefused, nodegroup.OutcomeLater, nodegroup.OutcomeUnclear,
 			nodegroup.OutcomeExhausted, nodegroup.OutcomeUnsupported, nodegroup.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
-			upgrade.Interrupted, upgrade.Paused, upgrade.TargetMoved, upgrade.Aborted),
+			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
 			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
@@ -175,6 +175,14 @@ func keys[T ~string](what string, names ...T) [][2]string {
 
 func phases() []upgrade.Phase {
 	return upgrade.Phases(upgrade.Surge)
+}
+
+// phasesOf are the phases of the record's strategy; the way back is a surge, whatever the upgrade was.
+func phasesOf(record *upgrade.Record) []upgrade.Phase {
+	if record.Back {
+		return phases()
+	}
+	return upgrade.Phases(record.Request.Strategy)
 }
 
 // kindOf is an action's kind, without what it is done to.

@@ -35,7 +35,7 @@ func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb upgrade.Verb) bool {
 	record := &u.stored.record
-	if u.c.plan.delegated() && record.Allows(verb) != nil {
+	if (u.c.plan.delegated() || u.c.plan.blueGreen()) && record.Allows(verb) != nil {
 		return false // as the command does
 	}
 	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
@@ -64,6 +64,7 @@ func (u *user) pause(minutes int) bool {
 	if !u.ask(upgrade.VerbPause) {
 		return false
 	}
+	u.markPaused()
 	asked := u.stored.asked
 	u.c.after(time.Duration(1+minutes%40)*time.Minute, func() {
 		if u.stored.asked != asked || u.done {
@@ -85,7 +86,7 @@ func (u *user) undo(verb upgrade.Verb) bool {
 		return false
 	}
 	u.way = verb
-	if u.pausing {
+	if u.pausing || u.isWaiting() {
 		u.pausing = false
 		u.again(time.Second)
 	}
@@ -96,15 +97,18 @@ func (u *user) undo(verb upgrade.Verb) bool {
 func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 	if u.way == upgrade.VerbAbort {
 		aborting := record.Aborting()
-		if aborting.Back {
+		if aborting.Back || u.c.plan.blueGreen() {
 			return aborting, aborting.Target.ID
 		}
 		return aborting, u.c.cloud.wanted
 	}
-	if u.way != upgrade.VerbRollback {
-		return record.Reopened(), u.c.cloud.wanted
-	}
 	to, err := record.WayBack()
+	if err != nil && record.Phase == upgrade.PhaseDeleteBlue {
+		u.way = "" // it is refused, since no one who might have heard of it was left
+	}
+	if u.way != upgrade.VerbRollback {
+		return u.reopen(record)
+	}
 	if err != nil {
 		u.rules.fail("G28", "%v", err)
 	}
@@ -146,7 +150,7 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	for name, n := range step.Record.Nodes {
-		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 {
+		if _, known := w.Record.Nodes[name]; !known && n.Batch > 0 && !isDeletingBlue(&step.Record) {
 			r.fail("G25", "node %s is started, and the upgrade was asked to pause", name)
 		}
 	}
@@ -155,7 +159,7 @@ func (r *rules) verb(w *upgrade.World, step *upgrade.Step) {
 // paused is G25: an upgrade that was asked to pause comes to rest with no node half-way.
 func (r *rules) paused(record upgrade.Record) {
 	for name, n := range record.Nodes {
-		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained {
+		if n.Batch > 0 && n.State != upgrade.NodeQuarantined && n.State != upgrade.NodeDrained && n.State != upgrade.NodeParked {
 			r.fail("G25", "it is paused, and node %s is %q", name, n.State)
 		}
 	}
@@ -211,6 +215,6 @@ func (r *rules) abortedSize(record upgrade.Record) {
 func (r *rules) verbsOnly() bool {
 	p := r.c.plan
 	return len(p.Faults) == 0 && p.WatchLag == 0 && p.CloudLag == 0 && !slices.ContainsFunc(p.Actors, func(a Actor) bool {
-		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, Kill, KillMidStep, Interrupt}, a.Kind)
+		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, EndsSoak, Kill, KillMidStep, Interrupt}, a.Kind)
 	})
 }

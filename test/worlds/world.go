@@ -70,6 +70,10 @@ type user struct {
 	// way is what the command undoes the upgrade with, once another actor asked for that; pausing is true while it waits to be resumed.
 	way     upgrade.Verb
 	pausing bool
+	// planned numbers the times at which the command is to be run again: the last one counts.
+	planned int
+	// completes is true when the next run ends the soak.
+	completes bool
 }
 
 func (u *user) turns() int { return u.past + u.process.turns }
@@ -80,7 +84,7 @@ func (u *user) live() {
 		if u.turns() > mostTurns {
 			u.rules.fail("liveness", "it acts without end, in phase %q", u.process.record.Phase)
 		}
-		if limit := u.c.plan.Calm + patience; u.c.since() > limit {
+		if limit := u.c.plan.Calm + patience + u.c.plan.absences(); u.c.since() > limit {
 			u.rules.fail("liveness", "no end within %s: in phase %q with %d of %d replaced", limit, u.process.record.Phase, u.process.record.Replaced, u.process.record.Total)
 		}
 	}
@@ -100,6 +104,7 @@ func (u *user) begin() {
 		u.reached(record) // who asked for it died when all was done
 		return
 	}
+	u.rules.soaks.early = record.IsWaiting(u.c.now) && record.Soak.Until.Sub(u.c.now) > longWait
 	group := u.found()
 	request := u.c.plan.Request
 	u.replan = u.replans(&record)
@@ -154,6 +159,8 @@ func (u *user) over(p *process, record upgrade.Record) {
 		u.pausing = true
 	case u.way != "" && strings.HasPrefix(record.Message, "gave way to"):
 		u.again(time.Second + u.c.draw(20*time.Second)) // who asked waits for that
+	case record.Result == upgrade.Waiting:
+		u.wait(record)
 	case record.Result == upgrade.TargetMoved:
 		u.replan = true
 		u.again(time.Second + u.c.draw(30*time.Minute))
@@ -181,7 +188,16 @@ func (u *user) reached(record upgrade.Record) {
 	u.rules.end(record)
 }
 
-func (u *user) again(after time.Duration) { u.c.after(after, u.begin) }
+// again runs the command after the time, and not when it was to be run before.
+func (u *user) again(after time.Duration) {
+	u.planned++
+	planned := u.planned
+	u.c.after(after, func() {
+		if u.planned == planned {
+			u.begin()
+		}
+	})
+}
 
 // interrupt is Ctrl-C. A process that does not come to rest in its time is over all the same.
 func (u *user) interrupt() {

@@ -16,8 +16,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/worlds"
 )
 
-// hunt is how mutants are looked for: in how many worlds each, and how many mutants at once.
-type hunt struct{ worlds, parallel int }
+// hunt is how mutants are looked for: in how many worlds each, of those with the strategy alone if one is named, and how many
+// mutants at once.
+type hunt struct {
+	worlds, parallel int
+	strategy         string
+}
 
 // trace is what a hunt came to.
 type trace struct {
@@ -97,7 +101,7 @@ func brokenSeed() *regexp.Regexp { return regexp.MustCompile(`^seed (\d+): (.*)$
 func (h hunt) chase(ctx context.Context, binary string, t *trace) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-all", "-shrink=false", "-workers", "1")
+	run := exec.CommandContext(ctx, binary, "-n", strconv.Itoa(h.worlds), "-all", "-shrink=false", "-workers", "1", "-strategy", h.strategy)
 	var complaint bytes.Buffer
 	run.Stderr = &complaint
 	out, err := run.StdoutPipe()

@@ -22,6 +22,7 @@ func main() {
 	only := flag.String("only", "*", "only the mutants whose names match")
 	flag.IntVar(&h.worlds, "n", 20_000, "how many worlds a mutant may live through")
 	flag.IntVar(&h.parallel, "j", runtime.GOMAXPROCS(0), "how many mutants at once")
+	flag.StringVar(&h.strategy, "strategy", "", "only in worlds whose upgrade has the strategy, of that many")
 	flag.Parse()
 	if err := run(os.Stdout, h, *dir, *only); err != nil {
 		fmt.Fprintln(os.Stderr, err)

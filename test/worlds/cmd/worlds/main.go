@@ -26,6 +26,7 @@ type options struct {
 	verbose  bool
 	shrink   bool
 	all      bool
+	strategy string
 }
 
 func main() {
@@ -37,6 +38,7 @@ func main() {
 	flag.BoolVar(&o.verbose, "v", false, "tell what happens")
 	flag.BoolVar(&o.shrink, "shrink", true, "make a broken world smaller")
 	flag.BoolVar(&o.all, "all", false, "go on after a broken world, and list them")
+	flag.StringVar(&o.strategy, "strategy", "", "of these worlds only those whose upgrade has the strategy")
 	flag.Parse()
 	if err := run(os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,7 +75,7 @@ func run(out io.Writer, o options) error {
 	if len(broken) > 0 {
 		return fmt.Errorf("%d worlds broke a rule, seed %d first", len(broken), broken[0].Seed)
 	}
-	if rare := total.Rare(int(o.n)); len(rare) > 0 {
+	if rare := total.Rare(int(o.n)); len(rare) > 0 && o.strategy == "" {
 		return fmt.Errorf("met in less than one of a thousand worlds: %s", strings.Join(rare, ", "))
 	}
 	return nil
@@ -93,7 +95,11 @@ func verdicts(o options) func(func(worlds.Verdict) bool) {
 					if o.verbose && o.n == 1 && !o.shrink {
 						say = func(line string) { fmt.Println(line) }
 					}
-					v := worlds.Run(worlds.Generate(o.first+i-1), say)
+					plan := worlds.Generate(o.first + i - 1)
+					if o.strategy != "" && o.strategy != string(plan.Request.Strategy) {
+						continue
+					}
+					v := worlds.Run(plan, say)
 					if v.Broken != "" && !o.all {
 						stop.Store(true)
 					}

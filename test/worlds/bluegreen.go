@@ -1,0 +1,158 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// mostSoak is how long all soaks of an upgrade may take (GKE G50), longWait what a process leaves at.
+	mostSoak = 7 * 24 * time.Hour
+	longWait = 15 * time.Minute
+	// mostDeleted is how many outdated nodes are deleted at once.
+	mostDeleted = 20
+	// absence is how much later than a soak's end the command may be run again.
+	absence = 3 * 24 * time.Hour
+)
+
+// blueGreen makes one in ten of the worlds that have a cloud which this tool drives one whose upgrade keeps both colours. It has dice of
+// its own, so that all other worlds stay as they are.
+func blueGreen(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x626c7565))}
+	if !p.sized() || p.delegated() || !d.chance(10) {
+		return
+	}
+	if d.chance(5) { // more than are deleted at once
+		for len(p.Nodes) < 24 {
+			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
+		}
+	}
+	for i := range p.Workloads {
+		if d.chance(15) {
+			p.Workloads[i].Grace = 2 * time.Hour
+		}
+	}
+	p.Stay = d.chance(50)
+	d.colours(p)
+	d.passers(p)
+}
+
+// colours makes the request one for a blue-green upgrade. Who stays waits for hours at the most.
+func (d dice) colours(p *Plan) {
+	r := &p.Request
+	r.Strategy, r.Surge, r.MaxUnavailable, r.BatchBarrier = upgrade.BlueGreen, p.outdated(), 0, false
+	r.KeepMax = r.KeepMax && p.inZones() && r.Surge <= p.Room
+	most := 6 * time.Hour
+	if !p.Stay {
+		most = 5 * 24 * time.Hour
+	}
+	batchSoak := upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most/6))}
+	soak := upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), time.Hour, d.between(0, most), d.between(0, most))}
+	r.BlueGreen = &upgrade.BlueGreenRequest{Batch: d.IntN(5), BatchSoak: batchSoak, Soak: soak}
+	r.Window = max(1, r.BlueGreen.Batch)
+}
+
+// passers are those who come by in the course of a blue-green upgrade, which takes longer than others: in half of these worlds people who ask
+// for something alone, where what they are promised can be held to the letter.
+func (d dice) passers(p *Plan) {
+	if d.chance(40) {
+		return
+	}
+	kinds := []ActorKind{EndsSoak, EndsSoak, Pauses, RollsBack, Aborts, Kill, KillMidStep, Interrupt}
+	if d.chance(50) {
+		p.Faults, p.Actors, p.WatchLag, p.CloudLag = nil, nil, 0, 0
+	} else {
+		kinds = append(kinds, ScalerGrows, ScalerGrows, ScalerShrinks, ScalerShrinks, ScalerShrinks, AdminUncordons, AdminProtects, AdminResumes, AdminTerminates, TargetMoves)
+	}
+	if len(p.Request.Current) > 0 { // the labels wanted would be another target's
+		kinds = kinds[:min(len(kinds), 17)]
+	}
+	b := p.Request.BlueGreen
+	most := min(mostSoak, b.Soak.Duration+b.BatchSoak.Duration*time.Duration(len(p.Nodes))) + time.Hour
+	if p.Calm > 0 {
+		p.Calm += most
+	}
+	for range 1 + d.IntN(4) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, kinds...), At: d.between(0, pick(d, 10*time.Minute, time.Hour, most)), Pick: d.IntN(1000)})
+	}
+}
+
+func (p *Plan) blueGreen() bool { return p.Request.Strategy == upgrade.BlueGreen }
+
+// absences is how much longer an upgrade may take for its soaks, and for the days after each in which nobody runs the command.
+func (p *Plan) absences() time.Duration {
+	if !p.blueGreen() {
+		return 0
+	}
+	return mostSoak + absence*time.Duration(len(p.Nodes)+2)
+}
+
+// isBlueGreen reports whether both colours are kept: the way back is a surge.
+func isBlueGreen(record *upgrade.Record) bool {
+	return record.Run != "" && record.Request.Strategy == upgrade.BlueGreen && !record.Back
+}
+
+func isDeletingBlue(record *upgrade.Record) bool {
+	return isBlueGreen(record) && record.Phase == upgrade.PhaseDeleteBlue
+}
+
+// keptFromScaler reports whether the node says that autoscalers are to leave it alone.
+func keptFromScaler(node *corev1.Node) bool {
+	return node.Annotations[nodemark.AnnotationNoScaleDown] == "true"
+}
+
+// isWaiting reports whether nobody is at work until a soak is over.
+func (u *user) isWaiting() bool {
+	return u.process.dead && u.stored.record.Result == upgrade.Waiting
+}
+
+// wait runs the command again once the soak is over, which may be days later, and sometimes before.
+func (u *user) wait(record upgrade.Record) {
+	u.runs--
+	u.late = max(0, u.late-1)
+	left := record.Soak.Until.Sub(u.c.now)
+	if u.c.chance(30) {
+		u.again(u.c.draw(left))
+		return
+	}
+	u.again(left + pick(dice{u.c.rng}, 0, u.c.draw(time.Hour), u.c.draw(absence)))
+}
+
+// endSoak ends the soak before its time: by who holds the upgrade or, where nobody does, by running the command.
+func (u *user) endSoak(int) bool {
+	record := &u.stored.record
+	if u.way != "" || !record.IsResumable() || record.Allows(upgrade.VerbComplete) != nil {
+		return false
+	}
+	u.leave(upgrade.Asked{Verb: upgrade.VerbComplete, Run: record.Run, By: "alice@host", At: u.c.now})
+	if u.pausing || u.isWaiting() {
+		u.pausing, u.completes = false, true
+		u.again(0)
+	}
+	return true
+}
+
+// markPaused pauses an upgrade that nobody carries out, as who asks for it does.
+func (u *user) markPaused() {
+	if u.isWaiting() {
+		u.planned++
+		u.stored.record, u.pausing = upgrade.MarkPaused(&u.stored.record, "workers", "alice@host", u.c.now), true
+	}
+}
+
+// reopen is the record and the revision that the same command continues with.
+func (u *user) reopen(record upgrade.Record) (upgrade.Record, string) {
+	if u.completes {
+		record.Soak.Until, u.completes = u.c.now, false
+		u.rules.soaks.completed = true
+	}
+	if record.Request.BlueGreen != nil {
+		return record.Reopened(), record.Target.ID
+	}
+	return record.Reopened(), u.c.cloud.wanted
+}

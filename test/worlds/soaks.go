@@ -1,0 +1,256 @@
+package worlds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// soaks is what the rules of blue-green upgrades have to remember.
+type soaks struct {
+	// spent is how long all soaks take, before how long those did that were begun before the last one's phase.
+	spent, before time.Duration
+	// rested is when a node's drain ended last, began when the phase of the last soak did.
+	rested, began time.Time
+	// last is true once the last soak was begun, completed once somebody ended it.
+	last, completed bool
+	// early is true for a process that finds a soak with long to go.
+	early bool
+}
+
+// bothColours holds one decision of a blue-green upgrade to the rules.
+func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if !isBlueGreen(record) || record.Stopping == upgrade.Aborted {
+		return
+	}
+	if r.soaks.early && r.quiet && (len(step.Actions) > 0 || !step.Finished || record.Result != upgrade.Waiting) {
+		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, record.Result)
+	}
+	r.batches(w, record)
+	r.soaking(w, record)
+	r.deletes(w, step)
+	if beganAt := record.PhaseBegan.Add(time.Minute); r.quiet && (w.Now.After(beganAt) || record.Result == upgrade.Waiting) {
+		r.holds(w, record)
+	}
+}
+
+// batches is G44 to G47: nodes are started batch by batch, each after the soak of the one before, and a node that is not empty in time is kept.
+func (r *rules) batches(w *upgrade.World, record *upgrade.Record) {
+	for name, before := range w.Record.Nodes {
+		n, kept := record.Nodes[name]
+		if isInDrain(before.State) && (!kept || !isInDrain(n.State)) {
+			r.soaks.rested = w.Now
+		}
+		if m := find(w, name); m != nil && kept && n.State == upgrade.NodeParked && before.State != upgrade.NodeParked && n.Reason == "" {
+			for _, pod := range m.Pods {
+				if mustGo(pod, silent(m.Node, w.Now)) {
+					r.fail("G44", "node %s is kept for empty, and has pod %s", name, pod.Name)
+				}
+			}
+		}
+	}
+	if record.Phase != upgrade.PhaseDrainBlue {
+		return
+	}
+	for name, n := range record.Nodes {
+		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 {
+			continue
+		}
+		asked := record.Request.BlueGreen
+		switch {
+		case asked.Batch == 0:
+			r.fail("G46", "node %s is drained, and batches have no nodes", name)
+		case n.Batch == 1 || r.duties.batches[n.Batch] != nil:
+		case r.soaks.spent >= mostSoak:
+			r.fail("G50", "node %s is drained after soaks of %s", name, r.soaks.spent)
+		case w.Now.Sub(r.soaks.rested) < asked.BatchSoak.Duration:
+			r.fail("G47", "batch %d is begun %s after the one before it was drained", n.Batch, w.Now.Sub(r.soaks.rested))
+		}
+		for other, o := range w.Record.Nodes {
+			if o.Batch < n.Batch && isInDrain(o.State) {
+				r.fail("G45", "batch %d is begun while node %s of batch %d is %q", n.Batch, other, o.Batch, o.State)
+			}
+		}
+	}
+}
+
+func isInDrain(s upgrade.NodeState) bool {
+	return s == upgrade.NodeDraining || s == upgrade.NodeForcing || s == upgrade.NodeEmpty
+}
+
+// soaking is G47 to G52: each soak takes its time, all take a week at the most, and the last ends before its time only where somebody says so.
+func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
+	before, now, asked := w.Record.Soak, record.Soak, record.Request.BlueGreen
+	soaksLast := record.Phase == upgrade.PhaseSoak || record.Phase == upgrade.PhaseDeleteBlue
+	completes := w.Asked.Verb == upgrade.VerbComplete && w.Asked.Run == record.Run && (w.Record.Phase == upgrade.PhaseSoak || record.Phase == upgrade.PhaseSoak)
+	r.soaks.completed = r.soaks.completed || completes
+	if soaksLast && r.soaks.began.IsZero() {
+		r.soaks.began, r.soaks.before = w.Now, r.soaks.spent
+	}
+	ended := !before.Until.After(w.Now) // the next one may begin at once
+	switch {
+	case now.Until.Equal(before.Until):
+	case now.Until.IsZero() && now.Left.Duration > 0:
+		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
+			r.fail("G54", "it is paused with %s of its soak left, and keeps %s", left, now.Left)
+		}
+	case now.Until.IsZero():
+		if w.Now.Before(before.Until) && !completes {
+			r.fail("G47", "a soak ends %s before its time", before.Until.Sub(w.Now))
+		}
+	case before.Until.IsZero() || (ended && w.Record.Phase != record.Phase):
+		r.beginsSoak(w, record, soaksLast)
+	case !completes || now.Until.After(w.Now):
+		r.fail("G52", "the end of a soak moves from %s to %s", before.Until, now.Until)
+	}
+	if completes && w.Record.Phase == upgrade.PhaseSoak && now.Until.After(w.Now) && !before.Until.IsZero() && record.Stopping == "" && record.Result == "" {
+		r.fail("G52", "it soaks until %s, and somebody completes", now.Until)
+	}
+	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
+		r.fail("G49", "a soak is over since %s, and nothing follows", now.Until)
+	}
+	if due := min(asked.Soak.Duration, mostSoak-r.soaks.before); record.Phase == upgrade.PhaseDeleteBlue && w.Record.Phase != record.Phase && !r.soaks.completed && w.Now.Sub(r.soaks.began) < due {
+		r.fail("G49", "outdated nodes are deleted %s after the last soak began, want %s", w.Now.Sub(r.soaks.began), due)
+	}
+}
+
+// beginsSoak holds the length of a soak to what was asked for, to what is left of a week, or to what a pause left of it.
+func (r *rules) beginsSoak(w *upgrade.World, record *upgrade.Record, last bool) {
+	want := w.Record.Soak.Left.Duration
+	if want == 0 {
+		want = record.Request.BlueGreen.BatchSoak.Duration
+		if last {
+			want = record.Request.BlueGreen.Soak.Duration
+		}
+		want = max(0, min(want, mostSoak-r.soaks.spent))
+		r.soaks.spent += want
+		if last && r.soaks.last {
+			r.fail("G49", "it soaks for a second time before the outdated nodes are deleted")
+		}
+		r.soaks.last = last
+	}
+	if got := record.Soak.Until.Sub(w.Now); got != want {
+		r.fail("G50", "a soak takes %s, want %s", got, want)
+	}
+}
+
+// deletes is G53: outdated nodes and their pods are deleted in the last phase alone, which is neither paused nor rolled back.
+func (r *rules) deletes(w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if !isDeletingBlue(record) {
+		for _, action := range step.Actions {
+			_, deletes := action.(upgrade.Delete)
+			if a, ends := action.(nodegroup.Terminate); ends {
+				m := find(w, a.Node)
+				deletes = m != nil && m.Outdated
+			}
+			if deletes {
+				r.fail("G53", "%s in phase %q", action, record.Phase)
+			}
+		}
+		return
+	}
+	paused := record.Stopping == upgrade.Paused && record.PausedBy != ""
+	if w.Record.Stopping == "" && w.Record.Phase == record.Phase && (paused || strings.HasPrefix(record.Message, "gave way to a rollback")) {
+		r.fail("G53", "it stops while outdated nodes are deleted: %s", record.Message)
+	}
+}
+
+// graced is G53: a pod keeps its grace period, up to an hour.
+func (r *rules) graced(pod *corev1.Pod, a upgrade.Delete) {
+	want := int64(0)
+	if *pod.Spec.TerminationGracePeriodSeconds > 3600 {
+		want = 3600
+	}
+	if a.Grace != want {
+		r.fail("G53", "%s with a grace period of %ds, want %d", a, a.Grace, want)
+	}
+}
+
+// fencedFirst is G43, and G53: no pod is evicted before all outdated nodes are fenced, and none once they are deleted.
+func (r *rules) fencedFirst(w *upgrade.World, stored *upgrade.Record, a upgrade.Evict) {
+	if !isBlueGreen(stored) {
+		return
+	}
+	if stored.Phase != upgrade.PhaseDrainBlue {
+		r.fail("G53", "%s in phase %q", a, stored.Phase)
+	}
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Outdated && m.Node != nil && m.Instance.State != nodegroup.InstanceLeaving && !m.Node.Spec.Unschedulable {
+			r.fail("G43", "%s, and node %s is not fenced", a, m.Name())
+		}
+	}
+}
+
+// holds is G42 and G51: autoscalers are kept from both colours while nodes are drained, and from the outdated ones alone while it soaks.
+func (r *rules) holds(w *upgrade.World, record *upgrade.Record) {
+	if record.Phase != upgrade.PhaseDrainBlue && record.Phase != upgrade.PhaseSoak {
+		return
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node == nil || m.Instance.State != nodegroup.InstanceInService || (!m.Outdated && !strings.HasPrefix(m.Name(), "new-")) {
+			continue
+		}
+		want := m.Outdated || record.Phase == upgrade.PhaseDrainBlue
+		if held := keptFromScaler(m.Node); held != want {
+			rule := "G42"
+			if !want {
+				rule = "G51"
+			}
+			r.fail(rule, "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
+		}
+	}
+}
+
+// stays reports whether the upgrade came to rest where both colours stay as they are.
+func (r *rules) stays(record *upgrade.Record) bool {
+	staying := []upgrade.Phase{upgrade.PhaseCordonBlue, upgrade.PhaseDrainBlue, upgrade.PhaseSoak, upgrade.PhaseDeleteBlue}
+	return isBlueGreen(record) && slices.Contains(staying, record.Phase) && record.Result != upgrade.Aborted && record.Stopping != upgrade.Aborted
+}
+
+// standing is G54: outdated nodes keep their fence, and what would change the group stays suspended. Nodes that were current before are as others left them.
+func (r *rules) standing(record upgrade.Record) {
+	if record.Result != upgrade.Waiting && !strings.Contains(record.Message, "both stay") {
+		r.fail("G54", "it does not say that both colours stay: %q", record.Message)
+	}
+	for _, process := range []string{rebalance, alarm} {
+		if !r.resumed && !slices.Contains(r.c.cloud.suspended, process) {
+			r.fail("G54", "%s runs again", process)
+		}
+	}
+	for _, name := range sortedKeys(r.c.nodes) {
+		node, shadow, i := r.c.nodes[name], r.c.shadow[name], r.c.instanceOf(r.c.nodes[name])
+		switch {
+		case i == nil || i.leaving || shadow == nil || r.stripped[name]:
+		case len(record.Request.Current) == 0 && strings.HasPrefix(name, "cur-") && node.Annotations[nodemark.AnnotationRun] == "" && !sameMarks(node, shadow):
+			r.fail("I4", "node %s, which was current, is %+v %v %v", name, node.Spec, node.Labels, node.Annotations)
+		case !r.verbsOnly() || record.Phase == upgrade.PhaseCordonBlue || i.revision == record.Target.ID:
+		case !node.Spec.Unschedulable || node.Annotations[nodemark.AnnotationRun] != record.Run:
+			r.fail("G54", "node %s is fenced no more: %+v %v", name, node.Spec, node.Annotations)
+		}
+	}
+}
+
+// waits holds an upgrade that nobody is at work on to the soak that it waits for.
+func (r *rules) waits(record upgrade.Record) {
+	left := record.Soak.Until.Sub(record.Ended)
+	switch {
+	case r.c.plan.Stay || left <= longWait || !isBlueGreen(&record):
+		r.fail("end", "it leaves with %s of a soak left", left)
+	case !strings.Contains(record.Message, record.Soak.Until.UTC().Format(time.RFC3339)):
+		r.fail("G47", "it does not say until when it soaks: %q", record.Message)
+	}
+	for name, n := range record.Nodes {
+		if isInDrain(n.State) {
+			r.fail("G47", "it leaves with node %s %q", name, n.State)
+		}
+	}
+}
