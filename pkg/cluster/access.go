@@ -36,7 +36,7 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		return needed
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
-	if request.OnTimeout == upgrade.Force {
+	if request.OnTimeout == upgrade.Force || request.BlueGreen != nil {
 		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"})
 	}
 	return needed

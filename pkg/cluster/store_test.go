@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -157,7 +158,7 @@ func testStoreLostAnswer(t *testing.T, s *space) {
 func testStoreOfAnotherProgram(t *testing.T, s *space) {
 	_, err := s.Client().CoreV1().ConfigMaps(s.name).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: ObjectName(testGroup), Labels: map[string]string{LabelManagedBy: FieldManager}},
-		Data:       map[string]string{keyRecord: `{"version":3,"run":"r9"}`, keyGroup: testGroup},
+		Data:       map[string]string{keyRecord: fmt.Sprintf(`{"version":%d,"run":"r9"}`, upgrade.RecordVersion+1), keyGroup: testGroup},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -171,6 +172,7 @@ func testStoreOfAnotherProgram(t *testing.T, s *space) {
 }
 
 func TestDecodeRecord(t *testing.T) {
+	const newer = upgrade.RecordVersion + 1
 	cases := map[string]struct {
 		text, run, fault string
 	}{
@@ -178,9 +180,12 @@ func TestDecodeRecord(t *testing.T) {
 		"an older one":                {`{"run":"r1"}`, "r1", ""},
 		"one with fields of tomorrow": {`{"version":1,"run":"r1","new":true}`, "r1", ""},
 		"none":                        {``, "", ""},
-		"a newer one":                 {`{"version":3,"run":"r1"}`, "", "reading ConfigMap ns/cm: its version 3 is newer than 2: use the newer kubectl-nodeupgrade that wrote it"},
-		"something else":              {`pause`, "", "delete it to forget that upgrade"},
-		"half of it":                  {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},
+		"a newer one": {
+			fmt.Sprintf(`{"version":%d,"run":"r1"}`, newer), "",
+			fmt.Sprintf("reading ConfigMap ns/cm: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it", newer, upgrade.RecordVersion),
+		},
+		"something else": {`pause`, "", "delete it to forget that upgrade"},
+		"half of it":     {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

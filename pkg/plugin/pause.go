@@ -120,7 +120,12 @@ func newResumeCommand(f *flags) *cobra.Command {
 		long: `Withdraws a pause that was asked for and is not there yet. An upgrade that
 no process carries out is continued from here, with the settings that it was
 begun with.`,
-		run: resumeUpgrade,
+		run: func(ctx context.Context, c *command, u *recordedUpgrade) error {
+			if err := rejectWaiting(c.commandLine, u.name, u.record); err != nil {
+				return err
+			}
+			return resumeUpgrade(ctx, c, u)
+		},
 	})
 	f.addAgreements(cmd)
 	f.addWait(cmd.Flags())
@@ -131,9 +136,6 @@ begun with.`,
 func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeResume, c.isDryRun(), u.name, &u.record); err != nil {
 		return err
-	}
-	if !c.agreed.wait && u.record.IsWaiting(time.Now()) {
-		return c.printOutcome(u.name, u.record)
 	}
 	asked := u.store.Asked()
 	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run

@@ -22,7 +22,7 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 	if c.groups.isEmpty() {
 		return listGroups(ctx, c)
 	}
-	if err := c.rejectEarly(ctx); err != nil {
+	if err := rejectEarly(ctx, c); err != nil {
 		return err
 	}
 	s, err := c.openSession(ctx)
@@ -44,16 +44,25 @@ func runUpgrade(ctx context.Context, c *command, suggest func(string) []string) 
 }
 
 // rejectEarly refuses, after a look at the record alone, to take up an upgrade that soaks for long.
-func (c *command) rejectEarly(ctx context.Context) error {
+func rejectEarly(ctx context.Context, c *command) error {
 	if len(c.groups.names) != 1 || c.isDryRun() || c.agreed.wait {
 		return nil
 	}
 	name := c.groups.names[0]
 	record, err := c.openStore(name).LoadRecord(ctx)
-	if err == nil && record.IsWaiting(time.Now()) {
-		err = c.printOutcome(name, record)
+	if err != nil {
+		return err
 	}
-	return err
+	return rejectWaiting(c.commandLine, name, record)
+}
+
+// rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
+// unless it is to be waited for.
+func rejectWaiting(line *commandLine, group string, record upgrade.Record) error {
+	if line.agreed.wait || !record.IsWaiting(time.Now()) {
+		return nil
+	}
+	return line.printOutcome(group, record)
 }
 
 // upgradeGroups upgrades one group after the other, and stops at the first that does not reach its

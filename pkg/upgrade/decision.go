@@ -118,23 +118,18 @@ func (d decision) growAsAWhole() {
 
 // applyRequest does what another actor asks of this upgrade.
 func (d decision) applyRequest() {
-	asked := d.w.Asked
-	if asked.Run == "" || asked.Run != d.rec.Run || d.rec.Allows(asked.Verb) != nil {
-		asked.Verb = ""
-	}
-	if asked.Verb != VerbPause && !d.w.Stop {
+	asked := findAllowed(&d.rec, d.w.Asked)
+	if asked != VerbPause && !d.w.Stop {
 		d.cancelPause()
 	}
-	switch asked.Verb {
+	switch asked {
 	case VerbPause:
 		d.pausing = d.rec.Stopping == ""
 		if d.phase.untouched {
 			d.pauseUpgrade() // no node was started
 		}
 	case VerbComplete:
-		if d.rec.Soak.Until.After(d.w.Now) {
-			d.rec.Soak.Until = d.w.Now // GKE G52
-		}
+		d.rec.Soak.completeAt(d.w.Now)
 	case VerbRollback:
 		if !d.rec.Back { // else it is what was asked for
 			d.yieldToRequest("a rollback")

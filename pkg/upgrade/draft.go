@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +86,14 @@ type phase struct {
 	waitsFor string
 	// verbs are what a user may ask for in it.
 	verbs []Verb
+}
+
+// listProcesses are the processes of the group that the phase suspends.
+func (p phase) listProcesses(group *nodegroup.Group) []string {
+	if p.quiet {
+		return slices.Concat(group.Quiesce, group.Scaling)
+	}
+	return group.Quiesce
 }
 
 // holding tells which nodes autoscalers are kept from.

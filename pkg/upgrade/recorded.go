@@ -44,3 +44,15 @@ func GroupsToReport(records map[string]Record) []string {
 func (r *Record) HasFailedOperation() bool {
 	return r.Delegation != nil && r.Result != "" && r.Result != Interrupted
 }
+
+// CheckReplan returns an error where an upgrade under way may not continue with the strategy, or to
+// a target that moved: both colours of a blue-green upgrade are there already.
+func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
+	switch {
+	case strategy != r.Request.Strategy:
+		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run kubectl nodeupgrade abort %s first", r.Request.Strategy, r.Request.Group)
+	case moved && !r.Back && r.Request.BlueGreen != nil:
+		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run kubectl nodeupgrade rollback %s first", r.Target.Name, r.Request.Group)
+	}
+	return nil
+}

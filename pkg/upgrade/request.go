@@ -19,6 +19,9 @@ const (
 	BlueGreen Strategy = "blue-green"
 )
 
+// maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
+const maxSurgeWindow = 20
+
 // OnTimeout is what happens to a node that is not empty at its deadline.
 type OnTimeout string
 

@@ -11,9 +11,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
-const maxSurgeWindow = 20
-
 // Settings are a user's wishes, each of which may be left open: nil, or empty.
 type Settings struct {
 	// Like is "eks" or "gke"; empty for what fits the provider.
@@ -80,15 +77,20 @@ func (s *Settings) checkBlueGreen() error {
 		}
 		return nil
 	}
-	for flag, soak := range map[string]*time.Duration{"batch-soak": s.BatchSoak, "soak": s.Soak} {
-		if soak != nil && (*soak < 0 || *soak > mostSoak) {
-			return fmt.Errorf("--%s=%s is not from 0 to %s, the longest that all soaks may take together", flag, soak, mostSoak)
-		}
+	if err := cmp.Or(checkSoak("batch-soak", s.BatchSoak), checkSoak("soak", s.Soak)); err != nil {
+		return err
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
 		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
 	}
 	return nil
+}
+
+func checkSoak(flag string, soak *time.Duration) error {
+	if soak == nil || (*soak >= 0 && *soak <= mostSoak) {
+		return nil
+	}
+	return fmt.Errorf("--%s=%s is not from 0 to %s, the longest that all soaks may take together", flag, soak, mostSoak)
 }
 
 // ResolveRequest fills in what was left open, from the model and the group as it is: size is its

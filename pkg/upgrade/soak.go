@@ -12,36 +12,6 @@ const (
 	longWait = 15 * time.Minute
 )
 
-// Soak is a wait in which users may see how the new nodes serve. It outlives processes: its end is
-// a time of day, on record before it begins.
-type Soak struct {
-	// Until is when the soak under way ends; zero when none is. Left is what was left of it when
-	// the upgrade was paused.
-	Until time.Time `json:"until,omitzero"`
-	Left  Duration  `json:"left,omitzero"`
-	// Spent is how long all soaks take, with the one under way.
-	Spent Duration `json:"spent,omitzero"`
-	// Batches are the nodes, in number, whose batch has soaked.
-	Batches int `json:"batches,omitempty"`
-}
-
-// IsWaiting reports whether nothing is to be done for the upgrade before the end of its soak.
-func (r *Record) IsWaiting(now time.Time) bool {
-	return r.Result == Waiting && now.Before(r.Soak.Until)
-}
-
-// CheckReplan returns an error where an upgrade under way may not continue with the strategy, or to
-// a target that moved: both colours of a blue-green upgrade are there already.
-func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
-	switch {
-	case strategy != r.Request.Strategy:
-		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run kubectl nodeupgrade abort %s first", r.Request.Strategy, r.Request.Group)
-	case moved && !r.Back && r.Request.BlueGreen != nil:
-		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run kubectl nodeupgrade rollback %s first", r.Target.Name, r.Request.Group)
-	}
-	return nil
-}
-
 // soaking waits in an upgrade.
 type soaking struct{ *draft }
 
@@ -71,13 +41,6 @@ func (d soaking) endSoak() { d.rec.Soak.Until = time.Time{} }
 
 // isExhausted reports whether no time is left for a further soak.
 func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSoak }
-
-// pauseAt keeps what is left of a soak under way for whoever resumes the upgrade.
-func (s *Soak) pauseAt(now time.Time) {
-	if s.Until.After(now) {
-		s.Left, s.Until = Duration{s.Until.Sub(now)}, time.Time{}
-	}
-}
 
 // pauseSoak stops the upgrade in its soak.
 func (d soaking) pauseSoak() {

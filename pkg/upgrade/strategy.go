@@ -52,14 +52,6 @@ func (s Strategy) ListProcesses(group *nodegroup.Group) []string {
 	return strategyOf(s, false).phases[0].listProcesses(group)
 }
 
-// listProcesses are the processes of the group that the phase suspends.
-func (p phase) listProcesses(group *nodegroup.Group) []string {
-	if p.quiet {
-		return slices.Concat(group.Quiesce, group.Scaling)
-	}
-	return group.Quiesce
-}
-
 // Phases are the phases of a strategy in their order, PhaseDone last.
 func Phases(name Strategy) []Phase {
 	var phases []Phase
@@ -102,4 +94,13 @@ func (r *Record) Allows(verb Verb) error {
 		return err
 	}
 	return fmt.Errorf("it is in the phase %q, in which the verb %s is not possible", r.Phase, verb)
+}
+
+// findAllowed is the verb that is asked of the upgrade, "" for one that it does not allow in its
+// phase.
+func findAllowed(r *Record, asked Asked) Verb {
+	if asked.Run == "" || asked.Run != r.Run || r.Allows(asked.Verb) != nil {
+		return ""
+	}
+	return asked.Verb
 }
