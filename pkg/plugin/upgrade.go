@@ -49,11 +49,10 @@ func rejectEarly(ctx context.Context, c *command) error {
 		return nil
 	}
 	name := c.groups.names[0]
-	record, err := c.openStore(name).LoadRecord(ctx)
-	if err != nil {
-		return err
+	if record, err := c.openStore(name).LoadRecord(ctx); err == nil { // else reading the group says more
+		return rejectWaiting(c.commandLine, name, record)
 	}
-	return rejectWaiting(c.commandLine, name, record)
+	return nil
 }
 
 // rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
