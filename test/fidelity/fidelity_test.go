@@ -13,9 +13,8 @@ import (
 
 // sample are the scenarios that mostly wait, so that they hold on a machine that is busy with other tests.
 func sample() []scenario {
-	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool {
-		return s.name != "the whole grace period" && s.name != "random ends without budgets"
-	})
+	names := []string{"the whole grace period", "random ends without budgets"}
+	return slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !slices.Contains(names, s.name) })
 }
 
 // TestSample plays two of the scenarios; "make fidelity" plays all.
@@ -62,6 +61,9 @@ func TestFaults(t *testing.T) {
 		"at random, before the range":   {func(o *outcome) { o.random, o.span = true, between(41*second, 90*second) }, "outside the range"},
 		"at random, after the range":    {func(o *outcome) { o.random, o.span = true, between(10*second, 39*second) }, "outside the range"},
 		"at random, an eviction missed": {func(o *outcome) { o.random, o.measured.evictions = true, 6 }, "evictions differ"},
+		"EKS, near the middle":          {func(o *outcome) { o.managed, o.span = true, between(30*second, 46*second) }, ""},
+		"EKS, far from the middle":      {func(o *outcome) { o.managed, o.span = true, between(39*second, 60*second) }, "off by more than 15 % of the middle"},
+		"EKS, after the range":          {func(o *outcome) { o.managed, o.span = true, between(36*second, 39*second) }, "outside the range"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,10 +24,16 @@ func main() {
 	only := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
 	seed := flag.Uint64("seed", seed, "What settles the random terminations")
 	atOnce := flag.Int("at-once", 4, "How many scenarios run at the same time")
+	managedToo := flag.Bool("managed", false, "The groups that EKS upgrades, too, whose plans are not as close as they should be yet")
 	keep := flag.String("keep", "", "A folder to keep each plan and each upgrade's events in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *only, *keep, *seed, *atOnce)
+	all := scenarios(*seed)
+	if *managedToo {
+		all = append(all, managed()...)
+	}
+	fmt.Printf("random terminations from seed %d\n", *seed)
+	err := run(ctx, all, *only, *keep, *atOnce)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fidelity:", err)
@@ -35,16 +41,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only, keep string, seed uint64, atOnce int) error {
+func run(ctx context.Context, all []scenario, only, keep string, atOnce int) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("reading -run: %w", err)
 	}
-	all := slices.DeleteFunc(scenarios(seed), func(s scenario) bool { return !wanted.MatchString(s.name) })
+	all = slices.DeleteFunc(all, func(s scenario) bool { return !wanted.MatchString(s.name) })
 	for i := range all {
 		all[i].keepIn = keep
 	}
-	fmt.Printf("%d scenarios, random terminations from seed %d\n", len(all), seed)
+	fmt.Printf("%d scenarios\n", len(all))
 	outcomes, err := playAll(ctx, all, atOnce)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,14 +13,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 )
 
-// tolerance is the share of the measured time by which a predicted time may be off where nothing is left to chance.
-const tolerance = 0.1
+const (
+	// tolerance is the share of the measured time by which a predicted time may be off where nothing is left to chance.
+	tolerance = 0.1
+	// managedTolerance is the share of the middle of the range by which an upgrade that EKS carries out may be off: in which order it
+	// takes nodes is left to chance.
+	managedTolerance = 0.15
+)
 
 // outcome is a scenario as it was predicted and as it was.
 type outcome struct {
 	name string
 	// random terminations are known by their limits alone.
-	random    bool
+	random bool
+	// managed is an upgrade that EKS carries out.
+	managed   bool
 	predicted figures
 	measured  figures
 	span      simulate.Span
@@ -68,6 +76,8 @@ func (o *outcome) faults() []string {
 	switch {
 	case o.random && (took < earliest || took > latest):
 		faults = append(faults, "outside the range")
+	case o.managed:
+		faults = append(faults, o.managedFaults()...)
 	case !o.random && earliest != latest:
 		faults = append(faults, "a range where all delays are known")
 	case !o.random && off.Seconds() > tolerance*took.Seconds():
@@ -75,6 +85,19 @@ func (o *outcome) faults() []string {
 	}
 	if o.predicted.evictions != o.measured.evictions {
 		faults = append(faults, "evictions differ")
+	}
+	return faults
+}
+
+// managedFaults lists what is wrong with the times of an upgrade that EKS carries out.
+func (o *outcome) managedFaults() []string {
+	var faults []string
+	early, late, took := o.span.Earliest.Seconds(), o.span.Latest.Seconds(), o.measured.took.Seconds()
+	if took < early || took > late {
+		faults = append(faults, "outside the range")
+	}
+	if middle := (early + late) / 2; math.Abs(took-middle) > managedTolerance*middle {
+		faults = append(faults, fmt.Sprintf("off by more than %.0f %% of the middle", 100*managedTolerance))
 	}
 	return faults
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -23,7 +24,11 @@ const stateSpace = "kube-system"
 // newStage starts the control plane and the cloud that all scenarios share. Machines take their time to come and to go.
 func newStage(ctx context.Context) (*stage.Stage, error) {
 	return stage.New(ctx, stage.Options{
-		Cloud: awscloud.Options{Boot: 11 * time.Second, NodeReady: time.Second, Terminate: 5 * time.Second, NodeGoneAfter: time.Second},
+		Cloud: awscloud.Options{
+			Boot: 11 * time.Second, NodeReady: time.Second, Terminate: 5 * time.Second, NodeGoneAfter: time.Second,
+			// The plan has EKS's own numbers, which no flag changes.
+			EKS: awscloud.EKSOptions{DrainLimit: 15 * time.Minute, Settle: time.Minute, NodeLimit: 5 * time.Minute},
+		},
 		// Two cores are kept busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
 	})
@@ -42,7 +47,7 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 	if err != nil {
 		return outcome{}, err
 	}
-	o := outcome{name: sc.name, random: sc.random, span: plan.Duration}
+	o := outcome{name: sc.name, random: sc.random, managed: sc.managed, span: plan.Duration}
 	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: plan.Evictions}
 	var starts []started
 	for _, n := range plan.Nodes {
@@ -87,11 +92,27 @@ func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error)
 	if err != nil {
 		return figures{}, err
 	}
-	evictions, err := s.Evictions(ctx)
+	evictions, err := countEvictions(ctx, s, sc.managed)
 	if err != nil {
 		return figures{}, err
 	}
-	return figures{took: record.Ended.Sub(record.Started), evictions: len(evictions.Accepted), order: inOrder(startsIn(progress.String()))}, nil
+	return figures{took: record.Ended.Sub(record.Started), evictions: evictions, order: inOrder(startsIn(progress.String()))}, nil
+}
+
+// countEvictions counts the evictions that the API server carried out: the plugin's or, where EKS upgrades the group, EKS's.
+func countEvictions(ctx context.Context, s *stage.Stage, managed bool) (int, error) {
+	if !managed {
+		ours, err := s.Evictions(ctx)
+		return len(ours.Accepted), err
+	}
+	events, err := s.Cluster.AuditEvents(ctx)
+	n := 0
+	for _, e := range events {
+		if e.Eviction() && !e.DryRun() && e.ObjectRef.Namespace == s.Namespace && e.ResponseStatus.Code == http.StatusCreated {
+			n++
+		}
+	}
+	return n, err
 }
 
 // startsIn reads the nodes' starts off the events of an upgrade: the first thing each of them is told to do.
@@ -162,20 +183,31 @@ func (sc *scenario) addNodes(ctx context.Context, s *stage.Stage, image string, 
 // launchGroup has the cloud launch a group of nodes of the older version, so that they have booted as the
 // newer will, and has it shrink by one, so that one has gone as the older will.
 func (sc *scenario) launchGroup(ctx context.Context, s *stage.Stage) error {
-	err := s.AddGroup(stage.Group{
-		Name: sc.group(), Zones: sc.zones, Version: "1", Max: sc.nodes, Suspended: []string{"AZRebalance"},
-		More: func(spec *awscloud.GroupSpec) { spec.Desired, spec.Max, spec.Min = sc.nodes+1, sc.nodes+1, 0 },
-	})
+	scaling, err := sc.addGroup(s)
 	if err != nil {
 		return err
 	}
 	if err := s.AwaitNodes(ctx, sc.selector(), sc.nodes+1); err != nil {
 		return err
 	}
-	if err := s.Cloud.SetDesired(sc.group(), sc.nodes); err != nil {
+	if err := s.Cloud.SetDesired(scaling, sc.nodes); err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(ctx, stage.StartupLimit)
 	defer stop()
-	return s.Cloud.Wait(ctx, sc.group(), func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
+	return s.Cloud.Wait(ctx, scaling, func(g awscloud.GroupStatus) bool { return len(g.Instances) == sc.nodes })
+}
+
+// addGroup adds a group of a node more than the scenario has, and returns the name of its Auto Scaling group.
+func (sc *scenario) addGroup(s *stage.Stage) (string, error) {
+	sized := func(spec *awscloud.GroupSpec) { spec.Desired, spec.Max, spec.Min = sc.nodes+1, sc.nodes+1, 0 }
+	if sc.managed {
+		return s.AddManagedGroup(stage.ManagedGroup{
+			Name: sc.group(), Zones: sc.zones, MaxUnavailable: sc.width, Strategy: sc.strategy,
+			More: func(spec *awscloud.NodegroupSpec) { sized(&spec.Group) },
+		})
+	}
+	return sc.group(), s.AddGroup(stage.Group{
+		Name: sc.group(), Zones: sc.zones, Version: "1", Max: sc.nodes, Suspended: []string{"AZRebalance"}, More: sized,
+	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -19,6 +21,10 @@ type scenario struct {
 	nodes     int
 	zones     []string
 	workloads []stage.Workload
+	// managed has EKS carry the upgrade out: by its own strategy, so many nodes at a time.
+	managed  bool
+	strategy ekstypes.NodegroupUpdateStrategies
+	width    int
 	// flags are the user's; code is what kubectl ends with.
 	flags []string
 	code  int
@@ -63,7 +69,10 @@ func (sc *scenario) selector() string { return "pool=" + sc.group() }
 // args are the plugin's: the same for the plan and for the upgrade, but for those given.
 func (sc *scenario) args(more ...string) []string {
 	args := []string{"nodeupgrade", "-l", sc.groupName(), "--current", "image=new", "--wait-replacement=false"}
-	if sc.aws() {
+	switch {
+	case sc.managed:
+		args = []string{"nodeupgrade", sc.group(), "--to=1.36"}
+	case sc.aws():
 		args = []string{"nodeupgrade", sc.group(), "--to=2"}
 	}
 	return append(append(args, sc.flags...), more...)

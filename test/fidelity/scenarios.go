@@ -3,10 +3,12 @@ package main
 import (
 	"slices"
 
+	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// scenarios are all there are, by what they are about.
+// scenarios are those of groups that this tool drives, by what they are about.
 func scenarios(seed uint64) []scenario {
 	return slices.Concat(windows(), budgets(), chances(seed), shapes(), timeouts())
 }
@@ -115,4 +117,39 @@ func timeouts() []scenario {
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
 		},
 	}
+}
+
+// managed are groups that EKS upgrades.
+func managed() []scenario {
+	const minimal = ekstypes.NodegroupUpdateStrategiesMinimal
+	all := []scenario{
+		{
+			name: "managed default", nodes: 2, zones: []string{zoneA},
+			workloads: []stage.Workload{keeping(known("web", 4, 4*second, 4*second), "2"), known("job", 2, 2*second, 6*second)},
+		},
+		{
+			name: "managed default two at once", nodes: 4, zones: []string{zoneA, zoneB}, width: 2,
+			workloads: []stage.Workload{keeping(known("web", 8, 3*second, 5*second), "3"), known("job", 4, 2*second, 8*second)},
+		},
+		{
+			name: "managed minimal", nodes: 3, zones: []string{zoneA, zoneB}, strategy: minimal,
+			workloads: []stage.Workload{keeping(known("web", 6, 4*second, 4*second), "2")},
+		},
+		{
+			name: "managed minimal two at once", nodes: 4, zones: []string{zoneA, zoneB}, strategy: minimal, width: 2,
+			workloads: []stage.Workload{keeping(known("web", 8, 3*second, 6*second), "4"), known("job", 4, 2*second, 5*second)},
+		},
+		{
+			name: "managed grace period", nodes: 2, zones: []string{zoneB}, strategy: minimal, width: 2,
+			workloads: []stage.Workload{known("slow", 4, 3*second, 12*second)},
+		},
+		{
+			name: "managed blocked for a while", nodes: 2, zones: []string{zoneA, zoneB},
+			workloads: []stage.Workload{keeping(known("tight", 4, 15*second, 5*second), "1")},
+		},
+	}
+	for i := range all {
+		all[i].managed, all[i].width = true, max(1, all[i].width)
+	}
+	return all
 }
