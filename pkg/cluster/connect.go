@@ -42,7 +42,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.Wrap(clock.observeAnswers)
 	config.Wrap(retryReads)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-	client, err := kubernetes.NewForConfig(config)
+	client, err := newClient(config)
 	if err != nil {
 		return Connection{}, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
@@ -51,6 +51,29 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 		return Connection{}, fmt.Errorf("reaching the API server at %s: %w: check --context and the network", config.Host, err)
 	}
 	return Connection{Client: client, Server: config.Host, Version: info.GitVersion, clock: clock}, nil
+}
+
+func newClient(config *rest.Config) (kubernetes.Interface, error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	http.Transport = retryUnauthorized(http.Transport) // around the credential plugin, so that it adds the newer credentials
+	return kubernetes.NewForConfigAndClient(config, http)
+}
+
+// retryUnauthorized repeats a read once that is answered 401: a credential plugin then asks for
+// newer credentials and hands the answer on (client-go, plugin/pkg/client/auth/exec). Credentials
+// that end on the way are no failure.
+func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil || response.StatusCode != http.StatusUnauthorized || r.Method != http.MethodGet {
+			return response, err
+		}
+		response.Body.Close()
+		return next.RoundTrip(r)
+	})
 }
 
 // serverClock is the API server's, to the second, as its last answer told.

@@ -6,6 +6,38 @@ import (
 	"testing"
 )
 
+func TestRetryUnauthorized(t *testing.T) {
+	cases := map[string]struct {
+		method  string
+		answers []int
+		want    int
+	}{
+		"credentials that ended on the way":   {http.MethodGet, []int{401, 200}, 200},
+		"credentials that are wrong":          {http.MethodGet, []int{401, 401, 200}, 401},
+		"an eviction is left to the engine":   {http.MethodPost, []int{401, 201}, 401},
+		"a missing permission is an answer":   {http.MethodGet, []int{403, 200}, 403},
+		"credentials that the server accepts": {http.MethodGet, []int{200, 500}, 200},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			transport := retryUnauthorized(roundTripper(func(*http.Request) (*http.Response, error) {
+				recorder := httptest.NewRecorder()
+				recorder.WriteHeader(c.answers[0])
+				c.answers = c.answers[1:]
+				return recorder.Result(), nil
+			}))
+			response, err := transport.RoundTrip(httptest.NewRequest(c.method, "/api/v1/nodes", http.NoBody))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != c.want {
+				t.Errorf("answered %d, want %d", response.StatusCode, c.want)
+			}
+		})
+	}
+}
+
 func TestRetryReads(t *testing.T) {
 	cases := map[string]struct {
 		method, target string

@@ -213,11 +213,11 @@ func (s *scene) startLoggedIn(l *login) (*command, *hostile.Front) {
 // tokensExpire has an upgrade need one token after the other.
 func tokensExpire(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	l := openLogin(t, 3*time.Second)
+	l := openLogin(t, 4*time.Second)
 	c, front := s.startLoggedIn(l)
 	c.end(0)
 	s.checkDone()
-	l.checkUsed(t, 4)
+	l.checkUsed(t, 3)
 	if harms := front.Tally().Harms; len(harms) == 0 {
 		t.Error("no watch was cut: none was opened anew with another token")
 	}
@@ -296,10 +296,10 @@ func (s *scene) refusing(admits func(token string) bool) *hostile.Front {
 // sessionsExpire has an upgrade need one session after the other.
 func sessionsExpire(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "sessions", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	l := openLogin(t, 3*time.Second)
+	l := openLogin(t, 4*time.Second)
 	startIn(t, s.Stage, s.sessions(l), s.args()...).end(0)
 	s.checkDone()
-	l.checkUsed(t, 4)
+	l.checkUsed(t, 3)
 }
 
 // sessionsRevoked ends every session before its time, right after several of the record's writes.
