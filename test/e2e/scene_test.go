@@ -67,12 +67,15 @@ type marks struct {
 	labels, annotations map[string]string
 }
 
-// marksOf leaves out the taints that the control plane keeps in step with the node.
+// marksOf leaves out what the control plane writes: the taints that it keeps in step with the node, and how long a
+// kubelet may cache Secrets, which changes with the number of nodes in the cluster (the TTL controller).
 func marksOf(node *corev1.Node) marks {
 	controlled := func(taint corev1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") }
+	annotations := maps.Clone(node.Annotations)
+	delete(annotations, corev1.ObjectTTLAnnotationKey)
 	return marks{
 		taints: slices.DeleteFunc(slices.Clone(node.Spec.Taints), controlled), cordoned: node.Spec.Unschedulable,
-		labels: node.Labels, annotations: node.Annotations,
+		labels: node.Labels, annotations: annotations,
 	}
 }
 

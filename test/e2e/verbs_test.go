@@ -283,8 +283,10 @@ func abortIn(s *scene, phase string, holder *command) {
 	c.says("nodegroup/" + s.group + " aborted")
 	s.checkUndone(false)
 	// On a slow machine a node may have been drained before the holder was asked: then new nodes carry pods, and stay.
-	if phase == "scale up" && !strings.Contains(strings.Join(holder.log.plain(), "\n"), "draining") {
-		s.checkSize(s.photograph())
+	if phase == "scale up" {
+		if _, _, drained, _ := holder.log.find(0, nodeState(string(upgrade.NodeDraining))); !drained {
+			s.checkSize(s.photograph())
+		}
 	}
 }
 
