@@ -16,6 +16,9 @@ type memberCounts struct {
 	byName map[string]*nodegroup.Member
 	// pending are outdated members that were not started, by name.
 	pending []*nodegroup.Member
+	// leaving are outdated members that were not started and whose instance is on its way out while
+	// their Node is still there.
+	leaving []*nodegroup.Member
 	// known are the current members before the start; unready counts those of them that are not
 	// usable, at any time.
 	known   []*nodegroup.Member
@@ -44,8 +47,11 @@ func countMembers(w *World, rec *Record) memberCounts {
 			begun = begun[1:]
 			started = c.findRecord(m, rec)
 		}
-		if m.Instance.State != nodegroup.InstanceLeaving {
+		switch {
+		case m.Instance.State != nodegroup.InstanceLeaving:
 			c.addMember(m, started, counts.countsOf(m.Zone()), w, rec)
+		case m.Outdated && started == nil && m.Node != nil:
+			c.leaving = append(c.leaving, m)
 		}
 	}
 	c.sumZoneCounts(counts, &rec.Ledger)

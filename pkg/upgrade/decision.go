@@ -216,7 +216,11 @@ func (d decision) summarizeStatus() Status {
 	for _, name := range started {
 		s.Nodes = append(s.Nodes, d.startedStatus(name))
 	}
-	if d.rec.Delegation != nil { // one may have kept the name of a Node that is gone
+	if d.rec.Delegation != nil {
+		for _, m := range d.count.leaving {
+			s.Nodes = append(s.Nodes, d.pendingStatus(m))
+		}
+		// One may have kept the name of a Node that is gone.
 		slices.SortFunc(s.Nodes, func(a, b NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return s

@@ -132,7 +132,8 @@ func (d delegated) followOperation() bool {
 	if d.isUnread() {
 		return false
 	}
-	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending))
+	// A node has gone when its Node and its instance both have, whichever does first.
+	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
 	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
 	op, known := d.newestOperation(), d.rec.Delegation
 	switch {
@@ -163,7 +164,7 @@ func (d delegated) followOperation() bool {
 // nodes tell.
 func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 	switch {
-	case len(d.count.pending) == 0:
+	case isGroupCurrent(d.draft):
 		return true
 	case op.State == nodegroup.OperationRunning && op.To.ID == d.rec.Target.ID:
 		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID, Newest: op.Began}
@@ -176,9 +177,9 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 }
 
 // isReplaced reports whether no outdated node is left after an operation that succeeded (EKS E49).
-// The last ones may be seen for a while.
+// The last ones may be seen for a while; a Node whose machine is gone, or going, fails nothing.
 func (d delegated) isReplaced() bool {
-	if len(d.count.pending) == 0 {
+	if len(d.count.pending)+len(d.count.leaving) == 0 {
 		return true
 	}
 	known := d.rec.Delegation
@@ -187,12 +188,16 @@ func (d delegated) isReplaced() bool {
 	}
 	deadline := known.Succeeded.Add(d.rec.Request.BootTimeout.Duration)
 	d.waitForCloud("the last nodes to go")
-	if d.w.isDeadlinePassed(deadline) {
-		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated",
-			d.managerName(), known.ID, d.count.pending[0].Name()))
-	}
 	d.requeueAt(deadline)
-	return false
+	if !d.w.isDeadlinePassed(deadline) {
+		return false
+	}
+	if i := slices.IndexFunc(d.count.pending, hasMachine); i >= 0 {
+		d.stopUpgradeWith(Failed, fmt.Sprintf("%s says that update %s succeeded, but %s is still outdated",
+			d.managerName(), known.ID, d.count.pending[i].Name()))
+		return false
+	}
+	return isGroupCurrent(d.draft)
 }
 
 // resultOfCode is the result of an operation that failed with the cloud's code (EKS E33, E42).
@@ -232,7 +237,7 @@ func (d delegated) watchDrains() {
 	known, draining := d.rec.Delegation, map[string]time.Time{}
 	var closed []*nodegroup.Member
 	for _, m := range d.count.pending {
-		if m.Node == nil || !nodegroup.IsClosed(m.Node) {
+		if m.Node == nil || !hasMachine(m) || !nodegroup.IsClosed(m.Node) {
 			continue
 		}
 		closed = append(closed, m)
@@ -318,6 +323,10 @@ func (d delegated) nodeStatus(m *nodegroup.Member) NodeStatus {
 	status := NodeStatus{Name: m.Name(), Zone: m.Zone(), State: NodePending}
 	if name := d.notes.NodeNames[m.Instance.ID]; m.Node == nil && name != "" {
 		status.Name, status.State = name, NodeRemoving
+	}
+	if m.Node != nil && !hasMachine(m) {
+		status.State = NodeRemoving
+		return status
 	}
 	if m.Node == nil || !nodegroup.IsClosed(m.Node) {
 		return status

@@ -340,6 +340,46 @@ func TestDelegateNamesNodesThatGo(t *testing.T) {
 	}
 }
 
+// TestDelegateCountsNodesOnce has an instance go before its node, as with pods that take their time: the
+// node has gone when both have, and no count goes back. Once the cloud is done, a node whose machine has
+// gone is waited for, but not without end.
+func TestDelegateCountsNodesOnce(t *testing.T) {
+	s := following(t, old("old-a-1"), old("old-b-1"), current("new-a-1"))
+	s.mark("old-b-1", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	check := func(when string, replaced int, nodes ...string) upgrade.Step {
+		t.Helper()
+		step := s.next()
+		var texts []string
+		for _, node := range step.Status.Nodes {
+			texts = append(texts, node.Name+" "+string(node.State))
+		}
+		if !slices.Equal(texts, nodes) || step.Status.Replaced != replaced || step.Status.Total != 2 || len(step.Record.Delegation.Draining) != 0 {
+			t.Errorf("%s: %q, %d of %d replaced, in drain %v", when, texts, step.Status.Replaced, step.Status.Total, step.Record.Delegation.Draining)
+		}
+		return step
+	}
+	gone := func(name string) {
+		s.at(name).Instance.State = nodegroup.InstanceLeaving
+		check(name+" is terminated", 0, "old-a-1 Pending", "old-b-1 Removing")
+		s.at(name).Instance = nodegroup.Instance{}
+	}
+	check("at first", 0, "old-a-1 Pending", "old-b-1 Fenced")
+	gone("old-b-1")
+	check("its machine has gone", 0, "old-a-1 Pending", "old-b-1 Removing")
+	s.remove("old-b-1")
+	check("both have gone", 1, "old-a-1 Pending")
+
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving
+	s.operate("u1", nodegroup.OperationSucceeded, s.Group.Wanted)
+	if step := check("the cloud is done", 1, "old-a-1 Removing"); step.Finished || step.Status.Waiting != "the last nodes to go" {
+		t.Fatalf("finished %t, waits for %q", step.Finished, step.Status.Waiting)
+	}
+	s.pass(20 * time.Minute)
+	if step := s.next(); step.Record.Result != upgrade.Succeeded || step.Record.Replaced != 2 {
+		t.Errorf("%s: %s, %d replaced", step.Record.Result, step.Record.Message, step.Record.Replaced)
+	}
+}
+
 // TestDelegateIsLeft ends here while the cloud continues, and says so.
 func TestDelegateIsLeft(t *testing.T) {
 	s := following(t, old("old-a-1"))

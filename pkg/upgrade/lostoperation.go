@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -30,7 +31,7 @@ func (d lostOperation) isCertain() bool {
 // operation. Else the upgrade ends: the same command begins another operation, and those that are
 // older are none of its own.
 func (d lostOperation) isGroupReplaced(newest *nodegroup.Operation) bool {
-	if len(d.count.pending) == 0 {
+	if isGroupCurrent(d.draft) {
 		return true
 	}
 	known := d.rec.Delegation
@@ -38,4 +39,19 @@ func (d lostOperation) isGroupReplaced(newest *nodegroup.Operation) bool {
 		d.managerName(), known.ID, lostAfter, len(d.count.pending), d.rec.Total))
 	known.ID, known.Newest = newest.ID, newest.Began
 	return false
+}
+
+// isGroupCurrent reports whether no machine is outdated; all nodes count as replaced then.
+func isGroupCurrent(d *draft) bool {
+	if slices.ContainsFunc(d.count.pending, hasMachine) {
+		return false
+	}
+	d.rec.Replaced = d.rec.Total
+	return true
+}
+
+// hasMachine reports whether the member is more than a Node that has outlived its machine, or is
+// about to.
+func hasMachine(m *nodegroup.Member) bool {
+	return m.Instance.ID != "" && m.Instance.State != nodegroup.InstanceLeaving
 }
