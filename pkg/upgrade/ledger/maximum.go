@@ -104,6 +104,9 @@ func (k Keeper) LowerMaximum() Decision {
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
 	}
+	if b.MaxTo > g.Max && k.l.OpenLaunches() > 0 {
+		return k.finishDecision(true) // a launch that is not answered may have raised it: who continues will know
+	}
 	if b.MaxTo <= b.MaxFrom || g.Max != b.MaxTo {
 		k.l.closeRaise()
 		return k.finishDecision(true)

@@ -56,6 +56,18 @@ func TestLowerMaximum(t *testing.T) {
 	}
 }
 
+// TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch has a stop find a launch that raises the maximum once more, and that is not
+// answered yet: the books of the whole raise are kept.
+func TestLowerMaximumKeepsTheRaiseOfAnOpenLaunch(t *testing.T) {
+	v, books := view(), zoneA(ledger.Zone{Launched: 3, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 3, Desired: 4, Max: 9}}})
+	books.MaxFrom, books.MaxTo, v.Group.Max = 4, 9, 6
+	l := ledger.FromBooks(books)
+	wantDecision(t, l.Keeper(v).LowerMaximum(), ledger.Decision{Done: true})
+	if got := l.Books(); got.MaxFrom != 4 || got.MaxTo != 9 {
+		t.Errorf("the raise is from %d to %d on the books, want from 4 to 9", got.MaxFrom, got.MaxTo)
+	}
+}
+
 func TestWatchMaximum(t *testing.T) {
 	cases := map[string]struct {
 		seen, low, is int
