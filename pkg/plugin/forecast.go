@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,7 +48,8 @@ const drawnOrders = 3
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
 func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
-	if req.Strategy == upgrade.Delegated {
+	delegated := req.Strategy == upgrade.Delegated
+	if delegated {
 		spec.Draws = drawnOrders
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
 	}
@@ -57,7 +59,21 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 		assumed = append(assumed, "the cloud tells no more of the group's past: "+g.historyErr.Error())
 	}
 	forecast, err := simulate.Predict(spec, req)
+	if delegated {
+		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
+	}
 	return forecast, append(assumed, describeAssumptions(g.clusterWorkloads.Unread)...), err
+}
+
+// cloudLooks is how often a cloud may look at a node that it has drained: as often as kubectl drain
+// evicts again.
+const cloudLooks = 5 * time.Second
+
+// unseen is for how long at most nobody sees that the next step of an upgrade by the group's own
+// cloud is due: the cloud, once a node, so many at a time, and this tool at the end.
+func unseen(nodes, atOnce int) time.Duration {
+	turns := (nodes + atOnce - 1) / max(1, atOnce)
+	return time.Duration(turns)*cloudLooks + upgrade.PollOperation
 }
 
 // runningOperation is the operation that the group's own cloud carries out now, nil without one.

@@ -24,6 +24,9 @@ type cloud struct {
 	// model is what new nodes are like, tokens are those of the launches so far.
 	model  model
 	tokens map[string]bool
+	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond those that it is
+	// asked for.
+	ownSurge int
 }
 
 // actOnCloud carries out an action on the group or one of its instances.
@@ -76,15 +79,20 @@ func (c *cloud) addCapacity(a nodegroup.AddCapacity) (nodegroup.Outcome, string)
 		return nodegroup.OutcomeExhausted, fmt.Sprintf("desired size %d would be over max %d", c.group.Desired+a.N, c.group.Max)
 	}
 	c.tokens[a.Token] = true
-	c.group.Desired += a.N
-	for range a.N {
-		zone := a.Zone
-		if zone == "" {
-			zone = c.group.smallestZone()
-		}
-		c.launchInstance(zone)
-	}
+	c.launchInstances(a.N, a.Zone)
+	own := c.ownSurge
+	c.ownSurge = 0
+	c.group.Max += own
+	c.launchInstances(own, "")
 	return nodegroup.OutcomeDone, ""
+}
+
+// launchInstances grows the group by n instances, in its smallest zones unless one is given.
+func (c *cloud) launchInstances(n int, zone string) {
+	c.group.Desired += n
+	for range n {
+		c.launchInstance(cmp.Or(zone, c.group.smallestZone()))
+	}
 }
 
 // launchInstance brings up an instance of the revision the group points at; its node is Ready after

@@ -115,7 +115,11 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	c.drawn = drawn
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
+	c.cloud.ownSurge = c.countOwnSurge(req)
 	record, err := c.runToEnd(req, r.recordStep, true)
+	for err == nil && record.Result == upgrade.Succeeded && c.giveNodeBack(req, record.Sizes.Desired) {
+		r.recordSize(c.clock.now, c.group.Desired)
+	}
 	r.finishForecast(c.clock.now)
 	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
 	return r.forecast, err

@@ -77,6 +77,12 @@ func (r *recorder) addElapsedTime(now time.Time) {
 	}
 }
 
+// recordSize is called when the size of the group has changed after the last step.
+func (r *recorder) recordSize(now time.Time, size int) {
+	r.addElapsedTime(now)
+	r.size = size
+}
+
 // recordStarts begins a record for each node that was started in this step, in order of batch and
 // name.
 func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeRecord) {

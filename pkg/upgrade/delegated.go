@@ -22,9 +22,9 @@ const Delegated Strategy = "delegated"
 // PhaseFollow is the phase in which the group's cloud carries the upgrade out.
 const PhaseFollow Phase = "follow"
 
-// pollOperation is how often a cloud is asked about an operation of its own, which takes minutes a
+// PollOperation is how often a cloud is asked about an operation of its own, which takes minutes a
 // node.
-const pollOperation = 15 * time.Second
+const PollOperation = 15 * time.Second
 
 // delegated carries out the phases of the strategy of the same name.
 type delegated struct{ *draft }
@@ -154,7 +154,7 @@ func (d delegated) followOperation() bool {
 		d.watchDrains()
 		d.waitForCloud(d.describeProgress())
 		if len(d.count.pending) > 0 {
-			d.poll = pollOperation
+			d.poll = PollOperation
 		}
 	}
 	return false

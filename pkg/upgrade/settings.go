@@ -207,7 +207,7 @@ func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (
 	}
 	req.Window = req.MaxUnavailable
 	if !group.Managed.TerminateFirst {
-		req.Surge = min(max(2*len(group.Zones), req.MaxUnavailable), outdated)
+		req.Surge = max(2*len(group.Zones), req.MaxUnavailable) // EKS E21
 	}
 	return req, nil
 }

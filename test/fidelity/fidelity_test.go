@@ -62,6 +62,8 @@ func TestFaults(t *testing.T) {
 		"at random, after the range":    {func(o *outcome) { o.random, o.span = true, between(10*second, 39*second) }, "outside the range"},
 		"at random, an eviction missed": {func(o *outcome) { o.random, o.measured.evictions = true, 6 }, "evictions differ"},
 		"EKS, near the middle":          {func(o *outcome) { o.managed, o.span = true, between(30*second, 46*second) }, ""},
+		"EKS, one eviction of seven":    {func(o *outcome) { o.managed, o.measured.evictions = true, 8 }, ""},
+		"EKS, two evictions of seven":   {func(o *outcome) { o.managed, o.measured.evictions = true, 9 }, "evictions differ"},
 		"EKS, far from the middle":      {func(o *outcome) { o.managed, o.span = true, between(39*second, 60*second) }, "off by more than 15 % of the middle"},
 		"EKS, after the range":          {func(o *outcome) { o.managed, o.span = true, between(36*second, 39*second) }, "outside the range"},
 	}

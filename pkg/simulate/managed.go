@@ -1,0 +1,124 @@
+package simulate
+
+import (
+	"cmp"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// evictAgain is after how long a drain that is not ours evicts pods again that their budgets hold
+// (kubectl, pkg/drain).
+const evictAgain = 5 * time.Second
+
+// addsFirst reports whether the group's own cloud upgrades it and adds nodes for that.
+func (c *Cluster) addsFirst() bool {
+	return c.group.Managed != nil && !c.group.Managed.TerminateFirst
+}
+
+// countOwnSurge is how many nodes the group's own cloud adds beyond those that replace outdated
+// ones (EKS E21); 0 for a group that this tool drives.
+func (c *Cluster) countOwnSurge(req upgrade.Request) int {
+	if !c.addsFirst() {
+		return 0
+	}
+	outdated := 0
+	for i := range c.group.roster {
+		if c.group.roster[i].Outdated {
+			outdated++
+		}
+	}
+	return max(0, req.Surge-outdated)
+}
+
+// giveNodeBack has the group's own cloud take back one of the nodes that it added: the node is
+// closed and drained for as long as a node may take, and goes with what is left on it (EKS E60,
+// E62). It returns false when the group has its size from before.
+func (c *Cluster) giveNodeBack(req upgrade.Request, size int) bool {
+	if !c.addsFirst() || c.group.Desired <= size {
+		return false
+	}
+	m := c.chooseSurplus()
+	if m == nil {
+		return false
+	}
+	c.drainSurplus(m.node, req)
+	c.cloud.terminateInstance(nodegroup.Terminate{Instance: m.instance.ID, Shrink: true})
+	for c.group.members[m.instance.ID] != nil && c.Advance(time.Time{}) {
+	}
+	return true
+}
+
+// chooseSurplus is the node that a shrinking group gives up: in the zone with the most nodes the
+// oldest or, of a drawn order, any.
+func (c *Cluster) chooseSurplus() *member {
+	size := c.group.zoneSizes()
+	var chosen *member
+	for _, id := range slices.Sorted(maps.Keys(c.group.members)) {
+		m := c.group.members[id]
+		if m.node == nil || m.instance.State != nodegroup.InstanceInService {
+			continue
+		}
+		if chosen == nil || cmp.Or(cmp.Compare(size[m.instance.Zone], size[chosen.instance.Zone]), c.compareAge(chosen, m)) > 0 {
+			chosen = m
+		}
+	}
+	return chosen
+}
+
+// compareAge is negative when a goes before b.
+func (c *Cluster) compareAge(a, b *member) int {
+	if c.drawn != 0 {
+		return cmp.Compare(hashName(a.instance.ID, c.drawn), hashName(b.instance.ID, c.drawn))
+	}
+	return a.node.node.CreationTimestamp.Compare(b.node.node.CreationTimestamp.Time)
+}
+
+func hashName(name string, seed uint64) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(append([]byte(name), byte(seed))) // a hash takes all
+	return h.Sum64()
+}
+
+// drainSurplus closes a node and evicts its pods, as often as their budgets need.
+func (c *Cluster) drainSurplus(n *simNode, req upgrade.Request) {
+	closed := n.node.DeepCopy()
+	closed.Spec.Unschedulable = true
+	c.nodes.updateNode(n, closed)
+	limit := c.clock.now.Add(req.DrainTimeout.Duration)
+	for c.clock.now.Before(limit) && c.evictAll(n, req.Policy()) {
+		again := c.clock.now.Add(evictAgain)
+		for c.clock.now.Before(again) && c.countLeaving(n) > 0 && c.Advance(again) {
+		}
+	}
+}
+
+// evictAll evicts the pods of a node that can be, and reports whether any is left that must go.
+func (c *Cluster) evictAll(n *simNode, policy drain.Policy) bool {
+	left := false
+	for _, pod := range n.pods {
+		switch drain.Judge(pod, policy, false).Fate {
+		case drain.Go:
+			c.evictPod(upgrade.Evict{UID: pod.UID, Node: n.node.Name})
+			left = true
+		case drain.Leaving:
+			left = true
+		}
+	}
+	c.pods.placePending()
+	return left
+}
+
+func (c *Cluster) countLeaving(n *simNode) (left int) {
+	for _, pod := range n.pods {
+		if drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false).Fate != drain.Stay {
+			left++
+		}
+	}
+	return left
+}
