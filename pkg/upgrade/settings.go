@@ -103,7 +103,7 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		return Request{}, err
 	}
 	if group.Managed != nil {
-		return s.resolveDelegated(group, size, outdated)
+		return s.resolveDelegated(group, size)
 	}
 	if s.Strategy == Delegated {
 		return Request{}, fmt.Errorf("--strategy=%s: no cloud upgrades group %q by itself: leave it out", Delegated, group.Name)
@@ -187,7 +187,7 @@ func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable,
 
 // resolveDelegated is the request for a group that its cloud upgrades: the numbers are the cloud's
 // own, and what was asked for beside them is refused.
-func (s Settings) resolveDelegated(group *nodegroup.Group, size, outdated int) (Request, error) {
+func (s Settings) resolveDelegated(group *nodegroup.Group, size int) (Request, error) {
 	manager := nodegroup.InfoOf(group.Provider).Manager
 	if s.MaxUnavailable != nil || s.MaxSurge != nil {
 		return Request{}, fmt.Errorf("--max-unavailable and --max-surge: %s upgrades group %q by the group's own settings, which %s changes", manager, group.Name, group.Managed.ChangeWidth)

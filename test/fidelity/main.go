@@ -24,16 +24,11 @@ func main() {
 	only := flag.String("run", "", "Only the scenarios whose name the regular expression matches")
 	seed := flag.Uint64("seed", seed, "What settles the random terminations")
 	atOnce := flag.Int("at-once", 4, "How many scenarios run at the same time")
-	managedToo := flag.Bool("managed", false, "The groups that EKS upgrades, too, whose plans are not as close as they should be yet")
 	keep := flag.String("keep", "", "A folder to keep each plan and each upgrade's events in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	all := scenarios(*seed)
-	if *managedToo {
-		all = append(all, managed()...)
-	}
 	fmt.Printf("random terminations from seed %d\n", *seed)
-	err := run(ctx, all, *only, *keep, *atOnce)
+	err := run(ctx, scenarios(*seed), *only, *keep, *atOnce)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "fidelity:", err)

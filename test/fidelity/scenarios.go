@@ -8,9 +8,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// scenarios are those of groups that this tool drives, by what they are about.
+// scenarios are all there are, by what they are about.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(windows(), budgets(), chances(seed), shapes(), timeouts())
+	return slices.Concat(windows(), budgets(), chances(seed), shapes(), timeouts(), managed())
 }
 
 // windows are about how many nodes are in flight.

@@ -104,11 +104,7 @@ func (k Keeper) LowerMaximum() Decision {
 	if b.MaxLow != 0 && g.Max == b.MaxLow {
 		b.MaxTo, b.MaxLow = b.MaxLow, 0 // a part of the raise is taken back, or all
 	}
-	if b.MaxTo > g.Max && k.l.OpenLaunches() > 0 {
-		return k.finishDecision(true) // a launch that is not answered may have raised it: who continues will know
-	}
-	if b.MaxTo <= b.MaxFrom || g.Max != b.MaxTo {
-		k.l.closeRaise()
+	if k.isRaiseOver() {
 		return k.finishDecision(true)
 	}
 	k.waitForCloud("")
@@ -123,6 +119,21 @@ func (k Keeper) LowerMaximum() Decision {
 	b.MaxLow = low
 	k.addAction(nodegroup.LowerMax{From: g.Max, Max: low})
 	return k.decided
+}
+
+// isRaiseOver reports whether nothing of our raise can be taken back now: it is another actor's by
+// now and off the books, or a launch that is not answered may be part of it, which whoever continues
+// will know.
+func (k *Keeper) isRaiseOver() bool {
+	b, g := &k.l.books, k.Group
+	switch {
+	case b.MaxTo > g.Max && k.l.OpenLaunches() > 0:
+		return true
+	case b.MaxTo <= b.MaxFrom, g.Max != b.MaxTo:
+		k.l.closeRaise()
+		return true
+	}
+	return false
 }
 
 // mayNotShowRaise reports whether a reading of before our last change may be older than our raise
