@@ -18,9 +18,12 @@ import (
 func (s *Stage) Settle(ctx context.Context) error {
 	var why string
 	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, StartupLimit, true, func(ctx context.Context) (bool, error) {
-		var err error
-		why, err = s.unsettled(ctx)
-		return why == "", err
+		found, err := s.unsettled(ctx)
+		if err != nil {
+			return false, err // the last one of a wait that is over tells nothing of its own
+		}
+		why = found
+		return why == "", nil
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the cluster to settle: %w: %s", err, why)

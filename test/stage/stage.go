@@ -164,5 +164,6 @@ func root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..")
 }
 
-// StartupLimit is how long the cluster may take to settle before anything is measured.
-const StartupLimit = 2 * time.Minute
+// StartupLimit is how long the cluster may take to settle before anything is measured, or after all was done: longer than the
+// two minutes for which the disruption controller holds a pod to be disrupted that it has not seen go.
+const StartupLimit = 3 * time.Minute

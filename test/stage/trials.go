@@ -19,7 +19,9 @@ func ForTrials(ctx context.Context, log io.Writer) (*Stage, error) {
 		Log: log,
 		Cloud: awscloud.Options{
 			Boot: 2 * time.Second, NodeReady: 300 * time.Millisecond, Terminate: 500 * time.Millisecond, NodeGoneAfter: 200 * time.Millisecond,
-			EKS: awscloud.EKSOptions{NodeLimit: time.Minute, DrainLimit: time.Minute}, // for trials that are not about these
+			// For trials that are not about these. A drain may have to wait for longer than the two minutes for which the disruption
+			// controller holds a pod to be disrupted that it has not seen go.
+			EKS: awscloud.EKSOptions{NodeLimit: time.Minute, DrainLimit: 3 * time.Minute},
 		},
 		// A few upgrades at once keep two cores busy, and a late heartbeat must not make a node NotReady.
 		Cluster: controlplane.Options{NodeMonitorGrace: time.Minute},
