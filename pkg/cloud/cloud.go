@@ -66,6 +66,10 @@ type Ref struct {
 // ErrNotFound is a group that does not exist.
 var ErrNotFound = errors.New("no such node group")
 
+// ErrOtherCluster is a name of the cluster by which the cloud knows another one than the nodes are
+// of.
+var ErrOtherCluster = errors.New("that is not the cloud's name of this cluster")
+
 // Error is an answer of the cloud, sorted.
 type Error struct {
 	// Outcome is upgrade.OutcomeMoved, OutcomeLater, OutcomeUnclear, OutcomeExhausted or

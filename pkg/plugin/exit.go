@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -55,6 +56,8 @@ func exitCodeOf(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
+	case errors.Is(err, cloud.ErrOtherCluster):
+		return exitUsage
 	case errors.Is(err, runner.ErrLost), errors.As(err, &held):
 		return exitPaused
 	case errors.Is(err, runner.ErrUnrested), errors.Is(err, context.Canceled): // nothing but an interrupt cancels

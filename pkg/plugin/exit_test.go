@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -30,6 +31,7 @@ func TestExitCode(t *testing.T) {
 		"interrupted while reading": {wrap(fmt.Errorf("listing pods: %w", context.Canceled)), 130},
 		"a deadline":                {wrap(context.DeadlineExceeded), 1},
 		"usage before the rest":     {usageError(runner.ErrLost), 2},
+		"a name of another cluster": {wrap(cloud.ErrOtherCluster), 2},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (clo
 			return provider, groups, nil
 		}
 	}
-	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" {
+	if l.providerName != providerAuto || len(l.groups.names) > 0 || l.groups.node != "" || errors.Is(err, cloud.ErrOtherCluster) {
 		return nil, nil, err
 	}
 	fmt.Fprintln(l.ErrOut, "warning: groups are taken from labels:", err)

@@ -71,6 +71,8 @@ func refusals() map[string]refusal {
 		"release for an own AMI":     {args: yes("custom", "--to=1.36"), code: 1, says: []string{"an AMI of its own", "--to"}},
 		"no such version for EKS":    {args: yes("custom", "--to=9"), code: 1, says: []string{"version 9", "--to"}},
 		"width of EKS":               {args: yes("managed", "--max-unavailable=2"), code: 2, says: []string{"aws eks update-nodegroup-config --cluster-name prod --nodegroup-name managed"}},
+		"name of another cluster":    {args: yes("managed", "--to=1.36", "--cluster-name=shop"), code: 2, says: []string{"--cluster-name=shop", "EKS cluster prod"}},
+		"list of another cluster":    {args: []string{"--cluster-name=shop"}, code: 2, says: []string{"--cluster-name=shop", "EKS cluster prod"}},
 		"skipping with EKS":          {args: yes("managed", "--on-timeout=skip"), code: 2, says: []string{"--on-timeout=skip", "leave it out"}},
 		"degraded":                   {args: yes("sick", "--to=1.36"), code: 1, says: []string{"degraded", "Ec2SubnetInvalidConfiguration"}},
 		"another change of EKS":      {args: yes("busy", "--to=1.36"), code: 1, says: []string{"ConfigUpdate", "aws eks describe-update --name prod --nodegroup-name busy"}},

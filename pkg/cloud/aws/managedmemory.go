@@ -2,12 +2,14 @@ package aws
 
 import (
 	"cmp"
+	"fmt"
 	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -99,8 +101,9 @@ func (m *managedMemory) unknown(name managedName, ids []string) []string {
 	return out
 }
 
-// learnCluster remembers whose nodes the node groups hold.
-func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) {
+// learnCluster remembers whose nodes the node groups hold. It returns an error where the user names
+// another cluster.
+func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range groups {
@@ -108,6 +111,10 @@ func (m *managedMemory) learnCluster(groups []at.AutoScalingGroup) {
 			m.cluster = name.cluster
 		}
 	}
+	if m.named != "" && m.cluster != "" && m.named != m.cluster {
+		return fmt.Errorf("--cluster-name=%s: %w: its nodes are of EKS cluster %s: leave the flag out, or check --context", m.named, cloud.ErrOtherCluster, m.cluster)
+	}
+	return nil
 }
 
 // thisCluster is the cluster whose node groups are meant, "" when it is not known: the one whose

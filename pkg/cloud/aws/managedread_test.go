@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -309,6 +310,13 @@ func TestNodeGroupsOfOneName(t *testing.T) {
 	}
 	if g, err := named.Observe(t.Context(), cloud.Ref{Name: "web"}); err != nil || len(g.Instances) != 1 {
 		t.Errorf("got %d instances, %v, want the one of bank", len(g.Instances), err)
+	}
+	if _, err := named.Groups(t.Context(), s.nodes(other)); err != nil {
+		t.Error(err)
+	}
+	const shop = "--cluster-name=bank: that is not the cloud's name of this cluster: its nodes are of EKS cluster shop: leave the flag out, or check --context"
+	if _, err := named.Groups(t.Context(), s.nodes(s.asg)); !errors.Is(err, cloud.ErrOtherCluster) || err.Error() != shop {
+		t.Errorf("got %v", err)
 	}
 	if _, err := s.Groups(t.Context(), s.nodes(s.asg)); err != nil {
 		t.Fatal(err)

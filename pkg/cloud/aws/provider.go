@@ -47,7 +47,8 @@ type Options struct {
 	// Region counts when neither the environment nor the AWS configuration names one. See RegionOf.
 	Region string
 	// ClusterName is the EKS cluster whose node groups are meant, where two clusters have one of a
-	// name and Groups was given no node that tells.
+	// name and Groups was given no node that tells. Where one tells otherwise Groups returns
+	// cloud.ErrOtherCluster.
 	ClusterName string
 	// Version is this program's, for the user agent.
 	Version string
@@ -135,7 +136,9 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 	if err != nil {
 		return nil, err
 	}
-	p.managed.memory.learnCluster(found)
+	if err := p.managed.memory.learnCluster(found); err != nil {
+		return nil, err
+	}
 	groups := make([]nodegroup.Group, len(found))
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
