@@ -200,12 +200,14 @@ func Ready(pod *corev1.Pod) bool {
 	return false
 }
 
-// IsEvicted reports whether the pod was evicted: the eviction API says so on a pod before it
-// deletes it (eviction.go, addConditionAndDeletePod). One that ends, or that is deleted by other
-// means, does not have it.
-func IsEvicted(pod *corev1.Pod) bool {
+// IsEvictedSince reports whether the pod was evicted at that time or later, in whole seconds: the
+// eviction API says so on a pod before it deletes it (eviction.go, addConditionAndDeletePod). One
+// that ends, or that is deleted by other means, does not have it.
+func IsEvictedSince(pod *corev1.Pod, since time.Time) bool {
+	since = since.Truncate(time.Second)
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI"
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI" &&
+			!c.LastTransitionTime.Time.Before(since)
 	})
 }
 

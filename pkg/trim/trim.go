@@ -108,7 +108,7 @@ func trimPod(pod *corev1.Pod) {
 }
 
 // trimConditions keeps whether and since when the pod is ready, when it was bound to its node, and
-// whether it was evicted.
+// whether and when it was evicted.
 func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
@@ -116,7 +116,7 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 		case corev1.PodReady, corev1.PodScheduled:
 			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
 		case corev1.DisruptionTarget:
-			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason})
+			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
 		}
 	}
 	return kept

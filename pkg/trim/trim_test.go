@@ -38,7 +38,7 @@ func podChanges() []func(*corev1.Pod) {
 			pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
 		},
 		func(pod *corev1.Pod) { pod.Labels[drain.Label] = "wait-completed" },
-		build.OwnedBy("ReplicaSet", "ebs-csi-controller"), build.Evicted,
+		build.OwnedBy("ReplicaSet", "ebs-csi-controller"), build.Evicted(epoch),
 		func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &grace },
 	}
 }
@@ -60,7 +60,7 @@ func decide(pod *corev1.Pod) decision {
 		judgedFree: drain.Judge(pod, drain.Policy{EvictUnmanaged: true}, false),
 		predicted:  drain.Predict(pod, budgets, nil, false), predictedEnding: drain.Predict(pod, budgets, nil, true),
 		tier:      drain.TierOf(pod, drain.NewFacts([]*corev1.Service{{ObjectMeta: pod.ObjectMeta, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "api"}}}})),
-		tolerates: drain.ToleratesTaint(pod, nodegroup.FenceTaint("aws")), ready: drain.Ready(pod), evicted: drain.IsEvicted(pod), grace: pod.Spec.TerminationGracePeriodSeconds,
+		tolerates: drain.ToleratesTaint(pod, nodegroup.FenceTaint("aws")), ready: drain.Ready(pod), evicted: drain.IsEvictedSince(pod, epoch), grace: pod.Spec.TerminationGracePeriodSeconds,
 	}
 	for i := range pod.Spec.Volumes {
 		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -279,14 +280,15 @@ func (d delegated) recordLongBlocked() {
 
 // isDraining reports whether a pod of the closed node was evicted, or has gone since the last step
 // without having been seen to end. Who completes, or is deleted by its controller, leaves a node
-// that no one drains, too.
+// that no one drains, too, and who was evicted before the operation began tells of an earlier one.
 func (d delegated) isDraining(m *nodegroup.Member) bool {
 	here := make(map[types.UID]bool, len(m.Pods))
 	for _, pod := range m.Pods {
 		here[pod.UID] = true
 	}
 	left := func(uid types.UID) bool { return !here[uid] }
-	return slices.ContainsFunc(m.Pods, drain.IsEvicted) || slices.ContainsFunc(d.w.Notes.PodsLeft[m.Name()], left)
+	evicted := func(pod *corev1.Pod) bool { return drain.IsEvictedSince(pod, d.newestOperation().Began) }
+	return slices.ContainsFunc(m.Pods, evicted) || slices.ContainsFunc(d.w.Notes.PodsLeft[m.Name()], left)
 }
 
 // blockPods names the pods of the node that the eviction API refuses now. until is when the cloud

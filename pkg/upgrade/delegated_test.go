@@ -185,15 +185,18 @@ func TestDelegateNamesWhatBlocks(t *testing.T) {
 }
 
 // TestDelegateTellsEvictionsFromEnds takes a node for the one in drain when a pod of it was evicted, or
-// has gone unseen, and not when a pod completes or is deleted by its controller (EKS E52).
+// has gone unseen, and not when a pod completes or is deleted by its controller, nor when it was evicted
+// before the update began and takes its time to end (EKS E52).
 func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
 	cases := map[string]struct {
 		ends     []func(*corev1.Pod)
 		gone     bool
 		draining bool
 	}{
-		"it is evicted":                {ends: []func(*corev1.Pod){build.Evicted}, draining: true},
-		"it is evicted and deleted":    {ends: []func(*corev1.Pod){build.Evicted, build.Ending(start)}, draining: true},
+		"it is evicted":                {ends: []func(*corev1.Pod){build.Evicted(start)}, draining: true},
+		"it is evicted and deleted":    {ends: []func(*corev1.Pod){build.Evicted(start), build.Ending(start)}, draining: true},
+		"it was evicted before":        {ends: []func(*corev1.Pod){build.Evicted(start.Add(-time.Minute)), build.Ending(start)}},
+		"it was, and goes":             {ends: []func(*corev1.Pod){build.Evicted(start.Add(-time.Minute)), build.Ending(start)}, gone: true},
 		"it has gone since":            {gone: true, draining: true},
 		"it completes":                 {ends: []func(*corev1.Pod){build.Phase(corev1.PodSucceeded)}},
 		"it completes and goes":        {ends: []func(*corev1.Pod){build.Phase(corev1.PodSucceeded)}, gone: true},
@@ -203,6 +206,7 @@ func TestDelegateTellsEvictionsFromEnds(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := following(t, old("old-a-1", build.Pod("job", build.App("job"), build.OwnedBy("Job", "job"))), old("old-b-1", build.Pod("web-1", build.App("web"))))
+			s.Group.Managed.Operation.Began = start.Add(time.Millisecond) // what the API server writes has whole seconds
 			s.budgets(build.Budget("web", build.Counts(1, 1, 1)))
 			for _, name := range []string{"old-a-1", "old-b-1"} {
 				s.mark(name, func(n *corev1.Node) { n.Spec.Unschedulable = true })

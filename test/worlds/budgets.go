@@ -239,7 +239,9 @@ func (c *cluster) evict(a upgrade.Evict) error {
 		return conflict("pods", a.Pod)
 	}
 	if evicted := pod.DeepCopy(); pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" {
-		evicted.Status.Conditions = append(evicted.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"})
+		evicted.Status.Conditions = append(evicted.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", LastTransitionTime: metav1.Time{Time: c.now},
+		})
 		c.putPod(evicted)
 	}
 	c.delete(pod.UID)
