@@ -68,6 +68,9 @@ func (d delegated) beginOperation() bool {
 		return false
 	}
 	op, known := d.newestOperation(), d.rec.Delegation
+	if op.Began.Before(known.Newest) {
+		known.Before = op.ID // those after it are told of no more, so that it was over before them
+	}
 	known.Newest = op.Began
 	toTarget := op.To.ID == d.rec.Target.ID
 	switch {

@@ -501,6 +501,27 @@ func TestDelegateLosesItsOperation(t *testing.T) {
 	}
 }
 
+// TestDelegateLosesWhatIsOver begins another operation where the one that has failed is told of no more: the
+// end of the one before it was told long ago.
+func TestDelegateLosesWhatIsOver(t *testing.T) {
+	s := newManagedScene(t, old("old-a-1"))
+	before := nodegroup.Operation{ID: "u0", State: nodegroup.OperationFailed, To: s.Group.Wanted, Began: start.Add(-time.Hour)}
+	s.Group.Managed.Operation = before
+	s.next()
+	s.operate("u1", nodegroup.OperationFailed, s.Group.Wanted).Began = s.Now
+	s.next()
+	if step := s.next(); step.Record.Result != upgrade.Failed {
+		t.Fatalf("%s: %s", step.Record.Result, step.Record.Message)
+	}
+	s.Group.Managed = &nodegroup.Managed{Operation: before}
+	s.again()
+	s.next()
+	s.pass(lostAfter)
+	if step := s.next(); delegateToken(step) != "r1-update-2" || step.Record.Phase != upgrade.PhaseSetup || step.Record.Stopping != "" {
+		t.Errorf("%v in phase %q, %s: %s", step.Actions, step.Record.Phase, step.Record.Stopping, step.Record.Message)
+	}
+}
+
 // TestDelegateReadsAgain counts no time in which the cloud does tell of its operation.
 func TestDelegateReadsAgain(t *testing.T) {
 	s := following(t, old("old-a-1"))

@@ -105,7 +105,22 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.startsOperation(p, w, start)
 	}
 	r.follows(w, step)
+	r.givesUp(w, step)
 	r.names(w, step)
+}
+
+// givesUp holds that only an operation is given up for lost that readings have not told of for five minutes.
+func (r *rules) givesUp(w *upgrade.World, step *upgrade.Step) {
+	if record := &step.Record; w.Record.Result != "" || record.Result != upgrade.Failed || !strings.Contains(record.Message, "has not told of update") {
+		return
+	}
+	followed := w.Record.Delegation.ID
+	for _, op := range r.c.cloud.operations {
+		if op.id == followed && !op.lostAt.IsZero() && r.c.now.Sub(op.lostAt) >= 5*time.Minute {
+			return
+		}
+	}
+	r.fail("lost", "operation %s is given up, which was told of: %s", followed, step.Record.Message)
 }
 
 // startsOperation is I7 and I10 for the request that has the cloud begin.
@@ -146,7 +161,7 @@ func (r *rules) follows(w *upgrade.World, step *upgrade.Step) {
 		return
 	}
 	op, followed := &m.Operation, record.Delegation.ID
-	if record.Stopping == "" && record.Phase == upgrade.PhaseFollow && op.ID == followed && op.To.ID != record.Target.ID {
+	if record.Stopping == "" && record.Result == "" && record.Phase == upgrade.PhaseFollow && op.ID == followed && op.To.ID != record.Target.ID {
 		r.fail("delegated", "%s is followed, which does not lead to %s: %+v", followed, record.Target.ID, op)
 	}
 	if record.Stopping == "" || w.Record.Stopping != "" {
@@ -230,7 +245,7 @@ func (r *rules) succeeded(record upgrade.Record) {
 		return
 	}
 	if ops := r.c.cloud.operations; len(ops) > 0 {
-		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded {
+		if op := ops[len(ops)-1]; op.id == record.Delegation.ID && op.state != nodegroup.OperationSucceeded && op.lostAt.IsZero() {
 			r.fail("end", "it succeeds, and operation %s is %s", op.id, op.state)
 		}
 	}

@@ -35,13 +35,17 @@ const (
 	OperationFails     FaultKind = "operation fails"
 	OperationCancelled FaultKind = "operation is cancelled"
 	OperationShort     FaultKind = "operation succeeds too early"
+	OperationLost      FaultKind = "operation is told of no more"
 )
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
 
 // operationFaults are those of a cloud that upgrades its groups itself.
 func operationFaults() []FaultKind {
-	return []FaultKind{OperationHidden, OperationHidden, OperationFails, OperationFails, OperationCancelled, OperationShort, Forbidden, CloudLost, CloudUnsent, CloudUnknown}
+	return []FaultKind{
+		OperationHidden, OperationHidden, OperationFails, OperationFails, OperationCancelled, OperationShort, OperationLost, OperationLost,
+		Forbidden, CloudLost, CloudUnsent, CloudUnknown,
+	}
 }
 
 // commonFaults are those that every world which is not quiet may have; their order is that of the draws.

@@ -32,6 +32,9 @@ type operation struct {
 	code          string
 	resources     []string
 	began, shown  time.Time
+	// lost says that readings do not tell of it any more, lostAt is since when they did not for the first time.
+	lost   bool
+	lostAt time.Time
 	// booting is since when new nodes are awaited; drains since when each instance is drained, emptied since when it is empty.
 	booting         time.Time
 	drains, emptied map[string]time.Time
@@ -90,7 +93,18 @@ func (c *cluster) operate(o operation) {
 	if c.befalls(OperationShort) {
 		c.after(c.draw(30*time.Minute), func() { c.endOperation(op, nodegroup.OperationSucceeded, "") })
 	}
+	if c.befalls(OperationLost) {
+		c.after(c.draw(30*time.Minute), func() { c.loseOperation(op) })
+	}
 	c.after(c.draw(time.Minute), func() { c.scaleUp(op) })
+}
+
+// loseOperation has readings tell of an operation no more, for good or for a while. What it does it does all the same.
+func (c *cluster) loseOperation(op *operation) {
+	op.lost, op.lostAt = true, c.now
+	if c.chance(50) {
+		c.after(c.draw(10*time.Minute), func() { op.lost = false })
+	}
 }
 
 // endOperation ends one that runs. What becomes of closed nodes after a failure is not documented: here they may stay closed.
@@ -262,7 +276,7 @@ func (c *cluster) managed() *nodegroup.Managed {
 		MaxUnavailable: nodegroup.Quantity{N: c.plan.Request.MaxUnavailable}, TerminateFirst: c.plan.Minimal, ChangeWidth: "the console",
 	}
 	for _, op := range c.cloud.operations {
-		if op.shown.After(c.now) {
+		if op.shown.After(c.now) || op.lost {
 			continue
 		}
 		m.Operation = nodegroup.Operation{ID: op.id, State: op.state, Kind: "ConfigUpdate", Began: op.began, Force: op.force, Code: op.code, Resources: slices.Clone(op.resources)}

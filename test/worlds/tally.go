@@ -115,7 +115,7 @@ func declared() [][2]string {
 		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
-		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort),
+		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual"),
