@@ -11,7 +11,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// TestSample tries four points of each kind in a small upgrade; "make crash" tries every one of a larger.
+// TestSample tries four points of each kind in a small upgrade, and three in one that EKS carries out; "make crash" tries every
+// one of larger ones.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -20,13 +21,30 @@ func TestSample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	c := course{counts: []int{2, 1}}
-	writes, err := c.undisturbed(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	points := sample(t, writes)
+	t.Cleanup(s.Close)
+	t.Run("driven", func(t *testing.T) {
+		t.Parallel()
+		c := course{counts: []int{2, 1}}
+		writes, err := c.undisturbed(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.playSample(t, s, sample(t, writes))
+	})
+	t.Run("managed", func(t *testing.T) {
+		t.Parallel()
+		c := course{counts: []int{1, 1}, managed: true}
+		for _, o := range c.playSample(t, s, []point{{4, kill}, {5, kill}, {5, lose}}) {
+			if want := []string{"/configmaps", "/update-version"}[o.point.n-4]; !strings.HasSuffix(o.where(), want) {
+				t.Errorf("%s is %s, want %s", o.point, o.where(), want)
+			}
+		}
+	})
+}
+
+// playSample plays the points at once, and wants each reached and ended as an undisturbed upgrade does.
+func (c course) playSample(t *testing.T, s *stage.Stage, points []point) []outcome {
+	t.Helper()
 	outcomes, err := c.playAll(t.Context(), s, points, len(points), t.Output())
 	if err != nil {
 		t.Fatal(err)
@@ -36,9 +54,10 @@ func TestSample(t *testing.T) {
 	}
 	for i := range outcomes {
 		if !outcomes[i].reached() {
-			t.Errorf("%s was not reached: nothing was tried", outcomes[i].point)
+			t.Fatalf("%s was not reached: nothing was tried", outcomes[i].point)
 		}
 	}
+	return outcomes
 }
 
 // sample are writes of all kinds. None is in the middle of an eviction when the tool is killed: the API server may then have

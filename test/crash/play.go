@@ -66,8 +66,15 @@ type trial struct {
 	strange []string
 }
 
-// group is the name of the group, of its nodes' pool and of the namespace.
-func (t *trial) group() string { return t.point.String() }
+// nameAt is the name of what is played at the point: of the group, of its nodes' pool and of the namespace.
+func (c course) nameAt(p point) string {
+	if c.managed {
+		return "managed-" + p.String()
+	}
+	return p.String()
+}
+
+func (t *trial) group() string { return t.nameAt(t.point) }
 
 // outcome is how a trial ended.
 type outcome struct {
@@ -112,7 +119,7 @@ func (c course) undisturbed(ctx context.Context, s *stage.Stage) ([]string, erro
 // play upgrades a fresh group, does to it what is to happen at the point, has it continue and looks at what is left behind. An
 // error means that nothing could be tried.
 func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome, error) {
-	own, err := shared.In(ctx, p.String())
+	own, err := shared.In(ctx, c.nameAt(p))
 	if err != nil {
 		return outcome{}, err
 	}
