@@ -24,8 +24,8 @@ type cloud struct {
 	// model is what new nodes are like, tokens are those of the launches so far.
 	model  model
 	tokens map[string]bool
-	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond those that it is
-	// asked for.
+	// ownSurge is how many nodes a cloud that upgrades the group itself adds beyond those that it
+	// is asked for.
 	ownSurge int
 }
 

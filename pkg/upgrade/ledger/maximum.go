@@ -122,8 +122,8 @@ func (k Keeper) LowerMaximum() Decision {
 }
 
 // isRaiseOver reports whether nothing of our raise can be taken back now: it is another actor's by
-// now and off the books, or a launch that is not answered may be part of it, which whoever continues
-// will know.
+// now and off the books, or a launch that is not answered may be part of it, which whoever
+// continues will know.
 func (k *Keeper) isRaiseOver() bool {
 	b, g := &k.l.books, k.Group
 	switch {

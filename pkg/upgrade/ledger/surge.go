@@ -69,8 +69,9 @@ func (k *Keeper) nothingComes() bool {
 // ShouldShrink decides how an outdated node is terminated. Where launches name a zone it always
 // shrinks the group, and a launch replaces it in its own zone: a group that replaces by itself does
 // so in the zone with the fewest nodes. Elsewhere it shrinks only while no more nodes are left than
-// were added. A group at its minimum cannot shrink: it replaces the node by itself then. So does one
-// that its own cloud upgrades, which gives back what it added when all nodes are replaced (EKS E60).
+// were added. A group at its minimum cannot shrink: it replaces the node by itself then. So does
+// one that its own cloud upgrades, which gives back what it added when all nodes are replaced (EKS
+// E60).
 func (k Keeper) ShouldShrink(zone string) bool {
 	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
 }
