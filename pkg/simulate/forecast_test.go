@@ -211,6 +211,20 @@ func TestForecastOfDrawnOrders(t *testing.T) {
 	}
 }
 
+// TestForecastOfAManagedGroupThatIsCurrent has nothing to replace, and so nothing to give back.
+func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
+	spec := shop()
+	for i := range spec.Group.Instances {
+		spec.Group.Instances[i].Outdated = false
+	}
+	spec.Group.Min, spec.Group.Managed = 1, &nodegroup.Managed{}
+	req := request()
+	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+	if got, want := predict(t, spec, req), "succeeded in 0s-0s, peak 3, 0.00 extra hours, 0 evictions\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestForecastFencesAsTheCloudDoes has pods under a tight budget leave two nodes. A cloud that
 // terminates first closes a node in its turn, so that they go to the other and move twice. One that
 // adds nodes first closes all old ones before any drain, and gives a node back at the end that all

@@ -48,7 +48,9 @@ func (c *Cluster) giveNodeBack(req upgrade.Request, size int) bool {
 		return false
 	}
 	c.drainSurplus(m.node, req)
-	c.cloud.terminateInstance(nodegroup.Terminate{Instance: m.instance.ID, Shrink: true})
+	if outcome, _ := c.cloud.terminateInstance(nodegroup.Terminate{Instance: m.instance.ID, Shrink: true}); outcome != nodegroup.OutcomeDone {
+		return false // the group is at its minimum
+	}
 	for c.group.members[m.instance.ID] != nil && c.Advance(time.Time{}) {
 	}
 	return true
