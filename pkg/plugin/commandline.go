@@ -26,8 +26,9 @@ type commandLine struct {
 	settings       upgrade.Settings
 	agreed         agreements
 	dryRun         cmdutil.DryRunStrategy
-	// outdated shortens the list, forecast has plans be simulated.
-	outdated, forecast bool
+	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
+	// the one that was asked for.
+	outdated, forecast, compare bool
 	// typed reports whether a flag was typed, and retry is the whole command to type once more.
 	typed func(flag string) bool
 	retry string
@@ -58,7 +59,7 @@ func (f *flags) copyTyped() commandLine {
 		console:      console{IOStreams: f.IOStreams, output: f.output, progress: f.progress},
 		groups:       groupSelection{node: f.node, selector: f.selector},
 		providerName: f.provider, clusterName: f.clusterName, controlPlane: f.controlPlane, stateNamespace: f.stateNamespace,
-		settings: f.settings.Settings, agreed: f.agreed, outdated: f.outdated, forecast: f.forecast,
+		settings: f.settings.Settings, agreed: f.agreed, outdated: f.outdated, forecast: f.forecast, compare: f.compare,
 		typed: typedNone,
 	}
 }
@@ -75,6 +76,9 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 		return nil, err
 	}
 	if err := f.parseSettings(cmd, line); err != nil {
+		return nil, err
+	}
+	if err := checkCompare(line); err != nil {
 		return nil, err
 	}
 	switch named := !line.groups.isEmpty(); {

@@ -20,7 +20,7 @@ type flags struct {
 	output output
 
 	node, selector, current, provider, clusterName, stateNamespace, progress, dump string
-	controlPlane, outdated, forecast                                               bool
+	controlPlane, outdated, forecast, compare                                      bool
 
 	settings settingFlags
 	agreed   agreements
@@ -100,5 +100,6 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
 	flags.DurationVar(&f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.DurationVar(&f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")
+	flags.BoolVar(&f.compare, "compare", false, "With a plan: show other strategies and widths beside the one asked for, with their time, cost and outage")
 	flags.BoolVar(&f.settings.KeepMax, "keep-max", false, "Do not raise the group's maximum size; add only as many nodes as fit")
 }

@@ -34,8 +34,9 @@ const simulateExamples = `  # the built-in example, and what happens in it
   ` + dump.Command + ` |
     kubectl nodeupgrade simulate workers -f -
 
-  # what another choice would mean
-  kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3`
+  # what another choice would mean, and which fits best
+  kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3
+  kubectl nodeupgrade simulate workers -f dump.json --compare`
 
 func newSimulateCommand(f *flags) *cobra.Command {
 	cmd := &cobra.Command{
@@ -84,6 +85,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 		return err
 	}
 	s.explainAssumptions(g, d)
+	if s.compare {
+		return compareGroup(ctx, at, g)
+	}
 	if err := s.writeEvents(g); err != nil {
 		return err
 	}

@@ -88,6 +88,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		if err != nil {
 			return err
 		}
+		if s.compare {
+			return compareGroup(ctx, s, g)
+		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
 			return err

@@ -87,7 +87,7 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 			Remedy:  "tolerate it if the node needs the pod until its end",
 		})
 	}
-	return found
+	return append(found, checkStrategy(w)...)
 }
 
 // checkVersion is VER001: a kubelet may not be newer than the API server (EKS E10).

@@ -30,7 +30,9 @@ type Cluster struct {
 	actions *actionLog
 	record  upgrade.Record
 	notes   upgrade.Notes
-	evicted int
+	// evicted and forced count pods: those that were evicted, and those that were deleted past
+	// their budget.
+	evicted, forced int
 	// drawn is the seed of the order in which nodes are started, see upgrade.World.
 	drawn uint64
 }
@@ -46,7 +48,7 @@ func New(spec Spec) *Cluster {
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
 		clock: clock, times: spec.Times, group: c.group, index: c.index, scheduler: c.scheduler, budgets: c.budgets,
-		actions: c.actions, sets: newOrderedSets(spec.Workloads),
+		outages: newOutages(clock), actions: c.actions, sets: newOrderedSets(spec.Workloads),
 	}
 	c.nodes = &nodeLifecycle{clock: clock, group: c.group, index: c.index, pods: c.pods, actions: c.actions}
 	c.cloud = &cloud{
@@ -58,6 +60,9 @@ func New(spec Spec) *Cluster {
 	c.budgets.initStatuses(pods, spec.Workloads)
 	for _, n := range c.index.nodes.sorted {
 		for _, pod := range n.pods {
+			if pod.DeletionTimestamp == nil && drain.Ready(pod) {
+				c.pods.outages.countReady(c.index.bound[pod.UID], +1)
+			}
 			c.pods.resumeLifecycle(c.index.bound[pod.UID])
 		}
 	}

@@ -26,7 +26,11 @@ type Forecast struct {
 	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to
 	// find that out.
 	Evictions, Steps int
-	Room             Room
+	// Forced counts the pods that would be deleted past their budgets, and Outage is for how long
+	// workloads would be without a ready pod that have one, added up.
+	Forced int
+	Outage time.Duration
+	Room   Room
 	// Unplaced are the pods that would be left without a node, by name; those that wait for one
 	// already are left out.
 	Unplaced []Unplaced
@@ -123,6 +127,7 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	}
 	r.finishForecast(c.clock.now)
 	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
+	r.forecast.Forced, r.forecast.Outage = c.forced, c.pods.outages.sum()
 	return r.forecast, err
 }
 
@@ -130,6 +135,7 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 func (f *Forecast) widenToLatest(late *Forecast) {
 	f.Duration = f.Duration.or(late.Duration)
 	f.Steps += late.Steps
+	f.Forced, f.Outage = max(f.Forced, late.Forced), max(f.Outage, late.Outage)
 	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result
 	if len(late.Unplaced) > len(f.Unplaced) {
 		f.Unplaced = late.Unplaced

@@ -248,3 +248,34 @@ func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestForecastTellsWhatUsersNotice has a workload of one pod among others of three, and a budget that never opens.
+func TestForecastTellsWhatUsersNotice(t *testing.T) {
+	force := func(spec *simulate.Spec, req *upgrade.Request) { allow(spec, 0); req.OnTimeout = upgrade.Force }
+	single := func(spec *simulate.Spec, _ *upgrade.Request) {
+		spec.Pods = append(spec.Pods, build.Pod("one", build.App("one"), build.On("old-1"), started(start.Add(-time.Hour), 40*time.Second)))
+	}
+	cases := map[string]struct {
+		with   func(*simulate.Spec, *upgrade.Request)
+		outage time.Duration
+		forced int
+	}{
+		"nothing":                    {func(*simulate.Spec, *upgrade.Request) {}, 0, 0},
+		"a pod that stands alone":    {single, 40 * time.Second, 0},
+		"pods deleted past a budget": {force, 0, 3},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			spec, req := shop(), request()
+			c.with(&spec, &req)
+			spec.Times, _ = simulate.Estimate(&spec)
+			f, err := simulate.Predict(spec, req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Outage != c.outage || f.Forced != c.forced {
+				t.Errorf("%s without a ready pod and %d pods deleted past a budget, want %s and %d", f.Outage, f.Forced, c.outage, c.forced)
+			}
+		})
+	}
+}

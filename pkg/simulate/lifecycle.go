@@ -20,6 +20,7 @@ type podLifecycle struct {
 	index     *podIndex
 	scheduler *scheduler
 	budgets   *disruption
+	outages   *outages
 	actions   *actionLog
 	sets      orderedSets
 	// daemons has a pod of each DaemonSet that runs on the group's nodes.
@@ -136,7 +137,7 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 		Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: l.clock.now},
 	}}
 	l.updatePod(u, &pod)
-	l.budgets.countHealthy(u, +1)
+	l.countReady(u, +1)
 	if u.key.kind == statefulSet {
 		l.createNextOrdinal(u.key.owner)
 	}
@@ -152,12 +153,18 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 	leaving.DeletionTimestamp = &metav1.Time{Time: l.clock.now.Add(l.gracePeriod(u.pod))}
 	leaving.ResourceVersion = l.clock.nextVersion()
 	countDeleted(u)
-	l.budgets.countHealthy(u, -1)
+	l.countReady(u, -1)
 	l.updatePod(u, &leaving)
 	if !replacesAfterEnd(u) {
 		l.replacePod(u)
 	}
 	l.endPodAfter(u, l.terminationTime(u.pod))
+}
+
+// countReady notes that a ready pod came, or began to leave.
+func (l *podLifecycle) countReady(u *simPod, change int32) {
+	l.budgets.countHealthy(u, change)
+	l.outages.countReady(u, int(change))
 }
 
 func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
@@ -202,7 +209,7 @@ func (l *podLifecycle) removePodObject(u *simPod) {
 func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 	leaving := u.pod.DeletionTimestamp != nil
 	if !leaving {
-		l.budgets.countHealthy(u, -1)
+		l.countReady(u, -1)
 	}
 	l.removePodObject(u)
 	if replacesAfterEnd(u) || !leaving {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -101,7 +102,7 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 	case upgrade.Evict:
 		return c.evictPod(a)
 	case upgrade.Delete:
-		return c.deletePod(a.UID)
+		return c.forcePod(a.UID)
 	default:
 		return c.cloud.actOnCloud(action)
 	}
@@ -120,6 +121,14 @@ func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 		c.evicted++
 	}
 	return c.deletePod(a.UID)
+}
+
+// forcePod deletes a pod, whatever its budget says.
+func (c *Cluster) forcePod(uid types.UID) (nodegroup.Outcome, string) {
+	if u, ok := c.index.bound[uid]; ok && u.pod.DeletionTimestamp == nil && !drain.Predict(u.pod, c.budgets.index, nil, false).Admitted() {
+		c.forced++
+	}
+	return c.deletePod(uid)
 }
 
 func (c *Cluster) deletePod(uid types.UID) (nodegroup.Outcome, string) {

@@ -202,13 +202,21 @@ func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
 	return true
 }
 
+// isSpentByPeers reports whether the budget covers pods of a node that was started before. Nodes
+// are asked about in their order, so that each is looked at once.
 func (p *Plan) isSpentByPeers(place int, budget types.NamespacedName) bool {
-	covers := func(pod *corev1.Pod) bool {
-		return slices.ContainsFunc(p.in.Budgets.Covering(pod), func(b *drain.Budget) bool { return b.Key() == budget })
+	for ; p.peers < place; p.peers++ {
+		peer := &p.in.Draining[p.peers]
+		if peer.Stage == Apart {
+			continue
+		}
+		for _, pod := range slices.Concat(peer.Leaving, peer.Evict) {
+			for _, b := range p.in.Budgets.Covering(pod) {
+				p.ofPeers[b.Key()] = true
+			}
+		}
 	}
-	return slices.ContainsFunc(p.in.Draining[:place], func(peer Node) bool {
-		return peer.Stage != Apart && (slices.ContainsFunc(peer.Leaving, covers) || slices.ContainsFunc(peer.Evict, covers))
-	})
+	return p.ofPeers[budget]
 }
 
 func (p *Plan) addBlocked(node *Node, pod *corev1.Pod, obstacle drain.Obstacle) {

@@ -127,11 +127,14 @@ type Plan struct {
 	again    time.Time
 	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
 	leaving map[types.NamespacedName]int32
+	// ofPeers are the budgets of pods on the first so many nodes in drain; see isSpentByPeers.
+	ofPeers map[types.NamespacedName]bool
+	peers   int
 }
 
 // NewPlan reserves the evictions that could be sent now, in order of the nodes in drain.
 func NewPlan(in Input) *Plan {
-	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}}
+	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}}
 	p.memory.learnTerminationTimes(&in)
 	p.countSpending()
 	for place := range in.Draining {

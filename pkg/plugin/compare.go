@@ -1,0 +1,118 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// alternative is another way to upgrade a group: the flags to type, and the settings they mean.
+type alternative struct {
+	flags  string
+	change func(*upgrade.Settings)
+}
+
+// listAlternatives are the ways that are compared with the one that was asked for.
+func listAlternatives() []alternative {
+	return []alternative{
+		{"--max-unavailable=10%", func(s *upgrade.Settings) { s.MaxUnavailable = &nodegroup.Quantity{N: 10, Percent: true} }},
+		{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }},
+		{"--like=gke", func(s *upgrade.Settings) { s.Like = "gke" }},
+		{"--strategy=blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }},
+		{"--strategy=blue-green --batch=25%", func(s *upgrade.Settings) {
+			s.Strategy, s.Batch = upgrade.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
+		}},
+	}
+}
+
+// shapeless are the settings without those that the alternatives choose.
+func shapeless(s upgrade.Settings) upgrade.Settings {
+	s.Strategy, s.Like, s.MaxUnavailable, s.MaxSurge = "", "", nil, nil
+	s.Batch, s.BatchSoak, s.Soak, s.BatchBarrier = nil, nil, nil, false
+	return s
+}
+
+// compareGroup answers how the group would be upgraded in the way that was asked for and in others.
+func compareGroup(ctx context.Context, s *session, g *groupContext) error {
+	switch {
+	case g.group.Managed != nil:
+		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(g.group.Provider).Manager, g.group.Name))
+	case g.record.IsResumable():
+		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", g.group.Name))
+	}
+	if err := g.loadForecastData(ctx, s); err != nil {
+		return err
+	}
+	ways := g.listWays(s.settings)
+	work := errgroup.Group{}
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range ways {
+		if ways[i].Refused == "" {
+			work.Go(func() error { return g.forecastWay(&ways[i]) })
+		}
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	fits, because := preflight.FitStrategy(g.members, g.request.Policy())
+	comparison := report.NewComparison(g.group.Name, fits, because, ways)
+	comparison.Context = s.context
+	names := []string{groupPrefix + g.group.Name}
+	return s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
+}
+
+// listWays are the way that was asked for and the alternatives, each once.
+func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
+	ways := []report.Way{{Flags: "as asked", Request: g.request}}
+	for _, a := range listAlternatives() {
+		settings := shapeless(asked)
+		a.change(&settings)
+		settings.To = g.to
+		way := report.Way{Flags: a.flags}
+		req, err := settings.ResolveRequest(&g.group, g.countNodes(), g.countOutdated())
+		if err != nil {
+			way.Refused = err.Error()
+		}
+		way.Request = req
+		if !slices.ContainsFunc(ways, func(w report.Way) bool { return reflect.DeepEqual(w.Request, req) }) {
+			ways = append(ways, way)
+		}
+	}
+	return ways
+}
+
+func (g *groupContext) forecastWay(way *report.Way) error {
+	forecast, _, err := g.runForecast(way.Request)
+	if err != nil {
+		return fmt.Errorf("comparing %s: %w", way.Flags, err)
+	}
+	way.Result, way.Duration, way.Peak, way.ExtraInstanceHours = forecast.Result, forecast.Duration, forecast.Peak, math.Round(forecast.ExtraHours*100)/100
+	way.Evictions, way.Forced, way.Outage = forecast.Evictions, forecast.Forced, upgrade.Duration{Duration: forecast.Outage}
+	return nil
+}
+
+// checkCompare refuses a comparison that is not part of one group's plan.
+func checkCompare(line *commandLine) error {
+	switch {
+	case !line.compare:
+		return nil
+	case !line.isDryRun():
+		return errors.New("--compare shows what could be done: add --dry-run")
+	case !line.forecast:
+		return errors.New("--compare rests on forecasts: leave --forecast=false out")
+	case len(line.groups.names) > 1:
+		return errors.New("--compare is about one group: name only one")
+	}
+	return nil
+}

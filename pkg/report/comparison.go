@@ -1,0 +1,128 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Comparison is what an upgrade of one group would be like in several ways.
+type Comparison struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Context           string `json:"context,omitempty"`
+	// Fits is the strategy that suits the pods which have to move, and FitsBecause why.
+	Fits        upgrade.Strategy `json:"fits"`
+	FitsBecause string           `json:"fitsBecause"`
+	// Ways are the way that was asked for and others beside it, each once.
+	Ways []Way `json:"ways"`
+}
+
+// Way is one way to upgrade a group, and what that would be like.
+type Way struct {
+	// Flags are what to type for it, "as asked" for the way that was asked for.
+	Flags   string          `json:"flags"`
+	Request upgrade.Request `json:"request,omitzero"`
+	// Refused says why the group cannot be upgraded so; empty when it can.
+	Refused string `json:"refused,omitempty"`
+	// Best marks the one that fits best.
+	Best     bool           `json:"best,omitempty"`
+	Result   upgrade.Result `json:"result,omitempty"`
+	Duration simulate.Span  `json:"duration,omitzero"`
+	// Peak is the most instances at once; ExtraInstanceHours are paid beyond those of the size
+	// before.
+	Peak               int     `json:"peak,omitempty"`
+	ExtraInstanceHours float64 `json:"extraInstanceHours"`
+	Evictions          int     `json:"evictions"`
+	// Forced counts pods deleted past their budgets.
+	Forced int `json:"forced"`
+	// Outage is for how long workloads are without a ready pod that have one, added up.
+	Outage upgrade.Duration `json:"outage"`
+}
+
+// DeepCopyObject is as NodeGroupList's.
+func (c *Comparison) DeepCopyObject() runtime.Object { copied := *c; return &copied }
+
+// NewComparison marks the best of the ways: of those that reach the goal by the strategy that fits,
+// or by any where none does, the one in which fewest pods are deleted past their budgets, then the
+// one with the least outage, then the shortest, then the cheapest.
+func NewComparison(group string, fits upgrade.Strategy, because string, ways []Way) *Comparison {
+	c := &Comparison{Fits: fits, FitsBecause: because, Ways: ways}
+	c.TypeMeta, c.ObjectMeta = NewMeta("Comparison", group)
+	var best *Way
+	for i := range c.Ways {
+		way := &c.Ways[i]
+		if way.Refused == "" && way.Result == upgrade.Succeeded && (best == nil || c.compareWays(way, best) < 0) {
+			best = way
+		}
+	}
+	if best != nil {
+		best.Best = true
+	}
+	return c
+}
+
+// compareWays is negative when a is better than b.
+func (c *Comparison) compareWays(a, b *Way) int {
+	other := func(w *Way) int {
+		if w.Request.Strategy == c.Fits {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(other(a), other(b)), cmp.Compare(a.Forced, b.Forced), cmp.Compare(a.Outage.Round(time.Second), b.Outage.Round(time.Second)),
+		cmp.Compare(a.Duration.Latest.Round(time.Second), b.Duration.Latest.Round(time.Second)), cmp.Compare(a.ExtraInstanceHours, b.ExtraInstanceHours),
+	)
+}
+
+// WriteComparison writes a row for each way, and which fits best.
+func WriteComparison(w io.Writer, c *Comparison, o Options) error {
+	if err := writeLines(w, o.Style, fmt.Sprintf("Node group %s, context %s", c.Name, cmp.Or(c.Context, "-")), ""); err != nil {
+		return err
+	}
+	var rows [][]string
+	for i := range c.Ways {
+		if c.Ways[i].Refused == "" {
+			rows = append(rows, formatWay(&c.Ways[i]))
+		}
+	}
+	header := []string{"WAY", "TAKES", "PEAK", "EXTRA-HOURS", "EVICTIONS", "FORCED", "OUTAGE", "ENDS", "BEST"}
+	if err := WriteTable(w, o.Style, header, rows); err != nil {
+		return err
+	}
+	return writeLines(w, o.Style, slices.Concat([]string{""}, comparisonFooter(c))...)
+}
+
+func formatWay(w *Way) []string {
+	best := ""
+	if w.Best {
+		best = "*"
+	}
+	return []string{
+		w.Flags, formatSpan(w.Duration), strconv.Itoa(w.Peak), fmt.Sprintf("%.1f", w.ExtraInstanceHours), strconv.Itoa(w.Evictions),
+		strconv.Itoa(w.Forced), w.Outage.Round(time.Second).String(), string(w.Result), best,
+	}
+}
+
+func comparisonFooter(c *Comparison) []string {
+	lines := []string{fmt.Sprintf("Fits        %s: %s", c.Fits, c.FitsBecause)}
+	for i := range c.Ways {
+		switch w := &c.Ways[i]; {
+		case w.Best:
+			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the least time without a ready pod, then the shortest", w.Flags))
+		case w.Refused != "":
+			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, w.Refused))
+		}
+	}
+	return lines
+}

@@ -1,0 +1,52 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func TestBestWay(t *testing.T) {
+	span := func(d time.Duration) simulate.Span {
+		return simulate.Span{Earliest: upgrade.Duration{Duration: d}, Latest: upgrade.Duration{Duration: d}}
+	}
+	way := func(flags string, of upgrade.Strategy, with func(*report.Way)) report.Way {
+		w := report.Way{Flags: flags, Request: upgrade.Request{Strategy: of}, Result: upgrade.Succeeded, Duration: span(time.Hour), ExtraInstanceHours: 2}
+		if with != nil {
+			with(&w)
+		}
+		return w
+	}
+	plain := way("plain", upgrade.Surge, nil)
+	cases := map[string]struct {
+		other report.Way
+		fits  upgrade.Strategy
+		want  string
+	}{
+		"the first of two alike":              {way("other", upgrade.Surge, nil), upgrade.Surge, "plain"},
+		"the cheaper one":                     {way("other", upgrade.Surge, func(w *report.Way) { w.ExtraInstanceHours = 1 }), upgrade.Surge, "other"},
+		"the shorter one, be it dearer":       {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.ExtraInstanceHours = span(time.Minute), 9 }), upgrade.Surge, "other"},
+		"less outage, be it longer":           {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Outage.Duration = span(time.Minute), time.Minute }), upgrade.Surge, "plain"},
+		"fewer deleted past budgets":          {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Forced = span(time.Minute), 1 }), upgrade.Surge, "plain"},
+		"one that does not reach the goal":    {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Result = span(time.Minute), upgrade.LeftBehind }), upgrade.Surge, "plain"},
+		"one that is refused":                 {way("other", upgrade.Surge, func(w *report.Way) { w.Duration, w.Refused = span(time.Minute), "no room" }), upgrade.Surge, "plain"},
+		"G07 the strategy that fits the pods": {way("other", upgrade.BlueGreen, func(w *report.Way) { w.Duration = span(9 * time.Hour) }), upgrade.BlueGreen, "other"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			comparison := report.NewComparison("workers", c.fits, "for a reason", []report.Way{plain, c.other})
+			var text bytes.Buffer
+			if err := report.WriteComparison(&text, comparison, report.Options{}); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text.String(), "\nBest        "+c.want+":") {
+				t.Errorf("want %s to be the best in\n%s", c.want, text.String())
+			}
+		})
+	}
+}
