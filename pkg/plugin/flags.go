@@ -90,6 +90,7 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.settings.To, "to", "", "AMI or launch-template version to move to; otherwise what the group's template says")
 	flags.StringVar(&f.settings.maxUnavailable, "max-unavailable", "", "Nodes that may be missing or draining at once, a number up to 100 or a percentage (eks 1, gke 0)")
 	flags.StringVar(&f.settings.maxSurge, "max-surge", "", "Nodes added first: 2, 10% or 2/zone (eks min(max(2×zones, max-unavailable), outdated), gke 1/zone, manual 0)")
+	flags.StringVar(&f.settings.UpdateStrategy, "update-strategy", "", "EKS's words: default adds nodes first, minimal terminates first and adds none, as --max-surge=0 does")
 	flags.BoolVar(&f.settings.BatchBarrier, "batch-barrier", false, "Wait for each batch of max-unavailable nodes to end before the next begins")
 	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage; 0 for none (1)")
 	flags.DurationVar(&f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")

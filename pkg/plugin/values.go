@@ -30,6 +30,8 @@ func listFlagValues(flag string) []string {
 		return convertToStrings(upgrade.Strategies())
 	case "like":
 		return []string{"eks", "gke"}
+	case "update-strategy":
+		return upgrade.UpdateStrategies()
 	case "on-timeout":
 		return []string{string(upgrade.Fail), string(upgrade.Force), string(upgrade.Skip)}
 	case "unmanaged-pods":

@@ -25,7 +25,7 @@ import (
 // TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
 // what became of the group. Renew them with -rewrite, and read the difference.
 //
-//	group zones=(a:3,b:2) [current=(a:1)] [max=N] [provider=manual] [zonal=false] [boot=2m] [pointed=1]
+//	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [boot=2m] [pointed=1]
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
 //	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
 //	service app=hook                          others need the pods of the app
@@ -68,6 +68,7 @@ func (s *scenario) command(t *testing.T, c command) string {
 			outdated: c.counts("zones"), current: c.counts("current"), provider: c.text("provider", "aws"),
 			zonal: c.flag("zonal", true), max: c.number("max", 0), pointed: c.text("pointed", ""),
 		}.spec()}
+		s.spec.Group.Min = c.number("min", 0)
 		s.spec.Times.Boot = c.duration("boot", s.spec.Times.Boot)
 	case "workload":
 		addWorkload(&s.spec, c.text("name", "web"), c.text("kind", "ReplicaSet"), c.number("replicas", 1), c.number("allow", -1))

@@ -20,6 +20,8 @@ type Settings struct {
 	Current        map[string]string
 	MaxUnavailable *nodegroup.Quantity
 	MaxSurge       *nodegroup.Quantity
+	// UpdateStrategy is one of UpdateStrategies, by EKS's words.
+	UpdateStrategy string
 	// Batch, BatchSoak and Soak are for the strategy BlueGreen alone.
 	Batch        *nodegroup.Quantity
 	BatchSoak    *time.Duration
@@ -65,7 +67,29 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	return s.checkBlueGreen()
+	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen())
+}
+
+// minimal is EKS's update strategy that adds no node (EKS E09).
+const minimal = "minimal"
+
+// UpdateStrategies are EKS's words for whether nodes are added first (EKS E09).
+func UpdateStrategies() []string { return []string{"default", minimal} }
+
+// checkUpdateStrategy refuses an update strategy that is none of EKS's, or that contradicts what is
+// asked for beside it.
+func (s *Settings) checkUpdateStrategy() error {
+	switch {
+	case s.UpdateStrategy == "":
+		return nil
+	case !slices.Contains(UpdateStrategies(), s.UpdateStrategy):
+		return fmt.Errorf("--update-strategy=%s is not known: use %s", s.UpdateStrategy, strings.Join(UpdateStrategies(), " or "))
+	case s.Strategy != "" && s.Strategy != Surge:
+		return fmt.Errorf("--update-strategy=%s is of the strategy %s: leave it or --strategy=%s out", s.UpdateStrategy, Surge, s.Strategy)
+	case s.UpdateStrategy == minimal && s.MaxSurge != nil && s.MaxSurge.N > 0:
+		return fmt.Errorf("--update-strategy=%s adds no node: leave --max-surge=%s out", minimal, s.MaxSurge)
+	}
+	return nil
 }
 
 // checkBlueGreen refuses settings of the strategy BlueGreen that make no sense (GKE G50), and those
@@ -160,6 +184,8 @@ func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, ou
 func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
+	case s.UpdateStrategy == minimal:
+		surge = 0
 	case s.MaxSurge != nil:
 		surge = s.MaxSurge.ResolveSurge(size, len(group.Zones))
 	case like == "gke":
@@ -220,6 +246,7 @@ func (s *Settings) firstForOthers() string {
 	}{
 		{"strategy", s.Strategy != "" && s.Strategy != Delegated},
 		{"like", s.Like != "" && s.Like != "eks"},
+		{"update-strategy", s.UpdateStrategy != ""},
 		{"current", len(s.Current) > 0},
 		{"drain-timeout", s.DrainTimeout != nil},
 		{"settle", s.Settle != nil},

@@ -61,6 +61,34 @@ func TestResolveSurge(t *testing.T) {
 	}
 }
 
+// TestUpdateStrategies has EKS's words for whether nodes are added first (EKS E09).
+func TestUpdateStrategies(t *testing.T) {
+	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
+	cases := map[string]struct {
+		change func(*upgrade.Settings)
+		surge  int
+		err    string
+	}{
+		"DEFAULT":                     {func(s *upgrade.Settings) { s.UpdateStrategy = "default" }, 6, ""},
+		"MINIMAL":                     {func(s *upgrade.Settings) { s.UpdateStrategy = "minimal" }, 0, ""},
+		"MINIMAL, said twice":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(0) }, 0, ""},
+		"MINIMAL with a surge":        {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxSurge = "minimal", number(2) }, 0, "--update-strategy=minimal adds no node: leave --max-surge=2 out"},
+		"none of EKS's":               {func(s *upgrade.Settings) { s.UpdateStrategy = "rolling" }, 0, "--update-strategy=rolling is not known: use default or minimal"},
+		"of another strategy":         {func(s *upgrade.Settings) { s.UpdateStrategy, s.Strategy = "minimal", upgrade.BlueGreen }, 0, "leave it or --strategy=blue-green out"},
+		"MINIMAL, none may be missed": {func(s *upgrade.Settings) { s.UpdateStrategy, s.MaxUnavailable = "minimal", number(0) }, 0, "leaves no node that could be drained"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Min: 9, Max: 9}
+			req, err := settings(c.change).ResolveRequest(group, 9, 9)
+			checkError(t, err, c.err)
+			if req.Surge != c.surge && c.err == "" {
+				t.Errorf("surge %d, want %d", req.Surge, c.surge)
+			}
+		})
+	}
+}
+
 func TestResolveDefaults(t *testing.T) {
 	cases := map[string]struct {
 		provider string

@@ -62,7 +62,10 @@ func (w width) play(t *testing.T, shared *stage.Stage) {
 	}
 	s.ready()
 	flags := []string{fmt.Sprintf("--max-unavailable=%d", w.unavailable)}
-	if w.surge != "" {
+	switch {
+	case w.surge == "0" && w.nodes == 1:
+		flags = append(flags, "--update-strategy=minimal") // the same by EKS's word
+	case w.surge != "":
 		flags = append(flags, "--max-surge="+w.surge)
 	}
 	s.unavailable = w.unavailable
