@@ -36,6 +36,8 @@ type Group struct {
 	Zones []string `json:"zones"`
 	// Zonal is true when the provider can add an instance in a named zone.
 	Zonal bool `json:"zonal"`
+	// Spot is true when all of its machines are Spot instances.
+	Spot bool `json:"spot,omitempty"`
 	// Observed is when this was read from the provider.
 	Observed time.Time `json:"-"`
 	// Instances are the group's machines; empty for the manual provider.

@@ -85,7 +85,7 @@ func TestAdded(t *testing.T) {
 		want         int
 	}{
 		"a number":              {"4", 10, 3, 4},
-		"GKE G10 per zone":      {"1/zone", 10, 3, 3},
+		"per zone":              {"1/zone", 10, 3, 3},
 		"a percentage":          {"20%", 10, 3, 2},
 		"a percentage is up":    {"10%", 11, 3, 2},
 		"a percentage of none":  {"10%", 0, 3, 0},

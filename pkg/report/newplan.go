@@ -71,6 +71,11 @@ func (in *PlanInput) fillNodes(plan *Plan) {
 		}
 	}
 	plan.Surge = ledger.SpreadSurge(in.Request.Surge, outdated)
+	if in.Request.TakesTurns() {
+		for zone, n := range outdated {
+			plan.Surge[zone] = min(in.Request.Surge, n)
+		}
+	}
 	for _, n := range in.Forecast.Nodes {
 		if m, ok := byName[n.Name]; ok {
 			plan.Nodes = append(plan.Nodes, in.describeNode(m, n))

@@ -99,8 +99,12 @@ func describeStrategy(p *Plan) string {
 			describeBatches(bg), req.DrainTimeout, describeSoak(bg))
 	}
 	if req.Strategy != upgrade.Delegated {
-		return fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable; %s to drain a node, then %s; settle %s",
-			req.Strategy, req.Like, req.Window, req.MaxUnavailable, req.DrainTimeout, req.OnTimeout, req.Settle)
+		turns := ""
+		if req.TakesTurns() && len(p.Surge) > 0 {
+			turns = ", one zone at a time"
+		}
+		return fmt.Sprintf("Strategy    %s like %s: at most %d in flight, %d unavailable%s; %s to drain a node, then %s; settle %s",
+			req.Strategy, req.Like, req.Window, req.MaxUnavailable, turns, req.DrainTimeout, req.OnTimeout, req.Settle)
 	}
 	kind, late := "rolling update", "the update fails (PodEvictionFailure)"
 	if req.OnTimeout == upgrade.Force {
@@ -165,7 +169,9 @@ func formatSizes(p *Plan) string {
 		parts = append(parts, fmt.Sprintf("%s +%d", zone, p.Surge[zone]))
 	}
 	text += fmt.Sprintf("; +%d while it lasts", p.Request.Surge)
-	if len(parts) > 0 {
+	if len(parts) > 0 && p.Request.TakesTurns() {
+		text += " (one zone after the other: " + strings.Join(parts, ", ") + ")"
+	} else if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)

@@ -13,7 +13,7 @@ func (d *draft) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
 		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
-		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax},
+		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns()},
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.listProcesses(&d.w.Group),
 	}

@@ -23,8 +23,10 @@ type memberCounts struct {
 	// usable, at any time.
 	known   []*nodegroup.Member
 	unready int
-	// pendingIn counts pending members by their own zone.
+	// pendingIn counts pending members by their own zone. turn is the one of which alone nodes are
+	// started; nil where zones take no turns.
 	pendingIn map[string]int
+	turn      *string
 	// ready counts members of any revision that are fit for pods, or were but for our fence, and
 	// are not being removed.
 	ready int

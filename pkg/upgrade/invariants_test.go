@@ -140,11 +140,15 @@ func (v *invariants) checkTermination(w upgrade.World, a nodegroup.Terminate) {
 // checkWindow is I1, from both ends: how many nodes are being drained, and how many still serve.
 func (v *invariants) checkWindow(w upgrade.World, record upgrade.Record) {
 	req := record.Request
-	busy := 0
+	busy, zones := 0, map[string]bool{}
 	for _, n := range record.Nodes {
 		if n.State == upgrade.NodeDraining || n.State == upgrade.NodeForcing || n.State == upgrade.NodeEmpty {
 			busy++
+			zones[n.Zone] = true
 		}
+	}
+	if len(zones) > 1 && req.Like == "gke" && req.Strategy == upgrade.Surge {
+		v.t.Errorf("G14: nodes of %d zones are in flight: %v", len(zones), zones)
 	}
 	if busy > req.Window && record.Phase != upgrade.PhaseDeleteBlue {
 		v.t.Errorf("I1: %d nodes in flight, window %d", busy, req.Window)
@@ -154,13 +158,15 @@ func (v *invariants) checkWindow(w upgrade.World, record upgrade.Record) {
 	}
 }
 
-// serving counts the nodes that are Ready and not on their way out.
+// serving counts the nodes that are Ready and not on their way out. New Spot nodes count when they
+// are launched (GKE G23).
 func serving(w upgrade.World, record upgrade.Record) int {
 	n := 0
 	for _, m := range w.Members {
 		state := record.Nodes[m.Name()].State
 		leaving := state != "" && state != upgrade.NodeQuarantined
-		if m.Node != nil && !leaving && m.Usable(nil) {
+		launched := w.Group.Spot && !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving
+		if (m.Node != nil && !leaving && m.Usable(nil)) || launched {
 			n++
 		}
 	}

@@ -23,6 +23,9 @@ func (c *memberCounts) listCandidates(zonal bool) []*nodegroup.Member {
 	var order []ranked
 	var seen [urgencies]zoneCounts
 	for _, m := range c.pending {
+		if c.turn != nil && m.Zone() != *c.turn {
+			continue
+		}
 		before := seen[urgencyOf(m)].countsOf(m.Zone())
 		if before.all < maxCandidates {
 			order = append(order, ranked{m, c.pendingIn[m.Zone()] - before.all})

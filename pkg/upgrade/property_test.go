@@ -155,13 +155,13 @@ func drawMarks(t *rapid.T, spec *simulate.Spec, node *corev1.Node) {
 func drawRequest(t *rapid.T, group nodegroup.Group) upgrade.Request {
 	unavailable := rapid.IntRange(0, 5).Draw(t, "max-unavailable")
 	surge := rapid.IntRange(0, 6).Draw(t, "surge")
-	window := unavailable
-	if unavailable == 0 || rapid.Bool().Draw(t, "like gke") {
+	window, like := unavailable, rapid.SampledFrom([]string{"eks", "gke"}).Draw(t, "like")
+	if unavailable == 0 || like == "gke" {
 		surge = max(surge, 1-unavailable)
 		window = unavailable + surge
 	}
 	return upgrade.Request{
-		Group: group.Name, Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: unavailable, Window: window,
+		Group: group.Name, Run: "r1", Strategy: upgrade.Surge, Like: like, MaxUnavailable: unavailable, Window: window,
 		Surge: surge, BatchBarrier: rapid.Bool().Draw(t, "barrier"),
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout:      rapid.SampledFrom([]upgrade.OnTimeout{upgrade.Fail, upgrade.Force, upgrade.Skip}).Draw(t, "on-timeout"),

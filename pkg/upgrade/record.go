@@ -105,6 +105,8 @@ type Record struct {
 	// found outdated since.
 	Total  int           `json:"total"`
 	Ledger ledger.Ledger `json:"ledger"`
+	// Turn is the zone whose nodes are replaced now, where zones take turns.
+	Turn string `json:"turn,omitempty"`
 	// Suspended are the processes that we suspended, and no others.
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.

@@ -87,6 +87,10 @@ type BlueGreenRequest struct {
 	Soak      Duration `json:"soak"`
 }
 
+// TakesTurns reports whether the group's zones are replaced one after the other, as GKE's surge
+// upgrades do (GKE G14). Its numbers are then those of each zone.
+func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy == Surge }
+
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
 	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt}

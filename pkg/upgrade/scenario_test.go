@@ -25,13 +25,13 @@ import (
 // TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
 // what became of the group. Renew them with -rewrite, and read the difference.
 //
-//	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [boot=2m] [pointed=1]
+//	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1]
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
 //	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
 //	service app=hook                          others need the pods of the app
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
-//	run [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
+//	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
 //	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
 //	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
 //
@@ -68,7 +68,7 @@ func (s *scenario) command(t *testing.T, c command) string {
 			outdated: c.counts("zones"), current: c.counts("current"), provider: c.text("provider", "aws"),
 			zonal: c.flag("zonal", true), max: c.number("max", 0), pointed: c.text("pointed", ""),
 		}.spec()}
-		s.spec.Group.Min = c.number("min", 0)
+		s.spec.Group.Min, s.spec.Group.Spot = c.number("min", 0), c.flag("spot", false)
 		s.spec.Times.Boot = c.duration("boot", s.spec.Times.Boot)
 	case "workload":
 		addWorkload(&s.spec, c.text("name", "web"), c.text("kind", "ReplicaSet"), c.number("replicas", 1), c.number("allow", -1))
@@ -140,12 +140,12 @@ func (s *scenario) begin(t *testing.T, c command) {
 	}
 	unavailable := c.number("max-unavailable", 1)
 	surge := c.number("surge", min(max(2*len(s.spec.Group.Zones), unavailable), outdated))
-	window := unavailable
-	if window == 0 {
-		window = surge // GKE G12
+	window, like := unavailable, c.text("like", "eks")
+	if window == 0 || like == "gke" {
+		window += surge // GKE G12
 	}
 	request := upgrade.Request{
-		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks",
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: like,
 		MaxUnavailable: unavailable, Window: window, Surge: surge,
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),

@@ -144,15 +144,43 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 	if s.Strategy == BlueGreen {
 		return s.resolveBlueGreen(req, group, size, outdated)
 	}
-	if req.MaxUnavailable, err = valueOrDefault(s.MaxUnavailable, model.maxUnavailable).ResolveUnavailable(size); err != nil {
+	return s.resolveWidth(req, group, size, outdated)
+}
+
+// resolveWidth completes the request for a surge upgrade: how many nodes are added, and how many
+// are upgraded at once. GKE's numbers are those of a zone, one of which has its turn at a time, so
+// that they hold for the whole group, too (GKE G10, G12, G14).
+func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+	unavailable := valueOrDefault(s.MaxUnavailable, defaultsOf(req.Like).maxUnavailable)
+	surge := valueOrDefault(s.MaxSurge, nodegroup.Quantity{N: 1})
+	switch {
+	case len(group.Zones) > 0:
+	case unavailable.PerZone:
+		return Request{}, fmt.Errorf("--max-unavailable=%s: group %q has no zones: write %d", unavailable, group.Name, unavailable.N)
+	case surge.PerZone:
+		return Request{}, fmt.Errorf("--max-surge=%s: group %q has no zones: write %d", surge, group.Name, surge.N)
+	}
+	if req.TakesTurns() {
+		unavailable.PerZone, surge.PerZone = false, false
+		if group.Sized || s.MaxSurge != nil {
+			s.MaxSurge = &surge
+		}
+	}
+	var err error
+	if req.MaxUnavailable, err = unavailable.ResolveUnavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
-	if req.Surge, err = s.resolveSurge(group, like, req.MaxUnavailable, size, outdated); err != nil {
+	if req.Surge, err = s.resolveSurge(group, req.MaxUnavailable, size, outdated); err != nil {
 		return Request{}, err
 	}
 	req.Window = req.MaxUnavailable
-	if like == "gke" || req.Window == 0 {
-		req.Window = min(req.Surge+req.MaxUnavailable, maxSurgeWindow)
+	switch {
+	case req.TakesTurns():
+		req.Surge = min(req.Surge, maxSurgeWindow)
+		req.MaxUnavailable = min(req.MaxUnavailable, maxSurgeWindow-req.Surge)
+		req.Window = req.Surge + req.MaxUnavailable
+	case req.Window == 0:
+		req.Window = min(req.Surge, maxSurgeWindow)
 	}
 	if req.Window == 0 && outdated > 0 {
 		return Request{}, errors.New("--max-unavailable=0 without surge leaves no node that could be drained: raise --max-unavailable or --max-surge")
@@ -172,24 +200,22 @@ func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, ou
 	}
 	req.Window, req.To = max(1, batch), cmp.Or(s.To, group.Wanted.Target())
 	s.MaxSurge = &nodegroup.Quantity{N: outdated}
-	if req.Surge, err = s.resolveSurge(group, req.Like, 0, size, outdated); err != nil {
+	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
 		return Request{}, err
 	}
 	return req, strategyOf(BlueGreen, false).fits(group, &req, outdated)
 }
 
 // resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
-// zones, maxUnavailable), outdated) (E21, E23), or GKE's one per zone (G10); never more than are
-// outdated, and none without a cloud.
-func (s Settings) resolveSurge(group *nodegroup.Group, like string, unavailable, size, outdated int) (int, error) {
+// zones, maxUnavailable), outdated) (E21, E23); never more than are outdated, and none without a
+// cloud.
+func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdated int) (int, error) {
 	surge := max(2*len(group.Zones), unavailable)
 	switch {
 	case s.UpdateStrategy == minimal:
 		surge = 0
 	case s.MaxSurge != nil:
 		surge = s.MaxSurge.ResolveSurge(size, len(group.Zones))
-	case like == "gke":
-		surge = len(group.Zones)
 	}
 	surge = min(surge, outdated)
 	if !group.Sized {

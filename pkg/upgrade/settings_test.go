@@ -21,6 +21,7 @@ func zones(n int) []string { return []string{"a", "b", "c", "d", "e"}[:n] }
 
 func TestResolveSurge(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
+	perZone := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n, PerZone: true} }
 	cases := map[string]struct {
 		like           string
 		zones          int
@@ -39,9 +40,18 @@ func TestResolveSurge(t *testing.T) {
 		"a surge of one's own":                    {"eks", 3, nil, number(2), 50, 50, [3]int{1, 2, 1}},
 		"no surge":                                {"eks", 3, nil, number(0), 50, 50, [3]int{1, 0, 1}},
 		"none unavailable, with surge":            {"eks", 3, number(0), number(2), 50, 50, [3]int{0, 2, 2}},
-		"G10 one per zone":                        {"gke", 3, nil, nil, 50, 50, [3]int{0, 3, 3}},
+		"a surge of one's own, by zone":           {"eks", 3, nil, perZone(2), 50, 50, [3]int{1, 6, 1}},
+		"G10 G14 one, in a zone at a time":        {"gke", 3, nil, nil, 50, 50, [3]int{0, 1, 1}},
+		"G10 G14 of a zone, whether said or not":  {"gke", 3, perZone(1), perZone(2), 50, 50, [3]int{1, 2, 3}},
 		"G12 parallel is surge and unavailable":   {"gke", 1, number(1), number(2), 5, 5, [3]int{1, 2, 3}},
-		"G12 at most twenty":                      {"gke", 3, number(15), number(15), 50, 50, [3]int{15, 15, 20}},
+		"G12 at most twenty":                      {"gke", 3, number(15), number(15), 50, 50, [3]int{5, 15, 20}},
+		"G12 at most twenty are added":            {"gke", 5, nil, perZone(25), 50, 50, [3]int{0, 20, 20}},
+		"G12 at most twenty are missing":          {"gke", 1, number(50), number(0), 50, 50, [3]int{20, 0, 20}},
+		"G19 surge 2, unavailable 1, five nodes":  {"gke", 1, number(1), number(2), 5, 5, [3]int{1, 2, 3}},
+		"G20 balanced":                            {"gke", 3, number(0), number(1), 50, 50, [3]int{0, 1, 1}},
+		"G20 fast without surge":                  {"gke", 3, number(20), number(0), 50, 50, [3]int{20, 0, 20}},
+		"G20 fast with little disruption":         {"gke", 3, number(0), number(20), 50, 50, [3]int{0, 20, 20}},
+		"G20 slow without surge":                  {"gke", 3, number(1), number(0), 50, 50, [3]int{1, 0, 1}},
 		"nothing outdated needs neither":          {"gke", 3, nil, nil, 50, 0, [3]int{0, 0, 0}},
 		"a percentage as surge, of a small group": {"gke", 1, nil, &nodegroup.Quantity{N: 10, Percent: true}, 5, 5, [3]int{0, 1, 1}},
 	}
@@ -115,6 +125,7 @@ func TestResolveDefaults(t *testing.T) {
 func TestResolveRefuses(t *testing.T) {
 	number := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n} }
 	span := func(d time.Duration) *time.Duration { return &d }
+	perZone := func(n int) *nodegroup.Quantity { return &nodegroup.Quantity{N: n, PerZone: true} }
 	cases := map[string]struct {
 		change func(*upgrade.Settings)
 		sized  bool
@@ -130,11 +141,17 @@ func TestResolveRefuses(t *testing.T) {
 		"E06 too many unavailable":     {func(s *upgrade.Settings) { s.MaxUnavailable = number(101) }, true, 20, "--max-unavailable"},
 		"G29 no surge, none available": {func(s *upgrade.Settings) { s.MaxUnavailable, s.MaxSurge = number(0), number(0) }, true, 20, "raise --max-unavailable or --max-surge"},
 		"a surge without a cloud":      {func(s *upgrade.Settings) { s.MaxSurge = number(1) }, false, 0, "--max-surge=1"},
+		"a surge of no zone":           {func(s *upgrade.Settings) { s.Like, s.MaxSurge = "gke", perZone(2) }, false, 0, `--max-surge=2/zone: group "workers" has no zones: write 2`},
+		"G10 unavailable in no zone":   {func(s *upgrade.Settings) { s.Like, s.MaxUnavailable = "gke", perZone(2) }, false, 0, `--max-unavailable=2/zone: group "workers" has no zones: write 2`},
+		"a zone's, and not as GKE":     {func(s *upgrade.Settings) { s.MaxUnavailable = perZone(2) }, true, 20, "--max-unavailable: max-unavailable counts nodes of the whole group"},
 		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "at its max of 9"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true, Zones: zones(3), Desired: 9, Max: c.max}
+			if !c.sized {
+				group.Provider, group.Zones = "manual", nil
+			}
 			_, err := settings(c.change).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
 		})

@@ -86,12 +86,13 @@ func (d surge) scaleUpGroup() bool {
 
 // addSurge adds the surge, and reports whether all of it is usable.
 func (d surge) addSurge() bool {
+	turns{d.draft}.passTurn()
 	if !d.setRevision() || !d.suspendProcesses() || !(surplus{d.draft}).keepSurvivingSurge() || !d.applyDecision(d.bookKeeper().RaiseMaximum()) {
 		return false
 	}
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
-	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) {
+	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
 		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge))
 		since := d.rec.lastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
@@ -105,6 +106,12 @@ func (d surge) addSurge() bool {
 		return false
 	}
 	return true
+}
+
+// isSurgeLaunched reports whether all new nodes are there and need not be waited for until they are
+// usable.
+func (d surge) isSurgeLaunched(surge int) bool {
+	return d.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
 }
 
 // replaceNodes drives the nodes that were started and starts more, until no outdated node is left
@@ -121,6 +128,7 @@ func (d surge) replaceNodes() bool {
 	}
 	d.plan = scheduling{d.draft}.makePlan("")
 	if d.rec.Stopping == "" {
+		turns{d.draft}.passTurn()
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 		window{d.draft}.startMoreNodes()
 		d.pauseWhenIdle()

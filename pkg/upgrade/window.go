@@ -52,6 +52,12 @@ func (d window) canStartNode(price int) bool {
 		d.waiting = "the batch to end"
 		return false
 	}
+	if (turns{d.draft}).isTurnEnding() {
+		if d.waiting = "zone " + d.rec.Turn + " to end"; busy == 0 {
+			d.waitForReplacement()
+		}
+		return false
+	}
 	window, unavailable := req.Window, req.MaxUnavailable
 	if unready := d.count.unready; unready > 0 {
 		// Unready nodes that are not ours count as unavailable, but never bring the upgrade to a
@@ -64,7 +70,7 @@ func (d window) canStartNode(price int) bool {
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
 	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
-	if spent || busy+price+d.countUnavailable() > unavailable {
+	if spent || busy+price+d.countLacking() > unavailable {
 		d.waitForReplacement()
 		return false
 	}

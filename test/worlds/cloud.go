@@ -319,7 +319,7 @@ func (c *cluster) group() nodegroup.Group {
 	k := &c.cloud
 	g := nodegroup.Group{
 		Name: "workers", Provider: c.plan.Provider, Wanted: revision(k.wanted), Pointed: revision(k.pointed),
-		Zonal: c.plan.Zonal, Sized: c.plan.sized(), Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
+		Zonal: c.plan.Zonal, Spot: c.plan.Spot, Sized: c.plan.sized(), Desired: k.desired, Min: k.min, Max: k.max, Observed: c.now,
 	}
 	if !g.Sized {
 		g.Pointed = g.Wanted

@@ -121,7 +121,11 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 		want += z.Surge
 		usable[zone] = 0
 	}
-	if most := min(step.Record.Request.Surge, step.Record.Total); want != most {
+	most := min(step.Record.Request.Surge, step.Record.Total)
+	if r.c.plan.inTurns() {
+		most = min(most, outdatedIn(w, step.Record.Turn))
+	}
+	if want != most {
 		r.fail("E21", "the surge is %d, want %d", want, most)
 	}
 	fit := 0
@@ -131,7 +135,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 			fit++
 		}
 	}
-	if fit < want && step.Record.Replaced+len(step.Record.Nodes) == 0 {
+	if fit < want && !r.c.plan.Spot && step.Record.Replaced+len(step.Record.Nodes) == 0 {
 		r.fail("E26", "node %s is fenced with %d of %d new nodes ready", a.Node, fit, want)
 	}
 }
@@ -266,8 +270,8 @@ func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *nodegroup.M
 
 // floor is I1 from the other end: as many nodes serve as did at first, but for MaxUnavailable.
 func (r *rules) floor(record *upgrade.Record) {
-	if !r.c.plan.sized() && !record.Request.WaitReplacement {
-		return
+	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot {
+		return // new Spot nodes are not waited for (GKE G23)
 	}
 	if serving := r.serving(*record); serving < r.serves-record.Request.MaxUnavailable {
 		r.fail("I1", "%d nodes serve, of %d, with %d allowed to be unavailable", serving, r.serves, record.Request.MaxUnavailable)

@@ -142,7 +142,7 @@ func (r *rules) dealt(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E20", "zone %s is dealt %d of the surge for %d outdated nodes", zone, surge(zone), most)
 		}
 		for _, other := range sortedKeys(outdated) {
-			if surge(other) > surge(zone)+1 && surge(zone) < most {
+			if surge(other) > surge(zone)+1 && surge(zone) < most && !r.c.plan.inTurns() {
 				r.fail("E25", "zone %s is dealt %d of the surge, and zone %s %d for %d outdated nodes", other, surge(other), zone, surge(zone), most)
 			}
 		}
@@ -274,7 +274,7 @@ func (r *rules) first(w *upgrade.World, step *upgrade.Step, started []string) {
 		if slices.Contains(started, m.Name()) {
 			return
 		}
-		if !begun(&step.Record, m) {
+		if awaitsTurn := step.Record.Turn != "" && m.Zone() != step.Record.Turn; !awaitsTurn && !begun(&step.Record, m) {
 			idle = m.Name()
 		}
 	}

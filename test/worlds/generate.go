@@ -45,6 +45,7 @@ func Generate(seed uint64) Plan {
 	}
 	delegate(&p)
 	blueGreen(&p)
+	spot(&p)
 	return p
 }
 
@@ -145,8 +146,8 @@ func (d dice) request(p *Plan) upgrade.Request {
 			req.Surge = 0 // anything else is refused
 		}
 	}
-	if d.chance(25) { // the window of GKE, which the surge covers (GKE G12)
-		req.Like, req.MaxUnavailable = "gke", d.IntN(2)
+	if d.chance(25) { // GKE's numbers: those of each zone, which take turns (GKE G12, G14)
+		req.Like, req.MaxUnavailable = "gke", d.IntN(4)
 		req.Window = min(req.Surge+req.MaxUnavailable, 20)
 		if req.Window == 0 {
 			req.MaxUnavailable, req.Window = 1, 1

@@ -17,6 +17,8 @@ type Plan struct {
 	Zonal bool
 	// Zoneless is true when the cloud refuses such launches for good: the group can grow as a whole alone.
 	Zoneless bool
+	// Spot is true when the group's instances are Spot instances.
+	Spot bool
 	// Room is how many nodes the group's maximum leaves beyond its size at the start.
 	Room int
 	// Slack is how far the group's minimum is below its size at the start.

@@ -47,6 +47,8 @@ type rules struct {
 	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
 	pointed string
 	back    bool
+	// begunIn is the zone of the node that was begun last, where zones take turns.
+	begunIn string
 	// quiet worlds have no faults, actors or lags; easy ones nothing either that keeps pods from leaving in time.
 	quiet, easy bool
 }
@@ -141,6 +143,7 @@ func (r *rules) begun(p *process) {
 	if p.record.Run != r.run || p.record.Back != r.back {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
+		r.begunIn = ""
 		r.soaks = soaks{early: r.soaks.early}
 		clear(r.deadlines) // what is drained on the way back is drained for another reason
 	}
@@ -196,6 +199,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.progress(w, &step.Record)
 	r.verb(w, step)
 	r.bothColours(w, step)
+	r.turns(w, step)
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)

@@ -83,11 +83,12 @@ func plainer(p Plan) []Plan {
 		func(q *Plan) { q.Request.KeepMax = false },
 		func(q *Plan) { q.Request.Surge = 0 },
 		func(q *Plan) { q.Calm = 0 },
+		func(q *Plan) { q.Spot = false },
 	} {
 		q := p
 		if change(&q); q.WatchLag != p.WatchLag || q.CloudLag != p.CloudLag || q.Repoint != p.Repoint || q.Suspended != p.Suspended ||
 			q.Request.BatchBarrier != p.Request.BatchBarrier || q.Request.KeepFence != p.Request.KeepFence ||
-			q.Request.KeepMax != p.Request.KeepMax || (q.Request.Surge != p.Request.Surge && q.Request.MaxUnavailable > 0) || q.Calm != p.Calm {
+			q.Request.KeepMax != p.Request.KeepMax || (q.Request.Surge != p.Request.Surge && q.Request.MaxUnavailable > 0) || q.Calm != p.Calm || q.Spot != p.Spot {
 			plans = append(plans, q)
 		}
 	}

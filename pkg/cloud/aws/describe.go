@@ -26,7 +26,7 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 	out := nodegroup.Group{
 		Name: sdk.ToString(g.AutoScalingGroupName), Provider: providerName, Kind: "Auto Scaling group",
 		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
-		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g),
+		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g), Spot: launchesSpot(g),
 		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, Scaling: []string{"AlarmNotification", "ScheduledActions"}, WantedLabels: wantedLabels(g),
 	}
 	if s, err := launchSourceOf(g); err == nil && s.base.isAlias() {
@@ -56,7 +56,16 @@ func supportsZonalLaunch(g *at.AutoScalingGroup) bool {
 	if d.OnDemandPercentageAboveBaseCapacity != nil {
 		onDemand = *d.OnDemandPercentageAboveBaseCapacity
 	}
-	return onDemand == 100 || onDemand == 0 && sdk.ToInt32(d.OnDemandBaseCapacity) == 0
+	return onDemand == 100 || launchesSpot(g)
+}
+
+// launchesSpot reports whether the group's mixed policy has it launch Spot instances alone.
+func launchesSpot(g *at.AutoScalingGroup) bool {
+	if g.MixedInstancesPolicy == nil || g.MixedInstancesPolicy.InstancesDistribution == nil {
+		return false
+	}
+	d := g.MixedInstancesPolicy.InstancesDistribution
+	return d.OnDemandPercentageAboveBaseCapacity != nil && *d.OnDemandPercentageAboveBaseCapacity == 0 && sdk.ToInt32(d.OnDemandBaseCapacity) == 0
 }
 
 func suspendedProcesses(g *at.AutoScalingGroup) []string {
@@ -100,6 +109,8 @@ type groupFacts struct {
 	instanceImages map[string]string
 	refresh        at.InstanceRefreshStatus
 	failure        nodegroup.LaunchFailure
+	// spot is true when the template version wanted asks for Spot instances.
+	spot bool
 	// problem says why the group cannot move to the wanted source, "" when it can.
 	problem string
 }
@@ -133,12 +144,13 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 		l.name, l.image = cmp.Or(l.name, v.name), cmp.Or(l.image, v.image)
 	}
 	f.wanted.base.name = cmp.Or(f.wanted.base.name, f.pointed.base.name)
+	f.spot = resolved[versionKey{f.wanted.base.template, f.wanted.base.version}].spot
 }
 
 // addFacts adds to the description what the facts tell.
 func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
-	out.LaunchFailure = f.failure
+	out.LaunchFailure, out.Spot = f.failure, out.Spot || f.spot
 	for _, i := range g.Instances {
 		out.Instances = append(out.Instances, f.describeInstance(i))
 	}

@@ -43,6 +43,41 @@ func TestZonal(t *testing.T) {
 	}
 }
 
+// TestSpot tells groups of Spot instances alone, by their policy and by their template (GKE G23).
+func TestSpot(t *testing.T) {
+	buying := func(percentage, base int32) func(*at.AutoScalingGroup) {
+		return func(g *at.AutoScalingGroup) {
+			mixed("7")(g)
+			g.MixedInstancesPolicy.InstancesDistribution = &at.InstancesDistribution{
+				OnDemandPercentageAboveBaseCapacity: sdk.Int32(percentage), OnDemandBaseCapacity: sdk.Int32(base),
+			}
+		}
+	}
+	cases := map[string]struct {
+		group  *at.AutoScalingGroup
+		market bool
+		want   bool
+	}{
+		"On-Demand":                      {newGroup(), false, false},
+		"a template that asks for Spot":  {newGroup(), true, true},
+		"a policy of On-Demand alone":    {newGroup(buying(100, 0)), false, false},
+		"a policy of Spot above a base":  {newGroup(buying(0, 1)), false, false},
+		"a policy of Spot alone":         {newGroup(buying(0, 0)), false, true},
+		"a policy that does not say one": {newGroup(mixed("7")), false, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := groupFacts{wanted: launchSource{base: launch{template: "lt-1", version: 7}}}
+			f.fillImages(nil, map[versionKey]templateVersion{{"lt-1", 7}: {spot: c.market}})
+			out := describeGroup(c.group)
+			addFacts(&out, c.group, &f)
+			if out.Spot != c.want {
+				t.Errorf("got %v", out.Spot)
+			}
+		})
+	}
+}
+
 func TestOutline(t *testing.T) {
 	g := describeGroup(newGroup(
 		tagged("k8s.io/cluster-autoscaler/node-template/label/pool", "a"),

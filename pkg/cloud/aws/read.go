@@ -29,7 +29,11 @@ type versionKey struct {
 
 // templateVersion is what matters of a launch template version. Its image is an AMI or an SSM
 // alias.
-type templateVersion struct{ name, image string }
+type templateVersion struct {
+	name, image string
+	// spot is true for a version that asks for Spot instances.
+	spot bool
+}
 
 func (v templateVersion) isAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
@@ -241,6 +245,8 @@ func (p *Provider) describeVersions(ctx context.Context, template string, number
 		read := templateVersion{name: sdk.ToString(v.LaunchTemplateName)}
 		if v.LaunchTemplateData != nil {
 			read.image = sdk.ToString(v.LaunchTemplateData.ImageId)
+			market := v.LaunchTemplateData.InstanceMarketOptions
+			read.spot = market != nil && market.MarketType == et.MarketTypeSpot
 		}
 		news[versionKey{template, sdk.ToInt64(v.VersionNumber)}] = read
 	}

@@ -55,6 +55,8 @@ type Limits struct {
 	MaxUnavailable int
 	// KeepMax forbids to raise the group's maximum.
 	KeepMax bool
+	// TakesTurns has one zone have all of the surge at a time.
+	TakesTurns bool
 }
 
 // Decision is what follows from a look at the books.

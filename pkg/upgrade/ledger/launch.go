@@ -94,7 +94,7 @@ func (k *Keeper) requestLaunches(zone string) {
 // lendSurgeToZones gives zones that were dealt no surge what other zones have given back. Where no
 // node may be missing they could not begin otherwise (S6).
 func (k *Keeper) lendSurgeToZones() {
-	if k.Limits.MaxUnavailable > 0 {
+	if k.Limits.MaxUnavailable > 0 || k.Limits.TakesTurns {
 		return
 	}
 	free := k.Limits.Surge

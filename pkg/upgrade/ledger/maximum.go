@@ -24,10 +24,7 @@ func (k *Keeper) raiseMaximum() bool {
 		return false
 	}
 	if b.MaxTo == 0 || g.Max >= b.MaxTo {
-		missing := 0
-		for zone, z := range b.Zones {
-			missing += max(0, min(z.Surge, k.Counts.Left[zone])-z.Contribution())
-		}
+		missing := k.missingSurge()
 		if g.Desired+missing <= g.Max {
 			return true
 		}
@@ -37,6 +34,22 @@ func (k *Keeper) raiseMaximum() bool {
 	k.waitForCloud("")
 	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
 	return false
+}
+
+// missingSurge is how many nodes more the group must have room for. Where zones take turns, each of
+// them will find it.
+func (k *Keeper) missingSurge() int {
+	missing, most := 0, 0
+	for zone, z := range k.l.books.Zones {
+		missing += max(0, min(z.Surge, k.Counts.Left[zone])-z.Contribution())
+	}
+	if !k.Limits.TakesTurns {
+		return missing
+	}
+	for _, left := range k.Counts.Left {
+		most = max(most, min(k.Limits.Surge, left))
+	}
+	return max(missing, most-k.l.Contribution())
 }
 
 // maximumAfterLaunch books the raise of the maximum that comes with a launch of n nodes of a group

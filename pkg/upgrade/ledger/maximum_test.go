@@ -14,8 +14,11 @@ func TestRaiseMaximum(t *testing.T) {
 		change func(*ledger.View)
 		want   ledger.Decision
 	}{
-		"there is room":           {ledger.Zone{Surge: 2}, nil, ledger.Decision{Done: true}},
-		"there is not enough":     {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max = 5 }, ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 5, Max: 6})}},
+		"there is room":       {ledger.Zone{Surge: 2}, nil, ledger.Decision{Done: true}},
+		"there is not enough": {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max = 5 }, ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 5, Max: 6})}},
+		"a zone whose turn comes": {ledger.Zone{Surge: 1}, func(v *ledger.View) {
+			v.Group.Max, v.Limits.TakesTurns, v.Counts.Left = 4, true, map[string]int{"a": 1, "b": 4}
+		}, ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 4, Max: 6})}},
 		"it is to be kept":        {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max, v.Limits.KeepMax = 5, true }, ledger.Decision{Done: true}},
 		"the group has no size":   {ledger.Zone{Surge: 2}, func(v *ledger.View) { v.Group.Max, v.Group.Sized = 5, false }, ledger.Decision{Done: true}},
 		"the surge is there, too": {ledger.Zone{Surge: 2, Launched: 2}, func(v *ledger.View) { v.Group.Max = 4 }, ledger.Decision{Done: true}},

@@ -33,6 +33,18 @@ func (l *Ledger) DealSurge(n int, outdated map[string]int) {
 	}
 }
 
+// GiveSurge gives all surge to one of the ledger's zones, which has so many outdated nodes left, but
+// for what others still have of it.
+func (l *Ledger) GiveSurge(to string, surge, left int) {
+	for zone, z := range l.books.Zones {
+		if zone != to {
+			surge -= max(0, z.Contribution())
+			l.updateZone(zone, func(z *Zone) { z.Surge = 0 })
+		}
+	}
+	l.updateZone(to, func(z *Zone) { z.Surge = max(0, min(surge, left)) })
+}
+
 // SurgeWanted is how many new nodes scale up waits for: what was launched and, where launches were
 // refused, what is still to be (GKE G17: without capacity nothing is begun). left counts outdated
 // nodes by the ledger's zones.

@@ -159,3 +159,32 @@ func TestCarryOver(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// TestGiveSurge gives one zone all of the surge, as far as it has nodes for it and others do not have it still (GKE G13, G14).
+func TestGiveSurge(t *testing.T) {
+	cases := map[string]struct {
+		zones       map[string]ledger.Zone
+		surge, left int
+		want        map[string]int
+	}{
+		"no more than it has nodes":   {nil, 3, 2, map[string]int{"b": 2}},
+		"dealt to others":             {map[string]ledger.Zone{"a": {Surge: 1}, "c": {Surge: 1}}, 2, 5, map[string]int{"a": 0, "b": 2, "c": 0}},
+		"one is there in another":     {map[string]ledger.Zone{"a": {Surge: 2, Launched: 1}}, 2, 5, map[string]int{"a": 0, "b": 1}},
+		"given back by another":       {map[string]ledger.Zone{"a": {Surge: 2, Launched: 2, Shrunk: 2}}, 2, 5, map[string]int{"a": 0, "b": 2}},
+		"taken and not replaced":      {map[string]ledger.Zone{"a": {Shrunk: 1}}, 2, 5, map[string]int{"a": 0, "b": 2}},
+		"more in others than allowed": {map[string]ledger.Zone{"a": {Launched: 2}, "c": {Launched: 2}}, 2, 5, map[string]int{"a": 0, "b": 0, "c": 0}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := ledger.FromBooks(ledger.Books{Zonal: true, Zones: c.zones})
+			l.GiveSurge("b", c.surge, c.left)
+			got := map[string]int{}
+			for zone, z := range l.Books().Zones {
+				got[zone] = z.Surge
+			}
+			if !maps.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}

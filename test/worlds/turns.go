@@ -1,0 +1,107 @@
+package worlds
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// spot makes some of the groups that are upgraded by GKE's numbers groups of Spot instances. It has dice of its own, so that all other
+// worlds stay as they are.
+func spot(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73706f74))}
+	p.Spot = p.sized() && p.Request.Like == "gke" && p.Request.Strategy == upgrade.Surge && d.chance(25)
+}
+
+// inTurns reports whether the zones of the plan's group have to be replaced one after the other: where launches name a zone, and where
+// another actor launches.
+func (p *Plan) inTurns() bool {
+	return p.Request.Like == "gke" && p.Request.Strategy == upgrade.Surge && (p.inZones() || !p.sized())
+}
+
+// turns is G12, G14 and G23: one zone at a time is replaced by GKE's numbers, at most 20 nodes at once, and Spot nodes are not waited for.
+func (r *rules) turns(w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if record.Run == "" || !r.c.plan.inTurns() {
+		return
+	}
+	zone, begun := "", ""
+	for name, n := range record.Nodes {
+		m := find(w, name)
+		if m == nil || !isInDrain(n.State) {
+			continue
+		}
+		if zone != "" && m.Zone() != zone {
+			r.fail("G14", "nodes of zones %s and %s are in flight", zone, m.Zone())
+		}
+		zone = m.Zone()
+		if _, before := w.Record.Nodes[name]; !before {
+			begun = name
+		}
+	}
+	if record.Request.Window > 20 || record.Request.Surge > 20 {
+		r.fail("G12", "the window is %d, the surge %d", record.Request.Window, record.Request.Surge)
+	}
+	if r.quiet && !record.Back && record.Request.OnTimeout != upgrade.Skip {
+		r.oneSurge(record)
+	}
+	if begun != "" {
+		r.nextTurn(record, begun, zone)
+	}
+	r.notAwaited(w, step)
+}
+
+// oneSurge holds nodes that are added to the zone that has its turn.
+func (r *rules) oneSurge(record *upgrade.Record) {
+	added := ""
+	for zone, z := range record.Ledger.Books().Zones {
+		if z.Contribution() <= 0 {
+			continue
+		}
+		if added != "" {
+			r.fail("G14", "nodes are added in zones %s and %s", added, zone)
+		}
+		added = zone
+	}
+}
+
+// nextTurn is G16 at the end of a zone: as many nodes serve as did at first when a node of another zone is begun.
+func (r *rules) nextTurn(record *upgrade.Record, name, zone string) {
+	before := r.begunIn
+	r.begunIn = zone
+	if before == zone || before == "" || !r.quiet || r.c.plan.Spot || (!r.c.plan.sized() && !record.Request.WaitReplacement) {
+		return
+	}
+	serving := r.serving(*record)
+	for _, n := range record.Nodes {
+		if isInDrain(n.State) {
+			serving++
+		}
+	}
+	if serving < r.serves {
+		r.fail("G14", "node %s of zone %s is begun with %d nodes, of %d, that serve: zone %s is not done", name, zone, serving, r.serves, before)
+	}
+}
+
+// notAwaited is G23: Spot nodes that are launched are not waited for until they are Ready.
+func (r *rules) notAwaited(w *upgrade.World, step *upgrade.Step) {
+	var ready, wanted int
+	if _, err := fmt.Sscanf(step.Status.Waiting, "%d of %d new nodes", &ready, &wanted); err != nil || !r.c.plan.Spot {
+		return
+	}
+	if step.Status.New >= wanted && step.Record.Ledger.OpenLaunches() == 0 && len(w.Open) > 0 {
+		r.fail("G23", "%d new Spot nodes are launched, and %q is waited for", step.Status.New, step.Status.Waiting)
+	}
+}
+
+// outdatedIn counts the outdated nodes of a zone.
+func outdatedIn(w *upgrade.World, zone string) (n int) {
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Outdated && m.Zone() == zone && m.Instance.State != nodegroup.InstanceLeaving {
+			n++
+		}
+	}
+	return n
+}
