@@ -26,8 +26,8 @@ func blueGreenStrategy() strategy {
 		fits:  fitsBlueGreen,
 		phases: []phase{
 			{
-				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "the new nodes", verbs: early,
-				run: func(d *draft) bool { return surge{d}.setUpGroup() },
+				name: PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,
+				run: func(d *draft) bool { return blueGreen{d}.setUpGroup() },
 			},
 			{
 				name: PhaseCreateGreen, untouched: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
@@ -83,6 +83,19 @@ func fitsBlueGreen(group *nodegroup.Group, r *Request, outdated int) error {
 // mostParked is how many outdated nodes may be kept: each takes some 250 bytes of the record, which
 // is a ConfigMap of at most 1 MiB.
 const mostParked = 2000
+
+// setUpGroup keeps autoscalers from the outdated nodes before anything else is touched. Where that is
+// refused the upgrade cannot be had: they would remove nodes that are drained and kept (GKE G42).
+func (d blueGreen) setUpGroup() bool {
+	if node, refusal := (marks{d.draft}).findUnheld(); node != "" {
+		d.waiting = "autoscalers to be kept from the outdated nodes"
+		if refusal != "" {
+			d.stopUpgradeWith(Failed, fmt.Sprintf("keeping autoscalers from node %q: %s: autoscalers would remove the nodes that are kept: allow that annotation, or use --strategy=%s", node, refusal, Surge))
+		}
+		return false
+	}
+	return surge{d.draft}.setUpGroup()
+}
 
 // cordonBlue fences all outdated nodes before any is drained (GKE G43).
 func (d blueGreen) cordonBlue() bool {

@@ -156,3 +156,25 @@ func TestPodsDeletedWithoutDrainAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// G42: where autoscalers cannot be kept from outdated nodes, nothing else is touched, and it says what helps.
+func TestRefusedToKeepAutoscalersAway(t *testing.T) {
+	d := newBlueGreen(t, 3)
+	d.faults = []fault{{key: "hold/", outcome: nodegroup.OutcomeFatal, detail: "denied by policy", times: 100}}
+	d.watch = func(_ upgrade.World, step upgrade.Step) {
+		for _, action := range step.Actions {
+			if _, hold := action.(upgrade.HoldNode); !hold {
+				t.Errorf("it does %s", action)
+			}
+		}
+	}
+	d.run(time.Time{})
+	if d.record.Result != upgrade.Failed {
+		t.Errorf("it ends with %q", d.record.Result)
+	}
+	for _, want := range []string{`"old-a-1": denied by policy`, "--strategy=surge"} {
+		if !strings.Contains(d.record.Message, want) {
+			t.Errorf("it says %q, want %q in it", d.record.Message, want)
+		}
+	}
+}

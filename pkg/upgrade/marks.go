@@ -53,20 +53,40 @@ func (d marks) holdNodes() {
 	if d.phase.held == noneHeld || d.w.Group.Refill() == nodegroup.RefillByUser {
 		return
 	}
-	before, unready := d.rec.groupBaseline(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	for m := range d.eachUnheld {
+		action := HoldNode{NodeVersion: VersionOf(m.Node), Before: d.rec.groupBaseline()}
+		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
+			d.addAction(action)
+		}
+	}
+}
+
+// eachUnheld yields the members that autoscalers are still to be kept from.
+func (d marks) eachUnheld(yield func(*nodegroup.Member) bool) {
+	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
 		if m.Node == nil || !m.AllowsScaleDown() || !d.mustHold(m) {
 			continue
 		}
-		if nodemark.HasTaint(m.Node, unready) {
-			continue // the control plane takes it off at this very moment, and one of the two writes would fail
-		}
-		action := HoldNode{NodeVersion: VersionOf(m.Node), Before: before}
-		if d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal { // whoever may not say it does without
-			d.addAction(action)
+		// Where it is not Ready the control plane may take its taint off at this very moment, and one of the
+		// two writes would fail.
+		if !nodemark.HasTaint(m.Node, unready) && !yield(m) {
+			return
 		}
 	}
+}
+
+// findUnheld finds a node that autoscalers are still to be kept from, "" for none, first of all one
+// of which that was refused for good, with the reason.
+func (d marks) findUnheld() (node, refusal string) {
+	for m := range d.eachUnheld {
+		node = m.Name()
+		if attempt := d.lastAttempt(HoldNode{NodeVersion: VersionOf(m.Node)}); attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
+			return node, attempt.Detail
+		}
+	}
+	return node, ""
 }
 
 // mustHold reports whether autoscalers are kept from the member in this phase.

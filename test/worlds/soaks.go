@@ -33,6 +33,7 @@ func (r *rules) bothColours(w *upgrade.World, step *upgrade.Step) {
 	if r.soaks.early && r.quiet && (len(step.Actions) > 0 || !step.Finished || record.Result != upgrade.Waiting) {
 		r.fail("G47", "it soaks until %s, and the command does %v: %q", w.Record.Soak.Until, step.Actions, record.Result)
 	}
+	r.heldFirst(w, step)
 	r.batches(w, record)
 	r.soaking(w, record)
 	r.deletes(w, step)
@@ -206,6 +207,19 @@ func (r *rules) holds(w *upgrade.World, record *upgrade.Record) {
 				rule = "G51"
 			}
 			r.fail(rule, "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
+		}
+	}
+}
+
+// heldFirst is G42 at the start: nothing is done to the group before autoscalers are kept from its outdated nodes.
+func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
+	if step.Record.Phase != upgrade.PhaseSetup || step.Record.Stopping != "" || !slices.ContainsFunc(step.Actions, nodegroup.OfCloud) {
+		return
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Outdated && serves(m) && m.Instance.State == nodegroup.InstanceInService && !keptFromScaler(m.Node) {
+			r.fail("G42", "%v, and autoscalers are not kept from node %s", step.Actions, m.Name())
 		}
 	}
 }
