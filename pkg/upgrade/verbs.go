@@ -23,6 +23,12 @@ func (r *Record) Undoing() Verb {
 	return ""
 }
 
+// KeepsBoth reports whether an abort would leave the outdated and the new nodes, all of which take
+// pods, where a rollback would take the new ones away.
+func (r *Record) KeepsBoth() bool {
+	return r.Undoing() == "" && r.currentPhase().stays && r.Allows(VerbRollback) == nil
+}
+
 // WayBack is the revision that the group goes back to, as --to takes it: with it the group is to be
 // observed, so that Outdated means having the newer revision. It returns an error when there is
 // nothing to go back from, or nowhere to go to (GKE G28: a completed upgrade is not rolled back).

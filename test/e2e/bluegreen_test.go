@@ -21,6 +21,7 @@ func TestBlueGreen(t *testing.T) {
 		"a soak that outlives the process": blueGreenLeaves,
 		"paused in the soak":               blueGreenPaused,
 		"rolled back out of the soak":      blueGreenBack,
+		"aborted in the soak":              blueGreenAborted,
 		"verbs in the drain":               blueGreenDraining,
 	}
 	for name, play := range scenes {
@@ -121,6 +122,14 @@ func blueGreenBack(t *testing.T, shared *stage.Stage) {
 	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
 	s.asked(0, "rollback", "--yes", "--parallel-groups").says("rolled back to returns:1")
 	s.checkUndone(true)
+}
+
+// blueGreenAborted leaves the nodes of both colours: before that is done it names what takes the new ones away (GKE G56).
+func blueGreenAborted(t *testing.T, shared *stage.Stage) {
+	s := openColours(t, shared, "remains")
+	s.upgrade(6, inColours("--batch=3", "--soak=24h")...)
+	s.asked(0, "abort", "--dry-run", "--parallel-groups").says("kubectl nodeupgrade rollback remains takes the new ones away instead")
+	s.asked(0, "abort", "--yes", "--parallel-groups").says("the group keeps 3 more nodes than before")
 }
 
 // blueGreenDraining pauses between two batches, refuses to complete what does not soak, continues after Ctrl-C with both colours
