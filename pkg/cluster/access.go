@@ -28,8 +28,8 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		{Verb: "create", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 		{Verb: "update", Group: coordination, Resource: "leases", Namespace: stateNamespace},
 	}
-	if request.Strategy == upgrade.Delegated {
-		return needed // the group's own cloud drains
+	if request.Strategy == upgrade.Delegated || request.Strategy == upgrade.ShortLived {
+		return needed // the group's own cloud drains, or no one does
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
 	if !evicts {

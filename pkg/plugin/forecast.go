@@ -25,14 +25,14 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	return report.NewPlan(report.PlanInput{
 		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: g.findings,
-		Forecast: forecast, Simulated: !g.noForecast, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
+		Forecast: forecast, Simulated: !g.noForecast && g.request.Strategy != upgrade.ShortLived, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
 	}), nil
 }
 
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
 func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
-	if g.noForecast {
+	if g.noForecast || g.request.Strategy == upgrade.ShortLived { // when its nodes end no one knows
 		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
 	}
 	if err := g.loadForecastData(ctx, s); err != nil {

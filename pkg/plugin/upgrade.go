@@ -233,6 +233,9 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
 			describeRun(name, &record), record.Phase, record.Replaced, record.Total, parenthesize(record.Message), l.retry)}
 	case upgrade.Waiting:
+		if record.Allows(upgrade.VerbComplete) != nil {
+			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &record), record.Message, l.retry)}
+		}
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or kubectl nodeupgrade complete %s to end the soak now", describeRun(name, &record), record.Message, l.retry, name)}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {

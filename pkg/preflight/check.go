@@ -71,6 +71,9 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	found = append(found, checkVersion(w, facts)...)
 	found = append(found, checkOwner(w)...)
 	found = append(found, checkMachines(w)...)
+	if w.Request.Strategy == upgrade.ShortLived {
+		return found // nothing is drained
+	}
 	daemons := map[string]bool{}
 	for i := range w.Members {
 		m := &w.Members[i]

@@ -98,7 +98,11 @@ func describeStrategy(p *Plan) string {
 		return fmt.Sprintf("Strategy    %s: a new node for each outdated one; %s to drain, then what is left moves at the end; %s",
 			describeBatches(bg), req.DrainTimeout, describeSoak(bg))
 	}
-	if req.Strategy != upgrade.Delegated {
+	switch req.Strategy {
+	case upgrade.Delegated:
+	case upgrade.ShortLived:
+		return fmt.Sprintf("Strategy    %s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", req.Strategy)
+	default:
 		turns := ""
 		if req.TakesTurns() && len(p.Surge) > 0 {
 			turns = ", one zone at a time"

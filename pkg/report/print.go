@@ -91,7 +91,11 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	switch s.Result {
 	case "":
 	case upgrade.Waiting:
-		lines = append(lines, fmt.Sprintf("Waits for   the soak, and no process has to run meanwhile: %s", s.Message))
+		what := "the soak"
+		if st.Phase == upgrade.PhaseExpire {
+			what = "outdated nodes to end"
+		}
+		lines = append(lines, fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message))
 	default:
 		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message)))
 	}

@@ -76,6 +76,8 @@ type phase struct {
 	// quiet is a phase that suspends what scales the group by itself, too: half of it is idle for
 	// long.
 	quiet bool
+	// calm is a phase that changes no process of the group: no node is touched.
+	calm bool
 	// mostGrace is the longest grace period that pods are deleted with; 0 for their own.
 	mostGrace time.Duration
 	// held are the nodes that autoscalers are kept from in the phase.
@@ -90,7 +92,10 @@ type phase struct {
 
 // listProcesses are the processes of the group that the phase suspends.
 func (p phase) listProcesses(group *nodegroup.Group) []string {
-	if p.quiet {
+	switch {
+	case p.calm:
+		return nil
+	case p.quiet:
 		return slices.Concat(group.Quiesce, group.Scaling)
 	}
 	return group.Quiesce

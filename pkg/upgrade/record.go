@@ -14,13 +14,14 @@ import (
 
 // RecordVersion is the newest form of Record that this program reads. It writes the oldest that
 // understands the strategy, so that older programs may continue an upgrade: see strategy.version.
-const RecordVersion = blueGreenVersion
+const RecordVersion = shortLivedVersion
 
 // These are the oldest forms of Record that know the strategies.
 const (
-	surgeVersion     = 1
-	delegatedVersion = 2
-	blueGreenVersion = 3
+	surgeVersion      = 1
+	delegatedVersion  = 2
+	blueGreenVersion  = 3
+	shortLivedVersion = 4
 )
 
 // Phase is where the group is.

@@ -17,6 +17,9 @@ const (
 	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
 	// soak is over (GKE G40).
 	BlueGreen Strategy = "blue-green"
+	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
+	// themselves within a week (GKE G90).
+	ShortLived Strategy = "short-lived"
 )
 
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).

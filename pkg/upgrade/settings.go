@@ -67,7 +67,7 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen())
+	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkShortLived())
 }
 
 // minimal is EKS's update strategy that adds no node (EKS E09).
@@ -141,8 +141,12 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
-	if s.Strategy == BlueGreen {
+	switch s.Strategy {
+	case BlueGreen:
 		return s.resolveBlueGreen(req, group, size, outdated)
+	case ShortLived:
+		req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
+		return req, fitsShortLived(group, &req, outdated)
 	}
 	return s.resolveWidth(req, group, size, outdated)
 }

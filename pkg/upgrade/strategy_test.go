@@ -26,7 +26,8 @@ func TestVerbsByPhase(t *testing.T) {
 			upgrade.PhaseSoak:       append([]upgrade.Verb{upgrade.VerbComplete}, undo...),
 			upgrade.PhaseDeleteBlue: {upgrade.VerbAbort}, upgrade.PhaseScaleDown: {upgrade.VerbAbort}, upgrade.PhaseDone: nil,
 		},
-		upgrade.Delegated: {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseFollow: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},
+		upgrade.ShortLived: {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseExpire: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},
+		upgrade.Delegated:  {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseFollow: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},
 	}
 	for _, strategy := range upgrade.Strategies() {
 		for _, phase := range upgrade.Phases(strategy) {

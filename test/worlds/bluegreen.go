@@ -86,7 +86,10 @@ func (p *Plan) blueGreen() bool { return p.Request.Strategy == upgrade.BlueGreen
 
 // absences is how much longer an upgrade may take for its soaks, and for the days after each in which nobody runs the command.
 func (p *Plan) absences() time.Duration {
-	if !p.blueGreen() {
+	switch {
+	case p.shortLived():
+		return week + 2*absence
+	case !p.blueGreen():
 		return 0
 	}
 	return mostSoak + absence*time.Duration(len(p.Nodes)+2)
@@ -115,6 +118,10 @@ func (u *user) isWaiting() bool {
 func (u *user) wait(record upgrade.Record) {
 	u.runs--
 	u.late = max(0, u.late-1)
+	if u.c.plan.shortLived() {
+		u.again(u.c.draw(absence))
+		return
+	}
 	left := record.Soak.Until.Sub(u.c.now)
 	if u.c.chance(30) {
 		u.again(u.c.draw(left))

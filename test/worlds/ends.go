@@ -76,6 +76,9 @@ func (r *rules) reason(record upgrade.Record) {
 	switch record.Result {
 	case upgrade.Succeeded:
 	case upgrade.LeftBehind:
+		if p.shortLived() {
+			return
+		}
 		if record.Request.OnTimeout != upgrade.Skip || r.easy {
 			r.fail("liveness", "nodes are left behind for no reason")
 		}
@@ -112,7 +115,9 @@ func (r *rules) reason(record upgrade.Record) {
 			r.fail("liveness", "the target is said to have moved")
 		}
 	case upgrade.Waiting:
-		r.waits(record)
+		if !p.shortLived() {
+			r.waits(record)
+		}
 	case upgrade.Interrupted:
 		gaveWay := p.hasActor(Aborts, RollsBack) && strings.HasPrefix(record.Message, "gave way to a")
 		if !p.hasActor(Interrupt) && !gaveWay {
@@ -165,7 +170,7 @@ func (r *rules) end(record upgrade.Record) {
 	for _, name := range sortedKeys(r.c.nodes) {
 		node := r.c.nodes[name]
 		state := record.Nodes[name].State
-		kept := state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
+		kept := state == upgrade.NodeQuarantined || state == upgrade.NodeDrained || record.Result == upgrade.LeftBehind && r.c.plan.shortLived()
 		if node.Labels[groupLabel] == "" || kept || r.stripped[name] {
 			continue
 		}

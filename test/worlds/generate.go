@@ -45,6 +45,7 @@ func Generate(seed uint64) Plan {
 	}
 	delegate(&p)
 	blueGreen(&p)
+	shortLived(&p)
 	spot(&p)
 	return p
 }

@@ -194,6 +194,10 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.delegated(p, w, step)
 		return
 	}
+	if r.c.plan.shortLived() {
+		r.expires(w, step)
+		return
+	}
 	r.window(&step.Record)
 	r.size(&step.Record)
 	r.progress(w, &step.Record)

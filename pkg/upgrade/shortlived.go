@@ -1,0 +1,94 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// PhaseExpire is the phase of the short-lived strategy after PhaseSetup.
+const PhaseExpire Phase = "expire"
+
+// mostExpiry is how long outdated nodes may take to end by themselves (GKE G90).
+const mostExpiry = 7 * 24 * time.Hour
+
+// shortLived carries out the phases of the strategy of the same name.
+type shortLived struct{ *draft }
+
+// shortLivedStrategy is that of GKE for nodes that end by themselves within a week: the group is
+// pointed at the wanted revision, and no node is fenced, drained or removed (GKE G90).
+func shortLivedStrategy() strategy {
+	abort := []Verb{VerbAbort}
+	return strategy{
+		name: ShortLived, version: shortLivedVersion,
+		begin: func(*draft) {},
+		fits:  fitsShortLived,
+		phases: []phase{
+			{
+				name: PhaseSetup, untouched: true, calm: true, verbs: abort,
+				run: func(d *draft) bool { return surge{d}.setRevision() },
+			},
+			{
+				name: PhaseExpire, calm: true, verbs: abort,
+				run: func(d *draft) bool { return shortLived{d}.awaitExpiry() },
+			},
+		},
+		stop: func(d *draft) { stopping{d}.bringToRest() },
+		undo: func(d *draft) { stopping{d}.undoUpgrade() },
+	}
+}
+
+// fitsShortLived returns an error where nothing but this tool would end a node.
+func fitsShortLived(group *nodegroup.Group, _ *Request, _ int) error {
+	if group.Sized {
+		return nil
+	}
+	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", ShortLived, group.Provider, Surge)
+}
+
+// checkShortLived refuses settings of drains, of which there are none.
+func (s *Settings) checkShortLived() error {
+	if s.Strategy != ShortLived {
+		return nil
+	}
+	others := *s
+	others.Strategy, others.Current = "", nil
+	if flag := others.firstForOthers(); flag != "" {
+		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
+	}
+	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
+		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
+	}
+	return nil
+}
+
+// awaitExpiry waits until no outdated node is left or a week is over, and names those that are
+// left. Who does not stay is told them, and looks again later.
+func (d shortLived) awaitExpiry() bool {
+	if !(surge{d.draft}).setRevision() {
+		return false
+	}
+	left := len(d.count.pending)
+	d.rec.Replaced = d.rec.Total - left
+	if left == 0 {
+		return true
+	}
+	names := make([]string, 0, left)
+	for _, m := range d.count.pending {
+		names = append(names, m.Name())
+	}
+	end := d.rec.Started.Add(mostExpiry)
+	text := fmt.Sprintf("%d of %d nodes are left (%s)", left, d.rec.Total, abbreviateNames(names))
+	switch {
+	case !d.w.Now.Before(end):
+		d.endUpgradeWith(LeftBehind, text+": the week in which they were to end is over")
+	case !d.w.Stay && d.hasNothingOpen() && end.Sub(d.w.Now) > longWait:
+		d.endUpgradeWith(Waiting, text+", and have until "+end.UTC().Format(time.RFC3339)+" to end by themselves")
+	default:
+		d.waiting = "outdated nodes to end by themselves, until " + end.UTC().Format(time.RFC3339)
+		d.requeueAt(end)
+	}
+	return false
+}

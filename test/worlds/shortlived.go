@@ -1,0 +1,69 @@
+package worlds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// week is how long nodes of a short-lived upgrade may take to end (GKE G90).
+const week = 7 * 24 * time.Hour
+
+// shortLived makes some of the worlds that have a cloud ones whose nodes end by themselves within days. It has dice of its own, so that
+// all other worlds stay as they are.
+func shortLived(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73686f72))}
+	if !p.sized() || p.delegated() || p.blueGreen() || !d.chance(4) {
+		return
+	}
+	r := &p.Request
+	r.Strategy, r.Like, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier = upgrade.ShortLived, "eks", 0, 0, 0, false
+	p.Repoint, p.Actors = d.chance(80), nil
+	for range d.IntN(3 * len(p.Nodes)) {
+		p.Actors = append(p.Actors, Actor{Kind: AdminTerminates, At: d.between(0, week), Pick: d.IntN(1000)})
+	}
+	if !d.chance(60) {
+		return
+	}
+	for range 1 + d.IntN(3) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, Kill, KillMidStep, Interrupt, Aborts), At: d.between(0, pick(d, time.Minute, week)), Pick: d.IntN(1000)})
+	}
+}
+
+func (p *Plan) shortLived() bool { return p.Request.Strategy == upgrade.ShortLived }
+
+// expires is G90: the group is pointed at its revision, no node is touched, and who is left is told for a week.
+func (r *rules) expires(w *upgrade.World, step *upgrade.Step) {
+	for _, action := range step.Actions {
+		if _, points := action.(nodegroup.SetRevision); !points {
+			r.fail("G90", "%s", action)
+		}
+		r.capacity(w, &step.Record, action)
+	}
+	record := &step.Record
+	if !step.Finished || record.Run == "" {
+		return
+	}
+	left := 0
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Outdated && m.Instance.State != nodegroup.InstanceLeaving {
+			left++
+		}
+	}
+	over := !w.Now.Before(record.Started.Add(week))
+	told := strings.HasPrefix(record.Message, fmt.Sprintf("%d of %d nodes are left (", left, record.Total))
+	switch record.Result {
+	case upgrade.Succeeded:
+		if left > 0 {
+			r.fail("G90", "it ends with %d outdated nodes", left)
+		}
+	case upgrade.LeftBehind, upgrade.Waiting:
+		if left == 0 || !told || over != (record.Result == upgrade.LeftBehind) {
+			r.fail("G90", "%d outdated nodes, the week is over: %t, and it says %q: %s", left, over, record.Result, record.Message)
+		}
+	}
+}
