@@ -124,7 +124,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err != nil {
 		return err
 	}
-	if u.record.KeepsBoth() {
+	if upgrade.KeepsBoth(&u.record) {
 		fmt.Fprintf(c.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: kubectl nodeupgrade rollback %s takes the new ones away instead\n", u.name, u.name)
 	}
 	if c.isDryRun() {

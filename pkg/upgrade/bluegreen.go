@@ -84,8 +84,8 @@ func fitsBlueGreen(group *nodegroup.Group, r *Request, outdated int) error {
 // is a ConfigMap of at most 1 MiB.
 const mostParked = 2000
 
-// setUpGroup keeps autoscalers from the outdated nodes before anything else is touched. Where that is
-// refused the upgrade cannot be had: they would remove nodes that are drained and kept (GKE G42).
+// setUpGroup keeps autoscalers from the outdated nodes before anything else is touched. Where that
+// is refused the upgrade cannot be had: they would remove nodes that are kept (GKE G42).
 func (d blueGreen) setUpGroup() bool {
 	if node, refusal := (marks{d.draft}).findUnheld(); node != "" {
 		d.waiting = "autoscalers to be kept from the outdated nodes"

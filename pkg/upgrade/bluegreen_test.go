@@ -182,14 +182,14 @@ func TestRefusedToKeepAutoscalersAway(t *testing.T) {
 // G56: an abort in the soak leaves both colours, a rollback does not; on the way back there is but one way.
 func TestAbortKeepsBoth(t *testing.T) {
 	d := newBlueGreen(t, 3)
-	if d.run(start.Add(time.Second)); d.record.KeepsBoth() {
+	if d.run(start.Add(time.Second)); upgrade.KeepsBoth(&d.record) {
 		t.Errorf("in phase %q, too", d.record.Phase)
 	}
-	if d.run(start.Add(time.Hour)); !d.record.KeepsBoth() {
+	if d.run(start.Add(time.Hour)); !upgrade.KeepsBoth(&d.record) {
 		t.Errorf("not in phase %q", d.record.Phase)
 	}
 	aborting := d.record.Aborting()
-	if back := d.record.RollingBack(revisionOf("1"), start); back.KeepsBoth() || aborting.KeepsBoth() {
+	if back := d.record.RollingBack(revisionOf("1"), start); upgrade.KeepsBoth(&back) || upgrade.KeepsBoth(&aborting) {
 		t.Error("an upgrade that is being undone, too")
 	}
 }

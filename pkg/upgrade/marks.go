@@ -69,8 +69,8 @@ func (d marks) eachUnheld(yield func(*nodegroup.Member) bool) {
 		if m.Node == nil || !m.AllowsScaleDown() || !d.mustHold(m) {
 			continue
 		}
-		// Where it is not Ready the control plane may take its taint off at this very moment, and one of the
-		// two writes would fail.
+		// From one that is not Ready the control plane may take the taint off at this very moment,
+		// and one of the two writes would fail.
 		if !nodemark.HasTaint(m.Node, unready) && !yield(m) {
 			return
 		}

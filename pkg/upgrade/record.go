@@ -106,8 +106,6 @@ type Record struct {
 	// found outdated since.
 	Total  int           `json:"total"`
 	Ledger ledger.Ledger `json:"ledger"`
-	// Turn is the zone whose nodes are replaced now, where zones take turns.
-	Turn string `json:"turn,omitempty"`
 	// Suspended are the processes that we suspended, and no others.
 	Suspended []string `json:"suspended,omitempty"`
 	// Nodes in flight or quarantined, by name. Nodes that are gone leave it.
@@ -135,6 +133,8 @@ type Halt struct {
 	PausedBy string `json:"pausedBy,omitempty"`
 	// Soak is the wait that is under way, and what was spent on such waits.
 	Soak Soak `json:"soak,omitzero"`
+	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
+	Turn string `json:"turn,omitempty"`
 }
 
 // Clone copies the record so that the copy can be changed.
@@ -231,6 +231,6 @@ func (r *Record) Reopened() Record {
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak}, "", time.Time{}
+	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Turn: c.Turn}, "", time.Time{}
 	return c
 }

@@ -110,6 +110,22 @@ func (s *Settings) checkBlueGreen() error {
 	return nil
 }
 
+// checkShortLived refuses settings of drains, of which there are none.
+func (s *Settings) checkShortLived() error {
+	if s.Strategy != ShortLived {
+		return nil
+	}
+	others := *s
+	others.Strategy, others.Current = "", nil
+	if flag := others.firstForOthers(); flag != "" {
+		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
+	}
+	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
+		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
+	}
+	return nil
+}
+
 func checkSoak(flag string, soak *time.Duration) error {
 	if soak == nil || (*soak >= 0 && *soak <= mostSoak) {
 		return nil
@@ -157,12 +173,9 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
 	unavailable := valueOrDefault(s.MaxUnavailable, defaultsOf(req.Like).maxUnavailable)
 	surge := valueOrDefault(s.MaxSurge, nodegroup.Quantity{N: 1})
-	switch {
-	case len(group.Zones) > 0:
-	case unavailable.PerZone:
-		return Request{}, fmt.Errorf("--max-unavailable=%s: group %q has no zones: write %d", unavailable, group.Name, unavailable.N)
-	case surge.PerZone:
-		return Request{}, fmt.Errorf("--max-surge=%s: group %q has no zones: write %d", surge, group.Name, surge.N)
+	err := cmp.Or(checkPerZone("max-unavailable", unavailable, group), checkPerZone("max-surge", surge, group))
+	if err != nil {
+		return Request{}, err
 	}
 	if req.TakesTurns() {
 		unavailable.PerZone, surge.PerZone = false, false
@@ -170,7 +183,6 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 			s.MaxSurge = &surge
 		}
 	}
-	var err error
 	if req.MaxUnavailable, err = unavailable.ResolveUnavailable(size); err != nil {
 		return Request{}, fmt.Errorf("--max-unavailable: %w", err)
 	}
@@ -190,6 +202,14 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 		return Request{}, errors.New("--max-unavailable=0 without surge leaves no node that could be drained: raise --max-unavailable or --max-surge")
 	}
 	return req, nil
+}
+
+// checkPerZone refuses numbers of a zone for a group without zones.
+func checkPerZone(flag string, q nodegroup.Quantity, group *nodegroup.Group) error {
+	if !q.PerZone || len(group.Zones) > 0 {
+		return nil
+	}
+	return fmt.Errorf("--%s=%s: group %q has no zones: write %d", flag, q, group.Name, q.N)
 }
 
 // resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each

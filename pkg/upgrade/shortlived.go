@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -46,22 +45,6 @@ func fitsShortLived(group *nodegroup.Group, _ *Request, _ int) error {
 		return nil
 	}
 	return fmt.Errorf("--strategy=%s: provider %s launches nothing, so it has no revision to set: use %s", ShortLived, group.Provider, Surge)
-}
-
-// checkShortLived refuses settings of drains, of which there are none.
-func (s *Settings) checkShortLived() error {
-	if s.Strategy != ShortLived {
-		return nil
-	}
-	others := *s
-	others.Strategy, others.Current = "", nil
-	if flag := others.firstForOthers(); flag != "" {
-		return fmt.Errorf("--%s: --strategy=%s drains and removes no node: leave it out", flag, ShortLived)
-	}
-	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.OnTimeout != "" {
-		return errors.New("--max-surge, --max-unavailable and --on-timeout: --strategy=" + string(ShortLived) + " drains and removes no node: leave them out")
-	}
-	return nil
 }
 
 // awaitExpiry waits until no outdated node is left or a week is over, and names those that are

@@ -111,7 +111,7 @@ func (d surge) addSurge() bool {
 // isSurgeLaunched reports whether all new nodes are there and need not be waited for until they are
 // usable.
 func (d surge) isSurgeLaunched(surge int) bool {
-	return d.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
+	return turns{d.draft}.launchesAhead() && d.rec.Ledger.OpenLaunches() == 0 && d.count.Fresh >= surge
 }
 
 // replaceNodes drives the nodes that were started and starts more, until no outdated node is left

@@ -19,8 +19,7 @@ func (d turns) passTurn() {
 		d.rec.Turn = d.chooseZone()
 		d.count.turn = &d.rec.Turn
 	}
-	zone := d.rec.Ledger.ZoneOf(d.rec.Turn)
-	d.rec.Ledger.GiveSurge(zone, d.rec.Request.Surge, d.count.Left[zone])
+	d.bookKeeper().GiveSurge(d.rec.Ledger.ZoneOf(d.rec.Turn))
 }
 
 // chooseZone is the zone whose turn it is: the same while it has outdated nodes, or lacks one of
@@ -50,7 +49,7 @@ func (d turns) isTurnEnding() bool {
 
 // countLacking is how many nodes the group is short of before the next may be started. Where GKE
 // does not wait for new Spot nodes they count as there once they are launched (GKE G23).
-func (d *draft) countLacking() int {
+func (d turns) countLacking() int {
 	lacking := d.countUnavailable()
 	if d.launchesAhead() {
 		lacking -= d.count.Fresh - d.count.Usable
@@ -59,4 +58,4 @@ func (d *draft) countLacking() int {
 }
 
 // launchesAhead reports whether new nodes are not waited for.
-func (d *draft) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }
+func (d turns) launchesAhead() bool { return d.w.Group.Spot && d.rec.Request.TakesTurns() }

@@ -25,7 +25,7 @@ func (r *Record) Undoing() Verb {
 
 // KeepsBoth reports whether an abort would leave the outdated and the new nodes, all of which take
 // pods, where a rollback would take the new ones away.
-func (r *Record) KeepsBoth() bool {
+func KeepsBoth(r *Record) bool {
 	return r.Undoing() == "" && r.currentPhase().stays && r.Allows(VerbRollback) == nil
 }
 

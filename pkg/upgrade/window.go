@@ -70,7 +70,7 @@ func (d window) canStartNode(price int) bool {
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
 	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
-	if spent || busy+price+d.countLacking() > unavailable {
+	if spent || busy+price+(turns{d.draft}).countLacking() > unavailable {
 		d.waitForReplacement()
 		return false
 	}

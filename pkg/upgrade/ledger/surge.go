@@ -33,16 +33,17 @@ func (l *Ledger) DealSurge(n int, outdated map[string]int) {
 	}
 }
 
-// GiveSurge gives all surge to one of the ledger's zones, which has so many outdated nodes left, but
-// for what others still have of it.
-func (l *Ledger) GiveSurge(to string, surge, left int) {
-	for zone, z := range l.books.Zones {
+// GiveSurge gives all surge to one of the ledger's zones, as far as it has outdated nodes, but for
+// what others still have of it.
+func (k Keeper) GiveSurge(to string) {
+	surge := k.Limits.Surge
+	for zone, z := range k.l.books.Zones {
 		if zone != to {
 			surge -= max(0, z.Contribution())
-			l.updateZone(zone, func(z *Zone) { z.Surge = 0 })
+			k.l.updateZone(zone, func(z *Zone) { z.Surge = 0 })
 		}
 	}
-	l.updateZone(to, func(z *Zone) { z.Surge = max(0, min(surge, left)) })
+	k.l.updateZone(to, func(z *Zone) { z.Surge = max(0, min(surge, k.Counts.Left[to])) })
 }
 
 // SurgeWanted is how many new nodes scale up waits for: what was launched and, where launches were

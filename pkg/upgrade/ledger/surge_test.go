@@ -177,7 +177,9 @@ func TestGiveSurge(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := ledger.FromBooks(ledger.Books{Zonal: true, Zones: c.zones})
-			l.GiveSurge("b", c.surge, c.left)
+			v := view()
+			v.Limits.Surge, v.Counts.Left = c.surge, map[string]int{"b": c.left}
+			l.Keeper(v).GiveSurge("b")
 			got := map[string]int{}
 			for zone, z := range l.Books().Zones {
 				got[zone] = z.Surge
