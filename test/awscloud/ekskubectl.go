@@ -115,7 +115,19 @@ func (d kubectlDrainer) DeletePods(ctx context.Context, node string, limit time.
 	return d.drain(ctx, node, limit, "--disable-eviction")
 }
 
+// drain has kubectl drain the node within the limit, and again while that lasts: kubectl ends at the first answer of the API server
+// that it does not expect, as when there is none.
 func (d kubectlDrainer) drain(ctx context.Context, node string, limit time.Duration, more ...string) error {
+	late := time.Now().Add(limit)
+	for {
+		err := d.drainOnce(ctx, node, max(time.Until(late), time.Second/2), more...)
+		if err == nil || time.Until(late) < time.Second || wait(ctx, time.Second) != nil {
+			return err
+		}
+	}
+}
+
+func (d kubectlDrainer) drainOnce(ctx context.Context, node string, limit time.Duration, more ...string) error {
 	args := append([]string{
 		"drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=" + limit.String(),
 		"--kubeconfig=" + d.kubeconfig, "--cache-dir=" + filepath.Join(filepath.Dir(d.kubeconfig), "kubectl-cache"),

@@ -1,7 +1,10 @@
 package awscloud_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,4 +62,23 @@ func TestNodeIsReadyWithItsLabels(t *testing.T) {
 		equal(t, node, must(d.IsReady(t.Context(), node, labels))(t), node == "n")
 	}
 	equal(t, "another label", must(d.IsReady(t.Context(), "n", map[string]string{"a": "c"}))(t), false)
+}
+
+// TestDrainOutlivesTheAPIServer drains a node again where kubectl ends before the time is over.
+func TestDrainOutlivesTheAPIServer(t *testing.T) {
+	kubectl := filepath.Join(t.TempDir(), "kubectl")
+	const once = "#!/bin/sh\nif [ -e $0.ran ]; then exit 0; fi\n: >$0.ran\necho connection refused >&2\nexit 1\n"
+	if err := os.WriteFile(kubectl, []byte(once), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := awscloud.KubectlDrainer(fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}), kubectl, "kubeconfig")
+	if err := d.Drain(t.Context(), "n", time.Millisecond); err == nil {
+		t.Error("it failed when the time was over, which is not told")
+	}
+	if err := os.Remove(kubectl + ".ran"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Drain(t.Context(), "n", time.Minute); err != nil {
+		t.Error(err)
+	}
 }
