@@ -51,7 +51,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	delegated := req.Strategy == upgrade.Delegated
 	if delegated {
 		spec.Draws = drawnOrders
-		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
 	}
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
@@ -85,9 +85,9 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 }
 
 // predictRemaining is how long the rest of an upgrade under way would take; zero when no one can
-// say, as of one that a cloud is in the middle of.
+// say, as of one that a cloud is in the middle of and that another actor began.
 func (g *groupContext) predictRemaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
-	if err := g.loadForecastData(ctx, s); err != nil || record.Delegation != nil {
+	if err := g.loadForecastData(ctx, s); err != nil || (record.Delegation != nil && !upgrade.KnowsAdded(&record, &g.group)) {
 		return simulate.Span{}
 	}
 	rest := *g

@@ -120,7 +120,7 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.ownSurge = c.countOwnSurge(req)
-	size := c.group.Desired
+	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	record, err := c.runToEnd(req, r.recordStep, true)
 	for err == nil && record.Result == upgrade.Succeeded && c.giveNodeBack(req, size) {
 		r.recordSize(c.clock.now, c.group.Desired)

@@ -219,7 +219,7 @@ func TestForecastOfAManagedGroupThatIsCurrent(t *testing.T) {
 	}
 	spec.Group.Min, spec.Group.Managed = 1, &nodegroup.Managed{}
 	req := request()
-	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+	spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &upgrade.Record{}, req)
 	if got, want := predict(t, spec, req), "succeeded in 0s-0s, peak 3, 0.00 extra hours, 0 evictions\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -242,7 +242,7 @@ func TestForecastFencesAsTheCloudDoes(t *testing.T) {
 		if minimal {
 			req.Surge = 0
 		}
-		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, req)
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &upgrade.Record{}, req)
 		if got := predict(t, spec, req); strings.Contains(got, "stuck true") || !strings.Contains(got, want) {
 			t.Errorf("TerminateFirst %t: want %q in\n%s", minimal, want, got)
 		}
@@ -277,5 +277,55 @@ func TestForecastTellsWhatUsersNotice(t *testing.T) {
 				t.Errorf("%s without a ready pod and %d pods deleted past a budget, want %s and %d", f.Outage, f.Forced, c.outage, c.forced)
 			}
 		})
+	}
+}
+
+// TestForecastContinuesWithTheCloud forecasts what a cloud has still to do that has added its node and
+// replaced the first of three: as much as a forecast of all of it has left from there.
+func TestForecastContinuesWithTheCloud(t *testing.T) {
+	whole := shop()
+	whole.Group.Managed = &nodegroup.Managed{}
+	record := upgrade.Record{
+		Run: "r1", Started: start, Delegation: &upgrade.Delegation{}, Total: 3, Target: whole.Group.Wanted, Provider: "aws",
+		Sizes: nodegroup.Sizes{Desired: 3, Max: 3, Zones: map[string]int{"a": 3}},
+	}
+	forecast := func(spec simulate.Spec, record upgrade.Record) simulate.Forecast {
+		t.Helper()
+		req := request()
+		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &record, req)
+		spec.Times, _ = simulate.Estimate(&spec)
+		f, err := simulate.Predict(spec, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	all := forecast(whole, record)
+
+	rest := shop()
+	rest.Group.Managed, rest.Group.Desired, rest.Group.Max = &nodegroup.Managed{}, 4, 4
+	rest.Nodes, rest.Group.Instances = rest.Nodes[1:], rest.Group.Instances[1:]
+	for _, name := range []string{"new-0", "new-1"} {
+		n := node(name, "a", allocatable("2", "4Gi", "10"))
+		n.Spec.ProviderID = "sim:///a/i-" + name
+		rest.Nodes = append(rest.Nodes, n)
+		rest.Group.Instances = append(rest.Group.Instances, nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService})
+	}
+	for _, pod := range rest.Pods {
+		if pod.Spec.NodeName == "old-0" {
+			pod.Spec.NodeName = "new-0"
+		}
+	}
+	for _, n := range rest.Nodes[:2] {
+		n.Spec.Unschedulable = true
+	}
+	record.Replaced = 1
+	left := forecast(rest, record)
+	if left.Result != upgrade.Succeeded || len(left.Nodes) != 2 || left.Peak != 4 {
+		t.Fatalf("%s, peak %d: %+v", left.Result, left.Peak, left.Nodes)
+	}
+	want := all.Duration.Latest.Duration - all.Nodes[0].End.Latest.Duration
+	if off := (left.Duration.Latest.Duration - want).Abs(); off > 10*time.Second {
+		t.Errorf("%s are left, of %s with %s until the first has gone", left.Duration, all.Duration, all.Nodes[0].End)
 	}
 }

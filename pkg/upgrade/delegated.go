@@ -370,12 +370,3 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
 	}
 }
-
-// AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
-// would do it from the start, in the cloud's own numbers: for a forecast of what the cloud does. Of
-// what the cloud tells it keeps the order of things.
-func AsDriven(group nodegroup.Group, req Request) (nodegroup.Group, Record, Request) {
-	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
-	req.Strategy = Surge
-	return group, Record{}, req
-}

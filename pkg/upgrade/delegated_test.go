@@ -540,6 +540,27 @@ func TestDelegateReadsAgain(t *testing.T) {
 	}
 }
 
+// TestKnowsAdded tells whether what a cloud is to give back is known: of its operation that began after
+// the upgrade, or where it adds nothing (EKS E50, E60).
+func TestKnowsAdded(t *testing.T) {
+	ours := upgrade.Record{Started: start, Sizes: nodegroup.Sizes{Desired: 3}}
+	for _, c := range []struct {
+		record  upgrade.Record
+		managed *nodegroup.Managed
+		want    bool
+	}{
+		{ours, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, true},
+		{ours, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start.Add(-time.Minute)}}, false},
+		{upgrade.Record{Started: start}, &nodegroup.Managed{Operation: nodegroup.Operation{Began: start}}, false},
+		{upgrade.Record{Started: start}, &nodegroup.Managed{TerminateFirst: true}, true},
+		{ours, nil, false},
+	} {
+		if got := upgrade.KnowsAdded(&c.record, &nodegroup.Group{Managed: c.managed}); got != c.want {
+			t.Errorf("sizes %+v, %+v: %t", c.record.Sizes, c.managed, got)
+		}
+	}
+}
+
 // lostAfter is how long a cloud has to leave an operation out until that is taken to be gone.
 const lostAfter = 5 * time.Minute
 

@@ -285,7 +285,7 @@ func blockManaged(t *testing.T, shared *stage.Stage) {
 	}, stubborn())
 	first := s.start(toNew)
 	s.awaitBlocker(first)
-	if shown := document[report.UpgradeStatus](t, s.Stage, 0, "nodeupgrade", "status", s.group); len(shown.Blocked) == 0 || shown.Operation == nil {
+	if shown := document[report.UpgradeStatus](t, s.Stage, 0, "nodeupgrade", "status", s.group); len(shown.Blocked) == 0 || shown.Operation == nil || shown.Remaining.Latest.Duration == 0 {
 		t.Errorf("the status is %+v with %+v", shown, shown.Operation)
 	}
 	first.end(1)

@@ -1,0 +1,51 @@
+package upgrade
+
+import (
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
+// would do it, in the cloud's own numbers: for a forecast of what the cloud does, from the start
+// or, where it has made the group larger already, from there. Of what the cloud tells it keeps the
+// order of things.
+func AsDriven(group nodegroup.Group, rec *Record, req Request) (nodegroup.Group, Record, Request) {
+	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
+	req.Strategy = Surge
+	if rec.Delegation == nil || rec.Sizes.Desired == 0 || group.Desired <= rec.Sizes.Desired || group.Managed.TerminateFirst {
+		return group, Record{}, req
+	}
+	asked := req
+	if asked.OnTimeout != Force {
+		asked.OnTimeout = Skip // a forecast tells of all nodes
+	}
+	return group, Record{
+		Version: surgeVersion, Run: rec.Run, Request: asked, Started: rec.Started, Phase: PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
+		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: bookAdded(&group, rec), Nodes: map[string]NodeRecord{},
+	}, req
+}
+
+// bookAdded has what the cloud has added to the zones of the group on the books as launched.
+func bookAdded(group *nodegroup.Group, rec *Record) ledger.Ledger {
+	size := map[string]int{}
+	for _, i := range group.Instances {
+		if i.State != nodegroup.InstanceLeaving {
+			size[i.Zone]++
+		}
+	}
+	books := rec.Ledger.Books()
+	books.Zones = map[string]ledger.Zone{}
+	for zone, n := range size {
+		if added := n - rec.Sizes.Zones[zone]; added > 0 {
+			books.Zones[zone] = ledger.Zone{Surge: added, Launched: added}
+		}
+	}
+	return ledger.FromBooks(books)
+}
+
+// KnowsAdded reports whether the record tells what the group's cloud has added to it, which it is
+// to give back: it adds nothing, or its operation began after the upgrade that is recorded.
+func KnowsAdded(rec *Record, group *nodegroup.Group) bool {
+	m := group.Managed
+	return m != nil && (m.TerminateFirst || rec.Sizes.Desired > 0 && !m.Operation.Began.Before(rec.Started))
+}
