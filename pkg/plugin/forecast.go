@@ -69,8 +69,8 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 // evicts again.
 const cloudLooks = 5 * time.Second
 
-// unseen is for how long at most nobody sees that the next step of an upgrade by the group's own
-// cloud is due: the cloud, once a node, so many at a time, and this tool at the end.
+// unseen is the longest time that polling adds to an upgrade by the group's own cloud: the cloud
+// looks once more at each node, so many at a time, and this tool asks once more at the end.
 func unseen(nodes, atOnce int) time.Duration {
 	turns := (nodes + atOnce - 1) / max(1, atOnce)
 	return time.Duration(turns)*cloudLooks + upgrade.PollOperation
