@@ -31,7 +31,7 @@ func blueGreenStrategy() strategy {
 			},
 			{
 				name: PhaseCreateGreen, untouched: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the new nodes", verbs: early,
-				run: func(d *draft) bool { return surge{d}.addSurge() },
+				run: func(d *draft) bool { coverOutdated(d); return surge{d}.addSurge() },
 			},
 			{
 				name: PhaseCordonBlue, stays: true, quiet: true, watched: true, held: bothHeld, waitsFor: "the fence", verbs: early,
@@ -95,6 +95,22 @@ func (d blueGreen) setUpGroup() bool {
 		return false
 	}
 	return surge{d.draft}.setUpGroup()
+}
+
+// coverOutdated has a new node be added for each outdated one, those included that joined after the
+// upgrade began (GKE G41).
+func coverOutdated(d *draft) {
+	outdated := rebuild{d}.countOutdated()
+	d.rec.Ledger.DealSurge(outdated, d.count.Left)
+	d.rec.Request.Surge = max(d.rec.Request.Surge, outdated)
+}
+
+// launchMissing launches new nodes for outdated ones that joined while others were drained.
+func launchMissing(d *draft) {
+	coverOutdated(d)
+	if d.applyDecision(d.bookKeeper().RaiseMaximum()) {
+		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
+	}
 }
 
 // cordonBlue fences all outdated nodes before any is drained (GKE G43).
@@ -167,6 +183,7 @@ func (d blueGreen) soakBatch() bool {
 func (d blueGreen) startBatch() {
 	for d.isBatchOpen() && d.rec.Stopping == "" {
 		if d.countUnavailable()+d.countKept()+1 > 0 {
+			launchMissing(d.draft)
 			window{d.draft}.waitForReplacement()
 			return
 		}

@@ -44,6 +44,41 @@ func memberOf(t *testing.T, w *upgrade.World, name string) *nodegroup.Member {
 	return nil
 }
 
+// G41: an outdated node that joined after the upgrade was asked for gets a new one beside it, too.
+func TestOutdatedNodeThatJoinsBeforeGreen(t *testing.T) {
+	d := newBlueGreen(t, 1)
+	d.req.Surge = 2 // there were two of them then
+	before := d.cluster.World(d.req).Group.Desired
+	most := 0
+	d.watch = func(w upgrade.World, _ upgrade.Step) { most = max(most, w.Group.Desired) }
+	d.run(time.Time{})
+	if after := d.cluster.World(d.req).Group.Desired; d.record.Result != upgrade.Succeeded || most != 2*before || after != before {
+		t.Errorf("got %q (%s) with %d, at most %d and then %d nodes, want twice as many and then as before", d.record.Result, d.record.Message, before, most, after)
+	}
+}
+
+// G41: the same of a node that turns out to be outdated when the new ones are there and others are drained.
+func TestOutdatedNodeThatJoinsInDrain(t *testing.T) {
+	d := newBlueGreen(t, 1)
+	d.req.Surge = 2
+	for !d.cluster.Now().After(start.Add(2 * time.Hour)) {
+		w := d.world()
+		if d.record.Phase != upgrade.PhaseDrainBlue {
+			memberOf(t, &w, "old-a-1").Outdated = false
+		}
+		step := upgrade.Next(w)
+		d.record, d.notes = step.Record, step.Notes
+		d.cluster.Do(step)
+		if step.Finished || d.record.Phase == upgrade.PhaseSoak {
+			break
+		}
+		d.cluster.Advance(step.Wake)
+	}
+	if desired := d.cluster.World(d.req).Group.Desired; d.record.Phase != upgrade.PhaseSoak || desired != 6 {
+		t.Errorf("it is in the phase %q with %d nodes, want the soak with 6: %s", d.record.Phase, desired, d.record.Message)
+	}
+}
+
 // A node that another actor made schedulable during the soak is for a person to decide about: the same command fences it again.
 func TestOutdatedNodeMadeSchedulable(t *testing.T) {
 	w := deleting(t)

@@ -26,10 +26,11 @@ func SpreadSurge(n int, outdated map[string]int) map[string]int {
 
 func sortedZones(counts map[string]int) []string { return slices.Sorted(maps.Keys(counts)) }
 
-// DealSurge deals n surge nodes out to the zones of a new upgrade; see SpreadSurge.
+// DealSurge deals n surge nodes out to the zones, and takes from none what it was dealt before; see
+// SpreadSurge.
 func (l *Ledger) DealSurge(n int, outdated map[string]int) {
 	for zone, surge := range SpreadSurge(n, outdated) {
-		l.updateZone(zone, func(z *Zone) { z.Surge = surge })
+		l.updateZone(zone, func(z *Zone) { z.Surge = max(z.Surge, surge) })
 	}
 }
 
