@@ -97,11 +97,14 @@ fidelity: controlplane ## Hold plans against upgrades of a real control plane: t
 	$(GO) run ./test/fidelity
 
 .PHONY: crash
-crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward and back
+crash: controlplane ## Kill the tool after each of its writes, lose each answer, halt it past its lease, take the API server away, start it twice, set clocks forward and back, roll it back
 	$(GO) run ./test/crash
 	$(GO) run ./test/crash -how lose
 	$(GO) run ./test/crash -managed
 	$(GO) run ./test/crash -managed -how lose
+	$(GO) run ./test/crash -strategy blue-green
+	$(GO) run ./test/crash -strategy blue-green -how lose
+	$(GO) run ./test/crash -strategy blue-green -how rollback -few 20
 	$(GO) run ./test/crash -how stop -few 10 -from 4
 	$(GO) run ./test/crash -how down -few 10 -from 5
 	$(GO) run ./test/crash -how pair -few 10

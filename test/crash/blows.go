@@ -11,8 +11,12 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// lostLease is the exit code of a command whose lease is another actor's.
-const lostLease = 5
+const (
+	// refused is the exit code of a command that may not do what it is asked, and touched nothing.
+	refused = 2
+	// lostLease is the exit code of a command whose lease is another actor's.
+	lostLease = 5
+)
 
 // upgrade carries the upgrade out to its end, whatever happens on the way, and returns the exit code of the command that ended it.
 func (t *trial) upgrade(ctx context.Context) (int, error) {
@@ -63,11 +67,14 @@ func (t *trial) interrupted(ctx context.Context) (int, error) {
 	case <-ended:
 	}
 	t.writes = tap.seen()
-	if err != nil || t.point.blow != kill || len(t.writes) < t.point.n {
+	if err != nil || !t.point.blow.kills() || len(t.writes) < t.point.n {
 		return code, err
 	}
 	if code != killed {
 		return 0, fmt.Errorf("the command ended with %d and was to be killed: %s", code, t.said.String())
+	}
+	if verb := t.point.blow.verb(); verb != "" {
+		return t.askVerb(ctx, verb)
 	}
 	// The dead holder's lease would be watched for a minute otherwise.
 	return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()

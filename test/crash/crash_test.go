@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// TestSample tries four points of each kind in a small upgrade, and three in one that EKS carries out; "make crash" tries every
-// one of larger ones.
+// TestSample tries four points of each kind in a small upgrade, and three in one that EKS carries out and in a blue-green one;
+// "make crash" tries every one of larger ones.
 func TestSample(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it needs a control plane, which -short leaves out")
@@ -30,6 +31,19 @@ func TestSample(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.playSample(t, s, sample(t, writes))
+	})
+	t.Run("blue-green", func(t *testing.T) {
+		t.Parallel()
+		c := course{counts: []int{1, 1}, strategy: string(upgrade.BlueGreen)}
+		writes, err := c.undisturbed(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drained, deleted := first(t, writes, "/eviction"), first(t, writes, "TerminateInstanceInAutoScalingGroup")
+		outcomes := c.playSample(t, s, []point{{deleted, kill}, {deleted, lose}, {drained, rollback}})
+		if outcomes[2].obeyed != upgrade.VerbRollback {
+			t.Error("the group was not taken back out of the drain")
+		}
 	})
 	t.Run("managed", func(t *testing.T) {
 		t.Parallel()
@@ -70,14 +84,20 @@ func sample(t *testing.T, writes []string) []point {
 		lose: {"/leases", "PATCH /api/v1/nodes/", "/eviction", "TerminateInstanceInAutoScalingGroup"},
 	} {
 		for _, kind := range kinds {
-			i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
-			if i < 0 {
-				t.Fatalf("an upgrade makes no write %q: %q", kind, writes)
-			}
-			points = append(points, point{i + 1, blow})
+			points = append(points, point{first(t, writes, kind), blow})
 		}
 	}
 	return points
+}
+
+// first is the number of the first write of the kind.
+func first(t *testing.T, writes []string, kind string) int {
+	t.Helper()
+	i := slices.IndexFunc(writes, func(write string) bool { return strings.Contains(write, kind) })
+	if i < 0 {
+		t.Fatalf("an upgrade makes no write %q: %q", kind, writes)
+	}
+	return i + 1
 }
 
 func TestPoints(t *testing.T) {
@@ -189,7 +209,7 @@ func TestOutOfBounds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := strings.Join(outOfBounds(c.sizes, 6), ", "); got != c.want {
+			if got := strings.Join(outOfBounds(c.sizes, 6, 4), ", "); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -26,6 +26,7 @@ type options struct {
 	from, to, every, few int
 	atOnce               int
 	managed              bool
+	strategy             string
 	keep                 string
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.IntVar(&o.few, "few", 0, "Try so many writes, spread over all; 0 for each")
 	flag.IntVar(&o.atOnce, "at-once", 3, "How many upgrades run at the same time")
 	flag.BoolVar(&o.managed, "managed", false, "Upgrade groups that EKS manages and drains")
+	flag.StringVar(&o.strategy, "strategy", "", "Upgrade with this --strategy; \"\" for the tool's own choice")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep what each upgrade wrote and said in")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -61,7 +63,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer s.Close()
-	c := course{counts: []int{3, 3}, managed: o.managed, keep: o.keep}
+	c := course{counts: []int{3, 3}, managed: o.managed, strategy: o.strategy, keep: o.keep}
 	if o.how.setsClock() {
 		if err := addSettable(ctx, s); err != nil {
 			return err
@@ -117,16 +119,22 @@ func (c course) playAll(ctx context.Context, s *stage.Stage, points []point, atO
 // summarize prints how many ended well, and returns an error unless all did. An upgrade that made fewer writes than the
 // undisturbed one tried nothing, and does not count.
 func summarize(out io.Writer, outcomes []outcome, took time.Duration) error {
-	well, tried := 0, 0
+	well, tried, obeyed := 0, 0, 0
 	for i := range outcomes {
 		if outcomes[i].reached() {
 			tried++
 			if len(outcomes[i].faults) == 0 {
 				well++
 			}
+			if outcomes[i].obeyed != "" {
+				obeyed++
+			}
 		}
 	}
 	fmt.Fprintf(out, "%d of %d ended as an undisturbed upgrade does, in %s\n", well, tried, took)
+	if obeyed > 0 {
+		fmt.Fprintf(out, "the verb was carried out in %d of them, and refused in the others\n", obeyed)
+	}
 	switch faulty := tried - well; {
 	case faulty > 0:
 		return fmt.Errorf("%d upgrades did not end as an undisturbed one does", faulty)

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -30,8 +31,22 @@ type course struct {
 	counts []int
 	// managed has EKS carry the upgrade out.
 	managed bool
+	// strategy is the one asked for; "" for none.
+	strategy string
 	// keep is the folder that what the commands wrote and said is kept in; "" for none.
 	keep string
+}
+
+// surge is how many nodes more than before the group may have: all of them again, or by default two a zone (EKS E21).
+func (c course) surge() int {
+	if c.strategy != string(upgrade.BlueGreen) {
+		return 2 * len(zones())
+	}
+	nodes := 0
+	for _, n := range c.counts {
+		nodes += n
+	}
+	return nodes
 }
 
 func zones() []string { return []string{"us-east-1a", "us-east-1b"} }
@@ -64,6 +79,9 @@ type trial struct {
 	writes []string
 	// strange is what a command did that it should not, where the state that is left does not show it.
 	strange []string
+	// obeyed is the verb that was carried out, left the record at last.
+	obeyed upgrade.Verb
+	left   upgrade.Record
 }
 
 // nameAt is the name of what is played at the point: of the group, of its nodes' pool and of the namespace.
@@ -82,6 +100,8 @@ type outcome struct {
 	writes []string
 	// faults are what differs from what an undisturbed upgrade leaves behind.
 	faults []string
+	// obeyed is the verb that was carried out; "" for none.
+	obeyed upgrade.Verb
 }
 
 // reached reports whether the point was.
@@ -148,7 +168,7 @@ func (c course) play(ctx context.Context, shared *stage.Stage, p point) (outcome
 		return outcome{}, err
 	}
 	after["budgets below their need"] = strings.Join(broken, ", ")
-	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.goal())...)}
+	o := outcome{point: p, writes: t.writes, faults: append(t.strange, differences(after, t.goal(after))...), obeyed: t.obeyed}
 	if err := t.keepAll(o); err != nil {
 		return outcome{}, err
 	}
@@ -181,6 +201,12 @@ func (t *trial) args(more ...string) []string {
 		args = append(args, "--to=1.36") // that of the control plane, which has to be asked for
 	} else {
 		args = append(args, "--settle=0s", "--drain-timeout=10m")
+	}
+	if t.strategy != "" {
+		args = append(args, "--strategy="+t.strategy)
+	}
+	if t.strategy == string(upgrade.BlueGreen) {
+		args = append(args, "--batch=2", "--soak=3s")
 	}
 	return append(args, more...)
 }

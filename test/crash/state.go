@@ -118,11 +118,17 @@ func (t *trial) lookAtCloud(ctx context.Context, found state) error {
 		return err
 	}
 	found["sizes"], found["suspended processes"] = sizes(group), fmt.Sprint(group.Suspended)
-	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.scaling), t.before.group.Desired), ", ")
-	own := maps.Clone(t.before.instances)
+	found["sizes out of bounds"] = strings.Join(outOfBounds(t.Cloud.Timeline(t.scaling), t.before.group.Desired, t.surge()), ", ")
+	now := map[string]bool{}
 	for _, i := range group.Instances {
-		own[i.ID] = true
+		now[i.ID] = true
 	}
+	due := t.due(t.before.instances)
+	if t.obeyed != "" {
+		due = t.gone(now)
+	}
+	own := maps.Clone(t.before.instances)
+	maps.Copy(own, now)
 	times := map[string]int{}
 	for _, r := range t.Cloud.Requests() {
 		id := r.Params["InstanceId"]
@@ -130,7 +136,7 @@ func (t *trial) lookAtCloud(ctx context.Context, found state) error {
 			times[id]++
 		}
 	}
-	found["terminated other than once"] = odd(times, t.due(t.before.instances))
+	found["terminated other than once"] = odd(times, due)
 	if !t.managed {
 		return nil
 	}
@@ -138,10 +144,8 @@ func (t *trial) lookAtCloud(ctx context.Context, found state) error {
 	return err
 }
 
-// outOfBounds lists the sizes with more added than the surge or more taken than may be unavailable: by default two nodes a
-// zone and one (EKS E21, E23).
-func outOfBounds(sizes []awscloud.Size, before int) []string {
-	surge := 2 * len(zones())
+// outOfBounds lists the sizes with more added than the surge or more taken than may be unavailable, by default one (EKS E23).
+func outOfBounds(sizes []awscloud.Size, before, surge int) []string {
 	var out []string
 	began := slices.IndexFunc(sizes, func(z awscloud.Size) bool { return z.InService == before })
 	for _, z := range sizes[max(0, began):] {
@@ -206,6 +210,12 @@ func (t *trial) lookAtPods(ctx context.Context, found state) error {
 	}
 	times := map[string]int{}
 	due := t.due(t.before.pods)
+	if t.obeyed != "" { // who had to go depends on the point
+		due = map[string]bool{}
+		for uid := range evictions.Accepted {
+			due[string(uid)] = true
+		}
+	}
 	for uid := range due {
 		times[uid] = 1 // an eviction that the dead tool did not wait for may be logged as failed though the pod went
 	}
@@ -243,12 +253,14 @@ func (t *trial) lookAtMemory(ctx context.Context, found state) error {
 	if holder := lease.Spec.HolderIdentity; holder != nil {
 		found["lease held by"] = *holder
 	}
-	record, err := cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
-	if err != nil {
-		return err
-	}
-	found["record"] = describe(record)
-	return nil
+	t.left, err = t.record(ctx)
+	found["record"] = describe(t.left)
+	return err
+}
+
+// record is what is stored of the upgrade.
+func (t *trial) record(ctx context.Context) (upgrade.Record, error) {
+	return cluster.NewStore(t.Cluster.Client(), stateSpace, t.group()).LoadRecord(ctx)
 }
 
 // lease is the group's.

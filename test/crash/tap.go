@@ -35,12 +35,19 @@ const (
 	// ahead starts the same command again, with its wall clock set forward, once the server has answered, and has the first
 	// hear of the answer when the second has ended. A write of the lease is left alone, and the next one taken.
 	ahead blow = "ahead"
+	// These are kill, with the verb asked for afterwards; the same command continues where that is refused.
+	pause    blow = "pause"
+	rollback blow = "rollback"
+	complete blow = "complete"
+	abort    blow = "abort"
 )
 
 // outage is how long the API server is out of reach: as long as a lease lasts.
 const outage = time.Minute
 
-func blows() []blow { return []blow{kill, lose, stop, down, pair, clock, back, ahead} }
+func blows() []blow {
+	return []blow{kill, lose, stop, down, pair, clock, back, ahead, pause, rollback, complete, abort}
+}
 
 // point is the n-th write of an upgrade, from 1 on, and what happens there; the zero point is never reached.
 type point struct {
@@ -68,6 +75,9 @@ type tap struct {
 	met   bool // the point's write
 }
 
+// kills says that the tool is killed.
+func (b blow) kills() bool { return b == kill || b.verb() != "" }
+
 // halts says that the tool is halted until another actor has ended the upgrade.
 func (b blow) halts() bool { return b == stop || b == clock || b == back }
 
@@ -93,12 +103,12 @@ func openTap(ctx context.Context, s *stage.Stage, p point, strike func()) (*tap,
 		return t.meet(write)
 	})
 	for _, front := range []*hostile.Front{t.cluster, t.cloud} {
-		switch p.blow { // of the writes that meet accepts there is one
-		case lose:
+		switch { // of the writes that meet accepts there is one
+		case p.blow == lose:
 			front.Lose(1)
-		case down:
+		case p.blow == down:
 			front.After(1, func() { t.cluster.Down(outage) })
-		case kill, stop, clock, back, ahead:
+		case strike != nil:
 			front.After(1, strike)
 		}
 	}

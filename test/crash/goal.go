@@ -11,13 +11,21 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// goal is what the upgrade has to leave behind. EKS is asked to begin once.
-func (t *trial) goal() state {
+// goal is what the upgrade has to leave behind, of which an abort leaves some as it was found.
+func (t *trial) goal(found state) state {
+	nodes := len(t.before.instances)
+	done := upgrade.Record{Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: nodes, Replaced: nodes}
 	goal := t.before.goal()
-	if t.managed {
-		nodes := len(t.before.instances)
-		goal["record"] = describe(upgrade.Record{Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Total: nodes, Replaced: nodes})
-		goal["updates"] = "1 begun, 1 token"
+	switch {
+	case t.obeyed == upgrade.VerbRollback:
+		return t.goalBack()
+	case t.obeyed == upgrade.VerbAbort:
+		return t.goalAborted(found)
+	case t.managed: // EKS is asked to begin once
+		goal["record"], goal["updates"] = describe(done), "1 begun, 1 token"
+	case t.strategy == string(upgrade.BlueGreen):
+		done.Suspended = []string{"AZRebalance", "AlarmNotification", "ScheduledActions"}
+		goal["record"] = describe(done)
 	}
 	return goal
 }

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// verb is the one that is asked for at the blow; "" for none.
+func (b blow) verb() upgrade.Verb {
+	switch verb := upgrade.Verb(b); verb {
+	case upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbComplete, upgrade.VerbAbort:
+		return verb
+	default:
+		return ""
+	}
+}
+
+// askVerb asks for the verb from a home directory that knows nothing of the upgrade, and returns the exit code of the command that ended
+// the upgrade. A phase that does not have the verb refuses it, and the upgrade continues; so does one that was paused.
+func (t *trial) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
+	record, err := t.record(ctx)
+	if err != nil {
+		return 0, err
+	}
+	home, err := os.MkdirTemp("", "nobody")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(home)
+	args := []string{"nodeupgrade", string(verb), t.group()}
+	if verb != upgrade.VerbPause {
+		args = append(args, "--yes", "--parallel-groups")
+	}
+	code, err := t.Start(ctx, io.Discard, &t.said, []string{"HOME=" + home}, args...).Wait()
+	if err != nil || (code != 0 && code != refused) {
+		return code, err
+	}
+	if allowed := record.Run != "" && record.Allows(verb) == nil; allowed != (code == 0) {
+		t.strange = append(t.strange, fmt.Sprintf("%s ended with %d in the phase %q", verb, code, record.Phase))
+	}
+	switch {
+	case code == refused:
+		return t.Start(ctx, io.Discard, &t.said, nil, t.args("--takeover")...).Wait()
+	case verb == upgrade.VerbPause:
+		t.obeyed = verb
+		return t.Start(ctx, io.Discard, &t.said, nil, "nodeupgrade", "resume", t.group(), "--yes", "--parallel-groups").Wait()
+	default:
+		t.obeyed = verb
+		return code, nil
+	}
+}
+
+// goalBack is what a group that was taken back has to be: as before, with other nodes of the revision
+// from before in the place of those that were replaced. How many those are depends on the point.
+func (t *trial) goalBack() state {
+	goal := t.before.goal()
+	goal["nodes"] = fmt.Sprintf("0 current, %d outdated", len(t.before.instances))
+	goal["record"] = describe(upgrade.Record{
+		Phase: upgrade.PhaseDone, Result: upgrade.Succeeded, Message: "rolled back to " + t.scaling + ":1",
+		Total: t.left.Total, Replaced: t.left.Total, Suspended: t.left.Suspended,
+	})
+	return goal
+}
+
+// goalAborted is what a group has to be whose upgrade was aborted: nothing is fenced or suspended, whatever nodes there are.
+func (t *trial) goalAborted(found state) state {
+	goal := t.before.goal()
+	for _, free := range []string{"nodes", "record", "sizes", "ready pods"} {
+		goal[free] = found[free]
+	}
+	return goal
+}
+
+// gone are the instances from before that the group has no more.
+func (t *trial) gone(now map[string]bool) map[string]bool {
+	gone := maps.Clone(t.before.instances)
+	maps.DeleteFunc(gone, func(id string, _ bool) bool { return now[id] })
+	return gone
+}
