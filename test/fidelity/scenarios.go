@@ -10,7 +10,7 @@ import (
 
 // scenarios are all there are, by what they are about.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(windows(), budgets(), chances(seed), shapes(), timeouts(), managed())
+	return slices.Concat(windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), managed())
 }
 
 // windows are about how many nodes are in flight.
@@ -30,6 +30,21 @@ func windows() []scenario {
 			name: "batch barrier", nodes: 8,
 			workloads: []stage.Workload{known("quick", 10, 2*second, 3*second), known("slow", 4, 2*second, 16*second), known("slower", 2, 2*second, 24*second)},
 			flags:     []string{"--settle=1s", "--max-unavailable=4", "--batch-barrier"},
+		},
+	}
+}
+
+// strategies are about ways other than a surge of the whole group (GKE G14, G40).
+func strategies() []scenario {
+	workloads := []stage.Workload{keeping(known("web", 8, 4*second, 4*second), "2"), known("job", 4, 2*second, 6*second)}
+	return []scenario{
+		{
+			name: "blue-green with soaks", nodes: 6, zones: []string{zoneA, zoneB}, workloads: workloads,
+			flags: []string{"--strategy=blue-green", "--batch=2", "--batch-soak=4s", "--soak=15s"},
+		},
+		{
+			name: "surge zone by zone", nodes: 6, zones: []string{zoneA, zoneB}, workloads: workloads,
+			flags: []string{"--like=gke", "--max-unavailable=1", "--settle=4s"},
 		},
 	}
 }
