@@ -23,6 +23,7 @@ func TestBlueGreen(t *testing.T) {
 		"rolled back out of the soak":      blueGreenBack,
 		"aborted in the soak":              blueGreenAborted,
 		"verbs in the drain":               blueGreenDraining,
+		"carried out by Jobs":              blueGreenScheduled,
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
