@@ -55,6 +55,8 @@ type Group struct {
 	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
 	LaunchFailure LaunchFailure `json:"-"`
+	// Autoscaler is what is known of one that changes the group's size.
+	Autoscaler Autoscaler `json:"-"`
 	// WantedLabels are labels that a verified current node carries, beside being current.
 	WantedLabels map[string]string `json:"wantedLabels,omitempty"`
 	// CurrentLabels are labels without which a node is outdated though its machine is current. See
@@ -69,6 +71,17 @@ func (g *Group) Refill() Refill { return InfoOf(g.Provider).Refill }
 type LaunchFailure struct {
 	At      time.Time
 	Message string
+}
+
+// Autoscaler is what is known of an autoscaler in the cluster that brings up nodes of a group for
+// pods that wait.
+type Autoscaler struct {
+	// Tagged tells that the group's tags have autoscalers find it.
+	Tagged bool
+	// Serves tells that one is known to serve the group; Missing says what that would take, where it
+	// was looked for and not found.
+	Serves  bool
+	Missing string
 }
 
 // Revision names a configuration that nodes are launched from.

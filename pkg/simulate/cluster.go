@@ -25,7 +25,9 @@ type Cluster struct {
 	pods      *podLifecycle
 	nodes     *nodeLifecycle
 	cloud     *cloud
-	facts     drain.Facts
+	// autoscaler is nil where there is none.
+	autoscaler *autoscaler
+	facts      drain.Facts
 
 	actions *actionLog
 	record  upgrade.Record
@@ -54,6 +56,9 @@ func New(spec Spec) *Cluster {
 	c.cloud = &cloud{
 		clock: clock, times: spec.Times, group: c.group, nodes: c.nodes, actions: c.actions,
 		model: newModel(sortNodes(spec.Nodes)), tokens: map[string]bool{},
+	}
+	if spec.Autoscaled {
+		c.autoscaler = &autoscaler{clock: clock, scheduler: c.scheduler, cloud: c.cloud}
 	}
 	c.addNodes(&spec)
 	pods := c.pods.addPods(slices.SortedFunc(slices.Values(spec.Pods), comparePods))
@@ -157,12 +162,18 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	}
 }
 
+// placePending gives pods that wait a node or, where there is one, an autoscaler's attention.
+func (c *Cluster) placePending() {
+	c.pods.placePending()
+	c.autoscaler.watchPending()
+}
+
 // Advance lets the cluster move: to its next event, but not past the time given, which may be zero
 // for no limit. It reports whether it moved.
 func (c *Cluster) Advance(limit time.Time) bool {
 	if at, ok := c.clock.nextEventTime(); ok && (limit.IsZero() || !at.After(limit)) {
 		c.clock.runEvents(at)
-		c.pods.placePending()
+		c.placePending()
 		return true
 	}
 	if limit.After(c.clock.now) {

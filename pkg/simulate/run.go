@@ -87,7 +87,7 @@ func (c *Cluster) Do(step upgrade.Step) {
 		outcome, detail := c.carryOutAction(action)
 		c.actions.record(action, outcome, detail)
 	}
-	c.pods.placePending()
+	c.placePending()
 }
 
 func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, string) {

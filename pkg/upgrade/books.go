@@ -17,7 +17,10 @@ func (d *draft) ledgerView() ledger.View {
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.listProcesses(&d.w.Group),
 	}
-	v.Counts.Shrinking = d.rec.openShrinks()
+	// A reading of before the last change may not show what landed since. Without an autoscaler the
+	// books tell.
+	unseen := d.rec.Ledger.Refilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
+	v.Counts.Shrinking = d.rec.openShrinks(unseen)
 	return v
 }
 

@@ -47,6 +47,8 @@ type strategy struct {
 	name Strategy
 	// version is the oldest form of Record that knows the strategy.
 	version int
+	// refilled is a strategy that leaves new nodes to an autoscaler.
+	refilled bool
 	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
 	// this way; nil for strategies that suit every group.
 	fits func(group *nodegroup.Group, r *Request, outdated int) error
@@ -80,6 +82,12 @@ type phase struct {
 	calm bool
 	// mostGrace is the longest grace period that pods are deleted with; 0 for their own.
 	mostGrace time.Duration
+	// capsLeaving has that hold for pods that were evicted, too.
+	capsLeaving bool
+	// waitsUntil is what the upgrade does in a long wait of the phase: "it soaks". looksIn is one in
+	// which there is work for who looks in before it is over.
+	waitsUntil string
+	looksIn    bool
 	// held are the nodes that autoscalers are kept from in the phase.
 	held holding
 	// givesBack is a phase in which what was added is given back: another target begins again.

@@ -16,11 +16,11 @@ import (
 )
 
 // openShrinks counts, by ledger zone, the terminations that are to shrink the group and have not
-// landed.
-func (r *Record) openShrinks() map[string]int {
+// landed; with landed, those that have as well.
+func (r *Record) openShrinks(landed bool) map[string]int {
 	var counts map[string]int
 	for _, n := range r.Nodes {
-		if n.State == NodeRemoving && n.Shrink && !n.Landed {
+		if n.State == NodeRemoving && n.Shrink && (landed || !n.Landed) {
 			if counts == nil {
 				counts = map[string]int{}
 			}

@@ -153,7 +153,7 @@ func (v *invariants) checkWindow(w upgrade.World, record upgrade.Record) {
 	if busy > req.Window && record.Phase != upgrade.PhaseDeleteBlue {
 		v.t.Errorf("I1: %d nodes in flight, window %d", busy, req.Window)
 	}
-	if least := v.serves - req.MaxUnavailable; w.Group.Sized && serving(w, record) < least {
+	if least := v.serves - req.MaxUnavailable; w.Group.Sized && req.Strategy != upgrade.AutoscaledBlueGreen && serving(w, record) < least {
 		v.t.Errorf("I1: %d nodes serve, of %d at first, with %d allowed to be unavailable", serving(w, record), v.serves, req.MaxUnavailable)
 	}
 }
@@ -179,6 +179,9 @@ func (v *invariants) checkSize(w upgrade.World, record upgrade.Record) {
 	if owed := record.Ledger.Contribution(); owed < -req.MaxUnavailable || owed > req.Surge {
 		v.t.Errorf("I9: our contribution is %d, outside [-%d, %d]", owed, req.MaxUnavailable, req.Surge)
 	}
+	if req.Strategy == upgrade.AutoscaledBlueGreen {
+		return // others change its size as they like
+	}
 	change := w.Group.Desired - v.before.Desired
 	if record.Run != "" && (change < -req.MaxUnavailable || change > req.Surge) {
 		v.t.Errorf("I9: the group changed by %d, outside [-%d, %d]", change, req.MaxUnavailable, req.Surge)
@@ -188,7 +191,7 @@ func (v *invariants) checkSize(w upgrade.World, record upgrade.Record) {
 // checkRecord is I8 and I10: no limit is extended, and phases only continue.
 func (v *invariants) checkRecord(w upgrade.World, step upgrade.Step) {
 	for name, n := range step.Record.Nodes {
-		if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined || step.Record.Phase == upgrade.PhaseDeleteBlue {
+		if n.Deadline.IsZero() || n.State == upgrade.NodeQuarantined || step.Record.Phase == upgrade.PhaseDeleteBlue || step.Record.Phase == upgrade.PhaseWait {
 			continue
 		}
 		if first, known := v.deadlines[n.UID]; known && !n.Deadline.Equal(first) {

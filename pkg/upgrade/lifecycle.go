@@ -122,8 +122,8 @@ func (d lifecycle) deleteRemaining(name string, n NodeRecord, m *nodegroup.Membe
 		d.addAction(Delete{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: name, Grace: d.phase.limitGrace(pod)})
 	}
 	for _, pod := range view.Leaving {
-		if end := pod.DeletionTimestamp.Add(seen); end.After(over) {
-			over = end // deletionTimestamp is when the grace ends, not when it began
+		if end := d.phase.endOf(pod).Add(seen); end.After(over) {
+			over = end
 		}
 	}
 	if kept == 0 && d.w.Now.After(over) {
@@ -141,6 +141,16 @@ func (p phase) limitGrace(pod *corev1.Pod) int64 {
 		return 0
 	}
 	return most
+}
+
+// endOf is when a pod that is leaving has to be gone: when its grace ends or, where the phase allows
+// less of it, before (GKE G75).
+func (p phase) endOf(pod *corev1.Pod) time.Time {
+	end := pod.DeletionTimestamp.Time // that is when the grace ends, not when it began
+	if grace := pod.DeletionGracePeriodSeconds; p.capsLeaving && grace != nil {
+		end = end.Add(min(0, p.mostGrace-time.Duration(*grace)*time.Second))
+	}
+	return end
 }
 
 // waitSettled waits, once the node is empty, for load balancers and volumes to let go of it (EKS

@@ -48,8 +48,9 @@ func RebuildRecord(w World) (Record, error) {
 		})),
 	}
 	rec.Request.Run = run
-	if rec.Request.BlueGreen != nil {
-		rec.Version = blueGreenVersion
+	chosen := strategyOf(rec.Request.Strategy, false)
+	if chosen.refilled || rec.Request.BlueGreen != nil {
+		rec.Version = chosen.version
 	}
 	before, told := findGroupBaseline(w.Members, run)
 	if w.Group.Sized && !told {
@@ -58,6 +59,9 @@ func RebuildRecord(w World) (Record, error) {
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
 	rec.Suspended = before.Suspended
 	rec.Ledger = ledger.New(w.Group.Zonal, time.Time{}, nil)
+	if chosen.refilled {
+		rec.Ledger.LeaveToAutoscaler()
+	}
 	for i := range w.Members {
 		rec.adoptDraining(&w.Members[i])
 	}

@@ -14,7 +14,7 @@ import (
 
 // RecordVersion is the newest form of Record that this program reads. It writes the oldest that
 // understands the strategy, so that older programs may continue an upgrade: see strategy.version.
-const RecordVersion = shortLivedVersion
+const RecordVersion = autoscaledVersion
 
 // These are the oldest forms of Record that know the strategies.
 const (
@@ -22,6 +22,7 @@ const (
 	delegatedVersion  = 2
 	blueGreenVersion  = 3
 	shortLivedVersion = 4
+	autoscaledVersion = 5
 )
 
 // Phase is where the group is.
@@ -174,9 +175,9 @@ func (r *Record) IsResumable() bool {
 	}
 }
 
-// IsWaiting reports whether nothing is to be done for the upgrade before the end of its soak.
+// IsWaiting reports whether nothing is to be done for the upgrade before the end of its wait.
 func (r *Record) IsWaiting(now time.Time) bool {
-	return r.Result == Waiting && now.Before(r.Soak.Until)
+	return r.Result == Waiting && now.Before(r.Soak.Until) && !r.currentPhase().looksIn
 }
 
 // IsCloudless reports whether the upgrade was begun without a cloud: the labels of current nodes

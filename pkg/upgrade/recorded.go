@@ -51,6 +51,8 @@ func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
 	case strategy != r.Request.Strategy:
 		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run kubectl nodeupgrade abort %s first", r.Request.Strategy, r.Request.Group)
+	case moved && r.Request.Strategy == AutoscaledBlueGreen:
+		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run kubectl nodeupgrade abort %s first", r.Target.Name, r.Request.Group)
 	case moved && !r.Back && r.Request.BlueGreen != nil:
 		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run kubectl nodeupgrade rollback %s first", r.Target.Name, r.Request.Group)
 	}

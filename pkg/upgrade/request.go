@@ -17,6 +17,9 @@ const (
 	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
 	// soak is over (GKE G40).
 	BlueGreen Strategy = "blue-green"
+	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what is
+	// left; an autoscaler brings up new ones for pods that wait (GKE G70).
+	AutoscaledBlueGreen Strategy = "autoscaled-blue-green"
 	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
 	// themselves within a week (GKE G90).
 	ShortLived Strategy = "short-lived"
@@ -58,6 +61,9 @@ type Request struct {
 	Surge int `json:"surge"`
 	// BlueGreen are the settings of the strategy of that name; nil for others.
 	BlueGreen *BlueGreenRequest `json:"blueGreen,omitempty"`
+	// WaitForDrain is how long an autoscaled blue-green upgrade waits between fence and drain (GKE
+	// G71).
+	WaitForDrain Duration `json:"waitForDrain,omitzero"`
 	// BatchBarrier makes each batch of Window nodes end before the next begins.
 	BatchBarrier bool `json:"batchBarrier,omitempty"`
 	// DrainTimeout limits a node's drain; Settle is the wait after it is empty; BootTimeout limits
@@ -133,6 +139,7 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 		setIfGiven(&mine.Soak, other.BlueGreen.Soak, given("soak"))
 		r.BlueGreen = &mine
 	}
+	setIfGiven(&r.WaitForDrain, other.WaitForDrain, given("wait-for-drain"))
 	setIfGiven(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
 	setIfGiven(&r.Settle, other.Settle, model || given("settle"))
 	setIfGiven(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
@@ -165,6 +172,7 @@ func (r *Request) DescribeDifferences(other Request) string {
 		{"to", r.To, other.To},
 		{"max-unavailable", r.MaxUnavailable, other.MaxUnavailable},
 		{"batch-barrier", r.BatchBarrier, other.BatchBarrier},
+		{"wait-for-drain", r.WaitForDrain, other.WaitForDrain},
 		{"drain-timeout", r.DrainTimeout, other.DrainTimeout},
 		{"settle", r.Settle, other.Settle},
 		{"boot-timeout", r.BootTimeout, other.BootTimeout},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -25,13 +26,14 @@ import (
 // TestScenarios runs the files of testdata: a cluster in a sketch, commands, and the transcript of
 // what became of the group. Renew them with -rewrite, and read the difference.
 //
-//	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1]
+//	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
 //	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
 //	service app=hook                          others need the pods of the app
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
 //	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
+//	run strategy=autoscaled-blue-green [wait-for-drain=72h] [leave=true]   an autoscaler brings new nodes up
 //	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
 //	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
 //
@@ -69,6 +71,11 @@ func (s *scenario) command(t *testing.T, c command) string {
 			zonal: c.flag("zonal", true), max: c.number("max", 0), pointed: c.text("pointed", ""),
 		}.spec()}
 		s.spec.Group.Min, s.spec.Group.Spot = c.number("min", 0), c.flag("spot", false)
+		if fit := c.number("fit", 0); fit > 0 {
+			for _, node := range s.spec.Nodes {
+				node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(int64(fit), resource.DecimalSI)}
+			}
+		}
 		s.spec.Times.Boot = c.duration("boot", s.spec.Times.Boot)
 	case "workload":
 		addWorkload(&s.spec, c.text("name", "web"), c.text("kind", "ReplicaSet"), c.number("replicas", 1), c.number("allow", -1))
@@ -155,6 +162,11 @@ func (s *scenario) begin(t *testing.T, c command) {
 		batch := c.number("batch", 1)
 		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = upgrade.BlueGreen, outdated, 0, max(1, batch)
 		request.BlueGreen = &upgrade.BlueGreenRequest{Batch: batch, BatchSoak: duration(c.duration("batch-soak", 0)), Soak: duration(c.duration("soak", time.Hour))}
+	}
+	if c.text("strategy", "") == string(upgrade.AutoscaledBlueGreen) {
+		request.Strategy, request.Surge, request.MaxUnavailable, request.Window = upgrade.AutoscaledBlueGreen, 0, 0, 20
+		request.DrainTimeout, request.OnTimeout, request.WaitForDrain = duration(time.Hour), upgrade.Force, duration(c.duration("wait-for-drain", 72*time.Hour))
+		s.spec.Autoscaled = true
 	}
 	s.driver = newDriver(t, s.spec, request)
 	s.driver.leave = c.flag("leave", false)

@@ -23,9 +23,11 @@ type Settings struct {
 	// UpdateStrategy is one of UpdateStrategies, by EKS's words.
 	UpdateStrategy string
 	// Batch, BatchSoak and Soak are for the strategy BlueGreen alone.
-	Batch        *nodegroup.Quantity
-	BatchSoak    *time.Duration
-	Soak         *time.Duration
+	Batch     *nodegroup.Quantity
+	BatchSoak *time.Duration
+	Soak      *time.Duration
+	// WaitForDrain is for the strategy AutoscaledBlueGreen alone.
+	WaitForDrain *time.Duration
 	DrainTimeout *time.Duration
 	Settle       *time.Duration
 	BootTimeout  time.Duration
@@ -67,7 +69,7 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkShortLived())
+	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkAutoscaled(), s.checkShortLived())
 }
 
 // minimal is EKS's update strategy that adds no node (EKS E09).
@@ -106,6 +108,24 @@ func (s *Settings) checkBlueGreen() error {
 	}
 	if s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier {
 		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds a node for each outdated one and drains --batch nodes at once: leave them out", BlueGreen)
+	}
+	return nil
+}
+
+// checkAutoscaled refuses settings of the strategy AutoscaledBlueGreen that make no sense (GKE G71),
+// and those that it has no use for.
+func (s *Settings) checkAutoscaled() error {
+	switch {
+	case s.Strategy != AutoscaledBlueGreen && s.WaitForDrain != nil:
+		return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
+	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
+		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
+	case s.Strategy != AutoscaledBlueGreen:
+		return nil
+	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
+		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: leave them out", AutoscaledBlueGreen, mostDrainedAtOnce)
+	case s.OnTimeout != "" && s.OnTimeout != Force:
+		return fmt.Errorf("--on-timeout=%s: --strategy=%s deletes the pods that are left when a node's time is over: leave it out", s.OnTimeout, AutoscaledBlueGreen)
 	}
 	return nil
 }
@@ -160,6 +180,11 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 	switch s.Strategy {
 	case BlueGreen:
 		return s.resolveBlueGreen(req, group, size, outdated)
+	case AutoscaledBlueGreen:
+		req.DrainTimeout, req.OnTimeout = Duration{valueOrDefault(s.DrainTimeout, mostBudgetTime)}, Force
+		req.WaitForDrain, req.Window = Duration{valueOrDefault(s.WaitForDrain, defaultWait)}, mostDrainedAtOnce
+		req.To = cmp.Or(s.To, group.Wanted.Target()) // within the wait a template may move on
+		return req, fitsAutoscaled(group, &req, outdated)
 	case ShortLived:
 		req.To = cmp.Or(s.To, group.Wanted.Target()) // within a week a template may move on
 		return req, fitsShortLived(group, &req, outdated)
@@ -304,6 +329,7 @@ func (s *Settings) firstForOthers() string {
 		{"batch", s.Batch != nil},
 		{"batch-soak", s.BatchSoak != nil},
 		{"soak", s.Soak != nil},
+		{"wait-for-drain", s.WaitForDrain != nil},
 		{"batch-barrier", s.BatchBarrier},
 		{"unmanaged-pods", s.EvictUnmanaged},
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},

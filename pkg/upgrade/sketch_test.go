@@ -252,6 +252,9 @@ func (d *driver) run(until time.Time) (finished bool) {
 			wake := step.Wake
 			if soak := step.Record.Soak.Until; soak.After(wake) {
 				wake = soak // a week of looks every half a minute takes long
+				if due := step.Due; d.req.Strategy == upgrade.AutoscaledBlueGreen && due.After(d.cluster.Now()) && due.Before(soak) {
+					wake = due // outdated nodes are removed meanwhile
+				}
 			}
 			if !until.IsZero() && until.Before(wake) {
 				wake = until

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -31,7 +32,7 @@ func (d soaking) isOver(length time.Duration) bool {
 	if !d.w.Now.Before(s.Until) {
 		return true
 	}
-	d.waiting = "the soak to end at " + s.Until.UTC().Format(time.RFC3339)
+	d.waiting = cmp.Or(d.phase.waitsFor, "the soak") + " to end at " + s.Until.UTC().Format(time.RFC3339)
 	d.requeueAt(s.Until)
 	return false
 }
@@ -56,5 +57,5 @@ func (d soaking) leaveUpgrade() {
 	if d.w.Stay || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return
 	}
-	d.endUpgradeWith(Waiting, "it soaks until "+until.UTC().Format(time.RFC3339))
+	d.endUpgradeWith(Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))
 }

@@ -13,6 +13,7 @@ func allStrategies() []strategy {
 	return []strategy{
 		surgeStrategy(),
 		blueGreenStrategy(),
+		autoscaledStrategy(),
 		shortLivedStrategy(),
 		delegatedStrategy(),
 	}

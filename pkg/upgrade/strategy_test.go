@@ -19,11 +19,16 @@ func TestPhasesOfSurge(t *testing.T) {
 // G28).
 func TestVerbsByPhase(t *testing.T) {
 	undo := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort}
+	forth := []upgrade.Verb{upgrade.VerbPause, upgrade.VerbAbort}
 	cases := map[upgrade.Strategy]map[upgrade.Phase][]upgrade.Verb{
 		upgrade.Surge: {upgrade.PhaseSetup: undo, upgrade.PhaseScaleUp: undo, upgrade.PhaseUpgrade: undo, upgrade.PhaseScaleDown: undo, upgrade.PhaseDone: nil},
 		upgrade.BlueGreen: {
 			upgrade.PhaseSetup: undo, upgrade.PhaseCreateGreen: undo, upgrade.PhaseCordonBlue: undo, upgrade.PhaseDrainBlue: undo,
 			upgrade.PhaseSoak:       append([]upgrade.Verb{upgrade.VerbComplete}, undo...),
+			upgrade.PhaseDeleteBlue: {upgrade.VerbAbort}, upgrade.PhaseScaleDown: {upgrade.VerbAbort}, upgrade.PhaseDone: nil,
+		},
+		upgrade.AutoscaledBlueGreen: { // G78: there is no way back
+			upgrade.PhaseSetup: forth, upgrade.PhaseCordonBlue: forth, upgrade.PhaseWait: forth, upgrade.PhaseDrainBlue: forth,
 			upgrade.PhaseDeleteBlue: {upgrade.VerbAbort}, upgrade.PhaseScaleDown: {upgrade.VerbAbort}, upgrade.PhaseDone: nil,
 		},
 		upgrade.ShortLived: {upgrade.PhaseSetup: {upgrade.VerbAbort}, upgrade.PhaseExpire: {upgrade.VerbAbort}, upgrade.PhaseDone: nil},

@@ -36,6 +36,26 @@ func (k *Keeper) raiseMaximum() bool {
 	return false
 }
 
+// MakeRoom raises the maximum by n nodes, once, for an autoscaler to bring them up beside those that
+// they replace (GKE G77).
+func (k Keeper) MakeRoom(n int) Decision {
+	b, g := &k.l.books, k.Group
+	switch {
+	case !g.Sized || k.Limits.KeepMax || (b.MaxTo == 0 && n == 0):
+		return k.finishDecision(true)
+	case g.Max < b.MaxSeen:
+		k.waitForCloud("the group's maximum to be read again: another actor may have lowered it")
+		return k.decided
+	case b.MaxTo == 0:
+		b.MaxFrom, b.MaxTo = g.Max, g.Max+n
+	case g.Max >= b.MaxTo:
+		return k.finishDecision(true)
+	}
+	k.waitForCloud("")
+	k.addAction(nodegroup.RaiseMax{From: g.Max, Max: b.MaxTo})
+	return k.decided
+}
+
 // missingSurge is how many nodes more the group must have room for. Where zones take turns, each of
 // them will find it.
 func (k *Keeper) missingSurge() int {

@@ -97,3 +97,30 @@ func TestWatchMaximum(t *testing.T) {
 		})
 	}
 }
+
+// G77: room for new nodes is made once, whatever the group's size is meanwhile.
+func TestMakeRoom(t *testing.T) {
+	raise := ledger.Decision{Poll: true, Actions: actions(nodegroup.RaiseMax{From: 6, Max: 9})}
+	cases := map[string]struct {
+		from, to int
+		change   func(*ledger.View)
+		want     ledger.Decision
+	}{
+		"G77 by as many nodes":  {0, 0, nil, raise},
+		"G77 asked for again":   {6, 9, nil, raise},
+		"G77 once":              {3, 6, func(v *ledger.View) { v.Group.Desired = 6 }, ledger.Decision{Done: true}},
+		"it is to be kept":      {0, 0, func(v *ledger.View) { v.Limits.KeepMax = true }, ledger.Decision{Done: true}},
+		"the group has no size": {0, 0, func(v *ledger.View) { v.Group.Sized = false }, ledger.Decision{Done: true}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, books := view(), zoneA(ledger.Zone{})
+			books.MaxFrom, books.MaxTo = c.from, c.to
+			l := ledger.FromBooks(books)
+			if c.change != nil {
+				c.change(&v)
+			}
+			wantDecision(t, l.Keeper(v).MakeRoom(3), c.want)
+		})
+	}
+}

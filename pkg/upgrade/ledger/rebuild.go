@@ -27,7 +27,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 		for zone := range counts {
 			left := k.Counts.Left[zone]
 			ours := 0
-			if g.Sized {
+			if g.Sized && !b.Refilled {
 				ours = max(-k.Limits.MaxUnavailable, min(there[zone]-was[zone], left))
 			}
 			removed := max(0, was[zone]-knownIn[zone]-left)

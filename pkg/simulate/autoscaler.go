@@ -1,0 +1,108 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// scanInterval is how often the autoscaler looks for pods that wait, as cluster-autoscaler does by
+// default (--scan-interval).
+const scanInterval = 10 * time.Second
+
+// autoscaler brings up nodes of the group for pods that no node takes, up to the group's maximum.
+// It removes none: the upgrade does that with the outdated ones.
+type autoscaler struct {
+	clock     *clock
+	scheduler *scheduler
+	cloud     *cloud
+	// due is true while a look is to come; last is what the last one found, which is not looked at
+	// again before it changes.
+	due  bool
+	last autoscalerView
+}
+
+// autoscalerView is all that the autoscaler decides by, in nodes and pods.
+type autoscalerView struct{ pending, booting, desired, most int }
+
+// watchPending has the autoscaler look for pods that wait, a while after they came.
+func (a *autoscaler) watchPending() {
+	if a == nil || a.due || len(a.scheduler.pending) == 0 || a.observe() == a.last {
+		return
+	}
+	a.due = true
+	a.clock.scheduleAfter(scanInterval, a.scaleUp)
+}
+
+func (a *autoscaler) observe() autoscalerView {
+	view := autoscalerView{desired: a.cloud.group.Desired, most: a.cloud.group.Max}
+	for _, g := range a.scheduler.pending {
+		view.pending += len(g.pods)
+	}
+	for _, m := range a.cloud.group.members {
+		if m.instance.State == nodegroup.InstancePending {
+			view.booting++
+		}
+	}
+	return view
+}
+
+// scaleUp launches what the pods that wait need beyond the nodes that are on their way.
+func (a *autoscaler) scaleUp() {
+	a.due = false
+	a.last = a.observe()
+	missing := min(a.countNeeded()-a.last.booting, a.last.most-a.last.desired)
+	if missing <= 0 {
+		return
+	}
+	a.clock.changed = true
+	a.cloud.launchInstances(missing, "")
+	a.last = a.observe()
+}
+
+// countNeeded is how many empty nodes of the group take the pods that wait, filled one after the
+// other. Pods that no such node takes count for none, as do those that waited before.
+func (a *autoscaler) countNeeded() int {
+	needed := 0
+	var left limits
+	for _, g := range a.scheduler.pending {
+		empty := a.findFittingModel(g.key)
+		for _, u := range g.pods {
+			if empty == nil || u.initiallyPending {
+				continue
+			}
+			if needed == 0 || !left.takes(g.key.requests, empty.limits) {
+				needed, left = needed+1, empty.limits
+			}
+			left.amount = left.minus(g.key.requests)
+			left.pods--
+		}
+	}
+	return needed
+}
+
+// findFittingModel is an empty node of the group, in the first of its zones, that takes pods of the
+// key; nil where none does.
+func (a *autoscaler) findFittingModel(k *schedulingKey) *simNode {
+	a.scheduler.index.readSchedulingKey(k)
+	for _, zone := range a.cloud.group.Zones {
+		n := &simNode{}
+		n.readNodeObject(a.cloud.newNodeObject("next", nodegroup.Instance{ID: "i-next", Zone: zone}))
+		if checkNodeFit(k, n) == fits {
+			return n
+		}
+	}
+	return nil
+}
+
+// takes reports whether what is left of a node has room for one more pod. of is all that the node
+// has: what it does not tell is not limited.
+func (l limits) takes(requests amount, of limits) bool {
+	switch {
+	case of.pods > 0 && l.pods <= 0:
+		return false
+	case of.cpu > 0 && requests.cpu > 0 && l.cpu < requests.cpu:
+		return false
+	}
+	return of.memory == 0 || requests.memory == 0 || l.memory >= requests.memory
+}
