@@ -176,6 +176,9 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if line.typed("soak") {
 		s.Soak = &typed.soak
 	}
+	if line.typed("wait-for-drain") {
+		s.WaitForDrain = &typed.waitForDrain
+	}
 	var err error
 	if s.Batch, err = parseQuantity("batch", typed.batch); err != nil {
 		return err

@@ -24,8 +24,8 @@ type alternative struct {
 }
 
 // listAlternatives are the ways that are compared with the one that was asked for.
-func listAlternatives() []alternative {
-	return []alternative{
+func listAlternatives(group *nodegroup.Group) []alternative {
+	all := []alternative{
 		{"--max-unavailable=10%", func(s *upgrade.Settings) { s.MaxUnavailable = &nodegroup.Quantity{N: 10, Percent: true} }},
 		{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }},
 		{"--like=gke", func(s *upgrade.Settings) { s.Like = "gke" }},
@@ -34,12 +34,16 @@ func listAlternatives() []alternative {
 			s.Strategy, s.Batch = upgrade.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
 		}},
 	}
+	if group.Autoscaler.Serves {
+		all = append(all, alternative{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen }})
+	}
+	return all
 }
 
 // shapeless are the settings without those that the alternatives choose.
 func shapeless(s upgrade.Settings) upgrade.Settings {
 	s.Strategy, s.Like, s.MaxUnavailable, s.MaxSurge = "", "", nil, nil
-	s.Batch, s.BatchSoak, s.Soak, s.BatchBarrier = nil, nil, nil, false
+	s.Batch, s.BatchSoak, s.Soak, s.WaitForDrain, s.BatchBarrier = nil, nil, nil, nil, false
 	return s
 }
 
@@ -75,7 +79,7 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 // listWays are the way that was asked for and the alternatives, each once.
 func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 	ways := []report.Way{{Flags: "as asked", Request: g.request}}
-	for _, a := range listAlternatives() {
+	for _, a := range listAlternatives(&g.group) {
 		settings := shapeless(asked)
 		a.change(&settings)
 		settings.To = g.to

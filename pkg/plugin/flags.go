@@ -31,6 +31,7 @@ type settingFlags struct {
 	upgrade.Settings
 	maxUnavailable, maxSurge, batch, unmanaged string
 	drainTimeout, settle, batchSoak, soak      time.Duration
+	waitForDrain                               time.Duration
 }
 
 // agreements are what a user agrees to for one command.
@@ -80,7 +81,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 
 // addWait adds the flag of commands that may come to a long soak.
 func (f *flags) addWait(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.agreed.wait, "wait", false, "Wait through a soak of more than 15 minutes instead of leaving with exit code 6")
+	flags.BoolVar(&f.agreed.wait, "wait", false, "Wait through a soak, or a wait for the drain, of more than 15 minutes instead of leaving with exit code 6")
 }
 
 // addStrategy adds the flags that shape an upgrade, be it carried out or simulated.
@@ -95,7 +96,8 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.settings.batch, "batch", "", "blue-green: nodes drained before the next soak, a number or a percentage; 0 for none (1)")
 	flags.DurationVar(&f.settings.batchSoak, "batch-soak", 0, "blue-green: how long to wait after each batch")
 	flags.DurationVar(&f.settings.soak, "soak", time.Hour, "blue-green: how long outdated nodes are kept after the last batch")
-	flags.DurationVar(&f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h)")
+	flags.DurationVar(&f.settings.waitForDrain, "wait-for-drain", 3*24*time.Hour, "autoscaled-blue-green: how long outdated nodes are fenced before they are drained, up to 168h")
+	flags.DurationVar(&f.settings.drainTimeout, "drain-timeout", 0, "How long a node may take to drain (eks 15m, gke 1h, autoscaled-blue-green 1h)")
 	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
 	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")

@@ -53,6 +53,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 		spec.Draws = drawnOrders
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
 	}
+	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
 	if g.historyErr != nil {

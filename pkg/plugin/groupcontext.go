@@ -78,6 +78,9 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err = g.observeOperation(ctx, m); err != nil {
 		return nil, err
 	}
+	if s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare {
+		g.group.Autoscaler = s.FindAutoscaler(ctx, &g.group)
+	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes)); err != nil {
 		return nil, err
 	}

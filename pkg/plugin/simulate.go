@@ -81,6 +81,8 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
 		return usageError(err) // of what was written down
 	}
+	// It is a question of what would be, so that one is taken to be there.
+	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
 	if err := at.resolveRequest(g, modeUpgrade); err != nil {
 		return err
 	}
@@ -203,6 +205,9 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if g.group.Sized {
 		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))
 	}
+	if g.group.Autoscaler.Serves {
+		notes = append(notes, "an autoscaler is taken to serve the group")
+	}
 	for _, note := range notes {
 		fmt.Fprintln(s.ErrOut, "note:", note)
 	}
@@ -217,6 +222,7 @@ func (s *simulation) writeEvents(g *groupContext) error {
 	req := g.request
 	req.Run, req.WaitReplacement = "simulation", false // nothing else replaces nodes here
 	spec := g.makeSpec()
+	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
 	record, err := simulate.New(spec).Run(req, t.recordStep)

@@ -100,6 +100,9 @@ func describeStrategy(p *Plan) string {
 	}
 	switch req.Strategy {
 	case upgrade.Delegated:
+	case upgrade.AutoscaledBlueGreen:
+		return fmt.Sprintf("Strategy    %s: all outdated nodes are fenced, and idle ones removed for %s; then at most %d drain at once, %s each, then their pods are deleted; an autoscaler brings up new ones",
+			req.Strategy, req.WaitForDrain, req.Window, req.DrainTimeout)
 	case upgrade.ShortLived:
 		return fmt.Sprintf("Strategy    %s: new nodes are current; nothing is fenced, drained or removed, and who is left is told for a week", req.Strategy)
 	default:

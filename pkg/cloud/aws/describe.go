@@ -19,6 +19,9 @@ const (
 	processRebalance = "AZRebalance"
 	// tagLabel starts the tags that tell cluster-autoscaler which labels a new node will have.
 	tagLabel = "k8s.io/cluster-autoscaler/node-template/label/"
+	// tagEnabled has cluster-autoscaler find the group by itself (its README for AWS,
+	// "Auto-Discovery Setup").
+	tagEnabled = "k8s.io/cluster-autoscaler/enabled"
 )
 
 // describeGroup describes the group as far as the group alone tells.
@@ -28,6 +31,7 @@ func describeGroup(g *at.AutoScalingGroup) nodegroup.Group {
 		Sized: true, Desired: int(sdk.ToInt32(g.DesiredCapacity)), Min: int(sdk.ToInt32(g.MinSize)), Max: int(sdk.ToInt32(g.MaxSize)),
 		Zones: slices.Sorted(slices.Values(g.AvailabilityZones)), Zonal: supportsZonalLaunch(g), Spot: launchesSpot(g),
 		Suspended: suspendedProcesses(g), Quiesce: []string{processRebalance}, Scaling: []string{"AlarmNotification", "ScheduledActions"}, WantedLabels: wantedLabels(g),
+		Autoscaler: nodegroup.Autoscaler{Tagged: isTagged(g, tagEnabled)},
 	}
 	if s, err := launchSourceOf(g); err == nil && s.base.isAlias() {
 		out.Follows = cmp.Or(s.base.name, s.base.template) + ":" + s.base.written
@@ -84,6 +88,10 @@ func tagValue(g *at.AutoScalingGroup, key string) string {
 		}
 	}
 	return ""
+}
+
+func isTagged(g *at.AutoScalingGroup, key string) bool {
+	return slices.ContainsFunc(g.Tags, func(t at.TagDescription) bool { return sdk.ToString(t.Key) == key })
 }
 
 func wantedLabels(g *at.AutoScalingGroup) map[string]string {
