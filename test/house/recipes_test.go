@@ -39,7 +39,7 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 	}{
 		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws or manual"}},
 		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks"}},
-		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, short-lived or delegated"}},
+		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
 		"the rule finds":        {[]string{"simulate"}, []string{"group workers: is a group: none is needed"}},
 	}
 	for name, c := range cases {

@@ -146,14 +146,14 @@ func (u *user) grow(int) bool {
 // shrink is cluster-autoscaler's removal of a node without pods: of a new one or, where it heeds what it is kept from, of any.
 func (u *user) shrink(pick int) bool {
 	k := &u.c.cloud
-	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp && p != upgrade.PhaseSoak && p != upgrade.PhaseDrainBlue) || k.desired <= k.min {
+	if p := u.stored.record.Phase; (p != upgrade.PhaseUpgrade && p != upgrade.PhaseScaleUp && p != upgrade.PhaseSoak && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseWait) || k.desired <= k.min {
 		return false
 	}
 	var idle []*instance
 	for _, i := range k.living() {
 		name := u.c.nodeOf(i)
 		fit := strings.HasPrefix(name, "new-")
-		if u.c.plan.blueGreen() {
+		if u.c.plan.pins() {
 			fit = name != "" && !keptFromScaler(u.c.nodes[name]) && !u.doomed(i)
 		}
 		if fit && len(u.c.on(name)) == 0 {

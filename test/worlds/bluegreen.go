@@ -89,6 +89,8 @@ func (p *Plan) absences() time.Duration {
 	switch {
 	case p.shortLived():
 		return week + 2*absence
+	case p.autoscaled(): // and the grace of pods that take longer than a day
+		return mostSoak + absence*8 + 3*mostGrace
 	case !p.blueGreen():
 		return 0
 	}
@@ -158,7 +160,7 @@ func (u *user) reopen(record upgrade.Record) (upgrade.Record, string) {
 		record.Soak.Until, u.completes = u.c.now, false
 		u.rules.soaks.completed = true
 	}
-	if record.Request.BlueGreen != nil {
+	if u.c.plan.pins() && record.Request.Strategy != upgrade.Surge {
 		return record.Reopened(), record.Target.ID
 	}
 	return record.Reopened(), u.c.cloud.wanted

@@ -47,6 +47,9 @@ type cluster struct {
 	watch func(change)
 	// struck is told of every fault that strikes.
 	struck func(FaultKind)
+	// unplaced is told that pods wait; scaling is true while an autoscaler is about to bring up nodes for them.
+	unplaced func()
+	scaling  bool
 	// emptied is when a pod that a drain waits for last left each node.
 	emptied map[string]time.Time
 	// placing is true while the scheduler is due.
@@ -66,7 +69,7 @@ func newCluster(p *Plan) *cluster {
 		clock: clock{now: start()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
-		struck: func(FaultKind) {}, emptied: map[string]time.Time{},
+		struck: func(FaultKind) {}, unplaced: func() {}, emptied: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {

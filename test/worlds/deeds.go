@@ -110,7 +110,7 @@ func (r *rules) fence(w *upgrade.World, step *upgrade.Step, a upgrade.Fence) {
 	if m.Node.Annotations[nodemark.AnnotationRun] == step.Record.Run && !m.Node.Spec.Unschedulable {
 		r.fail("pause", "node %s was fenced and made schedulable by somebody, and is fenced again", a.Node)
 	}
-	if p := step.Record.Phase; p != upgrade.PhaseScaleUp && p != upgrade.PhaseUpgrade && p != upgrade.PhaseCordonBlue && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseDeleteBlue {
+	if p := step.Record.Phase; p != upgrade.PhaseScaleUp && p != upgrade.PhaseUpgrade && p != upgrade.PhaseCordonBlue && p != upgrade.PhaseWait && p != upgrade.PhaseDrainBlue && p != upgrade.PhaseDeleteBlue {
 		r.fail("I10", "node %s is fenced in phase %q", a.Node, step.Record.Phase)
 	}
 	if !r.quiet || (step.Record.Phase != upgrade.PhaseScaleUp && step.Record.Phase != upgrade.PhaseCordonBlue) {
@@ -270,7 +270,7 @@ func (r *rules) settled(w *upgrade.World, stored *upgrade.Record, m *nodegroup.M
 
 // floor is I1 from the other end: as many nodes serve as did at first, but for MaxUnavailable.
 func (r *rules) floor(record *upgrade.Record) {
-	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot {
+	if (!r.c.plan.sized() && !record.Request.WaitReplacement) || r.c.plan.Spot || r.c.plan.autoscaled() {
 		return // new Spot nodes are not waited for (GKE G23)
 	}
 	if serving := r.serving(*record); serving < r.serves-record.Request.MaxUnavailable {

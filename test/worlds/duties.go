@@ -117,7 +117,7 @@ func (r *rules) quiesced(action nodegroup.Action) {
 		if !slices.Contains(r.c.cloud.suspended, rebalance) {
 			r.fail("S4", "%s, and %s is not suspended", action, rebalance)
 		}
-		if r.c.plan.blueGreen() && !slices.Contains(r.c.cloud.suspended, alarm) {
+		if r.c.plan.pins() && !slices.Contains(r.c.cloud.suspended, alarm) {
 			r.fail("G42", "%s, and %s is not suspended", action, alarm)
 		}
 	}
@@ -204,10 +204,10 @@ func (r *rules) starts(w *upgrade.World, step *upgrade.Step) {
 			r.fail("E40", "batch %d is begun before node %s of batch %d has ended", batch, name, n.Batch)
 		}
 	}
-	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) { // whose batches are as they were asked for
+	if unready := unfit(w); len(flying) > max(1, window-unready) && !isBlueGreen(&step.Record) && !r.c.plan.autoscaled() { // whose batches are as they were asked for
 		r.fail("I1", "%d nodes in flight, with %d nodes unready beside them and a window of %d", len(flying), unready, window)
 	}
-	if len(inFlight(&w.Record)) == 0 {
+	if len(inFlight(&w.Record)) == 0 && step.Record.Phase != upgrade.PhaseWait {
 		r.first(w, step, started)
 	}
 }

@@ -111,7 +111,7 @@ func (r *rules) reason(record upgrade.Record) {
 			r.fail("liveness", "it pauses without a cause: %q", record.Message)
 		}
 	case upgrade.TargetMoved:
-		if !p.hasActor(TargetMoves) || p.blueGreen() {
+		if !p.hasActor(TargetMoves) || p.pins() {
 			r.fail("liveness", "the target is said to have moved")
 		}
 	case upgrade.Waiting:
@@ -191,7 +191,7 @@ func (r *rules) end(record upgrade.Record) {
 	if owed := record.Ledger.Contribution(); r.c.plan.blueGreen() && r.c.plan.inZones() && r.verbsOnly() && record.Result == upgrade.Succeeded && owed != 0 { // else the group launches more of the old revision itself
 		r.fail("G56", "it ends owing %d nodes, on the way back: %t", owed, record.Back)
 	}
-	if serving := r.serving(record); r.quiet && r.c.plan.sized() && serving < r.serves {
+	if serving := r.serving(record); r.quiet && r.c.plan.sized() && !r.c.plan.autoscaled() && serving < r.serves {
 		r.fail("E26", "it ends with %d nodes that serve, of %d", serving, r.serves)
 	}
 }
@@ -220,11 +220,11 @@ func (r *rules) endSize(record upgrade.Record) {
 	if r.quiet && owed != 0 && record.Result == upgrade.Succeeded {
 		r.fail("I9", "it succeeds owing %d nodes", owed)
 	}
-	if want := r.desired + r.others + owed; k.desired != want {
+	if want := r.desired + r.changed() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
 	}
 	least, most := max(r.max, k.desired), max(r.max, k.desired)
-	if owed > 0 {
+	if owed > 0 || r.c.plan.autoscaled() {
 		most += r.taken // another actor may have taken a node when the group was read the last time
 	}
 	if !r.maxed && (k.max < least || k.max > most) {

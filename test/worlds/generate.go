@@ -46,6 +46,7 @@ func Generate(seed uint64) Plan {
 	delegate(&p)
 	blueGreen(&p)
 	shortLived(&p)
+	autoscaled(&p)
 	spot(&p)
 	return p
 }

@@ -289,6 +289,7 @@ func (c *cluster) bind() {
 			}
 		}
 		if best == "" {
+			c.unplaced()
 			continue
 		}
 		load[best]++

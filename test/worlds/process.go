@@ -356,7 +356,7 @@ func (p *process) poll() {
 
 // wanted is the revision that the process has the group observed with: on the way back it was typed, and a blue-green upgrade keeps it.
 func (p *process) wanted() string {
-	if p.record.Back || (p.record.Run != "" && p.c.plan.blueGreen()) {
+	if p.record.Back || (p.record.Run != "" && p.c.plan.pins()) {
 		return p.record.Target.ID
 	}
 	return p.c.cloud.wanted

@@ -44,6 +44,7 @@ type rules struct {
 	// delegations are those of a group that its cloud upgrades, soaks those of a blue-green upgrade.
 	delegations delegations
 	soaks       soaks
+	waited      waited
 	// pointed is the revision that the group pointed at first, back true once the upgrade is on its way back.
 	pointed string
 	back    bool
@@ -62,6 +63,7 @@ func newRules(c *cluster, say func(string)) *rules {
 		quiet:       len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
 	}
 	r.easy = r.quiet && easy(p)
+	r.rearranged = p.autoscaled()
 	r.serves = r.serving(upgrade.Record{})
 	c.struck = func(kind FaultKind) {
 		r.tally.met("fault", string(kind))
@@ -135,7 +137,7 @@ func (r *rules) begun(p *process) {
 		}
 	}
 	if p.record.Run == "" && r.run != "" && r.c.plan.sized() { // what the run before it left to the group is the group's by now
-		r.desired = r.c.cloud.desired - r.others
+		r.desired = r.c.cloud.desired - r.changed()
 	}
 	if p.record.Ledger.TargetMoved() {
 		r.phase = 0 // surge that was given back is launched again for the target that moved
@@ -144,7 +146,7 @@ func (r *rules) begun(p *process) {
 		r.run, r.back, r.phase = p.record.Run, p.record.Back, 0
 		clear(r.duties.batches)
 		r.begunIn = ""
-		r.soaks = soaks{early: r.soaks.early}
+		r.soaks, r.waited = soaks{early: r.soaks.early}, waited{}
 		clear(r.deadlines) // what is drained on the way back is drained for another reason
 	}
 }
@@ -203,6 +205,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.progress(w, &step.Record)
 	r.verb(w, step)
 	r.bothColours(w, step)
+	r.autoscales(w, step)
 	r.turns(w, step)
 	r.duty(p, w, step)
 	for _, action := range step.Actions {
@@ -260,7 +263,7 @@ func (r *rules) size(record *upgrade.Record) {
 	if owed := record.Ledger.Contribution(); owed < least || owed > most {
 		r.fail("I9", "our contribution is %d, outside [%d, %d]", owed, least, most)
 	}
-	if change := r.c.cloud.desired - r.desired - r.others; change < least || change > most {
+	if change := r.c.cloud.desired - r.desired - r.changed(); change < least || change > most {
 		r.fail("I9", "the group changed by %d because of us, outside [%d, %d]", change, least, most)
 	}
 	if len(r.c.cloud.scaledIn) > 0 {
@@ -277,7 +280,8 @@ func (r *rules) progress(w *upgrade.World, record *upgrade.Record) {
 		clear(r.deadlines) // the same command gives the nodes their time again
 	} else {
 		for name, n := range w.Record.Nodes {
-			if _, kept := record.Nodes[name]; n.State == upgrade.NodeRemoving && !kept {
+			left := n.State == upgrade.NodeRemoving || w.Record.Phase == upgrade.PhaseWait
+			if _, kept := record.Nodes[name]; left && !kept {
 				delete(r.deadlines, n.UID) // it is gone, or its termination was taken back
 			}
 		}

@@ -227,7 +227,10 @@ func (r *rules) heldFirst(w *upgrade.World, step *upgrade.Step) {
 // stays reports whether the upgrade came to rest where both colours stay as they are.
 func (r *rules) stays(record *upgrade.Record) bool {
 	staying := []upgrade.Phase{upgrade.PhaseCordonBlue, upgrade.PhaseDrainBlue, upgrade.PhaseSoak, upgrade.PhaseDeleteBlue}
-	return isBlueGreen(record) && slices.Contains(staying, record.Phase) && record.Result != upgrade.Aborted && record.Stopping != upgrade.Aborted
+	if r.c.plan.autoscaled() {
+		staying = append(staying, upgrade.PhaseWait)
+	}
+	return (isBlueGreen(record) || r.c.plan.autoscaled()) && slices.Contains(staying, record.Phase) && record.Result != upgrade.Aborted && record.Stopping != upgrade.Aborted
 }
 
 // standing is G54: outdated nodes keep their fence, and what would change the group stays suspended. Nodes that were current before are as others left them.
@@ -257,7 +260,7 @@ func (r *rules) standing(record upgrade.Record) {
 func (r *rules) waits(record upgrade.Record) {
 	left := record.Soak.Until.Sub(record.Ended)
 	switch {
-	case r.c.plan.Stay || left <= longWait || !isBlueGreen(&record):
+	case r.c.plan.Stay || left <= longWait || (!isBlueGreen(&record) && !r.c.plan.autoscaled()):
 		r.fail("end", "it leaves with %s of a soak left", left)
 	case !strings.Contains(record.Message, record.Soak.Until.UTC().Format(time.RFC3339)):
 		r.fail("G47", "it does not say until when it soaks: %q", record.Message)

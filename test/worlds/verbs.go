@@ -35,7 +35,7 @@ func verbActors() []ActorKind { return []ActorKind{Pauses, Aborts, RollsBack} }
 // ask leaves a verb for the upgrade, if one is under way or stopped half-way. A way back can be paused and aborted, too.
 func (u *user) ask(verb upgrade.Verb) bool {
 	record := &u.stored.record
-	if (u.c.plan.delegated() || u.c.plan.blueGreen()) && record.Allows(verb) != nil {
+	if (u.c.plan.delegated() || u.c.plan.pins()) && record.Allows(verb) != nil {
 		return false // as the command does
 	}
 	if u.way == upgrade.VerbAbort || !record.IsResumable() || (verb == upgrade.VerbRollback && u.way != "") {
@@ -97,7 +97,7 @@ func (u *user) undo(verb upgrade.Verb) bool {
 func (u *user) adopt(record upgrade.Record) (upgrade.Record, string) {
 	if u.way == upgrade.VerbAbort {
 		aborting := record.Aborting()
-		if aborting.Back || u.c.plan.blueGreen() {
+		if aborting.Back || u.c.plan.pins() {
 			return aborting, aborting.Target.ID
 		}
 		return aborting, u.c.cloud.wanted
@@ -193,7 +193,7 @@ func (r *rules) aborted(record upgrade.Record) {
 
 func (r *rules) abortedSize(record upgrade.Record) {
 	k, owed := &r.c.cloud, record.Ledger.Contribution()
-	if want := r.desired + r.others + owed; k.desired != want {
+	if want := r.desired + r.changed() + owed; k.desired != want {
 		r.fail("I9", "the desired size is %d, want %d", k.desired, want)
 	}
 	most := max(r.max, k.desired) + r.taken

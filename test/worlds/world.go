@@ -34,6 +34,9 @@ type Verdict struct {
 func Run(plan Plan, say func(string)) Verdict {
 	c := newCluster(&plan)
 	u := &user{c: c, rules: newRules(c, say), stored: &stored{}}
+	if plan.autoscaled() {
+		c.unplaced = u.scaleUp
+	}
 	for _, a := range plan.Actors {
 		c.after(a.At, func() { u.interfere(a) })
 	}

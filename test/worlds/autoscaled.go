@@ -1,0 +1,281 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// mostGrace is how long a pod's grace period may be (GKE G75).
+const mostGrace = 24 * time.Hour
+
+// autoscaled makes some of the worlds that have a cloud which this tool drives ones whose new nodes an autoscaler brings up. It has dice of
+// its own, so that all other worlds stay as they are.
+func autoscaled(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6175746f))}
+	if !p.sized() || p.delegated() || p.blueGreen() || p.shortLived() || !d.chance(7) {
+		return
+	}
+	if d.chance(8) { // more than are drained at once
+		for len(p.Nodes) < 26 {
+			p.Nodes = append(p.Nodes, Node{Zone: d.IntN(p.Zones)})
+		}
+	}
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if d.chance(15) {
+			w.Grace = 30 * time.Hour
+		}
+		if w.Kind == DaemonSet && w.Role == "" && d.chance(30) {
+			w.Role = Protected
+		}
+	}
+	p.Stay = d.chance(50)
+	most := 6 * time.Hour
+	if !p.Stay {
+		most = week
+	}
+	r := &p.Request
+	r.Strategy, r.Surge, r.MaxUnavailable, r.Window, r.BatchBarrier, r.OnTimeout = upgrade.AutoscaledBlueGreen, 0, 0, 20, false, upgrade.Force
+	r.KeepMax = r.KeepMax && p.outdated() <= p.Room
+	r.WaitForDrain = upgrade.Duration{Duration: pick(d, 0, d.between(time.Second, 20*time.Minute), d.between(0, most), d.between(0, most))}
+	d.visitors(p)
+}
+
+// visitors are those who come by while an autoscaled blue-green upgrade waits: in half of these worlds people who ask for something alone.
+func (d dice) visitors(p *Plan) {
+	if d.chance(30) {
+		return
+	}
+	kinds := []ActorKind{Pauses, Pauses, RollsBack, EndsSoak, Aborts, Kill, KillMidStep, Interrupt}
+	if d.chance(50) {
+		p.Faults, p.Actors, p.WatchLag, p.CloudLag = nil, nil, 0, 0
+	} else {
+		kinds = append(kinds, ScalerGrows, ScalerShrinks, ScalerShrinks, ScalerShrinks, AdminUncordons, AdminProtects, AdminResumes, AdminTerminates, AdminDeletes)
+	}
+	most := p.Request.WaitForDrain.Duration + time.Hour
+	if p.Calm > 0 {
+		p.Calm += most
+	}
+	for range 1 + d.IntN(4) {
+		p.Actors = append(p.Actors, Actor{Kind: pick(d, kinds...), At: d.between(0, pick(d, 10*time.Minute, time.Hour, most)), Pick: d.IntN(1000)})
+	}
+}
+
+func (p *Plan) autoscaled() bool { return p.Request.Strategy == upgrade.AutoscaledBlueGreen }
+
+// pins reports whether the upgrade keeps the target that it begins with, and its fences where it stops.
+func (p *Plan) pins() bool { return p.blueGreen() || p.autoscaled() }
+
+// scaleUp is cluster-autoscaler's answer to pods that wait: a while later the group is larger by a node or two, as far as it may be.
+func (u *user) scaleUp() {
+	if u.c.scaling {
+		return
+	}
+	u.c.scaling = true
+	u.c.after(10*time.Second+u.c.draw(40*time.Second), func() {
+		u.c.scaling = false
+		k := &u.c.cloud
+		coming := slices.ContainsFunc(k.living(), func(i *instance) bool { return !i.inService || u.c.nodeOf(i) == "" })
+		if !slices.ContainsFunc(sortedKeys(u.c.pods), func(uid types.UID) bool { return u.c.pods[uid].Spec.NodeName == "" }) {
+			return
+		}
+		if !coming && k.desired < k.max {
+			n := min(1+u.c.rng.IntN(2), k.max-k.desired)
+			k.desired += n
+			u.rules.grown(n)
+			u.c.fill()
+		}
+		u.c.after(5*time.Minute, u.c.place)
+	})
+}
+
+// changed is how much larger the group is than at first without anything that is owed: because of others and, where an autoscaler makes up
+// for what is removed, of that.
+func (r *rules) changed() int {
+	n := r.others
+	if r.c.plan.autoscaled() {
+		for _, times := range r.c.cloud.shrunk {
+			n -= times
+		}
+	}
+	return n
+}
+
+// waited is what the rules of an autoscaled blue-green upgrade have to remember: that its wait was begun.
+type waited struct{ begun bool }
+
+// autoscales holds one decision of an autoscaled blue-green upgrade to the rules.
+func (r *rules) autoscales(w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if record.Run == "" || !r.c.plan.autoscaled() {
+		return
+	}
+	if strings.HasPrefix(record.Message, "gave way to a rollback") {
+		r.fail("G78", "it gives way to a rollback in phase %q", record.Phase)
+	}
+	for _, action := range step.Actions {
+		r.byAutoscaler(w, record, action)
+	}
+	if record.Stopping == upgrade.Aborted || w.Record.Stopping == upgrade.Aborted {
+		return
+	}
+	r.awaitsDrain(w, record)
+	if r.quiet && record.Stopping == "" && record.Result == "" {
+		r.leavesIdle(w, step)
+		r.heldInDrain(w, record)
+	}
+}
+
+// byAutoscaler holds one action: nothing is launched (G70), room is made by as many nodes as are outdated (G77), pods leave when the wait is
+// over (G71), with a day of grace at the most (G75), and what asks autoscalers to stay does until then (G72).
+func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action nodegroup.Action) {
+	drains := record.Phase == upgrade.PhaseDrainBlue || record.Phase == upgrade.PhaseDeleteBlue
+	switch a := action.(type) {
+	case nodegroup.AddCapacity:
+		r.fail("G70", "%s", a)
+	case nodegroup.RaiseMax:
+		if most := r.max + record.Total; !r.maxed && a.Max > most {
+			r.fail("G77", "%s, with %d before and %d outdated nodes", a, r.max, record.Total)
+		}
+	case upgrade.Fence:
+		if room := r.max + len(r.c.plan.Nodes); r.quiet && !record.Request.KeepMax && r.c.cloud.max == r.max && room > r.max {
+			r.fail("G77", "%s, and no room was made", a)
+		}
+	case upgrade.Evict:
+		if !drains {
+			r.fail("G71", "%s in phase %q", a, record.Phase)
+		}
+		for i := range w.Members {
+			if m := &w.Members[i]; m.Outdated && m.Node != nil && m.Instance.State != nodegroup.InstanceLeaving && !m.Node.Spec.Unschedulable {
+				r.fail("G71", "%s, and node %s is not fenced", a, m.Name())
+			}
+		}
+	case upgrade.Delete:
+		r.gracedForADay(w, a, drains)
+	case nodegroup.Terminate:
+		m := find(w, a.Node)
+		if drains || m == nil || m.Node == nil {
+			return
+		}
+		if !a.Shrink && r.quiet {
+			r.fail("G73", "%s, which the group replaces: it is at its minimum", a)
+		}
+		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, false) }) && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
+			r.fail("G72", "%s in phase %q, with pods that are to stay", a, record.Phase)
+		}
+	}
+}
+
+func (r *rules) gracedForADay(w *upgrade.World, a upgrade.Delete, drains bool) {
+	m := find(w, a.Node)
+	if m == nil || !drains {
+		r.fail("G75", "%s before the drain", a)
+		return
+	}
+	for _, pod := range m.Pods {
+		want := int64(0)
+		if *pod.Spec.TerminationGracePeriodSeconds > int64(mostGrace.Seconds()) {
+			want = int64(mostGrace.Seconds())
+		}
+		if pod.UID == a.UID && a.Grace != want {
+			r.fail("G75", "%s with a grace period of %ds, want %d", a, a.Grace, want)
+		}
+	}
+}
+
+// awaitsDrain is G71, G74 and G82: the wait takes its time from the fence, once, and ends before only where no outdated node is left.
+func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
+	before, now := w.Record.Soak, record.Soak
+	left := outdatedLeft(w)
+	switch {
+	case now.Until.Equal(before.Until):
+	case now.Until.IsZero() && now.Left.Duration > 0:
+		if rest := before.Until.Sub(w.Now); now.Left.Duration != rest {
+			r.fail("G78", "it is paused with %s of its wait left, and keeps %s", rest, now.Left)
+		}
+	case now.Until.IsZero():
+		if w.Now.Before(before.Until) && left > 0 {
+			r.fail("G71", "the wait ends %s before its time, with %d outdated nodes", before.Until.Sub(w.Now), left)
+		}
+	case !before.Until.IsZero():
+		r.fail("G82", "the end of the wait moves from %s to %s", before.Until, now.Until)
+	default:
+		want := before.Left.Duration
+		if want == 0 {
+			want = record.Request.WaitForDrain.Duration
+			if r.waited.begun {
+				r.fail("G82", "the wait begins a second time")
+			}
+		}
+		r.waited.begun = true
+		if got := now.Until.Sub(w.Now); got != want {
+			r.fail("G71", "it waits for %s, want %s", got, want)
+		}
+	}
+	if record.Stopping == upgrade.Paused && record.PausedBy != "" && record.Phase == upgrade.PhaseWait && now.Until.After(w.Now) {
+		r.fail("G78", "it is paused, and its wait goes on until %s", now.Until)
+	}
+	if due := w.Record.Phase == upgrade.PhaseCordonBlue && record.Phase == upgrade.PhaseDrainBlue && record.Request.WaitForDrain.Duration > 0 && left > 0; due {
+		r.fail("G71", "it drains at once")
+	}
+	if overdue := now.Until.Add(time.Minute); r.quiet && r.c.plan.Stay && !now.Until.IsZero() && w.Now.After(overdue) {
+		r.fail("G71", "the wait is over since %s, and nothing follows", now.Until)
+	}
+}
+
+// outdatedLeft counts the outdated members, those included that are being removed.
+func outdatedLeft(w *upgrade.World) (n int) {
+	for i := range w.Members {
+		if w.Members[i].Outdated {
+			n++
+		}
+	}
+	return n
+}
+
+// leavesIdle is G72 to G74 from the other end: an outdated node with nothing on it does not stay while the group may shrink, and when none
+// is left nothing is waited for.
+func (r *rules) leavesIdle(w *upgrade.World, step *upgrade.Step) {
+	record := &step.Record
+	if record.Phase != upgrade.PhaseWait || w.Record.Phase != upgrade.PhaseWait {
+		return
+	}
+	if len(record.Nodes) == 0 && outdatedLeft(w) == 0 {
+		r.fail("G74", "it waits until %s, and no outdated node is left", record.Soak.Until)
+	}
+	if len(record.Nodes) > 0 || w.Group.Desired <= w.Group.Min {
+		return
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		stays := func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, false) }
+		if m.Outdated && serves(m) && m.Node.Spec.Unschedulable && m.Instance.State == nodegroup.InstanceInService && !slices.ContainsFunc(m.Pods, stays) && !slices.ContainsFunc(m.Pods, skipped) {
+			r.fail("G72", "nothing is on node %s, and it stays", m.Name())
+		}
+	}
+}
+
+// heldInDrain is G81: autoscalers are kept from outdated nodes while these are drained, and not while it waits; from new ones never.
+func (r *rules) heldInDrain(w *upgrade.World, record *upgrade.Record) {
+	if drains := record.Phase == upgrade.PhaseDrainBlue; (!drains && record.Phase != upgrade.PhaseWait) || w.Now.Before(record.PhaseBegan.Add(time.Minute)) {
+		return
+	}
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node == nil || !isReady(m.Node) || m.Instance.State != nodegroup.InstanceInService || m.Node.CreationTimestamp.After(w.Now.Add(-2*time.Minute)) {
+			continue
+		}
+		want := m.Outdated && record.Phase == upgrade.PhaseDrainBlue && record.Nodes[m.Name()].State != upgrade.NodeRemoving
+		if held := keptFromScaler(m.Node); held != want && !(m.Outdated && record.Nodes[m.Name()].State == upgrade.NodeRemoving) {
+			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
+		}
+	}
+}
