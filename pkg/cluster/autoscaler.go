@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -28,11 +29,11 @@ const (
 // groupName finds the names of groups in a status.
 var groupName = regexp.MustCompile(`(?m)^[\s-]*[Nn]ame:\s*"?([^\s"]+)`)
 
-// FindAutoscaler looks for a cluster-autoscaler that serves the group: one GET of its status. It has
-// to name the group, or the group's tags have to say that it is found by itself (GKE G80).
-func (c *Connection) FindAutoscaler(ctx context.Context, group *nodegroup.Group) nodegroup.Autoscaler {
+// FindAutoscaler looks for a cluster-autoscaler that serves the group: one GET of its status. It
+// has to name the group, or the group's tags have to say that it is found by itself (GKE G80).
+func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group) nodegroup.Autoscaler {
 	found := group.Autoscaler
-	status, err := c.Client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})
+	status, err := client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})
 	if err != nil {
 		found.Missing = fmt.Sprintf("cluster-autoscaler's status, ConfigMap %s/%s, could not be read: %v", statusNamespace, statusName, err)
 		return found

@@ -78,8 +78,8 @@ type LaunchFailure struct {
 type Autoscaler struct {
 	// Tagged tells that the group's tags have autoscalers find it.
 	Tagged bool
-	// Serves tells that one is known to serve the group; Missing says what that would take, where it
-	// was looked for and not found.
+	// Serves tells that one is known to serve the group; Missing says what that would take, where
+	// it was looked for and not found.
 	Serves  bool
 	Missing string
 }

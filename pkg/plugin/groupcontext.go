@@ -79,7 +79,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		return nil, err
 	}
 	if s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare {
-		g.group.Autoscaler = s.FindAutoscaler(ctx, &g.group)
+		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group)
 	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes)); err != nil {
 		return nil, err

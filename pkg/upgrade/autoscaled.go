@@ -38,8 +38,8 @@ func autoscaledStrategy() strategy {
 	}
 	force := func(d *draft, name string, n NodeRecord) { timeout{d}.giveUpNode(name, n) }
 	return strategy{
-		name: AutoscaledBlueGreen, version: autoscaledVersion, refilled: true,
-		begin: func(d *draft) { d.rec.Ledger.LeaveToAutoscaler() },
+		name: AutoscaledBlueGreen, version: autoscaledVersion,
+		begin: func(*draft) {},
 		fits:  fitsAutoscaled,
 		phases: []phase{
 			{

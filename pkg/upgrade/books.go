@@ -13,13 +13,13 @@ func (d *draft) ledgerView() ledger.View {
 	req := &d.rec.Request
 	v := ledger.View{
 		Now: d.w.Now, Group: &d.w.Group, Open: d.w.Open, Counts: d.count.Counts,
-		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns()},
+		Limits: ledger.Limits{Surge: req.Surge, MaxUnavailable: req.MaxUnavailable, KeepMax: req.KeepMax, TakesTurns: req.TakesTurns(), Refilled: req.isRefilled()},
 		Run:    d.rec.Run, PhaseBegan: d.rec.PhaseBegan, Before: d.rec.Sizes, Suspended: d.rec.Suspended,
 		Quiesce: d.phase.listProcesses(&d.w.Group),
 	}
 	// A reading of before the last change may not show what landed since. Without an autoscaler the
 	// books tell.
-	unseen := d.rec.Ledger.Refilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
+	unseen := req.isRefilled() && !d.w.Group.IsFreshAfter(d.rec.Ledger.Changed())
 	v.Counts.Shrinking = d.rec.openShrinks(unseen)
 	return v
 }

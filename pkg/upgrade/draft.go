@@ -47,8 +47,6 @@ type strategy struct {
 	name Strategy
 	// version is the oldest form of Record that knows the strategy.
 	version int
-	// refilled is a strategy that leaves new nodes to an autoscaler.
-	refilled bool
 	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
 	// this way; nil for strategies that suit every group.
 	fits func(group *nodegroup.Group, r *Request, outdated int) error
@@ -84,8 +82,8 @@ type phase struct {
 	mostGrace time.Duration
 	// capsLeaving has that hold for pods that were evicted, too.
 	capsLeaving bool
-	// waitsUntil is what the upgrade does in a long wait of the phase: "it soaks". looksIn is one in
-	// which there is work for who looks in before it is over.
+	// waitsUntil is what the upgrade does in a long wait of the phase: "it soaks". looksIn is one
+	// in which there is work for who looks in before it is over.
 	waitsUntil string
 	looksIn    bool
 	// held are the nodes that autoscalers are kept from in the phase.

@@ -143,8 +143,8 @@ func (p phase) limitGrace(pod *corev1.Pod) int64 {
 	return most
 }
 
-// endOf is when a pod that is leaving has to be gone: when its grace ends or, where the phase allows
-// less of it, before (GKE G75).
+// endOf is when a pod that is leaving has to be gone: when its grace ends or, where the phase
+// allows less of it, before (GKE G75).
 func (p phase) endOf(pod *corev1.Pod) time.Time {
 	end := pod.DeletionTimestamp.Time // that is when the grace ends, not when it began
 	if grace := pod.DeletionGracePeriodSeconds; p.capsLeaving && grace != nil {

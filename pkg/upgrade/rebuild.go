@@ -48,9 +48,11 @@ func RebuildRecord(w World) (Record, error) {
 		})),
 	}
 	rec.Request.Run = run
-	chosen := strategyOf(rec.Request.Strategy, false)
-	if chosen.refilled || rec.Request.BlueGreen != nil {
-		rec.Version = chosen.version
+	switch {
+	case rec.Request.BlueGreen != nil:
+		rec.Version = blueGreenVersion
+	case rec.Request.isRefilled():
+		rec.Version = autoscaledVersion
 	}
 	before, told := findGroupBaseline(w.Members, run)
 	if w.Group.Sized && !told {
@@ -59,9 +61,6 @@ func RebuildRecord(w World) (Record, error) {
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
 	rec.Suspended = before.Suspended
 	rec.Ledger = ledger.New(w.Group.Zonal, time.Time{}, nil)
-	if chosen.refilled {
-		rec.Ledger.LeaveToAutoscaler()
-	}
 	for i := range w.Members {
 		rec.adoptDraining(&w.Members[i])
 	}

@@ -175,11 +175,6 @@ func (r *Record) IsResumable() bool {
 	}
 }
 
-// IsWaiting reports whether nothing is to be done for the upgrade before the end of its wait.
-func (r *Record) IsWaiting(now time.Time) bool {
-	return r.Result == Waiting && now.Before(r.Soak.Until) && !r.currentPhase().looksIn
-}
-
 // IsCloudless reports whether the upgrade was begun without a cloud: the labels of current nodes
 // tell all. Records of older versions do not name the provider; of theirs those with labels and no
 // size are meant.

@@ -28,7 +28,7 @@ func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
 		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 	}
 	n.Zone = zone
-	d.rec.Ledger.BookRemoval(zone, n.Shrink, d.w.Now)
+	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
@@ -103,10 +103,10 @@ func refusedToShrink(n NodeRecord, attempt nodegroup.Attempt) bool {
 
 // undoShrink takes a termination off the books that did not shrink the group after all.
 func (d removal) undoShrink(n NodeRecord) NodeRecord {
-	if n.Shrink {
+	if n.Shrink && !d.rec.Request.isRefilled() {
 		d.rec.Ledger.UnbookShrink(n.Zone)
-		n.Shrink = false
 	}
+	n.Shrink = false
 	return n
 }
 

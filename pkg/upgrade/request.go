@@ -17,8 +17,8 @@ const (
 	// BlueGreen adds a node for each outdated one, drains these in batches, and keeps them until a
 	// soak is over (GKE G40).
 	BlueGreen Strategy = "blue-green"
-	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what is
-	// left; an autoscaler brings up new ones for pods that wait (GKE G70).
+	// AutoscaledBlueGreen fences the outdated nodes, waits for pods to leave them, and drains what
+	// is left; an autoscaler brings up new ones for pods that wait (GKE G70).
 	AutoscaledBlueGreen Strategy = "autoscaled-blue-green"
 	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
 	// themselves within a week (GKE G90).
@@ -99,6 +99,9 @@ type BlueGreenRequest struct {
 // TakesTurns reports whether the group's zones are replaced one after the other, as GKE's surge
 // upgrades do (GKE G14). Its numbers are then those of each zone.
 func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy == Surge }
+
+// isRefilled reports whether new nodes are left to an autoscaler (GKE G70).
+func (r *Request) isRefilled() bool { return r.Strategy == AutoscaledBlueGreen }
 
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {

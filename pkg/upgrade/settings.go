@@ -112,8 +112,8 @@ func (s *Settings) checkBlueGreen() error {
 	return nil
 }
 
-// checkAutoscaled refuses settings of the strategy AutoscaledBlueGreen that make no sense (GKE G71),
-// and those that it has no use for.
+// checkAutoscaled refuses settings of the strategy AutoscaledBlueGreen that make no sense (GKE
+// G71), and those that it has no use for.
 func (s *Settings) checkAutoscaled() error {
 	switch {
 	case s.Strategy != AutoscaledBlueGreen && s.WaitForDrain != nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -66,6 +67,11 @@ func Phases(name Strategy) []Phase {
 // WaitsFor is what keeps the next node from being started in the phase that the record is in, ""
 // for what the step waits for.
 func (r *Record) WaitsFor() string { return r.currentPhase().waitsFor }
+
+// IsWaiting reports whether nothing is to be done for the upgrade before the end of its wait.
+func (r *Record) IsWaiting(now time.Time) bool {
+	return r.Result == Waiting && now.Before(r.Soak.Until) && !r.currentPhase().looksIn
+}
 
 // currentPhase is the phase that the record is in.
 func (r *Record) currentPhase() phase {

@@ -57,6 +57,9 @@ type Limits struct {
 	KeepMax bool
 	// TakesTurns has one zone have all of the surge at a time.
 	TakesTurns bool
+	// Refilled has an autoscaler make up for what is removed, where that is needed: nothing is
+	// launched for it, and nothing owed.
+	Refilled bool
 }
 
 // Decision is what follows from a look at the books.

@@ -46,9 +46,6 @@ type Books struct {
 	MaxSeenAt time.Time `json:"maxSeenAt,omitzero"`
 	// Zonal is true when launches name a zone.
 	Zonal bool `json:"zonal,omitempty"`
-	// Refilled is true when an autoscaler makes up for what is removed, where that is needed: then
-	// nothing is launched for it, and nothing owed.
-	Refilled bool `json:"refilled,omitempty"`
 	// Changed is when we last did something to the group's size: a launch or a raise of the maximum
 	// that was accepted, a termination that was decided or accepted.
 	Changed time.Time `json:"changed,omitzero"`
@@ -234,7 +231,7 @@ func (l *Ledger) NoteSizeChange(at time.Time) {
 // has no machine; shrink, that the group's size is lowered with it.
 func (l *Ledger) BookRemoval(zone string, shrink bool, now time.Time) {
 	l.updateZone(zone, func(z *Zone) { z.Removed++ })
-	if shrink && !l.books.Refilled {
+	if shrink {
 		l.updateZone(zone, func(z *Zone) { z.Shrunk++ })
 	}
 	l.books.Changed = now
@@ -250,17 +247,7 @@ func (l *Ledger) BookReturn(zone string, now time.Time) {
 func (l *Ledger) UnbookRemoval(zone string) { l.updateZone(zone, func(z *Zone) { z.Removed-- }) }
 
 // UnbookShrink takes off the books that a termination lowered the group's size.
-func (l *Ledger) UnbookShrink(zone string) {
-	if !l.books.Refilled {
-		l.updateZone(zone, func(z *Zone) { z.Shrunk-- })
-	}
-}
-
-// Refilled reports whether an autoscaler makes up for nodes that are removed.
-func (l *Ledger) Refilled() bool { return l.books.Refilled }
-
-// LeaveToAutoscaler has an autoscaler make up for nodes that are removed (GKE G70).
-func (l *Ledger) LeaveToAutoscaler() { l.books.Refilled = true }
+func (l *Ledger) UnbookShrink(zone string) { l.updateZone(zone, func(z *Zone) { z.Shrunk-- }) }
 
 // ForgetRefusals has launches that were refused be tried again.
 func (l *Ledger) ForgetRefusals() {

@@ -36,12 +36,12 @@ func (k *Keeper) raiseMaximum() bool {
 	return false
 }
 
-// MakeRoom raises the maximum by n nodes, once, for an autoscaler to bring them up beside those that
-// they replace (GKE G77).
+// MakeRoom raises the maximum by n nodes, once, for an autoscaler to bring them up beside those
+// that they replace (GKE G77).
 func (k Keeper) MakeRoom(n int) Decision {
 	b, g := &k.l.books, k.Group
 	switch {
-	case !g.Sized || k.Limits.KeepMax || (b.MaxTo == 0 && n == 0):
+	case k.Limits.KeepMax || !g.Sized || (b.MaxTo == 0 && n == 0):
 		return k.finishDecision(true)
 	case g.Max < b.MaxSeen:
 		k.waitForCloud("the group's maximum to be read again: another actor may have lowered it")

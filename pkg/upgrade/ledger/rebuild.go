@@ -18,7 +18,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 		b.Known = append(b.Known, m.Name())
 		knownIn[k.l.ZoneOf(m.Zone())]++
 	}
-	there, was := k.groupByZone(k.Counts.Zones), k.groupByZone(k.Before.Zones)
+	there, was := groupByZone(k.l, k.Counts.Zones), groupByZone(k.l, k.Before.Zones)
 	if g.Sized && !b.Zonal {
 		there[""], was[""] = g.Desired, k.Before.Desired
 	}
@@ -27,7 +27,7 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 		for zone := range counts {
 			left := k.Counts.Left[zone]
 			ours := 0
-			if g.Sized && !b.Refilled {
+			if g.Sized && !k.Limits.Refilled {
 				ours = max(-k.Limits.MaxUnavailable, min(there[zone]-was[zone], left))
 			}
 			removed := max(0, was[zone]-knownIn[zone]-left)
@@ -43,10 +43,10 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 }
 
 // groupByZone sums counts by zone up by the ledger's zones.
-func (k *Keeper) groupByZone(counts map[string]int) map[string]int {
+func groupByZone(l *Ledger, counts map[string]int) map[string]int {
 	sums := map[string]int{}
 	for zone, n := range counts {
-		sums[k.l.ZoneOf(zone)] += n
+		sums[l.ZoneOf(zone)] += n
 	}
 	return sums
 }

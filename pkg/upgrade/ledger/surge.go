@@ -87,14 +87,14 @@ func (k *Keeper) nothingComes() bool {
 // one that its own cloud upgrades, which gives back what it added when all nodes are replaced (EKS
 // E60).
 func (k Keeper) ShouldShrink(zone string) bool {
-	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.l.books.Refilled || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
+	return k.Group.Managed == nil && k.CanShrinkGroup() && (k.l.books.Zonal || k.Limits.Refilled || k.Counts.Left[zone] <= k.l.books.Zones[zone].Contribution())
 }
 
 // CanShrinkGroup reports whether the group's size may fall by one: by its last reading or, while
 // that may not show what landed lately, by our books. What others did meanwhile may be on neither:
 // then the cloud refuses with nodegroup.OutcomeExhausted.
 func (k Keeper) CanShrinkGroup() bool {
-	if !k.l.books.Refilled && !k.Group.IsFreshAfter(k.l.books.Changed) {
+	if !k.Limits.Refilled && !k.Group.IsFreshAfter(k.l.books.Changed) {
 		return k.Group.Sized && k.Before.Desired+k.l.ConfirmedSurge() > k.Group.Min
 	}
 	size := k.Group.Desired
