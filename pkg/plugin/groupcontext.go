@@ -55,16 +55,9 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		name: name, provider: s.provider, store: s.openStore(name),
 		clusterWorkloads: s.clusterWorkloads, now: time.Now(), noForecast: s.podsOfGroupOnly,
 	}
-	var err error
-	if g.record, err = g.store.LoadRecord(ctx); err != nil {
+	err := g.loadRecord(ctx, s)
+	if err != nil {
 		return nil, err
-	}
-	if g.record.IsResumable() {
-		lease, err := s.ReadLease(ctx, s.stateNamespace, name)
-		if err != nil {
-			return nil, err
-		}
-		g.idle = lease.Unattended()
 	}
 	if g.to, err = chooseTarget(m, s.settings.To, &g.record); err != nil {
 		return nil, err
@@ -86,6 +79,19 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	}
 	g.view = s.view
 	return g, s.resolveRequest(g, m)
+}
+
+// loadRecord reads the record and, while the upgrade is not over, since when no one carries it out.
+func (g *groupContext) loadRecord(ctx context.Context, s *session) (err error) {
+	if g.record, err = g.store.LoadRecord(ctx); err != nil || !g.record.IsResumable() {
+		return err
+	}
+	lease, err := s.ReadLease(ctx, s.stateNamespace, g.name)
+	if err != nil {
+		return err
+	}
+	g.idle = lease.Unattended()
+	return nil
 }
 
 // observeOperation has a status judge the nodes against what the group's own cloud is moving them

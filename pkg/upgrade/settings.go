@@ -115,13 +115,15 @@ func (s *Settings) checkBlueGreen() error {
 // checkAutoscaled refuses settings of the strategy AutoscaledBlueGreen that make no sense (GKE
 // G71), and those that it has no use for.
 func (s *Settings) checkAutoscaled() error {
+	if s.Strategy != AutoscaledBlueGreen {
+		if s.WaitForDrain != nil {
+			return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
+		}
+		return nil
+	}
 	switch {
-	case s.Strategy != AutoscaledBlueGreen && s.WaitForDrain != nil:
-		return fmt.Errorf("--wait-for-drain: only --strategy=%s waits before it drains: add it, or leave it out", AutoscaledBlueGreen)
 	case s.WaitForDrain != nil && (*s.WaitForDrain < 0 || *s.WaitForDrain > mostSoak):
 		return fmt.Errorf("--wait-for-drain=%s is not from 0 to %s", s.WaitForDrain, mostSoak)
-	case s.Strategy != AutoscaledBlueGreen:
-		return nil
 	case s.MaxSurge != nil || s.MaxUnavailable != nil || s.BatchBarrier:
 		return fmt.Errorf("--max-surge, --max-unavailable and --batch-barrier: --strategy=%s adds no node and drains up to %d at once: leave them out", AutoscaledBlueGreen, mostDrainedAtOnce)
 	case s.OnTimeout != "" && s.OnTimeout != Force:

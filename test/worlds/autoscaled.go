@@ -273,8 +273,10 @@ func (r *rules) heldInDrain(w *upgrade.World, record *upgrade.Record) {
 		if m.Node == nil || !isReady(m.Node) || m.Instance.State != nodegroup.InstanceInService || m.Node.CreationTimestamp.After(w.Now.Add(-2*time.Minute)) {
 			continue
 		}
-		want := m.Outdated && record.Phase == upgrade.PhaseDrainBlue && record.Nodes[m.Name()].State != upgrade.NodeRemoving
-		if held := keptFromScaler(m.Node); held != want && !(m.Outdated && record.Nodes[m.Name()].State == upgrade.NodeRemoving) {
+		if m.Outdated && record.Nodes[m.Name()].State == upgrade.NodeRemoving {
+			continue
+		}
+		if held := keptFromScaler(m.Node); held != (m.Outdated && record.Phase == upgrade.PhaseDrainBlue) {
 			r.fail("G81", "autoscalers are kept from node %s: %t, in phase %q", m.Name(), held, record.Phase)
 		}
 	}
