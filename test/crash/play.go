@@ -86,10 +86,14 @@ type trial struct {
 
 // nameAt is the name of what is played at the point: of the group, of its nodes' pool and of the namespace.
 func (c course) nameAt(p point) string {
-	if c.managed {
+	switch {
+	case c.managed:
 		return "managed-" + p.String()
+	case c.strategy != "":
+		return c.strategy + "-" + p.String()
+	default:
+		return p.String()
 	}
-	return p.String()
 }
 
 func (t *trial) group() string { return t.nameAt(t.point) }
