@@ -229,7 +229,7 @@ func TestAutoscaledHasNoWayBack(t *testing.T) {
 	}
 }
 
-// A record that is gone is made again: nothing is owed for what the autoscaler did, and the wait begins anew.
+// A record that is gone is made again: nothing is owed for what the autoscaler did, and the wait begins again.
 func TestAutoscaledRebuilt(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))
 	s.until(upgrade.PhaseWait)

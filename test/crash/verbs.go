@@ -27,7 +27,7 @@ func (t *trial) askVerb(ctx context.Context, verb upgrade.Verb) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	home, err := os.MkdirTemp("", "nobody")
+	home, err := os.MkdirTemp("", "home")
 	if err != nil {
 		return 0, err
 	}

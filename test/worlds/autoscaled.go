@@ -221,7 +221,7 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 		}
 	}
 	if record.Stopping == upgrade.Paused && record.PausedBy != "" && record.Phase == upgrade.PhaseWait && now.Until.After(w.Now) {
-		r.fail("G78", "it is paused, and its wait goes on until %s", now.Until)
+		r.fail("G78", "it is paused, and its wait still ends at %s", now.Until)
 	}
 	if due := w.Record.Phase == upgrade.PhaseCordonBlue && record.Phase == upgrade.PhaseDrainBlue && record.Request.WaitForDrain.Duration > 0 && left > 0; due {
 		r.fail("G71", "it drains at once")
