@@ -83,7 +83,7 @@ func (d *draft) countUnavailableExcept(excused int) int {
 	if d.w.Group.Refill() == nodegroup.RefillByUser && !d.rec.Request.WaitReplacement {
 		return 0
 	}
-	return d.bookKeeper().CountUnavailable(countNotServing(d) - excused)
+	return d.bookKeeper().CountUnavailable(countNotServing(d), excused)
 }
 
 // countNotServing counts the members that were carried over to the way back and do not serve: what

@@ -122,14 +122,15 @@ func (l *Ledger) OwesNode(zone string) bool {
 }
 
 // CountUnavailable is how many nodes the group is short of what it would have without the upgrade:
-// those we removed and charged more, minus the new ones fit for pods. It is negative while surge is
-// to spare. It is never more than what the group's own size lacks, so that nodes an autoscaler took
-// away, one of ours among them, are not waited for.
-func (k Keeper) CountUnavailable(charged int) int {
-	short := k.l.Removed() - k.l.Carried() + charged - k.Counts.Usable
+// those we removed minus the new ones fit for pods. notServing of the members that were carried
+// over are missing, too, though Serving counts them; excused of the removed ones are not. It is
+// negative while surge is to spare. It is never more than what the group's own size lacks, so that
+// nodes an autoscaler took away, one of ours among them, are not waited for.
+func (k Keeper) CountUnavailable(notServing, excused int) int {
+	short := k.l.Removed() - k.l.Carried() + notServing - excused - k.Counts.Usable
 	if !k.Group.Sized || !k.Group.IsFreshAfter(k.l.books.Changed) {
 		return short // the sizes read may be older than what we did last
 	}
 	without := k.Group.Desired - k.l.ConfirmedSurge() // its size were it not for us, as an autoscaler left it (EKS E61)
-	return min(short, without-k.Counts.Serving)
+	return min(short, without-(k.Counts.Serving-notServing))
 }

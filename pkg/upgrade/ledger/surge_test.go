@@ -129,22 +129,24 @@ func TestShouldShrink(t *testing.T) {
 // E61: a group is short of what it would have without us, and of no more than its own size lacks.
 func TestCountUnavailable(t *testing.T) {
 	cases := map[string]struct {
-		zone   ledger.Zone
-		change func(*ledger.View)
-		want   int
+		zone       ledger.Zone
+		notServing int
+		change     func(*ledger.View)
+		want       int
 	}{
-		"one is removed and not replaced":      {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Serving = 3 }, 1},
-		"its replacement is there":             {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Usable = 1 }, 0},
-		"surge is to spare":                    {ledger.Zone{Launched: 1}, func(v *ledger.View) { v.Counts.Usable, v.Counts.Serving, v.Group.Desired = 1, 5, 5 }, -1},
-		"what was carried over is not missing": {ledger.Zone{Removed: 1, Carried: 1, Launched: 1}, func(v *ledger.View) { v.Counts.Serving = 3 }, 0},
-		"an autoscaler took one":               {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving = 3, 3 }, 0},
-		"which an older reading does not show": {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving, v.Group.Observed = 3, 3, start }, 1},
+		"one is removed and not replaced":      {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, 0, func(v *ledger.View) { v.Counts.Serving = 3 }, 1},
+		"its replacement is there":             {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, 0, func(v *ledger.View) { v.Counts.Usable = 1 }, 0},
+		"surge is to spare":                    {ledger.Zone{Launched: 1}, 0, func(v *ledger.View) { v.Counts.Usable, v.Counts.Serving, v.Group.Desired = 1, 5, 5 }, -1},
+		"what was carried over is not missing": {ledger.Zone{Removed: 1, Carried: 1, Launched: 1}, 0, func(v *ledger.View) { v.Counts.Serving = 3 }, 0},
+		"what was carried over is not up yet":  {ledger.Zone{Removed: 1, Carried: 1, Launched: 1}, 1, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving = 5, 4 }, 1},
+		"an autoscaler took one":               {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, 0, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving = 3, 3 }, 0},
+		"which an older reading does not show": {ledger.Zone{Removed: 1, Shrunk: 1, Launched: 1}, 0, func(v *ledger.View) { v.Group.Desired, v.Counts.Serving, v.Group.Observed = 3, 3, start }, 1},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			v, l := view(), ledger.FromBooks(zoneA(c.zone))
 			c.change(&v)
-			if got := l.Keeper(v).CountUnavailable(0); got != c.want {
+			if got := l.Keeper(v).CountUnavailable(c.notServing, 0); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}
 		})
