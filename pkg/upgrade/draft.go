@@ -29,7 +29,10 @@ type draft struct {
 	plan   *schedule.Plan
 
 	actions []nodegroup.Action
-	blocked []Blocked
+	// unsettled is true where an action was asked for and its effect is still to be seen, or its
+	// next try is not due.
+	unsettled bool
+	blocked   []Blocked
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool
@@ -149,6 +152,7 @@ func (d *draft) addAction(a nodegroup.Action) {
 		due = attempt.Ended.Add(min(time.Second<<min(max(0, attempt.Tries-1), 5), seen))
 	}
 	if begun && d.w.Now.Before(due) {
+		d.unsettled = true
 		d.requeueAt(due)
 		return
 	}
@@ -216,14 +220,15 @@ func (d *draft) classifyPodsOf(m *nodegroup.Member) *nodePods {
 	return v
 }
 
-// hasNothingOpen reports whether there is nothing to do in this step and no answer to wait for.
+// hasNothingOpen reports whether there is nothing to do, now or at the next try, and no answer to
+// wait for.
 func (d *draft) hasNothingOpen() bool {
 	for _, attempt := range d.w.Open {
 		if attempt.InFlight {
 			return false
 		}
 	}
-	return len(d.actions) == 0
+	return len(d.actions) == 0 && !d.unsettled
 }
 
 // startRecord begins the record of a member, which is to be stored before anything happens to it.

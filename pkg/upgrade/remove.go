@@ -58,6 +58,8 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 		d.deleteNode(n, m)
 	case n.Terminated.Equal(d.w.Now) || d.hadNoEffect(n, attempt, m.Instance.State == nodegroup.InstanceInService):
 		d.addAction(action)
+	default:
+		d.unsettled = true // the next readings will tell
 	}
 }
 

@@ -106,6 +106,7 @@ func (d surplus) driveReturn(name string) {
 		d.keepInstance(name, n)
 	default:
 		d.waitForCloud("") // whether it was asked for will show
+		d.unsettled = true
 	}
 }
 
@@ -114,6 +115,7 @@ func (d surplus) forgetReturn(name string, n NodeRecord, attempt nodegroup.Attem
 	switch {
 	case !n.Landed && attempt.Outcome != nodegroup.OutcomeDone && !d.w.Group.IsFreshAfter(n.Terminated):
 		d.waitForCloud("") // a reading from before it came up does not show it either
+		d.unsettled = true
 	case removal{d.draft}.resolveTerminator(n):
 		delete(d.rec.Nodes, name)
 	}

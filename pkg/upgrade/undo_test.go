@@ -160,6 +160,40 @@ func TestAbortNamesWhatIsLeft(t *testing.T) {
 	unmarked(t, s.at("old-a-1").Node)
 }
 
+// A termination whose effect is still to be seen is seen through, also where something else was
+// refused for good.
+func TestAbortAwaitsTerminationsInSpiteOfRefusals(t *testing.T) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	s.crash()
+	s.Record = s.Record.Aborting()
+	s.pass(time.Minute)
+	s.do(s.next().Actions...) // the launches are asked for again
+	s.pass(time.Minute)
+	terminations := actionsOf(s.next(), "terminate")
+	if len(terminations) != 2 {
+		t.Fatalf("got %v, want two terminations", terminations)
+	}
+	s.pass(time.Minute) // a reading shows all but what the requests do
+	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
+	s.answer(terminations[1], nodegroup.OutcomeUnclear, "deadline exceeded")
+	if step := s.rest(); step.Finished {
+		t.Fatalf("it ended with %q before the answer to %s was clear", step.Record.Message, terminations[1])
+	}
+	s.pass(time.Minute)
+	again := s.next().Actions
+	if len(again) != 1 || again[0] != terminations[1] {
+		t.Fatalf("got %v, want %v", again, terminations[1])
+	}
+	s.do(again...)
+	s.pass(time.Minute)
+	if step := s.rest(); !step.Finished || step.Record.Result != upgrade.Failed {
+		t.Errorf("finished %t with %q", step.Finished, step.Record.Result)
+	}
+}
+
 func TestAbortPointsBack(t *testing.T) {
 	cases := map[string]struct {
 		pointed string
