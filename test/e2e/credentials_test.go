@@ -148,12 +148,7 @@ func (l *login) revoke() {
 	clear(l.good)
 }
 
-// fail has no one log in until the time has passed.
-func (l *login) fail(d time.Duration) {
-	l.setClosed(true)
-	time.AfterFunc(d, func() { l.setClosed(false) })
-}
-
+// setClosed has no one log in, or has all do so again.
 func (l *login) setClosed(closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -257,16 +252,18 @@ func (l *login) checkRevoked(t *testing.T) {
 	}
 }
 
-// loginFails has no one log in for a while.
+// loginFails has no one log in until the command says so, while a drain is blocked: it says so at the latest when it renews its
+// lease with a token that has ended.
 func loginFails(t *testing.T, shared *stage.Stage) {
-	// A token is long enough for the first requests on a busy machine. The last outlives the login by as much, and a command that
-	// only waits speaks of it when it renews its lease.
-	const lasts, away = 5 * time.Second, 20 * time.Second
-	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
-	l := openLogin(t, lasts)
+	s := open(t, shared, stage.Group{Name: "logged-out", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}}, stubborn())
+	l := openLogin(t, 5*time.Second) // long enough for the first requests on a busy machine
 	c, _ := s.startLoggedIn(l)
-	c.until("a drain", nodeState(string(upgrade.NodeDraining)))
-	c.waitsOut(away, "no credentials for the API server", func() { l.fail(away) })
+	blockedBy("stubborn")(s, c)
+	l.setClosed(true)
+	c.until("a word of it", func(e event) bool { return strings.Contains(e.Text, "no credentials for the API server") })
+	l.setClosed(false)
+	s.unblock("stubborn")
+	c.end(0)
 	s.checkDone()
 }
 
