@@ -87,12 +87,13 @@ func (d *draft) countUnavailableExcept(excused int) int {
 }
 
 // countNotServing counts the members that were carried over to the way back and do not serve: what
-// was added before may not have come up yet.
+// was added before may not have come up yet. A node that is older than that is not one of them.
 func countNotServing(d *draft) (n int) {
 	carried := d.rec.Ledger.Carried()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
-		if _, ending := d.rec.findStarted(m); m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending {
+		_, ending := d.rec.findStarted(m)
+		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !m.IsReady() && !ending && d.rec.mayBeBooting(m) {
 			n++
 		}
 	}

@@ -35,6 +35,12 @@ func (r *Record) isNewMember(m *nodegroup.Member) bool {
 	return r.Run != "" && !r.Ledger.IsPreexisting(m)
 }
 
+// mayBeBooting reports whether a member has no node yet, or one that joined since the upgrade began
+// or so shortly before that it may still have been booting then.
+func (r *Record) mayBeBooting(m *nodegroup.Member) bool {
+	return m.Node == nil || m.Node.CreationTimestamp.After(r.Started.Add(-r.Request.BootTimeout.Duration))
+}
+
 // recordNameOf is the name under which a member was started: its own, its instance's when its node
 // joined only afterwards, or its node's when that is gone already. A new node under an old name is
 // another.

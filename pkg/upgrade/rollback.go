@@ -37,7 +37,6 @@ func (d rollback) carryOverSurge() bool {
 // begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
 // them instances that are yet to be launched.
 func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
-	lately := d.rec.Started.Add(-d.rec.Request.BootTimeout.Duration)
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().SpreadMissing(unseen, arriving)
 	var names []string
@@ -46,7 +45,7 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
-		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && (m.Node == nil || m.Node.CreationTimestamp.After(lately)):
+		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && d.rec.mayBeBooting(m):
 			arriving[zone]++
 			unseen[zone]--
 		default:
