@@ -231,10 +231,12 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 	}
 }
 
-// outdatedLeft counts the outdated members, those included that are being removed.
+// outdatedLeft counts the outdated members, those included that the upgrade is removing, but none that others took: it goes by itself.
 func outdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
-		if w.Members[i].Outdated {
+		m := &w.Members[i]
+		_, started := w.Record.Nodes[m.Name()]
+		if m.Outdated && (started || m.Instance.State != nodegroup.InstanceLeaving) {
 			n++
 		}
 	}
