@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82).
+func TestAutoscaledBlueGreen(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	scenes := map[string]func(*testing.T, *stage.Stage){
+		"served":   autoscaledToTheEnd,
+		"waits":    autoscaledWaits,
+		"unserved": autoscaledUnserved,
+	}
+	writeAutoscalerStatus(t, shared, "served", "waits")
+	for name, play := range scenes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, shared)
+		})
+	}
+}
+
+// writeAutoscalerStatus writes what cluster-autoscaler says of the groups that it serves.
+func writeAutoscalerStatus(t *testing.T, s *stage.Stage, groups ...string) {
+	t.Helper()
+	text := "autoscalerStatus: Running\nnodeGroups:\n"
+	for _, group := range groups {
+		text += fmt.Sprintf("- name: %s\n  health:\n    status: Healthy\n", group)
+	}
+	status := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "cluster-autoscaler-status",
+			Annotations: map[string]string{"cluster-autoscaler.kubernetes.io/last-updated": time.Now().Format("2006-01-02 15:04:05.999999999 -0700 MST")},
+		},
+		Data: map[string]string{"status": text},
+	}
+	if _, err := s.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), status, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// autoscale has the group grow by a node while pods of the scene wait that no node takes, as an autoscaler does that scans often.
+func (s *scene) autoscale() {
+	ctx, stop := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return false, s.scaleUp(ctx) })
+	}()
+	s.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && !wait.Interrupted(err) {
+			s.t.Errorf("the autoscaler ended: %v", err)
+		}
+	})
+}
+
+func (s *scene) scaleUp(ctx context.Context) error {
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	if err != nil || !slices.ContainsFunc(pods.Items, isUnschedulable) {
+		return ignoreCanceled(ctx, err)
+	}
+	nodes, err := s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + s.group})
+	if err != nil {
+		return ignoreCanceled(ctx, err)
+	}
+	group, err := s.Cloud.Group(s.group)
+	if err != nil || group.Desired >= group.Max || slices.ContainsFunc(group.Instances, func(i awscloud.InstanceStatus) bool { return isBooting(i, nodes.Items) }) {
+		return err
+	}
+	return s.Cloud.SetDesired(s.group, group.Desired+1)
+}
+
+func ignoreCanceled(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func isUnschedulable(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable
+	})
+}
+
+// isBooting reports whether the instance is on its way to a node that takes pods.
+func isBooting(i awscloud.InstanceStatus, nodes []corev1.Node) bool {
+	node := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == i.Node })
+	joined := node >= 0 && !slices.ContainsFunc(nodes[node].Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeNotReady })
+	return i.State == at.LifecycleStatePending || i.State == at.LifecycleStateInService && !joined
+}
+
+// autoscaled are the flags of such an upgrade.
+func autoscaled(flags ...string) []string {
+	return append([]string{"--strategy=autoscaled-blue-green"}, flags...)
+}
+
+// autoscaledToTheEnd drains all outdated nodes at once after the wait, at the pace of their budgets. The autoscaler brings up what their
+// pods need (GKE G70, G74, G75).
+func autoscaledToTheEnd(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "served", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s.autoscale()
+	s.upgrade(0, autoscaled("--wait-for-drain=2s")...).says("nodegroup/served upgraded")
+	s.waitFor("all pods to be ready", func() bool { return maps.Equal(s.photograph().ready, s.before.ready) })
+	after := s.photograph()
+	for _, node := range s.nodes() {
+		if !s.current(&node, after.group) {
+			t.Errorf("node %s is not current", node.Name)
+		}
+		s.checkClean(&node)
+	}
+	if a, b := after.group, s.before.group; a.Min != b.Min || a.Max != b.Max || !slices.Equal(a.Suspended, b.Suspended) {
+		t.Errorf("min %d, max %d, suspended %v; before %d, %d, %v", a.Min, a.Max, a.Suspended, b.Min, b.Max, b.Suspended)
+	}
+	s.checkTerminations()
+	s.checkBudgets()
+	s.checkEvictions()
+}
+
+// autoscaledWaits leaves for a wait of days, in which all that may be asked for is a pause and an end (GKE G71, G78).
+func autoscaledWaits(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "waits", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s.upgrade(6, autoscaled()...).says("it waits with the drain until ")
+	if most, room := s.cloudGroup().Max, s.before.group.Max+3; most != room {
+		t.Errorf("the group's maximum is %d, want room for as many new nodes: %d", most, room)
+	}
+	s.asking("complete").refuses("its strategy is autoscaled-blue-green, which has no soak to end")
+	s.asking("rollback", "--yes").refuses("its strategy is autoscaled-blue-green, which has no rollback")
+	s.asked(0, "pause").says("paused by ")
+	s.asked(6, "resume", "--yes", "--parallel-groups").says("it waits with the drain until ")
+	s.asked(0, "abort", "--yes", "--parallel-groups")
+	s.settle()
+	after := s.photograph()
+	s.checkSize(after)
+	for _, node := range s.nodes() {
+		s.checkClean(&node)
+	}
+	if !maps.Equal(after.moves, s.before.moves) {
+		t.Errorf("pods on outdated nodes %v, before %v", after.moves, s.before.moves)
+	}
+}
+
+// autoscaledUnserved is refused where nothing shows an autoscaler (GKE G80).
+func autoscaledUnserved(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "unserved", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	c := s.upgrade(2, autoscaled()...)
+	for _, word := range []string{"nothing shows that an autoscaler serves group", "does not name it", "blue-green"} {
+		if complaint := c.complaint(); !strings.Contains(complaint, word) {
+			t.Errorf("the error does not say %q: %s", word, complaint)
+		}
+	}
+	s.checkUntouched()
+}
