@@ -126,7 +126,7 @@ func (d autoscaled) removeIdleNodes() {
 	for _, name := range d.rec.startedNames() {
 		n, m := d.rec.Nodes[name], d.count.byName[name]
 		if isInDrain(n.State) && m != nil && (d.pausing || !d.isIdle(m)) {
-			delete(d.rec.Nodes, name)
+			d.leaveNode(name, m)
 			continue
 		}
 		lifecycle{d.draft}.advanceNode(name)
@@ -136,6 +136,15 @@ func (d autoscaled) removeIdleNodes() {
 			window{d.draft}.recordStart(m)
 			lifecycle{d.draft}.advanceNode(m.Name())
 		}
+	}
+}
+
+// leaveNode forgets that a node was begun with. It is still to be replaced, unless another actor
+// ends its machine.
+func (d autoscaled) leaveNode(name string, m *nodegroup.Member) {
+	delete(d.rec.Nodes, name)
+	if m.Instance.State != nodegroup.InstanceLeaving {
+		d.count.pending = append(d.count.pending, m)
 	}
 }
 

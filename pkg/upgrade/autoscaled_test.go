@@ -132,6 +132,20 @@ func TestAutoscaledLeavesNodeThatIsIdleNoMore(t *testing.T) {
 	}
 }
 
+// G73, G74: a node that was idle and may no longer be removed, because another went and the group is at its minimum, is waited for.
+func TestAutoscaledWaitsForNodeAtMinimum(t *testing.T) {
+	s := newAutoscaled(t, old("old-a-1"), old("old-b-1"))
+	s.Group.Min, s.Request.Settle = 1, duration(time.Minute)
+	s.until(upgrade.PhaseWait)
+	s.rest()
+	s.at("old-a-1").Instance.State = nodegroup.InstanceLeaving // an autoscaler took it
+	s.Group.Desired = 1
+	s.pass(time.Second)
+	if step := s.rest(); step.Record.Phase != upgrade.PhaseWait || len(step.Record.Nodes) > 0 {
+		t.Errorf("it is in phase %q, with %v under way", step.Record.Phase, step.Record.Nodes)
+	}
+}
+
 // G74: when autoscalers have removed all outdated nodes, the wait is over; they count as replaced.
 func TestAutoscaledEndsEarly(t *testing.T) {
 	s := newAutoscaled(t, old("old-a-1", build.Pod("web-0")), old("old-b-1", build.Pod("web-1")))

@@ -37,7 +37,7 @@ func (r *Record) isNewMember(m *nodegroup.Member) bool {
 
 // mayBeBooting reports whether a member has no node yet, or one that joined since the upgrade began
 // or so shortly before that it may still have been booting then.
-func (r *Record) mayBeBooting(m *nodegroup.Member) bool {
+func mayBeBooting(r *Record, m *nodegroup.Member) bool {
 	return m.Node == nil || m.Node.CreationTimestamp.After(r.Started.Add(-r.Request.BootTimeout.Duration))
 }
 

@@ -45,7 +45,7 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
 		switch {
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
-		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && d.rec.mayBeBooting(m):
+		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && mayBeBooting(&d.rec, m):
 			arriving[zone]++
 			unseen[zone]--
 		default:

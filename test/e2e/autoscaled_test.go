@@ -58,39 +58,34 @@ func writeAutoscalerStatus(t *testing.T, s *stage.Stage, groups ...string) {
 // autoscale has the group grow by a node while pods of the scene wait that no node takes, as an autoscaler does that scans often.
 func (s *scene) autoscale() {
 	ctx, stop := context.WithCancel(s.t.Context())
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		done <- wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return false, s.scaleUp(ctx) })
+		defer close(done)
+		err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return false, s.scaleUp(ctx) })
+		if ctx.Err() == nil {
+			s.t.Errorf("the autoscaler ended: %v", err)
+		}
 	}()
 	s.t.Cleanup(func() {
 		stop()
-		if err := <-done; err != nil && !wait.Interrupted(err) {
-			s.t.Errorf("the autoscaler ended: %v", err)
-		}
+		<-done
 	})
 }
 
 func (s *scene) scaleUp(ctx context.Context) error {
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil || !slices.ContainsFunc(pods.Items, isUnschedulable) {
-		return ignoreCanceled(ctx, err)
+		return err
 	}
 	nodes, err := s.Cluster.Client().CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: "pool=" + s.group})
 	if err != nil {
-		return ignoreCanceled(ctx, err)
+		return err
 	}
 	group, err := s.Cloud.Group(s.group)
 	if err != nil || group.Desired >= group.Max || slices.ContainsFunc(group.Instances, func(i awscloud.InstanceStatus) bool { return isBooting(i, nodes.Items) }) {
 		return err
 	}
 	return s.Cloud.SetDesired(s.group, group.Desired+1)
-}
-
-func ignoreCanceled(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
 
 func isUnschedulable(pod corev1.Pod) bool {

@@ -235,8 +235,8 @@ func (r *rules) awaitsDrain(w *upgrade.World, record *upgrade.Record) {
 func outdatedLeft(w *upgrade.World) (n int) {
 	for i := range w.Members {
 		m := &w.Members[i]
-		_, started := w.Record.Nodes[m.Name()]
-		if m.Outdated && (started || m.Instance.State != nodegroup.InstanceLeaving) {
+		ours := w.Record.Nodes[m.Name()].State == upgrade.NodeRemoving
+		if m.Outdated && (ours || m.Instance.State != nodegroup.InstanceLeaving) {
 			n++
 		}
 	}
