@@ -36,8 +36,8 @@ func (m *managedGroups) requestUpgrade(ctx context.Context, group string, a node
 	}
 	if out.Update != nil {
 		name := managedName{cluster: to.Cluster, nodegroup: to.Nodegroup}
-		m.memory.remember(name, out.Update)
-		m.memory.rememberForce(name, sdk.ToString(out.Update.Id), a.Force)
+		m.memory.rememberUpdate(name, out.Update)
+		m.memory.forced.keep(map[updateKey]bool{{name, sdk.ToString(out.Update.Id)}: a.Force})
 	}
 	return nil
 }

@@ -190,7 +190,7 @@ func TestLaunchFailure(t *testing.T) {
 }
 
 func TestDetachedInstancesAreForgotten(t *testing.T) {
-	p := &Provider{cache: newLookupCache()}
+	p := &Provider{}
 	node := newNode("aws:///us-east-1a/i-00000001", "")
 	look := func(state at.LifecycleState) nodegroup.Group {
 		asg := newGroup(with(newInstance("i-00000001", inState(state))))

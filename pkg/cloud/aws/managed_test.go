@@ -289,24 +289,27 @@ func TestChooseNodegroup(t *testing.T) {
 
 // TestUpdatesAreRemembered holds that what is over is not asked for again, and what is newest.
 func TestUpdatesAreRemembered(t *testing.T) {
-	m, name := newManagedMemory(""), managedName{"shop", "web"}
+	m, name := &managedMemory{}, managedName{"shop", "web"}
 	update := func(id string, minute int, s kt.UpdateStatus) *kt.Update {
 		return &kt.Update{Id: sdk.String(id), Status: s, CreatedAt: sdk.Time(time.Unix(int64(60*minute), 0))}
 	}
-	if m.newest(name) != nil {
+	if m.newestUpdate(name) != nil {
 		t.Error("there is an update before the first")
 	}
-	m.remember(name, update("b", 2, "Successful"))
-	m.remember(name, update("a", 1, "Failed"))
-	m.remember(name, update("c", 3, "InProgress"))
-	if got := m.unknown(name, []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"c", "d"}) || m.updatesOf(name).running != "c" {
-		t.Errorf("unknown %v, running %s", got, m.updatesOf(name).running)
+	m.rememberUpdate(name, update("b", 2, "Successful"))
+	m.rememberUpdate(name, update("a", 1, "Failed"))
+	m.rememberUpdate(name, update("c", 3, "InProgress"))
+	if got := m.unknownUpdates(name, []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"c", "d"}) {
+		t.Errorf("unknown %v", got)
 	}
-	m.remember(name, update("c", 3, "Failed"))
-	if got := m.newest(name); *got.Id != "c" || m.updatesOf(name).running != "" {
-		t.Errorf("got %+v", got)
+	if got := m.listUpdates(name, false); len(got) != 1 || *got[0].Id != "c" {
+		t.Errorf("running %v", got)
 	}
-	if m.newest(managedName{"bank", "web"}) != nil {
+	m.rememberUpdate(name, update("c", 3, "Failed"))
+	if got := m.newestUpdate(name); *got.Id != "c" || len(m.listUpdates(name, false)) > 0 {
+		t.Errorf("got %+v, running %v", got, m.listUpdates(name, false))
+	}
+	if m.newestUpdate(managedName{"bank", "web"}) != nil {
 		t.Error("an update of another cluster's node group")
 	}
 }

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -15,90 +16,62 @@ import (
 
 // managedMemory is what is known of managed node groups and need not be asked again.
 type managedMemory struct {
-	mu sync.Mutex // guards all below
-	// cluster is the cluster whose nodes Groups was given, "" until it is known; named is the one
-	// that the user names.
-	cluster, named string
+	// named is the cluster that the user names, "" for none.
+	named string
 	// autoscaling is the name of the Auto Scaling group, by that of the node group.
-	autoscaling map[string]string
-	updates     map[managedName]*updateMemory
+	autoscaling memory[string, string]
+	// updates are as they were seen last; what is over cannot change. forced are those that were
+	// begun here with force.
+	updates memory[updateKey, kt.Update]
+	forced  memory[updateKey, bool]
 	// parameters are public SSM parameters; one that does not exist is empty.
-	parameters map[string]string
+	parameters memory[string, string]
 	// control is the Kubernetes version of control planes, by cluster.
-	control map[string]string
+	control memory[string, string]
+
+	mu sync.Mutex // guards all below
+	// cluster is the cluster whose nodes Groups was given, "" until it is known.
+	cluster string
 }
 
-// updateMemory is what is known of a node group's updates. What is over cannot change.
-type updateMemory struct {
-	running string
-	over    map[string]kt.Update
-	// forced are those that were begun here with force.
-	forced map[string]bool
+// updateKey names an update of a node group.
+type updateKey struct {
+	managedName
+	id string
 }
 
-func newManagedMemory(named string) managedMemory {
-	return managedMemory{
-		named: named, autoscaling: map[string]string{}, updates: map[managedName]*updateMemory{}, parameters: map[string]string{}, control: map[string]string{},
-	}
+func isOver(u kt.Update) bool { return operationState(u.Status) != nodegroup.OperationRunning }
+
+// rememberUpdate keeps how an update stands.
+func (m *managedMemory) rememberUpdate(name managedName, u *kt.Update) {
+	m.updates.keep(map[updateKey]kt.Update{{name, sdk.ToString(u.Id)}: *u})
 }
 
-// updatesOf is the memory of a node group's updates. The caller has the lock.
-func (m *managedMemory) updatesOf(name managedName) *updateMemory {
-	if m.updates[name] == nil {
-		m.updates[name] = &updateMemory{over: map[string]kt.Update{}, forced: map[string]bool{}}
-	}
-	return m.updates[name]
-}
-
-// remember keeps how an update stands.
-func (m *managedMemory) remember(name managedName, u *kt.Update) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, id := m.updatesOf(name), sdk.ToString(u.Id)
-	switch {
-	case operationState(u.Status) == nodegroup.OperationRunning:
-		known.running = id
-	default:
-		known.over[id] = *u
-		if known.running == id {
-			known.running = ""
+// listUpdates are the node group's updates that are over, or those that were under way when they
+// were looked at last.
+func (m *managedMemory) listUpdates(name managedName, over bool) []kt.Update {
+	var own []kt.Update
+	for key, u := range m.updates.all() {
+		if key.managedName == name && isOver(u) == over {
+			own = append(own, u)
 		}
 	}
+	return own
 }
 
-// forgetRunning forgets an update that was under way and that EKS tells of no more.
-func (m *managedMemory) forgetRunning(name managedName, id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known := m.updatesOf(name); known.running == id {
-		known.running = ""
+// newestUpdate is the newest update that is over, nil when there is none.
+func (m *managedMemory) newestUpdate(name managedName) *kt.Update {
+	over := m.listUpdates(name, true)
+	if len(over) == 0 {
+		return nil
 	}
+	newest := slices.MaxFunc(over, func(a, b kt.Update) int { return sdk.ToTime(a.CreatedAt).Compare(sdk.ToTime(b.CreatedAt)) })
+	return &newest
 }
 
-// newest is the newest update that is over, nil when there is none.
-func (m *managedMemory) newest(name managedName) *kt.Update {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var newest *kt.Update
-	for _, u := range m.updatesOf(name).over {
-		if newest == nil || sdk.ToTime(u.CreatedAt).After(sdk.ToTime(newest.CreatedAt)) {
-			newest = &u
-		}
-	}
-	return newest
-}
-
-// unknown are those of the updates that are not known to be over.
-func (m *managedMemory) unknown(name managedName, ids []string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []string
-	for _, id := range ids {
-		if _, over := m.updatesOf(name).over[id]; !over {
-			out = append(out, id)
-		}
-	}
-	return out
+// unknownUpdates are those of the updates that are not known to be over.
+func (m *managedMemory) unknownUpdates(name managedName, ids []string) []string {
+	return slices.DeleteFunc(ids, func(id string) bool { return isOver(m.updates.recall(updateKey{name, id})) })
 }
 
 // learnCluster remembers whose nodes the node groups hold. It returns an error where the user names
@@ -127,49 +100,5 @@ func (m *managedMemory) thisCluster() string {
 
 // autoscalingName is the name of the Auto Scaling group behind a group.
 func (m *managedMemory) autoscalingName(group string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return cmp.Or(m.autoscaling[group], group)
-}
-
-// rememberGroup keeps the name of the Auto Scaling group behind a node group.
-func (m *managedMemory) rememberGroup(name managedName, autoscaling string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.autoscaling[name.nodegroup] = autoscaling
-}
-
-// runningUpdate is the ID of the update that was under way when it was looked at last.
-func (m *managedMemory) runningUpdate(name managedName) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.updatesOf(name).running
-}
-
-// rememberForce keeps whether an update that was begun here was begun with force.
-func (m *managedMemory) rememberForce(name managedName, id string, force bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.updatesOf(name).forced[id] = force
-}
-
-// isForced reports whether the update was begun here with force.
-func (m *managedMemory) isForced(name managedName, id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.updatesOf(name).forced[id]
-}
-
-// controlVersion is the Kubernetes version of a cluster's control plane, "" until it is known.
-func (m *managedMemory) controlVersion(cluster string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.control[cluster]
-}
-
-// rememberControl keeps the Kubernetes version of a cluster's control plane.
-func (m *managedMemory) rememberControl(cluster, version string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.control[cluster] = version
+	return cmp.Or(m.autoscaling.recall(group), group)
 }

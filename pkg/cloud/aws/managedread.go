@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -28,7 +29,7 @@ type managedGroups struct {
 // its history is left alone. With an error the group is as describeManaged has it.
 func (m *managedGroups) judgeManaged(ctx context.Context, asg *at.AutoScalingGroup, to string, listing bool) (nodegroup.Group, error) {
 	name, _ := managedNameOf(asg)
-	m.memory.rememberGroup(name, sdk.ToString(asg.AutoScalingGroupName))
+	m.memory.autoscaling.keep(map[string]string{name.nodegroup: sdk.ToString(asg.AutoScalingGroupName)})
 	group := describeManaged(asg, name)
 	f, err := m.readManaged(ctx, asg, to, listing)
 	if err != nil {
@@ -73,14 +74,16 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 // one at a time; without one EKS lists them, in an order that it does not document.
 func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *managedFacts) error {
 	var err error
-	if running := m.memory.runningUpdate(name); running != "" {
-		f.update, err = m.describeUpdate(ctx, name, running)
+	for _, running := range m.memory.listUpdates(name, false) {
+		if f.update, err = m.describeUpdate(ctx, name, sdk.ToString(running.Id)); err != nil {
+			return err
+		}
 	}
-	if err == nil && (f.update == nil || operationState(f.update.Status) != nodegroup.OperationRunning) {
+	if f.update == nil || isOver(*f.update) {
 		f.update, err = m.newestUpdate(ctx, name)
 	}
 	if err == nil && f.update != nil {
-		f.force = m.memory.isForced(name, sdk.ToString(f.update.Id))
+		f.force = m.memory.forced.recall(updateKey{name, sdk.ToString(f.update.Id)})
 	}
 	return err
 }
@@ -92,7 +95,7 @@ func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id
 	})
 	var unknown *kt.ResourceNotFoundException
 	if errors.As(err, &unknown) {
-		m.memory.forgetRunning(name, id)
+		m.memory.updates.forget(updateKey{name, id})
 		return nil, nil
 	}
 	if err != nil {
@@ -101,7 +104,7 @@ func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id
 	if out.Update == nil {
 		return nil, fatalError("reading update %s of node group %q: EKS does not describe it", id, name.nodegroup)
 	}
-	m.memory.remember(name, out.Update)
+	m.memory.rememberUpdate(name, out.Update)
 	return out.Update, nil
 }
 
@@ -115,7 +118,7 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 		}
 		ids = append(ids, out.UpdateIds...)
 	}
-	unknown := m.memory.unknown(name, ids)
+	unknown := m.memory.unknownUpdates(name, ids)
 	read := make([]*kt.Update, len(unknown))
 	var work errgroup.Group
 	work.SetLimit(parallelReads)
@@ -129,11 +132,11 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 		return nil, err
 	}
 	for _, u := range read {
-		if u != nil && operationState(u.Status) == nodegroup.OperationRunning {
+		if u != nil && !isOver(*u) {
 			return u, nil
 		}
 	}
-	return m.memory.newest(name), nil
+	return m.memory.newestUpdate(name), nil
 }
 
 // readRevisions finds out what the node group has and what it is to have.
@@ -276,7 +279,7 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 
 // readParameters reads public parameters, each once. One that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
-	known, others := lookUpKnown(&m.memory.mu, m.memory.parameters, names)
+	known, others := m.memory.parameters.lookUp(names)
 	if len(others) == 0 {
 		return known, nil
 	}
@@ -291,14 +294,15 @@ func (m *managedGroups) readParameters(ctx context.Context, names []string) (map
 	for _, found := range out.Parameters {
 		news[sdk.ToString(found.Name)] = sdk.ToString(found.Value)
 	}
-	storeNews(&m.memory.mu, m.memory.parameters, known, news)
+	m.memory.parameters.keep(news)
+	maps.Copy(known, news)
 	return known, nil
 }
 
 // controlVersion is the Kubernetes version of a control plane. A version that is known counts until
 // a newer one is needed.
 func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed string) (string, error) {
-	if known := m.memory.controlVersion(cluster); known != "" && compareVersions(known, needed) >= 0 {
+	if known := m.memory.control.recall(cluster); known != "" && compareVersions(known, needed) >= 0 {
 		return known, nil
 	}
 	out, err := m.eks.DescribeCluster(ctx, &eks.DescribeClusterInput{Name: sdk.String(cluster)})
@@ -309,7 +313,7 @@ func (m *managedGroups) controlVersion(ctx context.Context, cluster, needed stri
 		return "", fatalError("reading the version of cluster %q: EKS does not describe it", cluster)
 	}
 	version := sdk.ToString(out.Cluster.Version)
-	m.memory.rememberControl(cluster, version)
+	m.memory.control.keep(map[string]string{cluster: version})
 	return version, nil
 }
 

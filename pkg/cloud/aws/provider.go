@@ -36,8 +36,12 @@ type Provider struct {
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
-	cache       lookupCache
-	managed     managedGroups
+	// versions, images and instanceImages need not be asked again; seen is where instances were.
+	versions       memory[versionKey, templateVersion]
+	images         memory[string, image]
+	instanceImages memory[string, string]
+	seen           memory[string, seenInstance]
+	managed        managedGroups
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -86,10 +90,9 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	addCredentialRenewal(&cfg)
 	cfg.HTTPClient = deadline.Client(cfg.HTTPClient)
 	p := &Provider{
-		region: cfg.Region, cache: newLookupCache(),
-		autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
+		region: cfg.Region, autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
 	}
-	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: newManagedMemory(o.ClusterName)}
+	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: managedMemory{named: o.ClusterName}}
 	return p, nil
 }
 
@@ -284,34 +287,27 @@ func (p *Provider) sharedTemplateProblem(ctx context.Context, asg string, base l
 // rememberInstances keeps where instances were seen, for nodes that outlive their machine. Detached
 // instances are forgotten: their node continues without the group.
 func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.Group) {
-	p.cache.mu.Lock()
-	defer p.cache.mu.Unlock()
+	seen := map[string]seenInstance{}
 	for _, i := range group.Instances {
-		p.cache.seenInstances[i.ID] = seenInstance{group: group.Name, outdated: i.Outdated}
+		seen[i.ID] = seenInstance{group: group.Name, outdated: i.Outdated}
 	}
 	for _, i := range asg.Instances {
 		if isDetached(i.LifecycleState) {
-			delete(p.cache.seenInstances, sdk.ToString(i.InstanceId))
+			seen[sdk.ToString(i.InstanceId)] = seenInstance{}
 		}
 	}
+	p.seen.keep(seen)
 }
 
-func (p *Provider) lastSeen(node *corev1.Node) (seenInstance, bool) {
-	_, instance, ok := ParseProviderID(node.Spec.ProviderID)
-	if !ok {
-		return seenInstance{}, false
-	}
-	p.cache.mu.Lock()
-	defer p.cache.mu.Unlock()
-	m, ok := p.cache.seenInstances[instance]
-	return m, ok
+func (p *Provider) lastSeen(node *corev1.Node) seenInstance {
+	_, instance, _ := ParseProviderID(node.Spec.ProviderID)
+	return p.seen.recall(instance)
 }
 
 // Belongs implements cloud.Provider: the node's instance is in the group, or was when Groups or
 // Observe saw it last.
 func (p *Provider) Belongs(group *nodegroup.Group, node *corev1.Node) bool {
-	m, seen := p.lastSeen(node)
-	return seen && m.group == group.Name
+	return p.lastSeen(node).group == group.Name
 }
 
 // Outdated implements cloud.Provider: a node whose machine is gone is what it was when it was seen
@@ -320,6 +316,6 @@ func (p *Provider) Outdated(group *nodegroup.Group, node *corev1.Node) bool {
 	if outdated, ok := judgeByLabel(group, node); ok {
 		return outdated
 	}
-	m, seen := p.lastSeen(node)
-	return !seen || m.outdated
+	seen := p.lastSeen(node)
+	return seen == seenInstance{} || seen.outdated
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
@@ -37,51 +36,11 @@ type templateVersion struct {
 
 func (v templateVersion) isAlias() bool { return strings.HasPrefix(v.image, "resolve:ssm:") }
 
-// lookupCache keeps what AWS need not be asked for again, and which group an instance was seen in
-// last.
-type lookupCache struct {
-	mu             sync.Mutex // guards all below
-	versions       map[versionKey]templateVersion
-	images         map[string]image
-	instanceImages map[string]string
-	seenInstances  map[string]seenInstance
-}
-
-// seenInstance is where an instance was last seen. A node may be there a moment longer than its
-// machine.
+// seenInstance is where an instance was last seen, zero for nowhere. A node may be there a moment
+// longer than its machine.
 type seenInstance struct {
 	group    string
 	outdated bool
-}
-
-func newLookupCache() lookupCache {
-	return lookupCache{
-		versions: map[versionKey]templateVersion{}, images: map[string]image{},
-		instanceImages: map[string]string{}, seenInstances: map[string]seenInstance{},
-	}
-}
-
-// lookUpKnown splits keys into those known, with their values, and the others.
-func lookUpKnown[K comparable, V any](mu *sync.Mutex, from map[K]V, keys []K) (map[K]V, []K) {
-	mu.Lock()
-	defer mu.Unlock()
-	known, others := make(map[K]V, len(keys)), map[K]bool{}
-	for _, key := range keys {
-		if value, ok := from[key]; ok {
-			known[key] = value
-		} else {
-			others[key] = true
-		}
-	}
-	return known, slices.Collect(maps.Keys(others))
-}
-
-// storeNews adds news to what is known, and to the cache.
-func storeNews[K comparable, V any](mu *sync.Mutex, into map[K]V, known, news map[K]V) {
-	mu.Lock()
-	defer mu.Unlock()
-	maps.Copy(into, news)
-	maps.Copy(known, news)
 }
 
 // readGroup reads one Auto Scaling group, or the one behind a managed node group of that name.
@@ -193,13 +152,14 @@ func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]
 // readVersions reads template versions, each once. Images named through SSM are left as they are
 // named.
 func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
-	known, others := lookUpKnown(&p.cache.mu, p.cache.versions, keys)
+	known, others := p.versions.lookUp(keys)
 	for template, numbers := range numbersByTemplate(others) {
 		news, err := p.describeVersions(ctx, template, numbers, false)
 		if err != nil {
 			return nil, err
 		}
-		storeNews(&p.cache.mu, p.cache.versions, known, news)
+		p.versions.keep(news)
+		maps.Copy(known, news)
 	}
 	return known, nil
 }
@@ -266,7 +226,7 @@ func refusedTemplate(err error) error {
 // describeImages reads what the AMIs are, each once. One that does not exist, or that this account
 // may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
-	known, others := lookUpKnown(&p.cache.mu, p.cache.images, ids)
+	known, others := p.images.lookUp(ids)
 	others = slices.DeleteFunc(others, func(id string) bool { return id == "" })
 	if len(others) == 0 {
 		return known, nil
@@ -285,14 +245,15 @@ func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string
 	for _, i := range out.Images {
 		news[sdk.ToString(i.ImageId)] = describeImage(i)
 	}
-	storeNews(&p.cache.mu, p.cache.images, known, news)
+	p.images.keep(news)
+	maps.Copy(known, news)
 	return known, nil
 }
 
 // machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know
 // (yet) are left out.
 func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
-	known, others := lookUpKnown(&p.cache.mu, p.cache.instanceImages, instances)
+	known, others := p.instanceImages.lookUp(instances)
 	for batch := range slices.Chunk(others, 200) { // the most values a filter takes
 		pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{
 			Filters: []et.Filter{{Name: sdk.String("instance-id"), Values: batch}}, MaxResults: sdk.Int32(1000),
@@ -309,7 +270,8 @@ func (p *Provider) machineImages(ctx context.Context, instances []string) (map[s
 				}
 			}
 		}
-		storeNews(&p.cache.mu, p.cache.instanceImages, known, news)
+		p.instanceImages.keep(news)
+		maps.Copy(known, news)
 	}
 	return known, nil
 }

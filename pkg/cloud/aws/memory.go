@@ -1,0 +1,60 @@
+package aws
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// memory keeps by key what need not be asked again. The zero value is empty. It may be used by
+// several goroutines at once.
+type memory[K comparable, V any] struct {
+	mu     sync.Mutex // guards all below
+	values map[K]V
+}
+
+// recall is what is kept under the key, the zero value for nothing.
+func (m *memory[K, V]) recall(key K) V {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.values[key]
+}
+
+// keep adds news to what is known.
+func (m *memory[K, V]) keep(news map[K]V) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.values == nil {
+		m.values = map[K]V{}
+	}
+	maps.Copy(m.values, news)
+}
+
+// forget drops what is kept under the key.
+func (m *memory[K, V]) forget(key K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, key)
+}
+
+// all is a copy of what is known.
+func (m *memory[K, V]) all() map[K]V {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.values)
+}
+
+// lookUp splits keys into those known, with their values, and the others, each once.
+func (m *memory[K, V]) lookUp(keys []K) (map[K]V, []K) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	known, others := make(map[K]V, len(keys)), map[K]bool{}
+	for _, key := range keys {
+		if value, ok := m.values[key]; ok {
+			known[key] = value
+		} else {
+			others[key] = true
+		}
+	}
+	return known, slices.Collect(maps.Keys(others))
+}
