@@ -163,10 +163,7 @@ func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 		out.Instances = append(out.Instances, f.describeInstance(i))
 	}
 	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
-	out.Refusal = refusalReason(g, out.Instances, f.refresh)
-	if out.Refusal == "" {
-		out.Refusal = f.problem
-	}
+	out.Refusal = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem)
 }
 
 // describeInstance describes one instance, judged against the wanted source.

@@ -8,27 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// instanceID is what EC2 calls an instance: i- and 8 or 17 hexadecimal digits. Fargate's provider
-// IDs end otherwise.
-var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
+// providerID is the provider ID of a node. EC2 calls an instance i- and 8 or 17 hexadecimal digits;
+// Fargate's provider IDs end otherwise.
+var providerID = regexp.MustCompile(`^aws:///?(?:([^/]*)/)?(i-[0-9a-f]{8,17})$`)
 
 // ParseProviderID splits the spec.providerID of a node, aws:///us-east-1a/i-0123456789abcdef0,
 // into zone and instance. The zone is empty when the ID has none; ok is false for anything
 // that is not an EC2 instance. (Forms: cloud-provider-aws, pkg/providers/v1/instances.go.)
 func ParseProviderID(id string) (zone, instance string, ok bool) {
-	rest, isAWS := strings.CutPrefix(id, "aws://")
-	if !isAWS {
+	found := providerID.FindStringSubmatch(id)
+	if found == nil {
 		return "", "", false
 	}
-	rest = strings.TrimPrefix(rest, "/")
-	zone, instance, both := strings.Cut(rest, "/")
-	if !both {
-		zone, instance = "", rest
-	}
-	if !instanceID.MatchString(instance) {
-		return "", "", false
-	}
-	return zone, instance, true
+	return found[1], found[2], true
 }
 
 // zoneRegion finds the region at the head of a zone's name: us-east-1a, us-gov-west-1b, the

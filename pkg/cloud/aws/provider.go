@@ -220,7 +220,8 @@ func (p *Provider) readFacts(ctx context.Context, asg *at.AutoScalingGroup, to s
 	return f, err
 }
 
-// readSources finds out what the group launches from and what it is to launch from.
+// readSources finds out what the group launches from and what it is to launch from, with template
+// names and images.
 func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wish target, f *groupFacts) error {
 	written, err := launchSourceOf(asg)
 	if err != nil {
@@ -237,21 +238,15 @@ func (p *Provider) readSources(ctx context.Context, asg *at.AutoScalingGroup, wi
 		return err
 	}
 	f.pointed.imageOnly = f.wanted.imageOnly
-	return p.fillSources(ctx, f)
-}
-
-// fillSources adds template names and images to the sources.
-func (p *Provider) fillSources(ctx context.Context, f *groupFacts) error {
-	written, err := p.readVersions(ctx, f.templateVersions())
+	named, err := p.readVersions(ctx, f.templateVersions())
 	if err != nil {
 		return err
 	}
-	resolved, err := p.resolveAliases(ctx, written)
-	if err != nil {
-		return err
+	resolved, err := p.resolveAliases(ctx, named)
+	if err == nil {
+		f.fillImages(named, resolved)
 	}
-	f.fillImages(written, resolved)
-	return nil
+	return err
 }
 
 // judgeTarget describes the images of the sources and checks that an AMI that was asked for

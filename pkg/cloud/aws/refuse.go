@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,15 +15,8 @@ import (
 // refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
 // are the group's, judged; refresh is the status of an active instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
-	for _, reason := range []string{
-		refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
-		refuseProtected(g, instances),
-	} {
-		if reason != "" {
-			return reason
-		}
-	}
-	return ""
+	return cmp.Or(refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
+		refuseProtected(g, instances))
 }
 
 func refuseDeleted(g *at.AutoScalingGroup) string {
