@@ -29,24 +29,32 @@ func (m *Member) ReadTraits(g *Group) {
 	if m.Node == nil {
 		return
 	}
-	m.traits = traits{
-		of: m.Node, zone: m.Node.Labels[corev1.LabelTopologyZone], run: m.Node.Annotations[nodemark.AnnotationRun],
-		ready: IsNodeReady(m.Node), fit: (&Member{Node: m.Node}).Usable(g.WantedLabels),
-		fence: m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, FenceTaint(g.Provider)),
-		held:  nodemark.IsHeld(m.Node), open: nodemark.AllowsScaleDown(m.Node),
+	m.traits = readNodeTraits(m.Node)
+	m.traits.fit = (&Member{Node: m.Node}).Usable(g.WantedLabels)
+	m.traits.fence = m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, FenceTaint(g.Provider))
+}
+
+// readNodeTraits are the traits that need no group.
+func readNodeTraits(node *corev1.Node) traits {
+	return traits{
+		of: node, zone: node.Labels[corev1.LabelTopologyZone], run: node.Annotations[nodemark.AnnotationRun],
+		ready: IsNodeReady(node), held: nodemark.IsHeld(node), open: nodemark.AllowsScaleDown(node),
 	}
 }
 
 // hasTraits reports whether the traits are those of the member's node.
 func (m *Member) hasTraits() bool { return m.Node != nil && m.traits.of == m.Node }
 
-// IsReady reports whether the member is a node that is Ready.
-func (m *Member) IsReady() bool {
-	if m.hasTraits() {
-		return m.traits.ready
+// nodeTraits are the traits that need no group, none where there is no node.
+func (m *Member) nodeTraits() traits {
+	if m.Node == nil || m.hasTraits() {
+		return m.traits
 	}
-	return m.Node != nil && IsNodeReady(m.Node)
+	return readNodeTraits(m.Node)
 }
+
+// IsReady reports whether the member is a node that is Ready.
+func (m *Member) IsReady() bool { return m.Node != nil && m.nodeTraits().ready }
 
 // IsUsable is Member.Usable for the group's labels. A Node object that outlives its machine is not,
 // however ready it looks: the group lists no instance of it, by a reading that would show one.
@@ -72,17 +80,7 @@ func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 }
 
 // IsHeld reports whether the member is a node that we keep autoscalers from.
-func (m *Member) IsHeld() bool {
-	if m.hasTraits() {
-		return m.traits.held
-	}
-	return m.Node != nil && nodemark.IsHeld(m.Node)
-}
+func (m *Member) IsHeld() bool { return m.Node != nil && m.nodeTraits().held }
 
 // AllowsScaleDown reports whether nothing keeps autoscalers from the member's node.
-func (m *Member) AllowsScaleDown() bool {
-	if m.hasTraits() {
-		return m.traits.open
-	}
-	return m.Node != nil && nodemark.AllowsScaleDown(m.Node)
-}
+func (m *Member) AllowsScaleDown() bool { return m.Node != nil && m.nodeTraits().open }

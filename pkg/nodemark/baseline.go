@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // AnnotationGroupBaseline holds what the group was like before the run, as the JSON of Before. It
@@ -24,10 +25,7 @@ type GroupBaseline struct {
 
 // Text is the baseline as the annotation holds it.
 func (b GroupBaseline) Text() string {
-	text, err := json.Marshal(b)
-	if err != nil {
-		return "" // numbers and strings have a form in JSON
-	}
+	text, _ := json.Marshal(b) // numbers and strings have a form in JSON
 	return string(text)
 }
 
@@ -35,7 +33,7 @@ func (b GroupBaseline) Text() string {
 // changes nothing.
 func SetGroupBaseline(node *corev1.Node, text string) {
 	if text != "" {
-		setAnnotation(node, AnnotationGroupBaseline, text)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationGroupBaseline, text)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // NodeBaseline is what a node carried before it was fenced; none of it is taken away when the fence
@@ -40,8 +41,8 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 	if err != nil {
 		return fmt.Errorf("writing what node %q carried before: %w", node.Name, err)
 	}
-	setAnnotation(node, AnnotationRun, run)
-	setAnnotation(node, AnnotationNodeBaseline, string(text))
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationRun, run)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationNodeBaseline, string(text))
 	delete(node.Annotations, AnnotationDeadline)
 	addTaint(node, taint)
 	if !node.Spec.Unschedulable {
@@ -55,14 +56,14 @@ func SetFence(node *corev1.Node, run string, taint corev1.Taint) error {
 // balancers outside the cluster stop sending to the node. A cordon alone has not done that since
 // Kubernetes 1.19 (EKS E46).
 func SetDraining(node *corev1.Node, deadline time.Time) {
-	setAnnotation(node, AnnotationDeadline, FormatTime(deadline))
-	setLabel(node, corev1.LabelNodeExcludeBalancers, "true")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationDeadline, FormatTime(deadline))
+	metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, "true")
 }
 
 // SetEpoch changes a node in flight when its upgrade gets another holder, so that late requests of
 // the one before fail on the node's resourceVersion.
 func SetEpoch(node *corev1.Node, epoch int64) {
-	setAnnotation(node, AnnotationEpoch, strconv.FormatInt(epoch, 10))
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationEpoch, strconv.FormatInt(epoch, 10))
 }
 
 // ClearFence takes away of all that what was not there before, and all annotations of ours.
@@ -80,7 +81,7 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 		dropTaint(node, CordonTaint())
 	}
 	if prev.Excluded != nil {
-		setLabel(node, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
+		metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelNodeExcludeBalancers, *prev.Excluded)
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
@@ -108,20 +109,6 @@ func addTaint(node *corev1.Node, taint corev1.Taint) {
 
 func dropTaint(node *corev1.Node, taint corev1.Taint) {
 	node.Spec.Taints = slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
-}
-
-func setAnnotation(node *corev1.Node, key, value string) {
-	if node.Annotations == nil {
-		node.Annotations = map[string]string{}
-	}
-	node.Annotations[key] = value
-}
-
-func setLabel(node *corev1.Node, key, value string) {
-	if node.Labels == nil {
-		node.Labels = map[string]string{}
-	}
-	node.Labels[key] = value
 }
 
 // readNodeBaseline is what the node says it carried before us, nil when it was never fenced. A

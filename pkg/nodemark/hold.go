@@ -2,6 +2,7 @@ package nodemark
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -20,8 +21,8 @@ func SetHold(node *corev1.Node, run string) {
 	if _, theirs := node.Annotations[AnnotationNoScaleDown]; theirs {
 		return
 	}
-	setAnnotation(node, AnnotationNoScaleDown, "true")
-	setAnnotation(node, AnnotationHeld, run)
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationNoScaleDown, "true")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, AnnotationHeld, run)
 }
 
 // ClearHold changes the node as FreeNode means it: what is not ours stays, and so does what
