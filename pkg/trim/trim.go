@@ -7,31 +7,28 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
 )
 
-// Object trims one object, given as a pointer. What is of no kind that is known here is left alone.
+// Object trims one object, given as a pointer. Of a kind that is not known here its metadata is all
+// that is trimmed.
 func Object(object any) {
+	if meta, ok := object.(metav1.ObjectMetaAccessor); ok {
+		trimMetadata(meta.GetObjectMeta())
+	}
 	switch o := object.(type) {
 	case *corev1.Pod:
 		trimPod(o)
 	case *corev1.Node:
-		trimMetadata(&o.ObjectMeta)
 		o.Status.Images = nil
-	case *policyv1.PodDisruptionBudget:
-		trimMetadata(&o.ObjectMeta)
 	case *corev1.Namespace:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
 	case *corev1.PersistentVolumeClaim:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}, corev1.PersistentVolumeClaimStatus{}
 	case *corev1.PersistentVolume:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
 	case *corev1.Service:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector}, corev1.ServiceStatus{}
 	default:
 		trimControllerSpec(object)
@@ -43,50 +40,40 @@ func Object(object any) {
 func trimWebhooks(object any) {
 	switch o := object.(type) {
 	case *admissionv1.MutatingWebhookConfiguration:
-		trimMetadata(&o.ObjectMeta)
 		for i := range o.Webhooks {
-			o.Webhooks[i] = admissionv1.MutatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClientConfig(&o.Webhooks[i].ClientConfig)}
+			o.Webhooks[i] = admissionv1.MutatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: admissionv1.WebhookClientConfig{Service: o.Webhooks[i].ClientConfig.Service}}
 		}
 	case *admissionv1.ValidatingWebhookConfiguration:
-		trimMetadata(&o.ObjectMeta)
 		for i := range o.Webhooks {
-			o.Webhooks[i] = admissionv1.ValidatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: trimClientConfig(&o.Webhooks[i].ClientConfig)}
+			o.Webhooks[i] = admissionv1.ValidatingWebhook{Name: o.Webhooks[i].Name, ClientConfig: admissionv1.WebhookClientConfig{Service: o.Webhooks[i].ClientConfig.Service}}
 		}
 	}
-}
-
-func trimClientConfig(config *admissionv1.WebhookClientConfig) admissionv1.WebhookClientConfig {
-	return admissionv1.WebhookClientConfig{Service: config.Service}
 }
 
 // trimControllerSpec keeps a controller's scale, and the order in which it brings pods up.
 func trimControllerSpec(object any) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}, appsv1.DeploymentStatus{}
 	case *appsv1.ReplicaSet:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
-		trimMetadata(&o.ObjectMeta)
 		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy}
 		o.Status = appsv1.StatefulSetStatus{}
 	}
 }
 
-func trimMetadata(meta *metav1.ObjectMeta) {
-	meta.ManagedFields = nil
+func trimMetadata(meta metav1.Object) {
+	meta.SetManagedFields(nil)
 	// Trimmed objects may share their annotations, and even deleting what is not there is a write.
-	if meta.Annotations[corev1.LastAppliedConfigAnnotation] != "" {
-		delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
+	if annotations := meta.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
+		delete(annotations, corev1.LastAppliedConfigAnnotation)
 	}
 }
 
 // trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells
 // how long it takes to come up and to leave.
 func trimPod(pod *corev1.Pod) {
-	trimMetadata(&pod.ObjectMeta)
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds, Priority: pod.Spec.Priority,
