@@ -101,7 +101,7 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 		return nil // no one says
 	}
 	server, err := version.ParseGeneric(facts.ServerVersion)
-	if err != nil || !isNewer(kubelet, server) {
+	if err != nil || !kubelet.WithPatch(0).GreaterThan(server.WithPatch(0)) { // a patch ahead is no skew
 		return nil
 	}
 	return []Finding{{
@@ -109,14 +109,6 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 		Message: fmt.Sprintf("the target runs kubelet %s, newer than the control plane's %s", target, facts.ServerVersion),
 		Remedy:  "upgrade the control plane first",
 	}}
-}
-
-// isNewer compares major and minor versions alone: a patch ahead is no skew.
-func isNewer(kubelet, server *version.Version) bool {
-	if kubelet.Major() != server.Major() {
-		return kubelet.Major() > server.Major()
-	}
-	return kubelet.Minor() > server.Minor()
 }
 
 // karpenterLabel is on nodes that Karpenter made.
