@@ -70,11 +70,13 @@ func watchWithin(ctx context.Context, client kubernetes.Interface, limit time.Du
 	if err := waitForSync(ctx, synced, failed); err != nil {
 		return nil, err
 	}
-	facts, err := readFacts(ctx, client, &forbiddenKinds{})
+	services, webhooks, err := readServices(ctx, client, &forbiddenKinds{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
-	w.setFacts(facts)
+	var around Background
+	around.AddServices(services, webhooks)
+	w.setFacts(around.Facts)
 	return w, nil
 }
 

@@ -1,10 +1,7 @@
 package plugin
 
 import (
-	"slices"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -13,14 +10,9 @@ import (
 
 // workloadsOfDump is the dump's.
 func workloadsOfDump(d *dump.Dump) *cluster.Background {
-	return &cluster.Background{
+	background := &cluster.Background{
 		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
-		Facts: drainFactsOfDump(d),
 	}
-}
-
-// drainFactsOfDump are what the dump tells of pods that others need.
-func drainFactsOfDump(d *dump.Dump) drain.Facts {
 	webhooks := drain.Webhooks{}
 	for _, config := range d.Mutating {
 		webhooks.AddMutating(config)
@@ -28,7 +20,8 @@ func drainFactsOfDump(d *dump.Dump) drain.Facts {
 	for _, config := range d.Validating {
 		webhooks.AddValidating(config)
 	}
-	return drain.NewFacts(slices.DeleteFunc(slices.Clone(d.Services), func(s *corev1.Service) bool { return !webhooks.Need(s) }))
+	background.AddServices(d.Services, webhooks)
+	return background
 }
 
 // describeAssumptions says what a plan assumes in the place of what may not be listed.

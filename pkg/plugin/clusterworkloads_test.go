@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -108,7 +110,7 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 	named := admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: build.Namespace, Name: "hook"}}
 	services := []corev1.Service{
 		{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "hook"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "hook"}}},
-		{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal}},
 	}
 	s := zoneBound()
 	s.services, s.webhooks = services, []admissionv1.ValidatingWebhookConfiguration{{Webhooks: []admissionv1.ValidatingWebhook{{ClientConfig: named}}}}
@@ -129,9 +131,36 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 		Services: []*corev1.Service{&services[0], &services[1]},
 		Mutating: []*admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{ClientConfig: named}}}},
 	})
-	for name, facts := range map[string]drain.Facts{"live": live.Facts, "dumped": dumped.Facts} {
-		if h, w := drain.TierOf(hook, facts), drain.TierOf(build.Pod("web-0"), facts); h != drain.Serving || w != drain.Ordinary {
+	for name, background := range map[string]*cluster.Background{"live": live, "dumped": dumped} {
+		if h, w := drain.TierOf(hook, background.Facts), drain.TierOf(build.Pod("web-0"), background.Facts); h != drain.Serving || w != drain.Ordinary {
 			t.Errorf("%s: the webhook's pod is of tier %d, another of %d", name, h, w)
+		}
+		if local := background.Local; len(local) != 1 || local[0].Name != "web" {
+			t.Errorf("%s: %d services are reached only where their pods are: %v", name, len(local), local)
+		}
+	}
+}
+
+// TestPlanNamesServicesThatLoseTraffic where nodes with their pods are drained side by side (GKE G21).
+func TestPlanNamesServicesThatLoseTraffic(t *testing.T) {
+	s := twoGroups()
+	s.pods = []corev1.Pod{*build.Pod("web-0", build.App("web"), build.On("b1")), *build.Pod("web-1", build.App("web"), build.On("b2"))}
+	s.services = []corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
+	}}
+	s.serve(t)
+	for window, want := range map[string]bool{"1": false, "2": true} {
+		stdout, stderr, _ := invoke(t, "blue", "--current=image=v3", "--wait-replacement=false", "--max-unavailable="+window, "--dry-run", "-o", "json")
+		var plan report.Plan
+		if err := json.Unmarshal([]byte(stdout), &plan); err != nil || len(plan.Nodes) != 2 {
+			t.Fatalf("%v: %s%s", err, stdout, stderr)
+		}
+		named := slices.ContainsFunc(plan.Findings, func(f preflight.Finding) bool {
+			return f.Rule == "LB006" && f.Object == "Service "+build.Namespace+"/web"
+		})
+		if named != want {
+			t.Errorf("with --max-unavailable=%s: named %t in %v", window, named, plan.Findings)
 		}
 	}
 }

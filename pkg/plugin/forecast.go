@@ -23,8 +23,12 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if err != nil {
 		return nil, err
 	}
+	findings := g.findings
+	if g.clusterWorkloads != nil {
+		findings = slices.Concat(findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Local))
+	}
 	return report.NewPlan(report.PlanInput{
-		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: g.findings,
+		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: findings,
 		Forecast: forecast, Simulated: !g.noForecast && g.request.Strategy != upgrade.ShortLived, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
 	}), nil
 }

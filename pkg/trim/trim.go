@@ -29,7 +29,7 @@ func Object(object any) {
 	case *corev1.PersistentVolume:
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
 	case *corev1.Service:
-		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector}, corev1.ServiceStatus{}
+		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector, ExternalTrafficPolicy: o.Spec.ExternalTrafficPolicy}, corev1.ServiceStatus{}
 	default:
 		trimControllerSpec(object)
 		trimWebhooks(object)

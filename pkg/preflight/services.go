@@ -1,0 +1,50 @@
+package preflight
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// CheckServices is LB006: a service that is reached only on nodes with pods of its own loses
+// traffic where several of these are drained at once (GKE G21). local are services with
+// externalTrafficPolicy: Local.
+func CheckServices(members []nodegroup.Member, r *upgrade.Request, local []*corev1.Service) []Finding {
+	if r.Window < 2 || r.Strategy == upgrade.ShortLived {
+		return nil
+	}
+	var found []Finding
+	for _, service := range local {
+		nodes := countServedFrom(members, service)
+		if nodes < 2 {
+			continue
+		}
+		found = append(found, Finding{
+			Rule: "LB006", Severity: Warn, Object: "Service " + service.Namespace + "/" + service.Name,
+			Message: fmt.Sprintf("with externalTrafficPolicy: Local it is reached only on nodes with its pods, and %d of those may be drained at once", min(nodes, r.Window)),
+			Remedy:  "drain one node at a time, or set the policy to Cluster until the upgrade is over",
+		})
+	}
+	return found
+}
+
+// countServedFrom counts the outdated nodes with pods of the service.
+func countServedFrom(members []nodegroup.Member, service *corev1.Service) (n int) {
+	if len(service.Spec.Selector) == 0 {
+		return 0 // its endpoints are written by hand
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	for i := range members {
+		for _, pod := range members[i].Pods {
+			if members[i].Outdated && pod.Namespace == service.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+				n++
+				break
+			}
+		}
+	}
+	return n
+}

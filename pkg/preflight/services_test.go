@@ -1,0 +1,51 @@
+package preflight_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// G21: externalTrafficPolicy: Local does not go with nodes that are drained side by side.
+func TestCheckServices(t *testing.T) {
+	cases := map[string]struct {
+		window   int
+		strategy upgrade.Strategy
+		nodes    int
+		outdated bool
+		selector map[string]string
+		says     string
+	}{
+		"LB006 two at once":              {2, upgrade.Surge, 3, true, map[string]string{"app": "web"}, "2 of those may be drained at once"},
+		"LB006 no more than there are":   {20, upgrade.Surge, 3, true, map[string]string{"app": "web"}, "3 of those may be drained at once"},
+		"one at a time":                  {1, upgrade.Surge, 3, true, map[string]string{"app": "web"}, ""},
+		"pods on one node":               {2, upgrade.Surge, 1, true, map[string]string{"app": "web"}, ""},
+		"pods on nodes that stay":        {2, upgrade.Surge, 3, false, map[string]string{"app": "web"}, ""},
+		"pods of others":                 {2, upgrade.Surge, 3, true, map[string]string{"app": "db"}, ""},
+		"endpoints that a person writes": {2, upgrade.Surge, 3, true, nil, ""},
+		"nothing is drained":             {2, upgrade.ShortLived, 3, true, map[string]string{"app": "web"}, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var members []nodegroup.Member
+			for range c.nodes {
+				members = append(members, nodegroup.Member{Outdated: c.outdated, Pods: []*corev1.Pod{build.Pod("web", build.App("web"))}})
+			}
+			service := &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: members[0].Pods[0].Namespace, Name: "web"},
+				Spec:       corev1.ServiceSpec{Selector: c.selector, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal},
+			}
+			found := preflight.CheckServices(members, &upgrade.Request{Window: c.window, Strategy: c.strategy}, []*corev1.Service{service})
+			if c.says == "" && len(found) > 0 || c.says != "" && (len(found) != 1 || !strings.Contains(found[0].String(), c.says)) {
+				t.Errorf("got %v, want %q", found, c.says)
+			}
+		})
+	}
+}
