@@ -68,7 +68,7 @@ worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each an
 	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
 
 .PHONY: rules
-rules: ## Print the rules by which EKS upgrades, each with its tests and mutants; CHECK=1 plants the mutants and sees the tests fail
+rules: ## Print the rules by which EKS and GKE upgrade, each with its tests and mutants; CHECK=1 plants the mutants and sees the tests fail
 	@$(GO) run ./test/house/cmd/rules $(if $(CHECK),-check)
 
 .PHONY: mutants

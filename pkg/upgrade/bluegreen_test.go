@@ -228,3 +228,27 @@ func TestAbortKeepsBoth(t *testing.T) {
 		t.Error("an upgrade that is being undone, too")
 	}
 }
+
+// G47, G48, G49: what batches and soaks are where nothing is said.
+func TestBlueGreenWhereNothingIsSaid(t *testing.T) {
+	group := &nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 9, Wanted: revisionOf("2")}
+	req, err := settings(func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }).ResolveRequest(group, 9, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := *req.BlueGreen, (upgrade.BlueGreenRequest{Batch: 1, Soak: duration(time.Hour)}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// G42, G51: in the soak autoscalers are kept from the outdated nodes, and from no new one.
+func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
+	d := newBlueGreen(t, 3)
+	d.run(start.Add(time.Hour))
+	w := d.world()
+	for i := range w.Members {
+		if m := &w.Members[i]; d.record.Phase != upgrade.PhaseSoak || m.IsHeld() != m.Outdated {
+			t.Errorf("in phase %q node %s is outdated: %t, and held: %t", d.record.Phase, m.Name(), m.Outdated, m.IsHeld())
+		}
+	}
+}

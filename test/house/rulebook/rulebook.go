@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// scenarios are the transcripts of upgrades, each file a case of TestScenarios.
+const scenarios = "pkg/upgrade/testdata"
+
 // Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
 const Page = "docs/rules.md"
 
@@ -48,7 +51,7 @@ func (r *Rule) Verdict() string {
 // IsHeld reports whether nothing is missing.
 func (r *Rule) IsHeld() bool { return !strings.HasPrefix(r.Verdict(), "not held") }
 
-// Read reads the rules of a family, "E", from the top of a checkout.
+// Read reads the rules of families, "E" or "[EG]", from the top of a checkout.
 func Read(top fs.FS, family string) ([]Rule, error) {
 	page, err := fs.ReadFile(top, Page)
 	if err != nil {
@@ -60,10 +63,15 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 		at[rules[i].ID] = &rules[i]
 	}
 	err = fs.WalkDir(top, "pkg", func(name string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
+		switch {
+		case err != nil:
 			return err
+		case path.Dir(name) == scenarios:
+			return addScenarios(top, name, at)
+		case strings.HasSuffix(name, "_test.go"):
+			return addTests(top, name, at)
 		}
-		return addTests(top, name, at)
+		return nil
 	})
 	if err != nil {
 		return nil, err

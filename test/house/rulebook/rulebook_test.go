@@ -20,7 +20,7 @@ func helper() { _ = "E04" }
 
 func TestRead(t *testing.T) {
 	page := ""
-	for _, id := range []string{"E01", "E02", "E03", "E04", "E05", "E06", "G10"} {
+	for _, id := range []string{"E01", "E02", "E03", "E04", "E05", "E06", "E07", "G10"} {
 		page += "| " + id + " | A rule. | a page |\n"
 	}
 	top := fstest.MapFS{}
@@ -30,13 +30,15 @@ func TestRead(t *testing.T) {
 		"pkg/x/x_test.go":                  someTests,
 		"test/y/y_test.go":                 "package y\n// E04\nfunc TestY() {}\n",
 		"test/worlds/mutants/no-luck.txt":  "no luck (EKS E02, E05)\n",
+		"test/worlds/mutants/all-luck.txt": "all luck (EKS E07)\n",
+		"pkg/upgrade/testdata/drain.txt":   "# A node (E07).\nrun E04\n",
 		"test/house/mutants/bad-luck.txt":  "bad luck (EKS E01)\nE06\n",
 		".git/refs/testdata/branch_E04.go": "E04",
 	} {
 		top[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	rules, err := Read(top, "E")
-	if err != nil || len(rules) != 6 {
+	if err != nil || len(rules) != 7 {
 		t.Fatalf("%v: %+v", err, rules)
 	}
 	whole := Test{Dir: "pkg/x", Name: "TestWhole"}
@@ -51,6 +53,7 @@ func TestRead(t *testing.T) {
 		{"not held: no test cites it", nil},
 		{"held", []Test{whole}},
 		{"not held: no mutant cites it", []Test{whole}},
+		{"held", []Test{{Dir: "pkg/upgrade", Name: "TestScenarios", Case: "drain"}}},
 	} {
 		if got := &rules[i]; got.Verdict() != want.verdict || !slices.Equal(got.Tests, want.tests) || got.IsHeld() == strings.HasPrefix(want.verdict, "not held") {
 			t.Errorf("%s: %q by %v, want %q by %v", got.ID, got.Verdict(), got.Tests, want.verdict, want.tests)

@@ -16,7 +16,7 @@ import (
 type Test struct {
 	// Dir is the package's folder.
 	Dir, Name string
-	// Case is the rule where only those cases of the test count whose names begin with it.
+	// Case is what the names of those cases of the test have in them that alone count: the rule, or a file of scenarios.
 	Case string
 }
 
@@ -51,6 +51,23 @@ func addTests(top fs.FS, name string, at map[string]*Rule) error {
 		}
 		for _, id := range cases {
 			at[id].add(Test{Dir: path.Dir(name), Name: f.Name.Name, Case: id})
+		}
+	}
+	return nil
+}
+
+// addScenarios notes a file of scenarios at the rules that the lines before them cite: a mutant has to break one of the file.
+func addScenarios(top fs.FS, name string, at map[string]*Rule) error {
+	text, err := fs.ReadFile(top, name)
+	if err != nil {
+		return fmt.Errorf("reading what cites rules: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		for _, id := range cited(line) {
+			at[id].add(Test{Dir: path.Dir(scenarios), Name: "TestScenarios", Case: strings.TrimSuffix(path.Base(name), ".txt")})
 		}
 	}
 	return nil
