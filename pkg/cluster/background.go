@@ -67,8 +67,8 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	return b, nil
 }
 
-// AddServices keeps of all services what tells which pods others need, the webhooks' among them, and
-// which are reached only where their pods are.
+// AddServices keeps of all services what tells which pods others need, those of webhooks among
+// them, and which services are reached only where their pods are.
 func (b *Background) AddServices(services []*corev1.Service, webhooks drain.Webhooks) {
 	var needed []*corev1.Service
 	for _, service := range services {
