@@ -61,7 +61,7 @@ cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 .PHONY: test
 test: controlplane build ## Run every test
 	$(if $(RACE),,@echo "no C compiler: testing without the race detector" >&2)
-	$(GO) test $(RACE) -shuffle=on -timeout 20m ./...
+	$(GO) test $(RACE) -shuffle=on -timeout 45m ./...
 
 .PHONY: worlds
 worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +116,13 @@ func unreadStatus(t *testing.T, shared *stage.Stage) {
 	if got := run(t, s.Stage, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
 		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
 	}
+	asked := len(s.Cloud.Requests())
 	s.Cloud.RejectCredentials(awscloud.CredentialsFine)
+	s.waitFor("the group to be read again", func() bool { // an upgrade that knows of no good answer begins nothing
+		return slices.ContainsFunc(s.Cloud.Requests()[asked:], func(r awscloud.Request) bool {
+			return r.Status == http.StatusOK && r.Params["AutoScalingGroupNames.member.1"] == s.group
+		})
+	})
 	s.unblock("stubborn")
 	c.end(0)
 	s.checkDone()
