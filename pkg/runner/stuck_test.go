@@ -58,6 +58,7 @@ func TestCloudThatRefusesForGood(t *testing.T) {
 		"once":                         {[]func(*site){refuse(0, time.Millisecond, errEnded)}, 1, ""},
 		"for now":                      {[]func(*site){refuse(0, 5*time.Minute, errors.New("no route to host"))}, 1, ""},
 		"while a pod is waited for":    {[]func(*site){refuse(2*time.Second, 3*time.Minute, errEnded), held}, 0, ""},
+		"until the pod has left":       {[]func(*site){refuse(2*time.Second, 4*time.Minute, errEnded), held}, 0, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

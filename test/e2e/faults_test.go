@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,13 +114,7 @@ func unreadStatus(t *testing.T, shared *stage.Stage) {
 	if got := run(t, s.Stage, "nodeupgrade", "status", "no-such-group"); got.Code != 1 || !strings.Contains(got.Stderr, "expired") {
 		t.Errorf("status of a group without a record ended with %d: %s", got.Code, got.Stderr)
 	}
-	asked := len(s.Cloud.Requests())
 	s.Cloud.RejectCredentials(awscloud.CredentialsFine)
-	s.waitFor("the group to be read again", func() bool { // an upgrade that knows of no good answer begins nothing
-		return slices.ContainsFunc(s.Cloud.Requests()[asked:], func(r awscloud.Request) bool {
-			return r.Status == http.StatusOK && r.Params["AutoScalingGroupNames.member.1"] == s.group
-		})
-	})
 	s.unblock("stubborn")
 	c.end(0)
 	s.checkDone()
@@ -140,7 +132,7 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 	first.interrupt()
 	asked := time.Now()
 	first.end(130)
-	if took := time.Since(asked); took < stopLimit-time.Second || took > stopLimit+slack {
+	if took := time.Since(asked); took < stopLimit-slack || took > stopLimit+slack {
 		t.Errorf("it took %s to stop, want %s", took, stopLimit)
 	}
 	if complaint := first.complaint(); !continueCommand.MatchString(complaint) {
@@ -154,7 +146,7 @@ func cannotStop(t *testing.T, shared *stage.Stage) {
 	second.interrupt()
 	asked = time.Now()
 	second.end(130)
-	if took := time.Since(asked); took >= stopLimit {
+	if took := time.Since(asked); took > slack {
 		t.Errorf("it took %s to stop at the second interrupt, want no time", took)
 	}
 

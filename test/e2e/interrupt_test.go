@@ -20,7 +20,7 @@ import (
 // stopLimit is how long an interrupted upgrade has to come to rest, and slack what a busy machine may add to that.
 const (
 	stopLimit = 10 * time.Second
-	slack     = 20 * time.Second
+	slack     = 3 * time.Second
 )
 
 // interruption is one Ctrl-C, or what stands for it, at a moment of the upgrade.
