@@ -86,12 +86,22 @@ func clockSafeNow(since, now time.Time) time.Time {
 	return now.Add(-max(now.Sub(since), now.Round(0).Sub(since.Round(0))))
 }
 
+// RenewalError is why the lease was not renewed when that was tried last, nil when it was.
+func (h *Hold) RenewalError() error {
+	if err := h.renewed.lastError.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // renewalTracker is the lease as the election writes it, and remembers when it last did. The
 // election would take a lease again that another actor took over meanwhile and gave back, and has
 // to be kept from it: the upgrade may be over by now.
 type renewalTracker struct {
 	resourcelock.Interface
 	lastRenewal atomic.Pointer[time.Time]
+	// lastError is what came of the last try, nil before the first.
+	lastError atomic.Pointer[error]
 	// epoch is the number of the lease's transitions when it became ours, from 1 on; overtaken is
 	// called when it is another.
 	epoch     atomic.Int64
@@ -119,6 +129,7 @@ func (r *renewalTracker) Update(ctx context.Context, record resourcelock.LeaderE
 }
 
 func (r *renewalTracker) recordRenewal(err error, began time.Time, record resourcelock.LeaderElectionRecord) error {
+	r.lastError.Store(&err)
 	if err == nil {
 		r.lastRenewal.Store(&began)
 		r.epoch.Store(holderEpoch(record))

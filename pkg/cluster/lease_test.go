@@ -82,6 +82,9 @@ func testLease(t *testing.T, s *space) {
 		s.eventually(t, "the renewal to count", func(context.Context) (bool, error) {
 			return hold.Expires().Sub(expires) > brief.renew/2, nil // two clocks that differ by some nanoseconds are no renewal
 		})
+		if err := hold.RenewalError(); err != nil {
+			t.Errorf("of a lease that was renewed it is said: %v", err)
+		}
 		wantLost(t, hold, 0)
 		hold.Release()
 		if got := leaseHolder(s.lease(t)); got != "" {
@@ -255,6 +258,9 @@ func testLeaseUnreachable(t *testing.T, s *space) {
 		mended := make(chan struct{})
 		line.set(silent(mended))
 		awaitExpired(t, hold, true) // and renewing was given up before
+		if hold.RenewalError() == nil {
+			t.Error("it is not known why the lease was not renewed")
+		}
 		wantLost(t, hold, 0)
 		return func() {
 			line.set(nil)

@@ -157,7 +157,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	r := &runner.Runner{
 		Idle: idle, Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
-		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires,
+		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
 		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
 	}
 	return r.Run(ctx)

@@ -14,6 +14,19 @@ const leaseCheckInterval = 5 * time.Second
 // out of reach.
 func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimit }
 
+// whyUnrenewed is what kept the lease from being renewed last, as the end of a sentence; "" where
+// that is not known.
+func (r *Runner) whyUnrenewed() string {
+	if r.Unrenewed == nil {
+		return ""
+	}
+	err := r.Unrenewed()
+	if err == nil {
+		return ""
+	}
+	return ": " + describeError(err)
+}
+
 // nextLook is when a step is due though nothing was seen to change: when the decision asks for it,
 // and when the lease becomes overdue or may be overdue no more.
 func (r *Runner) nextLook(step *upgrade.Step) time.Time {
@@ -75,7 +88,7 @@ func (s *run) showStep(step upgrade.Step) {
 		return
 	}
 	if s.isLeaseOverdue() {
-		step.Status.Waiting = "the API server, which has not renewed the lease in time"
+		step.Status.Waiting = "the API server, which has not renewed the lease in time" + s.whyUnrenewed()
 	}
 	s.Watch(step)
 }

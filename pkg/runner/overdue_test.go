@@ -26,8 +26,11 @@ func (s *site) leased(r *Runner, gap, again time.Duration) *Runner {
 	return r
 }
 
-// told are the moments at which the API server was first said to be waited for, and first no more.
-type told struct{ from, to time.Duration }
+// told are the moments at which the API server was first said to be waited for, and first no more, and what was said.
+type told struct {
+	from, to time.Duration
+	text     string
+}
 
 func (s *site) listen(r *Runner) *told {
 	heard := &told{}
@@ -37,7 +40,7 @@ func (s *site) listen(r *Runner) *told {
 		since := time.Since(s.began)
 		switch waits := strings.Contains(step.Status.Waiting, "API server"); {
 		case waits && heard.from == 0:
-			heard.from = since
+			heard.from, heard.text = since, step.Status.Waiting
 		case !waits && heard.from > 0 && heard.to == 0:
 			heard.to = since
 		}
@@ -72,6 +75,7 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				s.addPods("old-1", 1)
 				arrange(s)
 				r := s.leased(s.runner(), gap, again)
+				r.Unrenewed = func() error { return cut(errors.New("getting credentials: exec: run sso login")) }
 				heard := s.listen(r)
 				s.observe(t, r, func() {
 					time.Sleep(2 * time.Minute)
@@ -79,6 +83,9 @@ func TestAnOverdueLeaseIsTold(t *testing.T) {
 				})
 				if heard.from < 50*time.Second || heard.from > 56*time.Second {
 					t.Errorf("told after %s, want 20s to 26s after the last renewal at 30s", heard.from)
+				}
+				if !strings.Contains(heard.text, "no credentials for the API server: exec: run sso login") {
+					t.Errorf("what is waited for does not say why: %s", heard.text)
 				}
 				if heard.to < again || heard.to > again+2*leaseCheckInterval {
 					t.Errorf("told until %s, want until soon after the renewal at %s", heard.to, again)

@@ -53,8 +53,8 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Watch, Polled, Failures and
-// Unreached are required.
+// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Unrenewed, Watch, Polled,
+// Failures and Unreached are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -75,6 +75,9 @@ type Runner struct {
 	Idle time.Duration
 	// Expires is until when no other actor may write, by the wall clock; nil for ever.
 	Expires func() time.Time
+	// Unrenewed is why the right to write was not renewed when that was tried last, nil when it
+	// was; nil for a right that needs no renewal.
+	Unrenewed func() error
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
 	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
@@ -116,8 +119,8 @@ type run struct {
 	// be older than a change of ours.
 	pollAt     time.Time
 	cloudStale bool
-	// refusedPolls counts the polls that were refused for good since the last that was not;
-	// lastPollError is the last poll's error.
+	// refusedPolls counts the polls that were refused for good since the last that was not and since
+	// the upgrade waits for the cloud; lastPollError is the last poll's error.
 	refusedPolls  int
 	lastPollError error
 	// outageSince is since when requests to the API server have no answer, zero while they have;
@@ -297,7 +300,7 @@ func (s *run) checkLease() error {
 	case s.isLeaseLost():
 		return ErrLost
 	case s.requestTimeout() < leaseSlack:
-		return errUnrenewed
+		return fmt.Errorf("%w%s", errUnrenewed, s.whyUnrenewed())
 	default:
 		return nil
 	}

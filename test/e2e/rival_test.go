@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -31,11 +30,7 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	if holder == "" {
 		t.Fatal("the status does not say who holds the lease")
 	}
-	asked := time.Now()
 	second := s.upgrade(5)
-	if took := time.Since(asked); took > cluster.LeaseDuration {
-		t.Errorf("the second run took %s to give way, and a lease lasts for %s", took, cluster.LeaseDuration)
-	}
 	for _, part := range []string{holder + " ", " since ", "kubectl nodeupgrade status contested", "--takeover"} {
 		if complaint := second.complaint(); !strings.Contains(complaint, part) {
 			t.Errorf("the error does not say %q: %s", part, complaint)
@@ -56,6 +51,32 @@ func twoRuns(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
+// startBehindAnn starts the upgrade while another holder has the lease, and returns when it waits for a sign of life.
+func (s *scene) startBehindAnn() *command {
+	s.t.Helper()
+	s.lease(func(lease *coordinationv1.Lease) {
+		now := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = aws.String("ann@elsewhere/7"), aws.Int32(60)
+		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	})
+	c := s.start()
+	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "the lease is held by ann@elsewhere/7") })
+	return c
+}
+
+// secondGivesWay has the holder renew the lease once: that is sign enough that it is alive.
+func secondGivesWay(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "renewed", Zones: []string{zoneA}, Counts: []int{1}, Suspended: []string{rebalance}})
+	s.ready()
+	c := s.startBehindAnn()
+	s.lease(func(lease *coordinationv1.Lease) {
+		now := metav1.NowMicro()
+		lease.Spec.RenewTime = &now
+	})
+	c.end(5)
+	s.checkUntouched()
+}
+
 // lateSecond waits for the lease while the group becomes current: it reads everything again, begins nothing and says so.
 func lateSecond(t *testing.T, shared *stage.Stage) {
 	var template string
@@ -69,13 +90,7 @@ func lateSecond(t *testing.T, shared *stage.Stage) {
 	}
 	s.furnish()
 	s.ready()
-	s.lease(func(lease *coordinationv1.Lease) {
-		now := metav1.NowMicro()
-		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = aws.String("ann@elsewhere/7"), aws.Int32(60)
-		lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
-	})
-	c := s.start()
-	c.until("the wait for the lease", func(e event) bool { return strings.Contains(e.Text, "the lease is held by ann@elsewhere/7") })
+	c := s.startBehindAnn()
 	if err := s.Cloud.SetDefaultVersion(template, older); err != nil { // which is what all nodes have
 		t.Fatal(err)
 	}

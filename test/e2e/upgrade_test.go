@@ -42,6 +42,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes brought in advance":             inAdvance,
 		"two runs on one group":                twoRuns,
 		"a second run that waited":             lateSecond,
+		"a second run at the first renewal":    secondGivesWay,
 		"other settings than at first":         otherSettings,
 		"flags that are not given":             fewerFlags,
 		"a target that moves":                  targetMoves,
