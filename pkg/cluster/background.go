@@ -23,10 +23,9 @@ type Background struct {
 	StatefulSets []*appsv1.StatefulSet
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
+	Services     []*corev1.Service
 	// Facts tell which pods others need: those behind admission webhooks and the cluster's DNS.
 	Facts drain.Facts
-	// Local are the services that send traffic from outside only to nodes with pods of theirs.
-	Local []*corev1.Service
 	// Unread are the kinds, as RBAC names them, that the user may not list; sorted.
 	Unread []string
 }
@@ -55,9 +54,8 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	for kind, read := range kinds {
 		g.Go(func() error { return u.ignoreForbidden(kind, read(ctx, kind)) })
 	}
-	g.Go(func() error {
-		services, webhooks, err := readServices(ctx, client, &u)
-		b.AddServices(services, webhooks)
+	g.Go(func() (err error) {
+		b.Services, b.Facts, err = readServices(ctx, client, &u)
 		return err
 	})
 	if err := g.Wait(); err != nil {
@@ -67,35 +65,20 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	return b, nil
 }
 
-// AddServices keeps of all services what tells which pods others need, those of webhooks among
-// them, and which services are reached only where their pods are.
-func (b *Background) AddServices(services []*corev1.Service, webhooks drain.Webhooks) {
-	var needed []*corev1.Service
-	for _, service := range services {
-		if webhooks.Need(service) {
-			needed = append(needed, service)
-		}
-		if service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-			b.Local = append(b.Local, service)
-		}
-	}
-	b.Facts = drain.NewFacts(needed)
-}
-
-// readServices asks which services admission webhooks name, and lists all services: one list is
-// read sooner than each of those.
-func readServices(ctx context.Context, client kubernetes.Interface, u *forbiddenKinds) ([]*corev1.Service, drain.Webhooks, error) {
+// readServices lists all services, and asks which of them admission webhooks name. One list is read
+// sooner than each of those.
+func readServices(ctx context.Context, client kubernetes.Interface, u *forbiddenKinds) ([]*corev1.Service, drain.Facts, error) {
 	admission, core, webhooks := client.AdmissionregistrationV1().RESTClient(), client.CoreV1().RESTClient(), drain.Webhooks{}
 	const mutating, validating, services = "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "services"
 	if err := u.ignoreForbidden(mutating, listObjects(ctx, admission, mutating, webhooks.AddMutating)); err != nil {
-		return nil, nil, err
+		return nil, drain.Facts{}, err
 	}
 	if err := u.ignoreForbidden(validating, listObjects(ctx, admission, validating, webhooks.AddValidating)); err != nil {
-		return nil, nil, err
+		return nil, drain.Facts{}, err
 	}
 	var found []*corev1.Service
 	err := u.ignoreForbidden(services, listObjects(ctx, core, services, trimInto(&found)))
-	return found, webhooks, err
+	return found, webhooks.FactsOf(found), err
 }
 
 // forbiddenKinds collects the kinds that may not be listed.

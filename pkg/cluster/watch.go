@@ -70,13 +70,11 @@ func watchWithin(ctx context.Context, client kubernetes.Interface, limit time.Du
 	if err := waitForSync(ctx, synced, failed); err != nil {
 		return nil, err
 	}
-	services, webhooks, err := readServices(ctx, client, &forbiddenKinds{})
+	_, facts, err := readServices(ctx, client, &forbiddenKinds{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the cluster: %w", err)
 	}
-	var around Background
-	around.AddServices(services, webhooks)
-	w.setFacts(around.Facts)
+	w.setFacts(facts)
 	return w, nil
 }
 

@@ -63,6 +63,11 @@ func (w Webhooks) Need(service *corev1.Service) bool {
 	return dns || w[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
 }
 
+// FactsOf are those of a cluster with these services.
+func (w Webhooks) FactsOf(services []*corev1.Service) Facts {
+	return NewFacts(slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.Need(s) }))
+}
+
 // NewFacts takes the services whose pods others need. One without a selector says nothing of pods.
 func NewFacts(services []*corev1.Service) Facts {
 	f := Facts{selectors: map[string][]map[string]string{}}

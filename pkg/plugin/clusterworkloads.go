@@ -10,9 +10,6 @@ import (
 
 // workloadsOfDump is the dump's.
 func workloadsOfDump(d *dump.Dump) *cluster.Background {
-	background := &cluster.Background{
-		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
-	}
 	webhooks := drain.Webhooks{}
 	for _, config := range d.Mutating {
 		webhooks.AddMutating(config)
@@ -20,8 +17,10 @@ func workloadsOfDump(d *dump.Dump) *cluster.Background {
 	for _, config := range d.Validating {
 		webhooks.AddValidating(config)
 	}
-	background.AddServices(d.Services, webhooks)
-	return background
+	return &cluster.Background{
+		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
+		Services: d.Services, Facts: webhooks.FactsOf(d.Services),
+	}
 }
 
 // describeAssumptions says what a plan assumes in the place of what may not be listed.

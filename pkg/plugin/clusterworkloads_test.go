@@ -135,8 +135,11 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 		if h, w := drain.TierOf(hook, background.Facts), drain.TierOf(build.Pod("web-0"), background.Facts); h != drain.Serving || w != drain.Ordinary {
 			t.Errorf("%s: the webhook's pod is of tier %d, another of %d", name, h, w)
 		}
-		if local := background.Local; len(local) != 1 || local[0].Name != "web" {
-			t.Errorf("%s: %d services are reached only where their pods are: %v", name, len(local), local)
+		local := slices.ContainsFunc(background.Services, func(s *corev1.Service) bool {
+			return s.Name == "web" && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+		})
+		if !local {
+			t.Errorf("%s: nothing tells that service web is reached only where its pods are: %v", name, background.Services)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}
 	findings := g.findings
 	if g.clusterWorkloads != nil {
-		findings = slices.Concat(findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Local))
+		findings = slices.Concat(findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
 	}
 	return report.NewPlan(report.PlanInput{
 		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: findings,

@@ -11,16 +11,15 @@ import (
 )
 
 // CheckServices is LB006: a service that is reached only on nodes with pods of its own loses
-// traffic where several of these are drained at once (GKE G21). local are services with
-// externalTrafficPolicy: Local.
-func CheckServices(members []nodegroup.Member, r *upgrade.Request, local []*corev1.Service) []Finding {
+// traffic where several of these are drained at once (GKE G21).
+func CheckServices(members []nodegroup.Member, r *upgrade.Request, services []*corev1.Service) []Finding {
 	if r.Window < 2 || r.Strategy == upgrade.ShortLived {
 		return nil
 	}
 	var found []Finding
-	for _, service := range local {
+	for _, service := range services {
 		nodes := countServedFrom(members, service)
-		if nodes < 2 {
+		if nodes < 2 || service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 			continue
 		}
 		found = append(found, Finding{
