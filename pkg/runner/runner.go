@@ -119,8 +119,8 @@ type run struct {
 	// be older than a change of ours.
 	pollAt     time.Time
 	cloudStale bool
-	// refusedPolls counts the polls that were refused for good while the upgrade waits for the cloud,
-	// since the last that was not; lastPollError is the last poll's error.
+	// refusedPolls counts the polls that were refused for good while the upgrade waits for the
+	// cloud, since the last that was not; lastPollError is the last poll's error.
 	refusedPolls  int
 	lastPollError error
 	// outageSince is since when requests to the API server have no answer, zero while they have;
