@@ -85,6 +85,21 @@ func (c *Cloud) UnblockDrains() {
 	})
 }
 
+// HoldDrains keeps updates from beginning to drain the nodes, until the returned function is called.
+// The time for a drain does not run meanwhile.
+func (c *Cloud) HoldDrains(nodes ...string) (release func()) {
+	hold := func(on bool) {
+		_ = c.home.do(func(time.Time) error {
+			for _, node := range nodes {
+				c.home.heldDrains[node] = on
+			}
+			return nil
+		})
+	}
+	hold(true)
+	return func() { hold(false) }
+}
+
 // UpdateState is an update as it truly is now; what EKS tells of it is less.
 type UpdateState struct {
 	ID       string // empty: the node group has had no update

@@ -3,6 +3,7 @@ package awscloud
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -59,14 +60,23 @@ func (instanceDrainer) DeletePods(context.Context, string, time.Duration) error 
 
 var errBlocked = errors.New("the drain is blocked by BlockDrains")
 
-// drainWithin drains a node, as soon as that is not blocked.
+// drainWithin drains a node, as soon as that is neither held nor blocked.
 func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit time.Duration) error {
+	if err := r.waitForever(ctx, func() bool { return !r.heldDrains[node] }); err != nil {
+		return err
+	}
 	began := time.Now()
 	free := func() bool { return !r.blockedDrains[node] && !r.blockedDrains[""] }
 	if ok, err := r.wait(ctx, limit, free); err != nil || !ok {
 		return errors.Join(err, errBlocked)
 	}
 	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
+}
+
+// waitForever returns when ok says yes, or the error of a context that ended first.
+func (r *region) waitForever(ctx context.Context, ok func() bool) error {
+	_, err := r.wait(ctx, math.MaxInt64, ok)
+	return err
 }
 
 // wait returns when ok says yes, which it asks with the lock after every change, or when the limit

@@ -169,6 +169,26 @@ func TestAnAutoscalerEndsScaleDown(t *testing.T) {
 	equal(t, "desired and maximum", [2]int{s.Desired, s.Max}, [2]int{8, 8})
 }
 
+// TestHeldDrains holds that a drain's time does not run while it is held.
+func TestHeldDrains(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	m := startManaged(t, awscloud.EKSOptions{DrainLimit: limit}, nil)
+	var nodes []string
+	for _, i := range must(m.Group(m.group))(t).Instances {
+		nodes = append(nodes, i.Node)
+	}
+	release := m.HoldDrains(nodes...)
+	must(m.begin(nil))(t)
+	m.until(func(s awscloud.UpdateState) bool { return len(s.Draining) == 1 })
+	held, end := context.WithTimeout(t.Context(), 2*limit)
+	defer end()
+	if u, err := m.WaitUpdate(held, "shop", "web", func(s awscloud.UpdateState) bool { return len(s.Errors) > 0 || len(s.Draining) == 0 }); err == nil {
+		t.Errorf("the drain went on though it was held: %+v", u)
+	}
+	release()
+	equal(t, "end", m.ended().Status, ekstypes.UpdateStatusSuccessful)
+}
+
 // TestFailuresAtWill fails updates with each code that EKS knows, in all phases.
 func TestFailuresAtWill(t *testing.T) {
 	phases := []awscloud.UpdatePhase{awscloud.PhaseSetup, awscloud.PhaseScaleUp, awscloud.PhaseUpgrade, awscloud.PhaseScaleDown}

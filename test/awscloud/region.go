@@ -39,6 +39,7 @@ type region struct {
 	releases      map[string]string // the image of each EKS release
 	recommended   map[string]string // the release of each Kubernetes version
 	blockedDrains map[string]bool   // nodes; "" for every node
+	heldDrains    map[string]bool   // nodes
 	updates       sync.WaitGroup    // the updates of managed node groups that run
 }
 
@@ -65,6 +66,7 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 		releases:      map[string]string{},
 		recommended:   map[string]string{},
 		blockedDrains: map[string]bool{},
+		heldDrains:    map[string]bool{},
 	}
 }
 

@@ -214,7 +214,7 @@ func complaints(lines []string) []string {
 	return found
 }
 
-// transcript is what the command has written to stderr.
+// transcript is what the command has written: to stderr, and then to stdout.
 func (c *command) transcript() string {
 	c.log.mu.Lock()
 	defer c.log.mu.Unlock()
@@ -225,6 +225,7 @@ func (c *command) transcript() string {
 	for _, line := range c.log.lines {
 		b.WriteString(line + "\n")
 	}
+	b.WriteString(c.out.String())
 	return b.String()
 }
 

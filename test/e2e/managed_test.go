@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -329,8 +330,11 @@ func forceManaged(t *testing.T, shared *stage.Stage) {
 // begins none.
 func followOthers(t *testing.T, shared *stage.Stage) {
 	s := openManaged(t, shared, stage.ManagedGroup{Name: "others"}, wedge(2))
+	release := s.Cloud.HoldDrains(slices.Collect(maps.Values(s.nodesOf(stage.OldImage)))...)
 	id := s.begin()
 	watching := start(t, s.Stage, "nodeupgrade", "status", s.group, "-w")
+	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
+	release() // who looks on only later does not see which node is drained
 	first := <-s.first
 	s.waitFor("the blocker", func() bool { return s.namesBlocker(watching.out.String()) })
 	took := time.Since(first)

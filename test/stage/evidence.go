@@ -46,6 +46,10 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 		if !event.Eviction() || event.DryRun() || !Ours(event) || (s.Namespace != "" && event.ObjectRef.Namespace != s.Namespace) {
 			continue
 		}
+		if len(event.RequestObject) == 0 && event.ResponseStatus.Code >= http.StatusBadRequest {
+			found.Calls++ // it was cut before the API server had it: no pod was touched
+			continue
+		}
 		var body policyv1.Eviction
 		if err := json.Unmarshal(event.RequestObject, &body); err != nil {
 			return Evictions{}, fmt.Errorf("reading eviction %s in the audit log: %w", event.AuditID, err)
