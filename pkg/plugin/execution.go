@@ -150,8 +150,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 			return upgrade.Record{}, err
 		}
 	}
-	idle := e.s.IdleSince(hold.LastHeld())
-	for _, line := range listDrainLimits(g.record.WithMoreTime(idle), time.Now()) {
+	idle, now := e.s.IdleSince(hold.LastHeld()), time.Now()
+	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
 		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{

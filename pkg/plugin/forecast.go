@@ -120,7 +120,7 @@ func (g *groupContext) judgeInstances() nodegroup.Group {
 
 func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
-		Now: g.now, Group: g.judgeInstances(), Record: g.record.WithMoreTime(g.idle), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
+		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.history.Launched, Terminations: g.history.Terminations,
 		Facts: g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
 		Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,

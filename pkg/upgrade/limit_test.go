@@ -39,3 +39,19 @@ func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 		})
 	}
 }
+
+// E41: a holder that died between its last renewal and the drain's begin leaves an idle time that is
+// longer than the drain. The node gets back the time of its drain, and not more than its whole limit.
+func TestIdleTimeBeforeTheDrainMovesNothing(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))
+	s.rest()
+	began := s.Record.Nodes["old-a-1"].Began
+	s.crash()
+	s.pass(time.Minute)
+	s.Idle = s.Now.Sub(began) + 8*time.Second
+	step := s.next()
+	if limit := s.Now.Add(s.Request.DrainTimeout.Duration); !step.Record.Nodes["old-a-1"].Deadline.Equal(limit) {
+		t.Errorf("the limit ends at %s, want %s", step.Record.Nodes["old-a-1"].Deadline, limit)
+	}
+}

@@ -37,7 +37,7 @@ func Next(w World) Step {
 
 func newDraft(w *World) *draft {
 	if w.Idle > 0 {
-		w.Record = w.Record.WithMoreTime(w.Idle)
+		w.Record = CreditIdleTime(&w.Record, w.Idle, w.Now)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
 	d := &draft{

@@ -196,13 +196,23 @@ func (r *Record) DrainDeadlines() map[string]time.Time {
 	return limits
 }
 
-// WithMoreTime is the record with the limits of the nodes in drain moved by a time: only the time
-// in which a holder of the lease is at work counts for them.
+// WithMoreTime is the record with the limits of the nodes in drain moved by a time.
 func (r *Record) WithMoreTime(by time.Duration) Record {
+	return moveLimits(r, func(NodeRecord) time.Duration { return by })
+}
+
+// CreditIdleTime is the record with the limits of the nodes in drain moved by the time, up to now,
+// in which no holder of the lease was at work: it does not count for them. What of it was before a
+// node's drain moves nothing.
+func CreditIdleTime(r *Record, idle time.Duration, now time.Time) Record {
+	return moveLimits(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
+}
+
+func moveLimits(r *Record, by func(NodeRecord) time.Duration) Record {
 	c := r.Clone()
 	for name, limit := range r.DrainDeadlines() {
 		n := c.Nodes[name]
-		n.Deadline = limit.Add(by)
+		n.Deadline = limit.Add(by(n))
 		c.Nodes[name] = n
 	}
 	return c
