@@ -59,17 +59,10 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 		return err
 	}
 	ways := g.listWays(s.settings)
-	work := errgroup.Group{}
-	work.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range ways {
-		if ways[i].Refused == "" {
-			work.Go(func() error { return g.forecastWay(&ways[i]) })
-		}
-	}
-	if err := work.Wait(); err != nil {
+	if err := g.forecastWays(ways); err != nil {
 		return err
 	}
-	fits, because := preflight.FitStrategy(g.members, g.request.Policy())
+	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
 	comparison.Context = s.context
 	names := []string{groupPrefix + g.group.Name}
@@ -94,6 +87,18 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 		}
 	}
 	return ways
+}
+
+// forecastWays forecasts all ways that are not refused, as many at once as there are processors.
+func (g *groupContext) forecastWays(ways []report.Way) error {
+	work := errgroup.Group{}
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range ways {
+		if ways[i].Refused == "" {
+			work.Go(func() error { return g.forecastWay(&ways[i]) })
+		}
+	}
+	return work.Wait()
 }
 
 func (g *groupContext) forecastWay(way *report.Way) error {

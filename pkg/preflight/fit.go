@@ -3,7 +3,11 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -19,33 +23,63 @@ func checkStrategy(w *upgrade.World) []Finding {
 	if w.Request.Strategy == upgrade.Delegated {
 		return nil
 	}
-	fits, reason := FitStrategy(w.Members, w.Request.Policy())
-	if fits == cmp.Or(w.Request.Strategy, upgrade.Surge) || (fits == upgrade.BlueGreen && !w.Group.Sized) {
+	fits, reason := FitStrategy(&w.Group, w.Members, w.Request.Policy(), w.Now)
+	if fits == cmp.Or(w.Request.Strategy, upgrade.Surge) || (fits != upgrade.Surge && !w.Group.Sized) {
 		return nil
 	}
 	return []Finding{{Rule: "STR001", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
 }
 
-// FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07).
-func FitStrategy(members []nodegroup.Member, policy drain.Policy) (strategy upgrade.Strategy, reason string) {
-	longest := time.Duration(0)
-	name := ""
+// FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): a job that
+// runs to its end is waited for where an autoscaler serves the group, pods that need long to shut
+// down are moved with the old nodes kept for a rollback, and all else costs the fewest nodes.
+func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy upgrade.Strategy, reason string) {
+	moving := podsToMove(members, policy)
+	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
+		return upgrade.AutoscaledBlueGreen, fmt.Sprintf(
+			"pod %s/%s belongs to a job that is to run to its end: its node waits for it, nodes without work go early, and neither a new node nor a rollback is immediate",
+			moving[i].Namespace, moving[i].Name)
+	}
+	if len(moving) > 0 {
+		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(gracePeriod(a), gracePeriod(b)) })
+		if grace := gracePeriod(slowest); grace > longestSurge {
+			return upgrade.BlueGreen, fmt.Sprintf(
+				"pod %s/%s may take %s to shut down, and a surge is for pods that need an hour at most: the old nodes stay for a quick rollback, and are paid for meanwhile",
+				slowest.Namespace, slowest.Name, grace)
+		}
+	}
+	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
+}
+
+// podsToMove are the pods on outdated nodes that do not stay there.
+func podsToMove(members []nodegroup.Member, policy drain.Policy) []*corev1.Pod {
+	var moving []*corev1.Pod
 	for i := range members {
 		if !members[i].Outdated {
 			continue
 		}
 		for _, pod := range members[i].Pods {
-			grace := pod.Spec.TerminationGracePeriodSeconds
-			if grace == nil || drain.Judge(pod, policy, false).Fate == drain.Stay {
-				continue
-			}
-			if g := time.Duration(*grace) * time.Second; g > longest {
-				longest, name = g, pod.Namespace+"/"+pod.Name
+			if drain.Judge(pod, policy, false).Fate != drain.Stay {
+				moving = append(moving, pod)
 			}
 		}
 	}
-	if longest > longestSurge {
-		return upgrade.BlueGreen, fmt.Sprintf("pod %s may take %s to shut down, and a surge is for pods that need an hour at most", name, longest)
+	return moving
+}
+
+func gracePeriod(pod *corev1.Pod) time.Duration {
+	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
 	}
-	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
+	return 0
+}
+
+// isLongJob reports whether the pod belongs to a job that has run for so long that its start again
+// is a loss, or whose owner asks that it is not disrupted.
+func isLongJob(pod *corev1.Pod, now time.Time) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "Job" {
+		return false
+	}
+	return drain.Protection(pod) != "" || (pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge)
 }

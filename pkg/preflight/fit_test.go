@@ -4,8 +4,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -15,23 +17,37 @@ import (
 )
 
 func TestFitStrategy(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	owned := func(kind string) func(*corev1.Pod) { return build.OwnedBy(kind, "web") }
+	grace := func(seconds int64) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
+	}
+	running := func(d time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: now.Add(-d)} }
+	}
+	protected := func(p *corev1.Pod) { p.Annotations = map[string]string{drain.AnnotationSafeToEvict: "false"} }
 	cases := map[string]struct {
-		grace    int64
-		owner    string
-		outdated bool
-		want     upgrade.Strategy
-		says     string
+		pod               []func(*corev1.Pod)
+		current, unserved bool
+		want              upgrade.Strategy
+		says              string
 	}{
-		"G07 an hour is enough":               {3600, "ReplicaSet", true, upgrade.Surge, "within an hour"},
-		"G07 more than an hour":               {7200, "ReplicaSet", true, upgrade.BlueGreen, "pod shop/web may take 2h0m0s"},
-		"a pod that does not move":            {7200, "DaemonSet", true, upgrade.Surge, "within an hour"},
-		"a pod on a node that is current now": {7200, "ReplicaSet", false, upgrade.Surge, "within an hour"},
+		"G07 an hour is enough":                        {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: upgrade.Surge, says: "within an hour"},
+		"G07 more than an hour":                        {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: upgrade.BlueGreen, says: "pod shop/web may take 2h0m0s"},
+		"a pod that does not move":                     {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: upgrade.Surge, says: "within an hour"},
+		"a pod on a node that is current":              {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: upgrade.Surge, says: "within an hour"},
+		"G07 a job that has run for long":              {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"G07 a job that is not to be disturbed":        {pod: []func(*corev1.Pod){owned("Job"), protected}, want: upgrade.AutoscaledBlueGreen, says: "nodes without work go early"},
+		"a job that has just begun":                    {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
+		"a long job, and nothing that adds nodes":      {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
+		"a pod that is no job's and has run for long":  {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: upgrade.Surge, says: "within an hour"},
+		"G07 a long job on a node that is current now": {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, current: true, want: upgrade.Surge, says: "within an hour"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			pod := build.Pod("web", build.OwnedBy(c.owner, "web"), func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &c.grace })
-			members := []nodegroup.Member{{Outdated: c.outdated, Pods: []*corev1.Pod{pod}}}
-			got, why := preflight.FitStrategy(members, drain.Policy{})
+			members := []nodegroup.Member{{Outdated: !c.current, Pods: []*corev1.Pod{build.Pod("web", c.pod...)}}}
+			group := nodegroup.Group{Autoscaler: nodegroup.Autoscaler{Serves: !c.unserved}}
+			got, why := preflight.FitStrategy(&group, members, drain.Policy{}, now)
 			if got != c.want || !strings.Contains(why, c.says) {
 				t.Errorf("got %s because %s, want %s because %q", got, why, c.want, c.says)
 			}
