@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -67,7 +68,7 @@ type managedScene struct {
 	size int
 	// wedges is how many pods of "stubborn" there are.
 	wedges int32
-	// first is when the first pod of the Deployment "web" began to leave its node.
+	// first is when the first pod of the Deployment "web" began to leave a node that is to be blocked.
 	first chan time.Time
 }
 
@@ -106,9 +107,16 @@ func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, ex
 	return s
 }
 
-// watchLeaving waits, beside all else, for the first pod of "web" that leaves its node.
+// watchLeaving waits, beside all else, for the first pod of "web" that leaves a node on which a pod of
+// "stubborn" is: it is the first evidence that this one blocks a drain.
 func (s *managedScene) watchLeaving() {
 	s.t.Helper()
+	wedged := map[string]bool{}
+	for _, pod := range s.pods() {
+		if pod.Labels["app"] == "stubborn" {
+			wedged[pod.Spec.NodeName] = true
+		}
+	}
 	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Watch(s.t.Context(), metav1.ListOptions{LabelSelector: "app=web"})
 	if err != nil {
 		s.t.Fatal(err)
@@ -116,7 +124,7 @@ func (s *managedScene) watchLeaving() {
 	go func() {
 		defer pods.Stop()
 		for e := range pods.ResultChan() {
-			if pod, ok := e.Object.(metav1.Object); ok && (e.Type == watch.Deleted || pod.GetDeletionTimestamp() != nil) {
+			if pod, ok := e.Object.(*corev1.Pod); ok && wedged[pod.Spec.NodeName] && (e.Type == watch.Deleted || pod.DeletionTimestamp != nil) {
 				s.first <- time.Now()
 				return
 			}
