@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// zoneByZone replaces one node after the other by GKE's numbers, and those of a zone before those of the next (GKE G10, G14).
+func zoneByZone(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "zonal", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}})
+	s.surge, s.unavailable = 1, 0
+	zoneOf := map[string]string{}
+	for _, node := range s.nodes() {
+		zoneOf[node.Name] = node.Labels[corev1.LabelTopologyZone]
+	}
+	c := s.upgrade(0, "--like=gke")
+	var zones []string
+	for _, e := range c.log.events {
+		if nodeState(string(upgrade.NodeDraining))(e) {
+			zones = append(zones, zoneOf[e.Node])
+		}
+	}
+	if len(zones) != 4 || len(slices.Compact(slices.Clone(zones))) != 2 {
+		t.Errorf("nodes were drained in zones %v, want two of one zone, and then two of the other", zones)
+	}
+	s.checkDone()
+}
+
+// shortLived leaves outdated nodes to end by themselves: nothing is closed, drained or removed, and who runs it again when they
+// have ended finds the upgrade done (GKE G90).
+func shortLived(t *testing.T, shared *stage.Stage) {
+	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
+	c := start(t, s.Stage, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
+	c.end(6)
+	c.says("2 of 2 nodes are left", "to end by themselves")
+	for _, node := range s.nodes() {
+		s.checkClean(&node)
+	}
+	if sizes := s.Cloud.Timeline(s.group); sizes[len(sizes)-1].Desired != 2 || len(s.terminated()) > 0 {
+		t.Errorf("the group's sizes were %v, and %v was terminated", sizes, s.terminated())
+	}
+	s.asked(0, "status").says("Phase       " + string(upgrade.PhaseExpire))
+	old := s.cloudGroup().Instances
+	for _, i := range old {
+		if err := s.Cloud.KillInstance(i.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.waitFor("the ended machines to be replaced", func() bool {
+		group := s.cloudGroup()
+		return len(s.nodes()) == 2 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return !s.current(&n, group) })
+	})
+	s.asked(0, "resume", "--yes").says("upgraded")
+	s.settle()
+	if found, err := s.Evictions(t.Context()); err != nil || found.Calls > 0 {
+		t.Errorf("evictions were asked for: %+v, %v", found, err)
+	}
+}
