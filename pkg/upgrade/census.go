@@ -19,8 +19,8 @@ type memberCounts struct {
 	// leaving are outdated members that were not started and whose instance is on its way out while
 	// their Node is still there.
 	leaving []*nodegroup.Member
-	// known are the current members before the start; unready counts those of them that are not
-	// usable, at any time.
+	// known are the current members before the start and instances that have no node then; unready
+	// counts the current ones of them that are not usable, at any time.
 	known   []*nodegroup.Member
 	unready int
 	// pendingIn counts pending members by their own zone. turn is the one of which alone nodes are
@@ -84,19 +84,22 @@ func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone 
 		c.countServing(m, m.IsReady() && (m.Outdated || w.Group.IsUsable(m)))
 	}
 	if m.Outdated {
-		c.addOutdated(m, started, zone)
+		c.addOutdated(m, started, zone, rec)
 	} else {
 		c.addCurrent(m, rec, zone, w.Group.IsUsable(m) && (!removing || !rec.isNewMember(m)))
 	}
 }
 
-func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount) {
+func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zone *zoneCount, rec *Record) {
 	if started == nil {
 		c.pending = append(c.pending, m)
 		zone.pending++
 	}
 	if started == nil || !isEnding(started.State) {
 		zone.left++
+	}
+	if m.Node == nil && rec.Run == "" {
+		c.known = append(c.known, m) // later nothing tells it from an instance that was added
 	}
 }
 
@@ -166,7 +169,7 @@ func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 	}
 }
 
-func (c *memberCounts) currentNames() []string {
+func (c *memberCounts) knownNames() []string {
 	names := make([]string, 0, len(c.known))
 	for _, m := range c.known {
 		names = append(names, m.Name())

@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,6 +53,25 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	wantState(t, s.next(), "new-a-1", upgrade.NodeEmpty)
 	if started := len(s.Record.Nodes); started != 1 {
 		t.Errorf("%d nodes are started, want 1", started)
+	}
+}
+
+// An instance that was there when the upgrade began and has no node is remembered: when the target
+// moves, it is none that was launched for the earlier one, and no other node waits for it.
+func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
+	bare := old("old-b-1")
+	bare.Node = nil
+	s := newScene(t, old("old-a-1"), bare)
+	step := s.next()
+	if known := step.Record.Ledger.Books().Known; !slices.Equal(known, []string{bare.Instance.ID}) {
+		t.Errorf("known at the start are %v, want %s", known, bare.Instance.ID)
+	}
+	s = retargeted(t)
+	s.add(bare)
+	s.editBooks(func(b *ledger.Books) { b.Known = []string{bare.Instance.ID} })
+	step = s.next()
+	if carried := step.Record.Ledger.Carried(); carried != 1 {
+		t.Errorf("%d nodes are carried over, want the one that was launched", carried)
 	}
 }
 

@@ -35,7 +35,8 @@ func (d rollback) carryOverSurge() bool {
 
 // preexistingOnRollback are the names of the members that have the revision wanted as the way back
 // begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
-// them instances that are yet to be launched.
+// them instances that are yet to be launched. An instance that was there before the upgrade and
+// never became a node is named, too: nothing else tells it from one that was added.
 func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().SpreadMissing(unseen, arriving)
@@ -44,6 +45,8 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 		m := &d.w.Members[i]
 		zone := d.rec.Ledger.ZoneOf(m.Zone())
 		switch {
+		case m.Outdated && m.Node == nil && d.rec.Ledger.IsPreexisting(m):
+			names = append(names, m.Name())
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
 		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && mayBeBooting(&d.rec, m):
 			arriving[zone]++

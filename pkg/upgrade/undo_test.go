@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -303,6 +304,38 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 				t.Errorf("carried %d in phase %q, want %d", got, step.Record.Phase, c.carried)
 			}
 		})
+	}
+}
+
+// An instance that was there before the upgrade and never became a node, of the revision that is left again, is none that was
+// added and has yet to come up: it is replaced like any other, and not waited for.
+func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
+	bare := old("new-b-1")
+	bare.Node = nil
+	s := newScene(t, bare, current("old-a-1"), old("new-a-1"))
+	s.Group.Desired, s.Group.Wanted, s.Group.Pointed = 3, revisionOf("1"), revisionOf("1")
+	record := upgrade.Record{
+		Run: "r1", Request: s.Request, Phase: upgrade.PhaseUpgrade, Previous: revisionOf("1"), Target: revisionOf("2"),
+		Ledger: ledger.FromBooks(ledger.Books{
+			Changed: start, Known: []string{bare.Instance.ID}, Zonal: true, Zones: map[string]ledger.Zone{"a": {Surge: 1, Launched: 1}},
+		}),
+	}
+	s.Record = record.RollingBack(revisionOf("1"), s.Now)
+	s.pass(time.Minute)
+	step := s.next()
+	if known, want := step.Record.Ledger.Books().Known, []string{bare.Instance.ID, "old-a-1"}; !slices.Equal(known, want) {
+		t.Errorf("known before the way back are %v, want %v", known, want)
+	}
+	s.remove("new-a-1")
+	s.Group.Desired = 2
+	s.editBooks(func(b *ledger.Books) {
+		b.Zones = map[string]ledger.Zone{"a": {Surge: 1, Launched: 1, Shrunk: 1, Carried: 1, Removed: 1}}
+	})
+	s.Record.Phase = upgrade.PhaseUpgrade
+	s.pass(time.Minute)
+	s.Request.Like, s.Record.Request.Like = "gke", "gke"
+	if step = s.next(); len(step.Record.Nodes) != 1 {
+		t.Errorf("nodes %v are started, want the instance without a node: it waits for %q", step.Record.Nodes, step.Status.Waiting)
 	}
 }
 
