@@ -49,8 +49,8 @@ type Books struct {
 	// Changed is when we last did something to the group's size: a launch or a raise of the maximum
 	// that was accepted, a termination that was decided or accepted.
 	Changed time.Time `json:"changed,omitzero"`
-	// Known are the names of the members that were there before us, sorted: those that were current,
-	// and instances that had no node.
+	// Known are the names of the members that were there before us, sorted: those that were
+	// current, and instances that had no node.
 	Known []string `json:"known,omitempty"`
 	// Moved tells that the target moved, and that the books do not know of it yet.
 	Moved bool `json:"moved,omitempty"`
