@@ -11,8 +11,8 @@ TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
-# What upgrades node groups of real control planes holds times: one package after
-# the other, when nothing is compiled beside it.
+# These tests check how long upgrades of real control planes take, so that they run
+# one package after the other while nothing else is compiled.
 LIVE      := $(addprefix $(MODULE)/test/,stage e2e crash fidelity rivals)
 FUZZTIME  ?= 30s
 NODES     ?= 6

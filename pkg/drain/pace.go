@@ -84,13 +84,14 @@ const Soonest = time.Second
 // SoonestEnd is how long after its deletion a pod ends that obeys at once: its preStop hook runs
 // first, within the grace period.
 func SoonestEnd(pod *corev1.Pod) time.Duration {
-	return min(preStopSleep(pod), gracePeriod(pod)) + Soonest
+	return min(preStopSleep(pod), GracePeriod(pod)) + Soonest
 }
 
 // LatestEnd is how long after its deletion a pod ends that has to be killed.
-func LatestEnd(pod *corev1.Pod) time.Duration { return max(gracePeriod(pod), SoonestEnd(pod)) }
+func LatestEnd(pod *corev1.Pod) time.Duration { return max(GracePeriod(pod), SoonestEnd(pod)) }
 
-func gracePeriod(pod *corev1.Pod) time.Duration {
+// GracePeriod is how long after its deletion a pod is killed.
+func GracePeriod(pod *corev1.Pod) time.Duration {
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		return time.Duration(*s) * time.Second
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -30,19 +29,19 @@ func checkStrategy(w *upgrade.World) []Finding {
 	return []Finding{{Rule: "STR001", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
 }
 
-// FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): a job that
-// runs to its end is waited for where an autoscaler serves the group, pods that need long to shut
-// down are moved with the old nodes kept for a rollback, and all else costs the fewest nodes.
+// FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): autoscaled
+// blue-green for jobs that must run to their end, where an autoscaler serves the group; blue-green
+// for pods that need more than an hour to shut down; surge for all others.
 func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy upgrade.Strategy, reason string) {
-	moving := podsToMove(members, policy)
+	moving := listMovingPods(members, policy)
 	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
 		return upgrade.AutoscaledBlueGreen, fmt.Sprintf(
 			"pod %s/%s belongs to a job that is to run to its end: its node waits for it, nodes without work go early, and neither a new node nor a rollback is immediate",
 			moving[i].Namespace, moving[i].Name)
 	}
 	if len(moving) > 0 {
-		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(gracePeriod(a), gracePeriod(b)) })
-		if grace := gracePeriod(slowest); grace > longestSurge {
+		slowest := slices.MaxFunc(moving, func(a, b *corev1.Pod) int { return cmp.Compare(drain.GracePeriod(a), drain.GracePeriod(b)) })
+		if grace := drain.GracePeriod(slowest); grace > longestSurge {
 			return upgrade.BlueGreen, fmt.Sprintf(
 				"pod %s/%s may take %s to shut down, and a surge is for pods that need an hour at most: the old nodes stay for a quick rollback, and are paid for meanwhile",
 				slowest.Namespace, slowest.Name, grace)
@@ -51,8 +50,8 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
 }
 
-// podsToMove are the pods on outdated nodes that do not stay there.
-func podsToMove(members []nodegroup.Member, policy drain.Policy) []*corev1.Pod {
+// listMovingPods lists the pods on outdated nodes that a drain moves, or waits for.
+func listMovingPods(members []nodegroup.Member, policy drain.Policy) []*corev1.Pod {
 	var moving []*corev1.Pod
 	for i := range members {
 		if !members[i].Outdated {
@@ -67,19 +66,9 @@ func podsToMove(members []nodegroup.Member, policy drain.Policy) []*corev1.Pod {
 	return moving
 }
 
-func gracePeriod(pod *corev1.Pod) time.Duration {
-	if seconds := pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
-		return time.Duration(*seconds) * time.Second
-	}
-	return 0
-}
-
-// isLongJob reports whether the pod belongs to a job that has run for so long that its start again
-// is a loss, or whose owner asks that it is not disrupted.
+// isLongJob reports whether the pod belongs to a job that has run for more than an hour, which an
+// eviction would lose, or whose owner asks that it is not disrupted.
 func isLongJob(pod *corev1.Pod, now time.Time) bool {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || owner.Kind != "Job" {
-		return false
-	}
-	return drain.Protection(pod) != "" || (pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge)
+	longRunning := pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge
+	return drain.OwnerKind(pod) == "Job" && (longRunning || drain.Protection(pod) != "")
 }

@@ -40,8 +40,8 @@ func TestLimitRunsOnlyWhileSomeoneIsAtWork(t *testing.T) {
 	}
 }
 
-// E41: a holder that died between its last renewal and the drain's begin leaves an idle time that is
-// longer than the drain. The node gets back the time of its drain, and not more than its whole limit.
+// E41: when a holder renews the lease, begins a drain and dies, the idle time is longer than the
+// drain. The node gets back the time since its drain began, so never more than its whole limit.
 func TestIdleTimeBeforeTheDrainMovesNothing(t *testing.T) {
 	s := draining(t, build.Pod("web-0"))
 	s.budgets(build.Budget("web", build.Counts(3, 3, 3)))

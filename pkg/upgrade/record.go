@@ -202,8 +202,8 @@ func (r *Record) WithMoreTime(by time.Duration) Record {
 }
 
 // CreditIdleTime is the record with the limits of the nodes in drain moved by the time, up to now,
-// in which no holder of the lease was at work: it does not count for them. What of it was before a
-// node's drain moves nothing.
+// in which no holder of the lease was at work: it does not count for them. Idle time from before a
+// node's drain began moves nothing.
 func CreditIdleTime(r *Record, idle time.Duration, now time.Time) Record {
 	return moveLimits(r, func(n NodeRecord) time.Duration { return max(0, min(idle, now.Sub(n.Began))) })
 }

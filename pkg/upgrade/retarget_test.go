@@ -56,8 +56,8 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	}
 }
 
-// An instance that was there when the upgrade began and has no node is remembered: when the target
-// moves, it is none that was launched for the earlier one, and no other node waits for it.
+// An instance that had no node when the upgrade began is remembered: when the target moves, it does
+// not count as launched for the earlier target, and no other node waits for it.
 func TestRetargetedKnowsInstancesWithoutNodes(t *testing.T) {
 	bare := old("old-b-1")
 	bare.Node = nil

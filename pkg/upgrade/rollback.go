@@ -36,7 +36,7 @@ func (d rollback) carryOverSurge() bool {
 // preexistingOnRollback are the names of the members that have the revision wanted as the way back
 // begins, and are none that the group has yet to bring up: those it counts by ledger zone, and with
 // them instances that are yet to be launched. An instance that was there before the upgrade and
-// never became a node is named, too: nothing else tells it from one that was added.
+// never became a node is listed, too: nothing else tells it from one that the upgrade added.
 func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 	unseen := d.countNotYetVisible()
 	d.bookKeeper().SpreadMissing(unseen, arriving)

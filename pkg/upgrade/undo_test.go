@@ -307,8 +307,8 @@ func TestBackCarriesWhatIsThere(t *testing.T) {
 	}
 }
 
-// An instance that was there before the upgrade and never became a node, of the revision that is left again, is none that was
-// added and has yet to come up: it is replaced like any other, and not waited for.
+// A rollback replaces an instance that was there before the upgrade and never became a node: it was not added by the upgrade,
+// so that no other node waits for it to come up.
 func TestBackKnowsInstancesWithoutNodes(t *testing.T) {
 	bare := old("new-b-1")
 	bare.Node = nil

@@ -62,7 +62,7 @@ var errBlocked = errors.New("the drain is blocked by BlockDrains")
 
 // drainWithin drains a node, as soon as that is neither held nor blocked.
 func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit time.Duration) error {
-	if err := r.waitForever(ctx, func() bool { return !r.heldDrains[node] }); err != nil {
+	if _, err := r.wait(ctx, math.MaxInt64, func() bool { return !r.heldDrains[node] }); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -71,12 +71,6 @@ func (r *region) drainWithin(ctx context.Context, d Drainer, node string, limit 
 		return errors.Join(err, errBlocked)
 	}
 	return d.Drain(ctx, node, max(limit-time.Since(began), time.Second/2))
-}
-
-// waitForever returns when ok says yes, or the error of a context that ended first.
-func (r *region) waitForever(ctx context.Context, ok func() bool) error {
-	_, err := r.wait(ctx, math.MaxInt64, ok)
-	return err
 }
 
 // wait returns when ok says yes, which it asks with the lock after every change, or when the limit

@@ -18,7 +18,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82).
+// TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82), and those of short-lived nodes to the group (GKE G90).
 func TestAutoscaledBlueGreen(t *testing.T) {
 	t.Parallel()
 	shared := stage.ForTest(t, quick())
@@ -26,6 +26,7 @@ func TestAutoscaledBlueGreen(t *testing.T) {
 		"served":   autoscaledToTheEnd,
 		"waits":    autoscaledWaits,
 		"unserved": autoscaledUnserved,
+		"expire":   shortLived,
 	}
 	writeAutoscalerStatus(t, shared, "served", "waits")
 	for name, play := range scenes {

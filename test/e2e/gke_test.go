@@ -10,7 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// zoneByZone replaces one node after the other by GKE's numbers, and those of a zone before those of the next (GKE G10, G14).
+// zoneByZone replaces one node at a time by GKE's numbers, and all nodes of a zone before those of the next (GKE G10, G14).
 func zoneByZone(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "zonal", Zones: []string{zoneA, zoneB}, Counts: []int{2, 2}})
 	s.surge, s.unavailable = 1, 0
@@ -31,8 +31,8 @@ func zoneByZone(t *testing.T, shared *stage.Stage) {
 	s.checkDone()
 }
 
-// shortLived leaves outdated nodes to end by themselves: nothing is closed, drained or removed, and who runs it again when they
-// have ended finds the upgrade done (GKE G90).
+// shortLived waits for outdated nodes to end by themselves: nothing is fenced, drained or removed, and resume ends the upgrade
+// once they are replaced (GKE G90).
 func shortLived(t *testing.T, shared *stage.Stage) {
 	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}})
 	c := start(t, s.Stage, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--strategy=short-lived")
@@ -45,8 +45,7 @@ func shortLived(t *testing.T, shared *stage.Stage) {
 		t.Errorf("the group's sizes were %v, and %v was terminated", sizes, s.terminated())
 	}
 	s.asked(0, "status").says("Phase       " + string(upgrade.PhaseExpire))
-	old := s.cloudGroup().Instances
-	for _, i := range old {
+	for _, i := range s.cloudGroup().Instances {
 		if err := s.Cloud.KillInstance(i.ID); err != nil {
 			t.Fatal(err)
 		}

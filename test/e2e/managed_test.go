@@ -107,8 +107,8 @@ func openManaged(t *testing.T, shared *stage.Stage, group stage.ManagedGroup, ex
 	return s
 }
 
-// watchLeaving waits, beside all else, for the first pod of "web" that leaves a node on which a pod of
-// "stubborn" is: it is the first evidence that this one blocks a drain.
+// watchLeaving waits in the background for the first pod of "web" that leaves a node with a pod of
+// "stubborn": it is the first evidence that the latter blocks a drain.
 func (s *managedScene) watchLeaving() {
 	s.t.Helper()
 	wedged := map[string]bool{}
@@ -130,6 +130,18 @@ func (s *managedScene) watchLeaving() {
 			}
 		}
 	}()
+}
+
+// firstLeft is when watchLeaving saw the first pod leave.
+func (s *managedScene) firstLeft() time.Time {
+	s.t.Helper()
+	select {
+	case first := <-s.first:
+		return first
+	case <-time.After(patience):
+		s.t.Fatalf("no pod of web has left a node that is to be blocked within %s", patience)
+		return time.Time{}
+	}
 }
 
 // toNew asks for the Kubernetes version of the control plane; without it EKS stays with the group's.
@@ -262,7 +274,7 @@ func (s *managedScene) namesBlocker(text string) bool {
 func (s *managedScene) awaitBlocker(c *command) {
 	s.t.Helper()
 	told := c.until("what blocks", func(e event) bool { return e.Type == "blocked" && s.namesBlocker(e.Text) })
-	first := <-s.first
+	first := s.firstLeft()
 	s.t.Logf("the command named the blocker %s after the first pod left", told.Time.Sub(first))
 	if took := told.Time.Sub(first); took > namedWithin {
 		s.t.Errorf("what blocks was named after %s, want at most %s", took, namedWithin)
@@ -342,8 +354,8 @@ func followOthers(t *testing.T, shared *stage.Stage) {
 	id := s.begin()
 	watching := start(t, s.Stage, "nodeupgrade", "status", s.group, "-w")
 	s.waitFor("the update to be shown", func() bool { return strings.Contains(watching.out.String(), id) })
-	release() // who looks on only later does not see which node is drained
-	first := <-s.first
+	release() // a command that begins to look later cannot see which node is drained
+	first := s.firstLeft()
 	s.waitFor("the blocker", func() bool { return s.namesBlocker(watching.out.String()) })
 	took := time.Since(first)
 	t.Logf("status -w named the blocker %s after the first pod left", took)

@@ -51,7 +51,6 @@ func TestUpgrade(t *testing.T) {
 		"somebody lowers the maximum":          lowersMax,
 		"somebody protects its instances":      protects,
 		"by GKE's numbers, zone by zone":       zoneByZone,
-		"nodes that end by themselves":         shortLived,
 	}
 	for name, i := range interruptions() {
 		scenes["interrupted: "+name] = func(t *testing.T, shared *stage.Stage) { i.play(t, shared, name) }

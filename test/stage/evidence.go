@@ -47,7 +47,7 @@ func (s *Stage) Evictions(ctx context.Context) (Evictions, error) {
 			continue
 		}
 		if len(event.RequestObject) == 0 && event.ResponseStatus.Code >= http.StatusBadRequest {
-			found.Calls++ // it was cut before the API server had it: no pod was touched
+			found.Calls++ // the connection broke before the body arrived: nothing was evicted
 			continue
 		}
 		var body policyv1.Eviction
