@@ -54,7 +54,7 @@ func shortLived(t *testing.T, shared *stage.Stage) {
 		group := s.cloudGroup()
 		return len(s.nodes()) == 2 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return !s.current(&n, group) })
 	})
-	s.asked(0, "resume", "--yes").says("upgraded")
+	s.asked(0, "resume", "--yes", "--parallel-groups").says("upgraded")
 	s.settle()
 	if found, err := s.Evictions(t.Context()); err != nil || found.Calls > 0 {
 		t.Errorf("evictions were asked for: %+v, %v", found, err)
