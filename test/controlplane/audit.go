@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,30 +92,58 @@ func (e Event) DryRun() bool {
 // markerAgent begins the user agent of the requests by which AuditEvents finds the end of the log.
 const markerAgent = "audit-marker/"
 
-// AuditEvents returns the requests answered so far, in the order of the log. Every request whose answer the caller has
-// seen is among them. It returns an error when the log cannot be read, or when ctx ends first.
+// auditLog is what was read of the audit log so far.
+type auditLog struct {
+	mu     sync.Mutex
+	offset int64 // where the next line begins
+	events []Event
+}
+
+// AuditEvents returns the requests answered so far, in the order of the log. Every request whose answer
+// the caller has seen is among them. It returns an error when the log cannot be read, or when ctx ends first.
 func (c *Cluster) AuditEvents(ctx context.Context) ([]Event, error) {
+	c.audit.mu.Lock() // also while the log is marked: no other reader may pass by the mark
+	defer c.audit.mu.Unlock()
 	marker := markerAgent + string(uuid.NewUUID())
 	if err := c.markAuditLog(ctx, marker); err != nil {
 		return nil, fmt.Errorf("marking the audit log: %w", err)
 	}
-	var log []byte
+	var lines []byte
 	err := poll(ctx, func(context.Context) (err error) {
-		log, err = os.ReadFile(c.AuditLog())
+		lines, err = readFrom(c.AuditLog(), c.audit.offset)
 		if err != nil {
 			return err
 		}
-		end := bytes.Index(log, []byte(marker))
+		end := bytes.Index(lines, []byte(marker))
 		if end < 0 {
 			return errors.New("the mark has not arrived")
 		}
-		log = log[:bytes.LastIndexByte(log[:end], '\n')+1]
+		lines = lines[:bytes.LastIndexByte(lines[:end], '\n')+1]
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the audit log: %w", err)
 	}
-	return decodeAudit(log)
+	events, err := decodeAudit(lines)
+	if err != nil {
+		return nil, err
+	}
+	c.audit.offset += int64(len(lines))
+	c.audit.events = append(c.audit.events, events...)
+	return slices.Clone(c.audit.events), nil
+}
+
+// readFrom reads a file from an offset, in bytes, to its end.
+func readFrom(path string, offset int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
 }
 
 // markAuditLog makes a request that can be told from all others: by its user agent.

@@ -97,6 +97,7 @@ type Cluster struct {
 	nodes     atomic.Int32 // added so far
 	stop      sync.Once
 	processes []*process
+	audit     auditLog
 }
 
 // Start builds the programs unless that is done, and starts a control plane on a free port of the loopback interface. It
