@@ -21,7 +21,7 @@ import (
 // TestAutoscaledBlueGreen leaves new nodes to an autoscaler (GKE G70–G82), and those of short-lived nodes to the group (GKE G90).
 func TestAutoscaledBlueGreen(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
+	shared := common.forTest(t)
 	scenes := map[string]func(*testing.T, *stage.Stage){
 		"served":   autoscaledToTheEnd,
 		"waits":    autoscaledWaits,

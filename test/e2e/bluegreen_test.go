@@ -14,7 +14,7 @@ import (
 // TestBlueGreen keeps outdated nodes beside the new ones until a soak is over (GKE G40–G56).
 func TestBlueGreen(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
+	shared := common.forTest(t)
 	scenes := map[string]func(*testing.T, *stage.Stage){
 		"from start to end":                blueGreen,
 		"a budget that never opens":        blueGreenBlocked,

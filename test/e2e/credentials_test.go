@@ -27,7 +27,7 @@ import (
 // TestCredentialsEnd holds the scenes in which the credentials of an upgrade end before it does.
 func TestCredentialsEnd(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
+	shared := common.forTest(t)
 	scenes := map[string]func(*testing.T, *stage.Stage){
 		"tokens last for seconds":         tokensExpire,
 		"tokens are revoked":              tokensRevoked,
@@ -207,7 +207,7 @@ func (s *scene) startLoggedIn(l *login) (*command, *hostile.Front) {
 
 // tokensExpire has an upgrade need one token after the other.
 func tokensExpire(t *testing.T, shared *stage.Stage) {
-	s := open(t, shared, stage.Group{Name: "short-lived", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
+	s := open(t, shared, stage.Group{Name: "short-tokens", Zones: []string{zoneA, zoneB}, Counts: []int{2, 1}})
 	l := openLogin(t, 4*time.Second)
 	c, front := s.startLoggedIn(l)
 	c.end(0)

@@ -19,7 +19,7 @@ const storms = 3
 // TestHostileServers holds the scenes in which the API server and the cloud do not answer as they should.
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
+	shared := common.forTest(t)
 	scenes := map[string]func(*testing.T, *stage.Stage){
 		"the API server is out of reach":                         outOfReach,
 		"the API server is out of reach, and not for all others": takenMeanwhile,

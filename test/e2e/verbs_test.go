@@ -94,7 +94,7 @@ func (c *command) says(words ...string) {
 // TestVerbs asks each verb of an upgrade in each phase, from another machine than the one that carries it out.
 func TestVerbs(t *testing.T) {
 	t.Parallel()
-	shared := stage.ForTest(t, quick())
+	shared := common.forTest(t)
 	verbs := []struct {
 		name string
 		play func(*scene, string, *command)
