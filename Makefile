@@ -94,7 +94,7 @@ fuzz: ## Run each fuzz target for FUZZTIME=30s
 
 .PHONY: bench
 bench: controlplane ## Run the benchmarks, COUNT=1 times each (10 for benchstat); BENCH=all for long ones, each drain three times
-	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $(PURE)
+	$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) $(PURE) ./pkg/plugin
 	$(GO) run ./test/bench $(if $(filter all,$(BENCH)),-all -runs 3)
 
 .PHONY: fidelity

@@ -89,11 +89,12 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 	return ways
 }
 
-// forecastWays forecasts all ways that are not refused, as many at once as there are processors.
+// forecastWays forecasts all ways that are not refused, as many at once as there are processors. It
+// begins with the last ones: those drain the most nodes at a time and take the longest to forecast.
 func (g *groupContext) forecastWays(ways []report.Way) error {
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range ways {
+	for i := range slices.Backward(ways) {
 		if ways[i].Refused == "" {
 			work.Go(func() error { return g.forecastWay(&ways[i]) })
 		}

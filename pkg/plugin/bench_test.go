@@ -1,0 +1,55 @@
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/bench/fleet"
+)
+
+// BenchmarkCompare compares the ways to upgrade 300 nodes with 9,000 pods. It reports how many times as long that takes
+// as the forecast of the way that was asked for, which is part of it.
+func BenchmarkCompare(b *testing.B) {
+	const nodes = 300
+	spec := fleet.New(nodes)
+	g := &groupContext{
+		provider: everyNode{}, group: spec.Group, request: fleet.Request(1), now: spec.Now, clusterWorkloads: &cluster.Background{},
+		view: upgrade.View{Nodes: spec.Nodes, Pods: map[string][]*corev1.Pod{}, PDBs: spec.Budgets},
+	}
+	for _, pod := range spec.Pods {
+		g.view.Pods[pod.Spec.NodeName] = append(g.view.Pods[pod.Spec.NodeName], pod)
+	}
+	g.joinNodes()
+	ways := g.listWays(upgrade.Settings{BootTimeout: g.request.BootTimeout.Duration})
+	var one, all time.Duration
+	for b.Loop() {
+		began := time.Now()
+		if err := g.forecastWay(&ways[0]); err != nil {
+			b.Fatal(err)
+		}
+		one += time.Since(began)
+		began = time.Now()
+		if err := g.forecastWays(ways); err != nil {
+			b.Fatal(err)
+		}
+		all += time.Since(began)
+	}
+	for _, way := range ways {
+		if way.Evictions < nodes {
+			b.Fatalf("%s: %d evictions %s", way.Flags, way.Evictions, way.Refused)
+		}
+	}
+	b.ReportMetric(float64(all)/float64(one), "×one")
+}
+
+// everyNode has every node in its group, and outdated.
+type everyNode struct{ cloud.Provider }
+
+func (everyNode) Belongs(*nodegroup.Group, *corev1.Node) bool  { return true }
+func (everyNode) Outdated(*nodegroup.Group, *corev1.Node) bool { return true }
