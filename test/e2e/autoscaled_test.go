@@ -11,6 +11,7 @@ import (
 
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -28,10 +29,10 @@ func TestAutoscaledBlueGreen(t *testing.T) {
 		"unserved": autoscaledUnserved,
 		"expire":   shortLived,
 	}
-	writeAutoscalerStatus(t, shared, "served", "waits")
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			writeAutoscalerStatus(t, shared, "served", "waits") // as late as this, or it would be too old to count
 			play(t, shared)
 		})
 	}
@@ -51,7 +52,12 @@ func writeAutoscalerStatus(t *testing.T, s *stage.Stage, groups ...string) {
 		},
 		Data: map[string]string{"status": text},
 	}
-	if _, err := s.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), status, metav1.CreateOptions{}); err != nil {
+	configMaps := s.Cluster.Client().CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	_, err := configMaps.Update(t.Context(), status, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = configMaps.Create(t.Context(), status, metav1.CreateOptions{})
+	}
+	if err != nil && !apierrors.IsAlreadyExists(err) { // another scene was first
 		t.Fatal(err)
 	}
 }
