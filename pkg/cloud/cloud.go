@@ -39,20 +39,23 @@ type Provider interface {
 	Do(ctx context.Context, group string, action nodegroup.Action) error
 }
 
-// Historian is a Provider whose cloud remembers how long machines took to come and to go.
-type Historian interface {
-	// History tells the past of a group as it was observed. It asks as little as it can, since only
-	// a plan looks at it.
-	History(ctx context.Context, group *nodegroup.Group) (History, error)
+// Surveyor is a Provider whose cloud tells what a plan of an upgrade is closer with.
+type Surveyor interface {
+	// Survey reads it for a group as it was observed. It asks as little as it can, since only a
+	// plan looks at it.
+	Survey(ctx context.Context, group *nodegroup.Group) (Survey, error)
 }
 
-// History is what a cloud remembers of a group's machines; any of it may be missing.
-type History struct {
+// Survey is what a cloud remembers of a group's machines, and the room that it has for more; any of
+// it may be missing.
+type Survey struct {
 	// Launched is when machines of the group were launched, by instance ID.
 	Launched map[string]time.Time
 	// Terminations are how long machines of the group took from the beginning of their termination
 	// to its end, the newest first.
 	Terminations []time.Duration
+	// Subnets are those that the group's machines are in.
+	Subnets []nodegroup.Subnet
 }
 
 // Ref names a group and, with To, the revision that is to count as wanted.

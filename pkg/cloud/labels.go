@@ -39,11 +39,11 @@ func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	return group, err
 }
 
-// History implements Historian; a provider that remembers nothing tells nothing.
-func (l labelled) History(ctx context.Context, group *nodegroup.Group) (History, error) {
-	historian, ok := l.Provider.(Historian)
+// Survey implements Surveyor; of a provider that tells nothing nothing is known.
+func (l labelled) Survey(ctx context.Context, group *nodegroup.Group) (Survey, error) {
+	surveyor, ok := l.Provider.(Surveyor)
 	if !ok {
-		return History{}, nil
+		return Survey{}, nil
 	}
-	return historian.History(ctx, group)
+	return surveyor.Survey(ctx, group)
 }

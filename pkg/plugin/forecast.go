@@ -24,6 +24,9 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		return nil, err
 	}
 	findings := g.findings
+	if !g.record.IsResumable() { // or some of the nodes are there already
+		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
+	}
 	if g.clusterWorkloads != nil {
 		findings = slices.Concat(findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
 	}
@@ -60,8 +63,8 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
-	if g.historyErr != nil {
-		assumed = append(assumed, "the cloud tells no more of the group's past: "+g.historyErr.Error())
+	if g.surveyErr != nil {
+		assumed = append(assumed, "the cloud does not tell everything: "+g.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(spec, req)
 	if delegated {
@@ -121,7 +124,7 @@ func (g *groupContext) judgeInstances() nodegroup.Group {
 func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
-		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.history.Launched, Terminations: g.history.Terminations,
+		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.survey.Launched, Terminations: g.survey.Terminations,
 		Facts: g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
 		Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },

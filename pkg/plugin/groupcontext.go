@@ -41,10 +41,10 @@ type groupContext struct {
 	// upgrade out by then.
 	now  time.Time
 	idle time.Duration
-	// history is what the cloud remembers of the group, and historyErr why that is not all; nil
+	// survey is what the cloud tells a plan of the group, and surveyErr why that is not all; nil
 	// when it is.
-	history    cloud.History
-	historyErr error
+	survey    cloud.Survey
+	surveyErr error
 	// background is what a plan knows of controllers and volumes.
 	clusterWorkloads *cluster.Background
 }
@@ -108,7 +108,7 @@ func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 }
 
 // loadForecastData reads what a forecast rests on and an upgrade does without: what stands behind
-// the pods, and of a cloud that remembers the group's past. A plan goes without what the cloud does
+// the pods, and what the cloud tells a plan of the group. A plan goes without what the cloud does
 // not tell, and says so.
 func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 	if g.clusterWorkloads == nil {
@@ -117,13 +117,13 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 		}
 		g.clusterWorkloads = s.clusterWorkloads
 	}
-	historian, ok := g.provider.(cloud.Historian)
+	surveyor, ok := g.provider.(cloud.Surveyor)
 	if !ok {
 		return nil
 	}
-	g.history, g.historyErr = historian.History(ctx, &g.group)
+	g.survey, g.surveyErr = surveyor.Survey(ctx, &g.group)
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("reading the past of group %q: %w", g.group.Name, err)
+		return fmt.Errorf("reading what the cloud tells of group %q: %w", g.group.Name, err)
 	}
 	return nil
 }

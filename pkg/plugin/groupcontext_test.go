@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,26 +14,27 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
 
-// historian is a provider whose cloud remembers, or fails to.
-type historian struct {
+// surveyor is a provider whose cloud remembers, or fails to.
+type surveyor struct {
 	cloud.Provider
-	history cloud.History
-	err     error
+	survey cloud.Survey
+	err    error
 	// asked is called with the question.
 	asked func()
 }
 
-// History implements cloud.Historian.
-func (h *historian) History(context.Context, *nodegroup.Group) (cloud.History, error) {
+// Survey implements cloud.Surveyor.
+func (h *surveyor) Survey(context.Context, *nodegroup.Group) (cloud.Survey, error) {
 	h.asked()
-	return h.history, h.err
+	return h.survey, h.err
 }
 
 // lookWith looks at the outdated group of twoGroups as --dry-run does, with another provider around
 // its own.
-func lookWith(ctx context.Context, t *testing.T, h *historian) (*groupContext, *session, error) {
+func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*groupContext, *session, error) {
 	t.Helper()
 	twoGroups().serve(t)
 	f, cmd := newFlags(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
@@ -57,23 +60,23 @@ func lookWith(ctx context.Context, t *testing.T, h *historian) (*groupContext, *
 	return p, s, err
 }
 
-// TestPlanSaysWhichHistoryItLacks plans with what the cloud tells, and says why that is not all.
-func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
-	const lacks = "the cloud tells no more of the group's past: "
-	past := cloud.History{Terminations: []time.Duration{50 * time.Second}}
+// TestPlanSaysWhichSurveyItLacks plans with what the cloud tells, and says why that is not all.
+func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
+	const lacks = "the cloud does not tell everything: "
+	past := cloud.Survey{Terminations: []time.Duration{50 * time.Second}}
 	cases := map[string]struct {
-		history    cloud.History
+		survey     cloud.Survey
 		err        error
 		says, also string
 	}{
 		"all is told":   {past, nil, "a machine is gone 50s after", ""},
 		"some is told":  {past, errors.New("launches are secret"), "a machine is gone 50s after", lacks + "launches are secret"},
-		"nothing is":    {cloud.History{}, errors.New("all is secret"), "a machine is gone 30s after", lacks + "all is secret"},
-		"there is none": {cloud.History{}, nil, "a machine is gone 30s after", ""},
+		"nothing is":    {cloud.Survey{}, errors.New("all is secret"), "a machine is gone 30s after", lacks + "all is secret"},
+		"there is none": {cloud.Survey{}, nil, "a machine is gone 30s after", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			p, s, err := lookWith(t.Context(), t, &historian{history: c.history, err: c.err, asked: func() {}})
+			p, s, err := lookWith(t.Context(), t, &surveyor{survey: c.survey, err: c.err, asked: func() {}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,19 +92,36 @@ func TestPlanSaysWhichHistoryItLacks(t *testing.T) {
 	}
 }
 
-// TestInterruptedHistoryIsNoPlan holds whatever the cloud answers to a question that was
+// TestPlanCountsAddresses finds nodes to add where the cloud has no addresses for them.
+func TestPlanCountsAddresses(t *testing.T) {
+	full := cloud.Survey{Subnets: []nodegroup.Subnet{{Zone: "a", CIDR: netip.MustParsePrefix("10.0.0.0/19")}}}
+	p, s, err := lookWith(t.Context(), t, &surveyor{survey: full, asked: func() {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.request.Surge = 1
+	plan, err := p.makePlan(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(plan.Findings, func(f preflight.Finding) bool { return f.Rule == "NG004" }) {
+		t.Errorf("found %v", plan.Findings)
+	}
+}
+
+// TestInterruptedSurveyIsNoPlan holds whatever the cloud answers to a question that was
 // interrupted.
-func TestInterruptedHistoryIsNoPlan(t *testing.T) {
+func TestInterruptedSurveyIsNoPlan(t *testing.T) {
 	for name, answer := range map[string]error{"an error": errors.New("no answer in time"), "nothing": nil} {
 		t.Run(name, func(t *testing.T) {
 			ctx, interrupt := context.WithCancel(t.Context())
 			defer interrupt()
-			p, s, err := lookWith(ctx, t, &historian{err: answer, asked: interrupt})
+			p, s, err := lookWith(ctx, t, &surveyor{err: answer, asked: interrupt})
 			if err != nil {
 				t.Fatal(err)
 			}
 			plan, err := p.makePlan(ctx, s)
-			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading the past of group "blue": `) {
+			if plan != nil || exitCodeOf(err) != exitInterrupted || !strings.HasPrefix(err.Error(), `reading what the cloud tells of group "blue": `) {
 				t.Errorf("got %+v, error %v", plan, err)
 			}
 		})

@@ -183,6 +183,9 @@ func (r *region) launch(g *group, zone string, now time.Time, cause string) (ins
 	if err != nil {
 		return instance{}, err
 	}
+	if r.freeAddresses(zone) <= 0 {
+		return instance{}, refuse("InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", subnet(zone))
+	}
 	if n, limited := r.room[zone]; limited && n <= 0 {
 		return instance{}, noCapacity(spec.kind, zone)
 	} else if limited {

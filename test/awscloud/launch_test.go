@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	as "github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
@@ -178,6 +180,22 @@ func TestLaunchInstancesAfterARefusal(t *testing.T) {
 	must(scaling(c).UpdateAutoScalingGroup(t.Context(), &as.UpdateAutoScalingGroupInput{AutoScalingGroupName: aws.String("g"), MaxSize: aws.Int32(4)}))(t)
 	must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneA, 1, "t")))(t)
 	equal(t, "desired", status(t, c).Desired, 4)
+}
+
+func TestLaunchWithoutAFreeAddress(t *testing.T) {
+	c, template := start(t, fast())
+	addGroup(t, c, template, []int{1, 1, 1}, func(s *awscloud.GroupSpec) { s.Suspended = append(s.Suspended, "Terminate") })
+	c.LimitAddresses(zoneC, 1)
+	free := func() int32 {
+		out := must(compute(c).DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{
+			Filters: []et.Filter{{Name: aws.String("availability-zone"), Values: []string{zoneC}}},
+		}))(t)
+		return *out.Subnets[0].AvailableIpAddressCount
+	}
+	equal(t, "free", free(), 1)
+	out := must(scaling(c).LaunchInstances(t.Context(), launchIn(zoneC, 2, "t")))(t)
+	equal(t, "error", *out.Errors[0].ErrorCode, "InsufficientFreeAddressesInSubnet")
+	equal(t, "free", free(), 0)
 }
 
 func TestLaunchInstancesBySubnetAndZoneID(t *testing.T) {

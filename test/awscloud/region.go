@@ -31,6 +31,7 @@ type region struct {
 	launches   map[string]*launchCall           // by client token
 	versions   map[string]versionCall           // by client token
 	addresses  map[string]int                   // given out, by zone
+	others     map[string]int                   // addresses that machines of others have, by zone
 	counter    uint64
 	past       []view
 	timelines  map[string][]Size
@@ -60,6 +61,7 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 		launches:   map[string]*launchCall{},
 		versions:   map[string]versionCall{},
 		addresses:  map[string]int{},
+		others:     map[string]int{},
 		timelines:  map[string][]Size{},
 		changed:    make(chan struct{}),
 

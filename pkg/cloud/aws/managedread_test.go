@@ -331,11 +331,11 @@ func TestNodeGroupsOfOneName(t *testing.T) {
 	}
 }
 
-// TestHistoryOfANodeGroup holds that the past of its Auto Scaling group is read.
-func TestHistoryOfANodeGroup(t *testing.T) {
+// TestSurveyOfANodeGroup holds that the past of its Auto Scaling group is read.
+func TestSurveyOfANodeGroup(t *testing.T) {
 	s := startManaged(t)
 	g := s.look("")
-	h, err := s.History(t.Context(), &g)
+	h, err := s.Survey(t.Context(), &g)
 	if err != nil || len(h.Launched) != 3 {
 		t.Errorf("got %+v, %v", h, err)
 	}

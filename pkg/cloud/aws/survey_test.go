@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,8 +9,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestHistory reads off a group of which one machine has gone what the past tells of it.
-func TestHistory(t *testing.T) {
+// TestSurvey reads off a group of which one machine has gone what its cloud tells of it.
+func TestSurvey(t *testing.T) {
 	o := quick()
 	o.Terminate = 300 * time.Millisecond
 	s := start(t, o)
@@ -21,12 +22,14 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := s.observe("workers", "")
+	zone := group.Instances[0].Zone
+	s.LimitAddresses(zone, 7)
 	s.requests()
-	h, err := s.History(t.Context(), &group)
+	h, err := s.Survey(t.Context(), &group)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.calls(); got != "DescribeInstances DescribeScalingActivities" {
+	if got := s.calls(); got != "DescribeInstances DescribeScalingActivities DescribeSubnets" {
 		t.Errorf("sent %s", got)
 	}
 	if len(h.Terminations) != 1 || h.Terminations[0] < o.Terminate || h.Terminations[0] > o.Terminate+10*time.Second {
@@ -40,16 +43,23 @@ func TestHistory(t *testing.T) {
 	if len(h.Launched) != len(group.Instances) {
 		t.Errorf("launches of %d instances are known, want %d", len(h.Launched), len(group.Instances))
 	}
+	has := func(subnet nodegroup.Subnet) bool {
+		return subnet.Zone == zone && subnet.Free == 7 && subnet.CIDR.IsValid()
+	}
+	if len(h.Subnets) != len(group.Instances) || !slices.ContainsFunc(h.Subnets, has) {
+		t.Errorf("got subnets %v, want one for each instance and 7 free addresses in zone %s", h.Subnets, zone)
+	}
 }
 
-// TestHistoryThatMayNotBeRead tells what may be read, and what may not.
-func TestHistoryThatMayNotBeRead(t *testing.T) {
+// TestSurveyThatMayNotBeRead tells what may be read, and what may not.
+func TestSurveyThatMayNotBeRead(t *testing.T) {
 	cases := map[string]struct {
 		operation, service string
 		launched           bool
 	}{
 		"activities": {"DescribeScalingActivities", "autoscaling", true},
 		"instances":  {"DescribeInstances", "ec2", false},
+		"subnets":    {"DescribeSubnets", "ec2", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +67,7 @@ func TestHistoryThatMayNotBeRead(t *testing.T) {
 			s.workers()
 			group := s.observe("workers", "")
 			s.Fault(awscloud.Fault{Service: c.service, Operation: c.operation, Code: "UnauthorizedOperation"})
-			h, err := s.History(t.Context(), &group)
+			h, err := s.Survey(t.Context(), &group)
 			s.wantOutcome(err, nodegroup.OutcomeFatal, c.operation)
 			if (len(h.Launched) > 0) != c.launched || len(h.Terminations) > 0 {
 				t.Errorf("read %+v", h)
@@ -66,9 +76,9 @@ func TestHistoryThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-func TestHistoryOfAnEmptyGroup(t *testing.T) {
+func TestSurveyOfAnEmptyGroup(t *testing.T) {
 	s := start(t, quick())
-	if h, err := s.History(t.Context(), &nodegroup.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
+	if h, err := s.Survey(t.Context(), &nodegroup.Group{Name: "workers"}); err != nil || len(h.Launched)+len(h.Terminations) > 0 || s.calls() != "" {
 		t.Errorf("read %+v, error %v", h, err)
 	}
 }

@@ -1,0 +1,116 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	et "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+var _ cloud.Surveyor = (*Provider)(nil)
+
+// surveyLimit is how many instances and how many activities a survey looks at: one request for
+// each.
+const surveyLimit = 100
+
+// Survey implements cloud.Surveyor with one DescribeInstances, DescribeScalingActivities and
+// DescribeSubnets each. Auto Scaling keeps activities for six weeks. What could be read is returned
+// with an error, too.
+func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Survey, error) {
+	var s cloud.Survey
+	if len(group.Instances) == 0 {
+		return s, nil
+	}
+	ids := make([]string, 0, surveyLimit)
+	for _, i := range group.Instances[:min(surveyLimit, len(group.Instances))] {
+		ids = append(ids, i.ID)
+	}
+	machines, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", ids)})
+	if err != nil {
+		return s, explainError("reading when instances were launched", err)
+	}
+	s.Launched = launchTimes(machines.Reservations)
+	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
+		AutoScalingGroupName: sdk.String(p.managed.memory.autoscalingName(group.Name)), MaxRecords: sdk.Int32(surveyLimit),
+	})
+	if err != nil {
+		return s, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
+	}
+	s.Terminations = terminationTimes(past.Activities)
+	s.Subnets, err = p.readSubnets(ctx, subnetsOf(machines.Reservations))
+	return s, err
+}
+
+func filterBy(name string, values []string) []et.Filter {
+	return []et.Filter{{Name: sdk.String(name), Values: values}}
+}
+
+// subnetsOf are the IDs of the subnets that machines are in, in order. A machine that has ended is
+// in none.
+func subnetsOf(reservations []et.Reservation) []string {
+	ids := map[string]bool{}
+	for _, r := range reservations {
+		for _, i := range r.Instances {
+			if i.SubnetId != nil {
+				ids[*i.SubnetId] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.Subnet, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	out, err := p.ec2.DescribeSubnets(ctx, &ec2.DescribeSubnetsInput{Filters: filterBy("subnet-id", ids)})
+	if err != nil {
+		return nil, explainError("reading how many addresses are free", err)
+	}
+	var subnets []nodegroup.Subnet
+	for _, s := range out.Subnets {
+		cidr, err := netip.ParsePrefix(sdk.ToString(s.CidrBlock))
+		if err != nil {
+			continue // an IPv6-only subnet does not run out
+		}
+		subnets = append(subnets, nodegroup.Subnet{Zone: sdk.ToString(s.AvailabilityZone), CIDR: cidr, Free: int(sdk.ToInt32(s.AvailableIpAddressCount))})
+	}
+	return subnets, nil
+}
+
+// launchTimes is when each instance was launched, by ID.
+func launchTimes(reservations []et.Reservation) map[string]time.Time {
+	at := map[string]time.Time{}
+	for _, r := range reservations {
+		for _, i := range r.Instances {
+			if i.LaunchTime != nil {
+				at[sdk.ToString(i.InstanceId)] = *i.LaunchTime
+			}
+		}
+	}
+	return at
+}
+
+// terminationTimes are how long the terminations among activities took that came to their end.
+func terminationTimes(activities []at.Activity) []time.Duration {
+	var took []time.Duration
+	for _, a := range activities {
+		ended := a.StatusCode == at.ScalingActivityStatusCodeSuccessful && a.StartTime != nil && a.EndTime != nil
+		if ended && strings.HasPrefix(sdk.ToString(a.Description), "Terminating") {
+			took = append(took, a.EndTime.Sub(*a.StartTime))
+		}
+	}
+	return took
+}

@@ -1,0 +1,73 @@
+package awscloud
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// subnetSize is how many addresses a /19 has for machines: EC2 keeps five for itself.
+const subnetSize = 1<<13 - 5
+
+type ec2Subnet struct {
+	SubnetID string `xml:"subnetId"`
+	State    string `xml:"state"`
+	CIDR     string `xml:"cidrBlock"`
+	Free     int    `xml:"availableIpAddressCount"`
+	Zone     string `xml:"availabilityZone"`
+	ZoneID   string `xml:"availabilityZoneId"`
+}
+
+type ec2Subnets struct {
+	XMLName struct{}    `xml:"subnetSet"`
+	Subnets []ec2Subnet `xml:"item"`
+}
+
+// describeSubnets shows the subnet of each zone that has had an instance.
+func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
+	ids := form.list("SubnetId")
+	out := []ec2Subnet{}
+	for _, zone := range slices.Sorted(maps.Keys(r.addresses)) {
+		s := ec2Subnet{
+			SubnetID: subnet(zone), State: "available", CIDR: fmt.Sprintf("10.0.%d.0/19", zoneIndex(zone)*32), Free: r.freeAddresses(zone),
+			Zone: zone, ZoneID: zoneID(zone),
+		}
+		ok, err := pass(form.filters(), map[string]string{
+			"subnet-id": s.SubnetID, "state": s.State, "cidr-block": s.CIDR, "availability-zone": s.Zone,
+		}, nil)
+		if err != nil {
+			return ec2Answer{}, err
+		}
+		if ok && admits(ids, s.SubnetID) {
+			out = append(out, s)
+		}
+	}
+	if missing := slices.IndexFunc(ids, func(id string) bool {
+		return !slices.ContainsFunc(out, func(s ec2Subnet) bool { return s.SubnetID == id })
+	}); missing >= 0 && len(form.filters()) == 0 {
+		return ec2Answer{}, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", ids[missing])
+	}
+	out, next, err := ec2Page(out, form, 5, 1000)
+	return ec2Answer{Content: ec2Subnets{Subnets: out}, NextToken: next}, err
+}
+
+// freeAddresses is how many addresses of the zone's subnet no machine has.
+func (r *region) freeAddresses(zone string) int {
+	free := subnetSize - r.others[zone]
+	for _, i := range r.instances {
+		if i.zone == zone && i.power != powerTerminated {
+			free--
+		}
+	}
+	return free
+}
+
+// LimitAddresses leaves n addresses free in the subnet of a zone: machines of others have the rest. A launch that finds none
+// free fails with InsufficientFreeAddressesInSubnet.
+func (c *Cloud) LimitAddresses(zone string, n int) {
+	_ = c.home.do(func(time.Time) error {
+		c.home.others[zone] += c.home.freeAddresses(zone) - n
+		return nil
+	})
+}
