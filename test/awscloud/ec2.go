@@ -29,7 +29,7 @@ func ec2Operations() map[string]ec2Operation {
 	return map[string]ec2Operation{
 		"DescribeInstances":       reads((*region).describeInstances, "InstanceId"),
 		"DescribeImages":          reads((*region).describeImages, "ImageId", "Owner", "IncludeDeprecated", "IncludeDisabled"),
-		"DescribeSubnets":         reads((*region).describeSubnets, "SubnetId"),
+		"DescribeSubnets":         reads((*region).describeSubnets),
 		"DescribeLaunchTemplates": reads((*region).describeTemplates, "LaunchTemplateId", "LaunchTemplateName"),
 		"DescribeLaunchTemplateVersions": reads((*region).describeTemplateVersions,
 			"LaunchTemplateId", "LaunchTemplateName", "LaunchTemplateVersion", "MinVersion", "MaxVersion", "ResolveAlias"),

@@ -26,7 +26,6 @@ type ec2Subnets struct {
 
 // describeSubnets shows the subnet of each zone that has had an instance.
 func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
-	ids := form.list("SubnetId")
 	out := []ec2Subnet{}
 	for _, zone := range slices.Sorted(maps.Keys(r.addresses)) {
 		s := ec2Subnet{
@@ -39,14 +38,9 @@ func (r *region) describeSubnets(form ec2Form, _ time.Time) (ec2Answer, error) {
 		if err != nil {
 			return ec2Answer{}, err
 		}
-		if ok && admits(ids, s.SubnetID) {
+		if ok {
 			out = append(out, s)
 		}
-	}
-	if missing := slices.IndexFunc(ids, func(id string) bool {
-		return !slices.ContainsFunc(out, func(s ec2Subnet) bool { return s.SubnetID == id })
-	}); missing >= 0 && len(form.filters()) == 0 {
-		return ec2Answer{}, refuse("InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", ids[missing])
 	}
 	out, next, err := ec2Page(out, form, 5, 1000)
 	return ec2Answer{Content: ec2Subnets{Subnets: out}, NextToken: next}, err
