@@ -2,6 +2,9 @@ package controlplane
 
 import (
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestEventOf(t *testing.T) {
@@ -79,5 +82,29 @@ func TestDecodeAuditLeavesOut(t *testing.T) {
 func TestDecodeAuditRefusesHalfALine(t *testing.T) {
 	if _, err := decodeAudit([]byte(`{"stage":"Resp`)); err == nil {
 		t.Error("half a line was taken for an event")
+	}
+}
+
+// testAuditTellsEachEventOnce asks twice, and has the second answer tell what the first told, and what came since.
+func testAuditTellsEachEventOnce(t *testing.T, s *space) {
+	before := s.auditEvents(t)
+	if _, err := s.Client().CoreV1().Namespaces().Get(t.Context(), s.name, metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	after := s.auditEvents(t)
+	seen := map[types.UID]bool{}
+	for _, e := range after {
+		if seen[e.AuditID] {
+			t.Fatalf("%s %s is told twice", e.Verb, e.RequestURI)
+		}
+		seen[e.AuditID] = true
+	}
+	if len(after) <= len(before) {
+		t.Errorf("%d events at first, and %d after one more", len(before), len(after))
+	}
+	for _, e := range before {
+		if !seen[e.AuditID] {
+			t.Fatalf("%s %s is not told again", e.Verb, e.RequestURI)
+		}
 	}
 }

@@ -40,6 +40,7 @@ func TestCluster(t *testing.T) {
 		"StoppedKubelet":             testStoppedKubelet,
 		"KubeletStoppedByAnnotation": testKubeletStoppedByAnnotation,
 		"AuditTellsEvictions":        testAuditTellsEvictions,
+		"AuditTellsEachEventOnce":    testAuditTellsEachEventOnce,
 		"UserWithoutRights":          testUserWithoutRights,
 		"Kubectl":                    testKubectl,
 		"SecondClusterBeside":        testSecondClusterBeside,
