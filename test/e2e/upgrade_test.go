@@ -21,7 +21,7 @@ const rebalance = "AZRebalance"
 // TestUpgrade holds every scene in which the cloud does what it is asked for.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	shared := common.forTest(t)
+	shared := stage.ForTest(t, quick()) // its own: checkRefusals counts all evictions there
 	scenes := map[string]func(*testing.T, *stage.Stage){
 		"three nodes in three zones":           threeNodes,
 		"one outdated node of four":            oneOfFour,
