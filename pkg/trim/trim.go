@@ -71,8 +71,8 @@ func trimMetadata(meta metav1.Object) {
 	}
 }
 
-// trimPod keeps identity, placement, readiness, what decides where the pod may go, and what tells
-// how long it takes to come up and to leave.
+// trimPod keeps identity, placement, readiness, an address of its own, what decides where the pod
+// may go, and what tells how long it takes to come up and to leave.
 func trimPod(pod *corev1.Pod) {
 	spec := corev1.PodSpec{
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
@@ -90,8 +90,14 @@ func trimPod(pod *corev1.Pod) {
 			spec.Volumes = append(spec.Volumes, corev1.Volume{Name: pod.Spec.Volumes[i].Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
 		}
 	}
+	address := pod.Status.PodIP
+	if pod.Spec.HostNetwork { // its node's, and no address of its own
+		address = ""
+	}
 	pod.Spec = spec
-	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, Conditions: trimConditions(pod.Status.Conditions), StartTime: pod.Status.StartTime}
+	pod.Status = corev1.PodStatus{
+		Phase: pod.Status.Phase, Conditions: trimConditions(pod.Status.Conditions), StartTime: pod.Status.StartTime, PodIP: address,
+	}
 }
 
 // trimConditions keeps whether and since when the pod is ready, when it was bound to its node, and

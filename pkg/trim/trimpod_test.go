@@ -40,7 +40,7 @@ func TestTrimmedPodTellsWhereItMayGo(t *testing.T) {
 	if len(spec.Containers) != 2 || spec.Containers[1].Lifecycle.PreStop.Sleep.Seconds != 15 || spec.Containers[1].Image != "" {
 		t.Errorf("containers: %+v", spec.Containers)
 	}
-	if spec.NodeSelector["disk"] != "ssd" || !pod.Status.StartTime.Equal(&began) || pod.Status.PodIP != "" {
+	if spec.NodeSelector["disk"] != "ssd" || !pod.Status.StartTime.Equal(&began) || pod.Status.PodIP != "10.0.0.1" {
 		t.Errorf("selector %v, status %+v", spec.NodeSelector, pod.Status)
 	}
 	if a := spec.Affinity.PodAntiAffinity; len(a.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(a.PreferredDuringSchedulingIgnoredDuringExecution) != 0 {
@@ -59,5 +59,15 @@ func TestPodThatAsksForNothingIsTrimmedToNothing(t *testing.T) {
 	trimPod(pod)
 	if pod.Spec.Affinity != nil || len(pod.Spec.Containers) != 0 {
 		t.Errorf("left: %+v", pod.Spec)
+	}
+}
+
+// TestAddressOfTheNodeIsNotThePods: a pod in its node's network takes no address of a subnet beside
+// its node's (NG004).
+func TestAddressOfTheNodeIsNotThePods(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{HostNetwork: true}, Status: corev1.PodStatus{PodIP: "10.0.0.1"}}
+	trimPod(pod)
+	if pod.Status.PodIP != "" {
+		t.Errorf("kept the address %s", pod.Status.PodIP)
 	}
 }
