@@ -252,3 +252,50 @@ func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
 		}
 	}
 }
+
+// G53: while outdated nodes are deleted there is no pause.
+func TestNoPauseWhileOutdatedNodesAreDeleted(t *testing.T) {
+	w := deleting(t)
+	if err := w.Record.Allows(upgrade.VerbPause); err == nil {
+		t.Error("it may be paused")
+	}
+	if err := w.Record.Allows(upgrade.VerbAbort); err != nil {
+		t.Errorf("it cannot be aborted: %v", err)
+	}
+}
+
+// G43: a node that turns out to be outdated just when a pod of another would be evicted is fenced before that.
+func TestOutdatedNodeThatJoinsInDrainIsFencedFirst(t *testing.T) {
+	d := newBlueGreen(t, 2)
+	d.req.Surge = 2
+	joined, evicted := false, 0
+	for d.record.Phase != upgrade.PhaseSoak && !d.cluster.Now().After(start.Add(2*time.Hour)) {
+		w := d.world()
+		late := memberOf(t, &w, "old-a-1")
+		late.Outdated = joined
+		step := upgrade.Next(w)
+		if !joined && evicted > 0 && countEvictions(step) > 0 {
+			joined, late.Outdated = true, true
+			step = upgrade.Next(w)
+		}
+		evicted += countEvictions(step)
+		if late.Outdated && !nodegroup.IsClosed(late.Node) && countEvictions(step) > 0 {
+			t.Fatal("it evicts a pod while the node is open to it")
+		}
+		d.record, d.notes = step.Record, step.Notes
+		d.cluster.Do(step)
+		d.cluster.Advance(step.Wake)
+	}
+	if d.record.Phase != upgrade.PhaseSoak || evicted < 4 {
+		t.Errorf("it is in the phase %q after %d evictions: %s", d.record.Phase, evicted, d.record.Message)
+	}
+}
+
+func countEvictions(step upgrade.Step) (n int) {
+	for _, action := range step.Actions {
+		if _, evicts := action.(upgrade.Evict); evicts {
+			n++
+		}
+	}
+	return n
+}
