@@ -45,16 +45,13 @@ func readNodeTraits(node *corev1.Node) traits {
 // hasTraits reports whether the traits are those of the member's node.
 func (m *Member) hasTraits() bool { return m.Node != nil && m.traits.of == m.Node }
 
-// nodeTraits are the traits that need no group, none where there is no node.
-func (m *Member) nodeTraits() traits {
-	if m.Node == nil || m.hasTraits() {
-		return m.traits
-	}
-	return readNodeTraits(m.Node)
-}
-
 // IsReady reports whether the member is a node that is Ready.
-func (m *Member) IsReady() bool { return m.Node != nil && m.nodeTraits().ready }
+func (m *Member) IsReady() bool {
+	if m.hasTraits() {
+		return m.traits.ready
+	}
+	return m.Node != nil && IsNodeReady(m.Node)
+}
 
 // IsUsable is Member.Usable for the group's labels. A Node object that outlives its machine is not,
 // however ready it looks: the group lists no instance of it, by a reading that would show one.
@@ -80,7 +77,17 @@ func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 }
 
 // IsHeld reports whether the member is a node that we keep autoscalers from.
-func (m *Member) IsHeld() bool { return m.Node != nil && m.nodeTraits().held }
+func (m *Member) IsHeld() bool {
+	if m.hasTraits() {
+		return m.traits.held
+	}
+	return m.Node != nil && nodemark.IsHeld(m.Node)
+}
 
 // AllowsScaleDown reports whether nothing keeps autoscalers from the member's node.
-func (m *Member) AllowsScaleDown() bool { return m.Node != nil && m.nodeTraits().open }
+func (m *Member) AllowsScaleDown() bool {
+	if m.hasTraits() {
+		return m.traits.open
+	}
+	return m.Node != nil && nodemark.AllowsScaleDown(m.Node)
+}
