@@ -38,20 +38,32 @@ func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface
 
 // listSelectedObjects does it with the objects that a field selector chooses.
 func listSelectedObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind, selector string, keep func(P)) error {
-	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: selector}
+	return readListing(ctx, listing{client: client, kind: kind, selector: selector, drop: prunedFieldsOf(P(nil))}, keep)
+}
+
+// listing is a list to ask for: of a kind, of those objects that a field selector chooses, without
+// some of their fields.
+type listing struct {
+	client         rest.Interface
+	kind, selector string
+	drop           prunedFields
+}
+
+func readListing[T any, P message[T]](ctx context.Context, l listing, keep func(P)) error {
+	options := metav1.ListOptions{ResourceVersion: "0", FieldSelector: l.selector}
 	for {
-		meta, err := readPage(ctx, client.Get().Resource(kind).VersionedParams(&options, scheme.ParameterCodec), keep)
+		meta, err := readPage(ctx, l.client.Get().Resource(l.kind).VersionedParams(&options, scheme.ParameterCodec), l.drop, keep)
 		if err != nil {
-			return fmt.Errorf("listing %s: %w", kind, err)
+			return fmt.Errorf("listing %s: %w", l.kind, err)
 		}
-		if options = (metav1.ListOptions{Continue: meta.Continue, FieldSelector: selector}); options.Continue == "" {
+		if options = (metav1.ListOptions{Continue: meta.Continue, FieldSelector: l.selector}); options.Continue == "" {
 			return nil
 		}
 	}
 }
 
 // readPage hands over the objects of one answer, and returns what it says of itself.
-func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, keep func(P)) (metav1.ListMeta, error) {
+func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, drop prunedFields, keep func(P)) (metav1.ListMeta, error) {
 	body, err := request.UseProtobufAsDefault().Stream(ctx)
 	if err != nil {
 		return metav1.ListMeta{}, err
@@ -61,7 +73,7 @@ func readPage[T any, P message[T]](ctx context.Context, request *rest.Request, k
 	if start, err := in.Peek(len(protobufPrefix)); err != nil || string(start) != protobufPrefix {
 		return readJSONPage(in, keep)
 	}
-	drop, kept := prunedFieldsOf(P(nil)), []byte(nil)
+	var kept []byte
 	return readList(in, func(item []byte) error {
 		object := P(new(T))
 		kept = drop.appendPruned(kept[:0], item)

@@ -24,6 +24,21 @@ func prunedPodFields() prunedFields {
 	}
 }
 
+// prunedCheckedPodFields is what is dropped of a pod whose probes, ports and container statuses are
+// looked at, as trim.ForChecks drops it.
+func prunedCheckedPodFields() prunedFields {
+	container := prunedFields{2: nil, 3: nil, 4: nil, 7: nil, 9: nil, 13: nil, 14: nil, 15: nil, 19: nil, 20: nil, 21: nil}
+	return prunedFields{
+		1: {17: nil},
+		2: {2: container, 20: container},
+		3: {8: {3: nil, 6: nil, 7: nil, 8: nil, 9: nil, 10: nil, 11: nil, 12: nil, 13: nil}, 10: nil, 13: nil},
+	}
+}
+
+// prunedTemplateFields is what is dropped of a controller: its managed fields, and what its pods
+// look like.
+func prunedTemplateFields() prunedFields { return prunedFields{1: {17: nil}, 2: {3: {2: nil}}} }
+
 // prunedFieldsOf is what is dropped of objects of the type.
 func prunedFieldsOf(object any) prunedFields {
 	if _, pod := object.(*corev1.Pod); pod {

@@ -17,6 +17,16 @@ import (
 
 // What is pruned is what would be trimmed: the rest is the same for any pod and any node.
 func TestPruningLosesNothingThatIsKept(t *testing.T) {
+	holdPruning(t, prunedPodFields(), trim.Object)
+}
+
+// Checks look at more of a pod.
+func TestPruningLosesNothingThatIsChecked(t *testing.T) {
+	holdPruning(t, prunedCheckedPodFields(), trim.ForChecks)
+}
+
+func holdPruning(t *testing.T, fields prunedFields, trimObject func(any)) {
+	t.Helper()
 	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, rand.NewSource(1), serializer.NewCodecFactory(scheme.Scheme))
 	smaller := 0
 	for range 300 {
@@ -36,7 +46,7 @@ func TestPruningLosesNothingThatIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := prunedFieldsOf(full).appendPruned(nil, encoded)
+		kept := fields.appendPruned(nil, encoded)
 		if err := pruned.Unmarshal(kept); err != nil {
 			t.Fatal(err)
 		}
@@ -44,8 +54,8 @@ func TestPruningLosesNothingThatIsKept(t *testing.T) {
 		if err := full.Unmarshal(encoded); err != nil {
 			t.Fatal(err)
 		}
-		trim.Object(full)
-		trim.Object(pruned)
+		trimObject(full)
+		trimObject(pruned)
 		if !reflect.DeepEqual(full, pruned) {
 			t.Fatalf("decoded and trimmed:\n%v\npruned, decoded and trimmed:\n%v", full, pruned)
 		}

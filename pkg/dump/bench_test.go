@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
 // BenchmarkRead reads a List of many pods, in JSON and in YAML.
@@ -35,7 +37,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := Read(strings.NewReader(text), Limits{}); err != nil {
+				if _, err := Read(strings.NewReader(text), Limits{}, trim.Object); err != nil {
 					b.Fatal(err)
 				}
 			}

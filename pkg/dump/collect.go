@@ -17,6 +17,7 @@ import (
 // collector takes objects in, one after the other.
 type collector struct {
 	limits Limits
+	trim   func(object any)
 	dump   *Dump
 	// count is how many objects were met, known how many of them are of kinds that say something.
 	count, known int
@@ -37,9 +38,9 @@ func (i identity) String() string {
 	return fmt.Sprintf("%s %s/%s", i.kind, clipText(i.namespace), clipText(i.name))
 }
 
-func newCollector(limits Limits) *collector {
+func newCollector(limits Limits, trim func(object any)) *collector {
 	d := &Dump{EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}}
-	return &collector{limits: limits, dump: d, kinds: kindsOf(d), seen: map[identity]bool{}, uids: map[types.UID]identity{}}
+	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsOf(d), seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
 // head is what is looked at first.

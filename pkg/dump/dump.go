@@ -6,31 +6,17 @@ import (
 	"io"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// Command prints what Read reads.
+// Command prints what Read reads for a plan.
 const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o json"
 
 // Dump is a cluster at the moment it was written down. Lists are in the order of the input.
 type Dump struct {
-	Nodes        []*corev1.Node
-	Pods         []*corev1.Pod
-	Budgets      []*policyv1.PodDisruptionBudget
-	Deployments  []*appsv1.Deployment
-	ReplicaSets  []*appsv1.ReplicaSet
-	StatefulSets []*appsv1.StatefulSet
-	Claims       []*corev1.PersistentVolumeClaim
-	Volumes      []*corev1.PersistentVolume
-	// Services and the configurations of admission webhooks tell which pods others need; Command
-	// leaves them out, since not everybody may list them.
-	Services   []*corev1.Service
-	Mutating   []*admissionv1.MutatingWebhookConfiguration
-	Validating []*admissionv1.ValidatingWebhookConfiguration
+	inventory.Objects
 	// EndingNamespaces are being deleted.
 	EndingNamespaces map[string]bool
 	// Ignored counts the objects of kinds that say nothing about an upgrade, by kind.
@@ -38,6 +24,9 @@ type Dump struct {
 	// Taken is the latest moment that an object tells of; zero when none tells any.
 	Taken time.Time
 }
+
+// CommandForChecks prints what there is to check, too. Not everybody may list all of these kinds.
+const CommandForChecks = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
 
 // Limits bound what Read takes in. A field that is zero stands for its default.
 type Limits struct {
@@ -61,7 +50,9 @@ func (l Limits) orDefaults() Limits {
 // cluster: empty, cut short, too large, not UTF-8, packed twice, of other kinds, without nodes,
 // with a List inside a List, with the same object twice or with one that has no name; and the
 // reader's own error.
-func Read(r io.Reader, limits Limits) (*Dump, error) {
+//
+// Each object is given to trim once it is decoded, which keeps what is needed of it.
+func Read(r io.Reader, limits Limits, trim func(object any)) (*Dump, error) {
 	limits = limits.orDefaults()
 	in, err := openInput(r)
 	if err != nil {
@@ -71,7 +62,7 @@ func Read(r io.Reader, limits Limits) (*Dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newCollector(limits)
+	c := newCollector(limits, trim)
 	if isJSON {
 		tooLarge := fmt.Errorf("more than %s of text: leave out namespaces or kinds that the node group has nothing to do with", formatSize(limits.JSON))
 		err = c.readJSON(&bounded{in, limits.JSON, tooLarge}, metav1.TypeMeta{})

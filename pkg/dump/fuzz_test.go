@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
 // FuzzRead holds Read to its word: whatever comes in, there is a whole dump or one line of an
@@ -25,8 +27,8 @@ func FuzzRead(f *testing.F) {
 	}
 	limits := Limits{JSON: 1 << 20, YAML: 64 << 10, Objects: 100}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		d, err := Read(bytes.NewReader(in), limits)
-		_, again := Read(iotest.OneByteReader(bytes.NewReader(in)), limits)
+		d, err := Read(bytes.NewReader(in), limits, trim.Object)
+		_, again := Read(iotest.OneByteReader(bytes.NewReader(in)), limits, trim.Object)
 		if (err == nil) != (again == nil) || (err != nil && err.Error() != again.Error()) {
 			t.Errorf("in one read %v, byte by byte %v", err, again)
 		}

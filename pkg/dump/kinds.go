@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // kind is one that says something about an upgrade.
@@ -22,17 +22,22 @@ type kind struct {
 // kindsOf are keyed by apiVersion/kind, and keep their objects in the given dump.
 func kindsOf(d *Dump) map[string]kind {
 	return map[string]kind{
-		"v1/Node":                       {keep: keepIn(&d.Nodes)},
-		"v1/Pod":                        {namespaced: true, keep: keepIn(&d.Pods)},
-		"v1/Namespace":                  {keep: (*collector).keepNamespace},
-		"v1/PersistentVolume":           {keep: keepIn(&d.Volumes)},
-		"v1/PersistentVolumeClaim":      {namespaced: true, keep: keepIn(&d.Claims)},
-		"policy/v1/PodDisruptionBudget": {namespaced: true, keep: keepIn(&d.Budgets)},
-		"apps/v1/ReplicaSet":            {namespaced: true, keep: keepIn(&d.ReplicaSets)},
-		"apps/v1/StatefulSet":           {namespaced: true, keep: keepIn(&d.StatefulSets)},
-		"apps/v1/Deployment":            {namespaced: true, keep: keepIn(&d.Deployments)},
-		"apps/v1/DaemonSet":             {namespaced: true},
-		"v1/Service":                    {namespaced: true, keep: keepIn(&d.Services)},
+		"v1/Node":                                  {keep: keepIn(&d.Nodes)},
+		"v1/Pod":                                   {namespaced: true, keep: keepIn(&d.Pods)},
+		"v1/Namespace":                             {keep: (*collector).keepNamespace},
+		"v1/PersistentVolume":                      {keep: keepIn(&d.Volumes)},
+		"v1/PersistentVolumeClaim":                 {namespaced: true, keep: keepIn(&d.Claims)},
+		"policy/v1/PodDisruptionBudget":            {namespaced: true, keep: keepIn(&d.Budgets)},
+		"apps/v1/ReplicaSet":                       {namespaced: true, keep: keepIn(&d.ReplicaSets)},
+		"apps/v1/StatefulSet":                      {namespaced: true, keep: keepIn(&d.StatefulSets)},
+		"apps/v1/Deployment":                       {namespaced: true, keep: keepIn(&d.Deployments)},
+		"apps/v1/DaemonSet":                        {namespaced: true, keep: keepIn(&d.DaemonSets)},
+		"batch/v1/Job":                             {namespaced: true, keep: keepIn(&d.Jobs)},
+		"networking.k8s.io/v1/Ingress":             {namespaced: true, keep: keepIn(&d.Ingresses)},
+		"v1/ConfigMap":                             {namespaced: true, keep: keepIn(&d.ConfigMaps)},
+		"autoscaling/v2/HorizontalPodAutoscaler":   {namespaced: true, keep: keepIn(&d.Scalers)},
+		"elbv2.k8s.aws/v1beta1/TargetGroupBinding": {namespaced: true, keep: (*collector).keepBinding},
+		"v1/Service":                               {namespaced: true, keep: keepIn(&d.Services)},
 		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":   {keep: keepIn(&d.Mutating)},
 		"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": {keep: keepIn(&d.Validating)},
 	}
@@ -49,7 +54,7 @@ func keepIn[T any, P interface {
 			return err
 		}
 		c.noteTimes(object)
-		trim.Object(object)
+		c.trim(object)
 		uid, err := c.claimUID(object.GetUID(), id)
 		object.SetUID(uid)
 		object.SetNamespace(id.namespace)
@@ -66,7 +71,18 @@ func (c *collector) keepNamespace(raw []byte, id identity) error {
 	if namespace.Status.Phase == corev1.NamespaceTerminating {
 		c.dump.EndingNamespaces[id.name] = true
 	}
+	c.trim(namespace)
+	c.dump.Namespaces = append(c.dump.Namespaces, namespace)
 	return nil
+}
+
+func (c *collector) keepBinding(raw []byte, id identity) error {
+	var object inventory.BindingObject
+	err := c.decodeObject(raw, &object)
+	binding := object.Binding()
+	binding.Namespace = id.namespace
+	c.dump.Bindings = append(c.dump.Bindings, binding)
+	return err
 }
 
 // noteTimes notes the moments that an object tells of, before it is trimmed.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 )
 
 const (
@@ -70,11 +72,11 @@ func TestReadTakesEveryFormat(t *testing.T) {
 		"typed lists":                    `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}` + `{"kind":"PodList","apiVersion":"v1","items":[` + podJSON + `]}`,
 		"a typed list in YAML":           "apiVersion: v1\nkind: NodeList\nitems:\n- metadata:\n    name: a\n---\n" + podJSON,
 		"an empty List among others":     `{"kind":"List","items":null}` + listJSON + `{"kind":"List","items":[]}`,
-		"nothing known of a third thing": listJSON + `{"kind":"ConfigMap","apiVersion":"v1"}`,
+		"nothing known of a third thing": listJSON + `{"kind":"Secret","apiVersion":"v1"}`,
 	}
 	for name, text := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, err := Read(iotest.HalfReader(strings.NewReader(text)), Limits{})
+			d, err := Read(iotest.HalfReader(strings.NewReader(text)), Limits{}, trim.Object)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +130,7 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: s}}
 `
-	d, err := Read(strings.NewReader(text), Limits{})
+	d, err := Read(strings.NewReader(text), Limits{}, trim.Object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +183,7 @@ func TestReadCountsObjectsOneByOne(t *testing.T) {
 	inYAML.WriteString("kind: List\n")
 	for name, text := range map[string]string{"JSON": inJSON.String(), "YAML": inYAML.String()} {
 		t.Run(name, func(t *testing.T) {
-			d, err := Read(strings.NewReader(text), Limits{})
+			d, err := Read(strings.NewReader(text), Limits{}, trim.Object)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +271,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d, err := Read(c.in, c.limits)
+			d, err := Read(c.in, c.limits, trim.Object)
 			if err == nil {
 				t.Fatalf("read %+v, want an error", d)
 			}

@@ -31,6 +31,7 @@ func (s *Sharer) Pod(pod *corev1.Pod) {
 	for i := range pod.Status.Conditions {
 		shareString(s, &pod.Status.Conditions[i].Type)
 		shareString(s, &pod.Status.Conditions[i].Status)
+		shareString(s, &pod.Status.Conditions[i].Reason)
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -50,6 +51,10 @@ func (s *Sharer) Pod(pod *corev1.Pod) {
 	shareEqualPart(&pod.Spec.Tolerations, &model.Spec.Tolerations)
 	shareEqualPart(&pod.Spec.TopologySpreadConstraints, &model.Spec.TopologySpreadConstraints)
 	shareEqualPart(&pod.Spec.Containers, &model.Spec.Containers)
+	shareEqualPart(&pod.Spec.InitContainers, &model.Spec.InitContainers)
+	shareEqualPart(&pod.Spec.ReadinessGates, &model.Spec.ReadinessGates)
+	shareEqualPart(&pod.Spec.Volumes, &model.Spec.Volumes)
+	shareEqualPart(&pod.Status.ContainerStatuses, &model.Status.ContainerStatuses)
 	shareEqualPart(&pod.Spec.TerminationGracePeriodSeconds, &model.Spec.TerminationGracePeriodSeconds)
 	shareEqualPart(&pod.Spec.Priority, &model.Spec.Priority)
 }

@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
+)
+
+// ReadInventory reads what the rules of package preflight look at, in one list per kind. Nodes,
+// pods, budgets and namespaces must be readable; other kinds that may not be listed are left out,
+// and named. Any other error is returned.
+func ReadInventory(ctx context.Context, client kubernetes.Interface) (*inventory.Objects, error) {
+	o := &inventory.Objects{}
+	var u forbiddenKinds
+	g, ctx := errgroup.WithContext(ctx)
+	core := client.CoreV1().RESTClient()
+	g.Go(func() error { return readPodsForChecks(ctx, core, o) })
+	g.Go(func() error { return listForChecks(ctx, core, "nodes", prunedMetadata(), &o.Nodes) })
+	g.Go(func() error { return listForChecks(ctx, core, "namespaces", prunedMetadata(), &o.Namespaces) })
+	g.Go(func() error {
+		return listForChecks(ctx, client.PolicyV1().RESTClient(), "poddisruptionbudgets", prunedMetadata(), &o.Budgets)
+	})
+	for kind, read := range optionalLists(client, o) {
+		g.Go(func() error { return u.ignoreForbidden(kind, read(ctx, kind)) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	o.Unread = slices.Sorted(slices.Values(u.kinds))
+	return o, nil
+}
+
+// readPodsForChecks lists all pods. Those of one controller share what they have alike.
+func readPodsForChecks(ctx context.Context, core rest.Interface, o *inventory.Objects) error {
+	sharer := trim.NewSharer()
+	return readListing(ctx, listing{client: core, kind: "pods", drop: prunedCheckedPodFields()}, func(pod *corev1.Pod) {
+		trim.ForChecks(pod)
+		sharer.Pod(pod)
+		o.Pods = append(o.Pods, pod)
+	})
+}
+
+// optionalLists read kinds that not everybody may list, by their names.
+func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string]func(ctx context.Context, kind string) error {
+	core, apps, admission := client.CoreV1().RESTClient(), client.AppsV1().RESTClient(), client.AdmissionregistrationV1().RESTClient()
+	return map[string]func(ctx context.Context, kind string) error{
+		"deployments": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.Deployments)
+		},
+		"replicasets": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.ReplicaSets)
+		},
+		"statefulsets": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.StatefulSets)
+		},
+		"daemonsets": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, apps, kind, prunedMetadata(), &o.DaemonSets)
+		},
+		"jobs": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, client.BatchV1().RESTClient(), kind, prunedMetadata(), &o.Jobs)
+		},
+		"persistentvolumeclaims": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Claims)
+		},
+		"persistentvolumes": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Volumes)
+		},
+		"services": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Services)
+		},
+		"configmaps": func(ctx context.Context, _ string) error { return readPolicies(ctx, client, o) },
+		"ingresses": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, client.NetworkingV1().RESTClient(), kind, prunedMetadata(), &o.Ingresses)
+		},
+		"horizontalpodautoscalers": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, client.AutoscalingV2().RESTClient(), kind, prunedMetadata(), &o.Scalers)
+		},
+		"mutatingwebhookconfigurations": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, admission, kind, prunedMetadata(), &o.Mutating)
+		},
+		"validatingwebhookconfigurations": func(ctx context.Context, kind string) error {
+			return listForChecks(ctx, admission, kind, prunedMetadata(), &o.Validating)
+		},
+		"targetgroupbindings": func(ctx context.Context, _ string) error { return readBindings(ctx, core, o) },
+	}
+}
+
+func listForChecks[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, drop prunedFields, into *[]P) error {
+	return readListing(ctx, listing{client: client, kind: kind, drop: drop}, func(object P) {
+		trim.ForChecks(object)
+		*into = append(*into, object)
+	})
+}
+
+// readPolicies reads the ConfigMaps of a descheduler, by the names that its chart and its manifests
+// give them.
+func readPolicies(ctx context.Context, client kubernetes.Interface, o *inventory.Objects) error {
+	for _, name := range []string{"descheduler", "descheduler-policy-configmap"} {
+		policy, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("reading configmap %s: %w", name, err)
+		default:
+			o.ConfigMaps = append(o.ConfigMaps, policy)
+		}
+	}
+	return nil
+}
+
+// readBindings lists TargetGroupBindings, of which a cluster without the AWS Load Balancer
+// Controller has no kind.
+func readBindings(ctx context.Context, client rest.Interface, o *inventory.Objects) error {
+	text, err := client.Get().AbsPath("/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings").SetHeader("Accept", "application/json").DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing targetgroupbindings: %w", err)
+	}
+	var list struct {
+		Items []inventory.BindingObject `json:"items"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return fmt.Errorf("listing targetgroupbindings: %w", err)
+	}
+	for i := range list.Items {
+		o.Bindings = append(o.Bindings, list.Items[i].Binding())
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+// Package inventory holds the objects of a cluster as they were read, from its API server or from
+// a file.
+package inventory
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Objects are the objects of a cluster as they were read, by kind. Of each there is what
+// package trim keeps.
+type Objects struct {
+	Nodes        []*corev1.Node
+	Pods         []*corev1.Pod
+	Namespaces   []*corev1.Namespace
+	Budgets      []*policyv1.PodDisruptionBudget
+	Deployments  []*appsv1.Deployment
+	ReplicaSets  []*appsv1.ReplicaSet
+	StatefulSets []*appsv1.StatefulSet
+	DaemonSets   []*appsv1.DaemonSet
+	Jobs         []*batchv1.Job
+	Claims       []*corev1.PersistentVolumeClaim
+	Volumes      []*corev1.PersistentVolume
+	Services     []*corev1.Service
+	Ingresses    []*networkingv1.Ingress
+	Scalers      []*autoscalingv2.HorizontalPodAutoscaler
+	Mutating     []*admissionv1.MutatingWebhookConfiguration
+	Validating   []*admissionv1.ValidatingWebhookConfiguration
+	// ConfigMaps are those that hold the descheduler's policy.
+	ConfigMaps []*corev1.ConfigMap
+	// Bindings bind services to target groups of AWS load balancers.
+	Bindings []TargetGroupBinding
+	// Unread are the kinds, as RBAC names them, that the user may not list.
+	Unread []string
+}
+
+// TargetGroupBinding is what is read of one of the AWS Load Balancer Controller's objects
+// (elbv2.k8s.aws/v1beta1).
+type TargetGroupBinding struct {
+	Namespace, Name string
+	// Service is the service it binds, of the same namespace; TargetType is "ip" or "instance".
+	Service, TargetType string
+}
+
+// BindingObject is a TargetGroupBinding as the API server writes it.
+type BindingObject struct {
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		TargetType string `json:"targetType"`
+		ServiceRef struct {
+			Name string `json:"name"`
+		} `json:"serviceRef"`
+	} `json:"spec"`
+}
+
+// Binding is what is kept of it.
+func (o *BindingObject) Binding() TargetGroupBinding {
+	return TargetGroupBinding{Namespace: o.Namespace, Name: o.Name, Service: o.Spec.ServiceRef.Name, TargetType: o.Spec.TargetType}
+}

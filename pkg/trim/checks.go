@@ -1,0 +1,135 @@
+package trim
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ForChecks trims one object, given as a pointer, to what the rules of package preflight look at.
+// That is more than Object keeps: probes, ports, hooks, volumes, and what the status says of
+// containers.
+func ForChecks(object any) {
+	if ingress, ok := object.(*networkingv1.Ingress); ok { // how it was applied is looked at
+		ingress.SetManagedFields(nil)
+		return
+	}
+	if meta, ok := object.(metav1.ObjectMetaAccessor); ok {
+		trimMetadata(meta.GetObjectMeta())
+	}
+	switch o := object.(type) {
+	case *corev1.Pod:
+		trimPodForChecks(o)
+	case *corev1.Node:
+		o.Status.Images = nil
+	case *corev1.Namespace:
+		o.Spec = corev1.NamespaceSpec{}
+	case *corev1.Service:
+		o.Status = corev1.ServiceStatus{}
+	case *corev1.PersistentVolume:
+		o.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{}
+	case *corev1.PersistentVolumeClaim:
+		o.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName, AccessModes: o.Spec.AccessModes}
+	case *autoscalingv2.HorizontalPodAutoscaler:
+		o.Spec.Metrics, o.Spec.Behavior, o.Status = nil, nil, autoscalingv2.HorizontalPodAutoscalerStatus{}
+	default:
+		trimTemplate(object)
+	}
+}
+
+// trimTemplate keeps of a controller all but its pods' template, of which the labels are kept: what
+// else there is to see, its pods show.
+func trimTemplate(object any) {
+	labels := func(t *corev1.PodTemplateSpec) {
+		*t = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels, Annotations: t.Annotations}}
+	}
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		labels(&o.Spec.Template)
+	case *appsv1.ReplicaSet:
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+	case *appsv1.StatefulSet:
+		labels(&o.Spec.Template)
+		o.Spec.VolumeClaimTemplates = nil
+	case *appsv1.DaemonSet:
+		labels(&o.Spec.Template)
+	case *batchv1.Job:
+		labels(&o.Spec.Template)
+	case *admissionv1.MutatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			o.Webhooks[i].ClientConfig.CABundle = nil
+		}
+	case *admissionv1.ValidatingWebhookConfiguration:
+		for i := range o.Webhooks {
+			o.Webhooks[i].ClientConfig.CABundle = nil
+		}
+	}
+}
+
+func trimPodForChecks(pod *corev1.Pod) {
+	spec, status := &pod.Spec, &pod.Status
+	pod.Spec = corev1.PodSpec{
+		NodeName: spec.NodeName, Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
+		TopologySpreadConstraints: spec.TopologySpreadConstraints, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
+		Priority: spec.Priority, HostNetwork: spec.HostNetwork, Overhead: spec.Overhead, Resources: spec.Resources,
+		ReadinessGates: spec.ReadinessGates, SchedulingGroup: spec.SchedulingGroup, RestartPolicy: spec.RestartPolicy,
+		Containers: trimContainers(spec.Containers), InitContainers: trimContainers(spec.InitContainers), Volumes: trimVolumes(spec.Volumes),
+	}
+	pod.Status = corev1.PodStatus{
+		Phase: status.Phase, StartTime: status.StartTime, PodIP: status.PodIP,
+		Conditions: trimMessages(status.Conditions), ContainerStatuses: trimContainerStatuses(status.ContainerStatuses),
+	}
+}
+
+// trimContainers keeps what containers ask for, how they come up and how they leave.
+func trimContainers(all []corev1.Container) []corev1.Container {
+	var kept []corev1.Container
+	for i := range all {
+		c := &all[i]
+		kept = append(kept, corev1.Container{
+			Name: c.Name, Ports: c.Ports, Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests}, RestartPolicy: c.RestartPolicy,
+			LivenessProbe: c.LivenessProbe, ReadinessProbe: c.ReadinessProbe, StartupProbe: c.StartupProbe, Lifecycle: c.Lifecycle,
+		})
+	}
+	return kept
+}
+
+// trimVolumes keeps the volumes that bind a pod to a place, or whose content is lost with it.
+func trimVolumes(all []corev1.Volume) []corev1.Volume {
+	var kept []corev1.Volume
+	for i := range all {
+		source := &all[i].VolumeSource
+		if source.PersistentVolumeClaim != nil || source.EmptyDir != nil || source.HostPath != nil || source.Ephemeral != nil {
+			kept = append(kept, corev1.Volume{Name: all[i].Name, VolumeSource: *source})
+		}
+	}
+	return kept
+}
+
+func trimMessages(all []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for i := range all {
+		c := &all[i]
+		kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
+	}
+	return kept
+}
+
+// trimContainerStatuses keeps whether containers are ready, how often they were started again, and
+// what they wait for.
+func trimContainerStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range all {
+		c := &all[i]
+		status := corev1.ContainerStatus{Name: c.Name, Ready: c.Ready, RestartCount: c.RestartCount}
+		if c.State.Waiting != nil {
+			status.State.Waiting = &corev1.ContainerStateWaiting{Reason: c.State.Waiting.Reason}
+		}
+		kept = append(kept, status)
+	}
+	return kept
+}
