@@ -103,16 +103,25 @@ func GracePeriod(pod *corev1.Pod) time.Duration {
 func preStopSleep(pod *corev1.Pod) time.Duration {
 	longest := time.Duration(0)
 	for i := range pod.Spec.Containers {
-		hooks := pod.Spec.Containers[i].Lifecycle
-		switch {
-		case hooks == nil || hooks.PreStop == nil:
-		case hooks.PreStop.Sleep != nil:
-			longest = max(longest, time.Duration(hooks.PreStop.Sleep.Seconds)*time.Second)
-		case hooks.PreStop.Exec != nil:
-			longest = max(longest, sleepDurationIn(hooks.PreStop.Exec.Command))
+		if hooks := pod.Spec.Containers[i].Lifecycle; hooks != nil {
+			longest = max(longest, SleepIn(hooks.PreStop))
 		}
 	}
 	return longest
+}
+
+// SleepIn is how long a container's hook sleeps, as far as it says so; 0 for no hook.
+func SleepIn(hook *corev1.LifecycleHandler) time.Duration {
+	switch {
+	case hook == nil:
+		return 0
+	case hook.Sleep != nil:
+		return time.Duration(hook.Sleep.Seconds) * time.Second
+	case hook.Exec != nil:
+		return sleepDurationIn(hook.Exec.Command)
+	default:
+		return 0
+	}
 }
 
 // sleepDurationIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh",

@@ -25,9 +25,30 @@ const (
 	Refuse Severity = "refuse"
 	// Block is a finding because of which a node cannot be drained without force.
 	Block Severity = "block"
+	// Error is a finding because of which users are likely to notice.
+	Error Severity = "error"
 	// Warn is a finding that another actor may notice.
-	Warn Severity = "warn"
+	Warn Severity = "warning"
+	// Note is a finding that is good to know.
+	Note Severity = "info"
+	// Unknown is a rule that could not be looked at.
+	Unknown Severity = "unknown"
 )
+
+// Severities are those that a finding may have, the worst first.
+func Severities() []Severity { return []Severity{Refuse, Block, Error, Warn, Note} }
+
+// rank is higher the worse it is.
+func (s Severity) rank() int {
+	worst := Severities()
+	if i := slices.Index(worst, s); i >= 0 {
+		return len(worst) - i
+	}
+	return 0
+}
+
+// IsAtLeast reports whether the severity is the other or worse.
+func (s Severity) IsAtLeast(other Severity) bool { return s.rank() >= other.rank() }
 
 // Finding is one thing a rule found, on one object.
 type Finding struct {
@@ -36,12 +57,18 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Node is the outdated node it concerns; empty for the group as a whole.
 	Node string `json:"node,omitempty"`
-	// Object is the pod, budget or workload, for people.
-	Object string `json:"object,omitempty"`
+	// Object is the pod, budget or workload, for people; Workload is whose it is, where it is of
+	// one: "Deployment shop/cart".
+	Object   string `json:"object,omitempty"`
+	Workload string `json:"workload,omitempty"`
 	// Blocker is what stands in the way, in the fewest words: "PDB shop/cart".
 	Blocker string `json:"blocker,omitempty"`
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
+	// Mend is a command of kubectl that mends it, where one can.
+	Mend string `json:"mend,omitempty"`
+	// Skipped is why an annotation has the finding not count.
+	Skipped string `json:"skipped,omitempty"`
 }
 
 // String says the finding in one line, remedy included.
@@ -60,6 +87,11 @@ func (f Finding) String() string {
 type Facts struct {
 	// ServerVersion is the API server's, e.g. "v1.33.4"; empty when unknown.
 	ServerVersion string
+	// MissingRights are what the user may not do in the cluster and the upgrade takes: "patch
+	// nodes".
+	MissingRights []string
+	// MissingReads are what the user may not read and plans and checks look at: "list jobs".
+	MissingReads []string
 }
 
 // CheckUpgrade applies every rule to the upgrade that would start from the World.
@@ -83,11 +115,12 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 		found = append(found, checkNode(w, m)...)
 		findIntolerant(w, m, daemons)
 	}
+	fence := nodegroup.FenceTaint(w.Group.Provider)
 	for _, name := range slices.Sorted(maps.Keys(daemons)) {
 		found = append(found, Finding{
 			Rule: "POD012", Severity: Warn, Object: "DaemonSet " + name,
-			Message: "does not tolerate the fence's taint, so its pods are not brought back on outdated nodes",
-			Remedy:  "tolerate it if the node needs the pod until its end",
+			Message: fmt.Sprintf("does not tolerate %s, which outdated nodes get: a pod of it that ends there is not made again", fence.ToString()),
+			Remedy:  "tolerate that taint if a node needs the pod until its end",
 		})
 	}
 	return append(found, checkStrategy(w)...)
@@ -153,18 +186,39 @@ func checkMachines(w *upgrade.World) []Finding {
 func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
-		object := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
-		found = append(found, checkWish(pod, w.Request.Policy(), m.Name(), object)...)
-		obstacle := foreseeObstacle(w, pod)
-		if rule := ruleOf(obstacle.Kind); rule != "" {
-			found = append(found, Finding{
-				Rule: rule, Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
+		found = append(found, checkWish(pod, w.Request.Policy(), m.Name())...)
+		for _, obstacle := range foreseeObstacles(w, pod) {
+			if obstacle.Kind == drain.NoObstacle {
+				continue
+			}
+			object := describePod(pod)
+			f := Finding{
+				Rule: ruleOf(obstacle.Kind), Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
 				Message: describeObstacle(obstacle), Remedy: obstacle.Remedy(),
-			})
+			}
+			tellWhyClosed(w, pod, obstacle, &f)
+			if f.Rule != "" {
+				found = append(found, f)
+			}
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
 	return found
+}
+
+// foreseeObstacles is what will be in the way of the pod, and what comes after that: a budget that
+// counts no pods (PDB004) is often one over pods without a controller, and stays closed to them
+// when the user lets them go.
+func foreseeObstacles(w *upgrade.World, pod *corev1.Pod) []drain.Obstacle {
+	first := foreseeObstacle(w, pod)
+	if first.Kind != drain.Unmanaged {
+		return []drain.Obstacle{first}
+	}
+	next := drain.Predict(pod, w.Budgets, nil, false).Obstacle
+	if next.Kind != drain.BudgetNever || !isCountingNone(w.Budgets.Covering(pod)[0]) {
+		return []drain.Obstacle{first}
+	}
+	return []drain.Obstacle{first, next}
 }
 
 // foreseeObstacle is what will be in the way of the pod, nothing where it need not leave.
@@ -178,7 +232,11 @@ func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of
 // it. A wait for completion is no block: it ends by itself.
-func checkWish(pod *corev1.Pod, policy drain.Policy, node, object string) []Finding {
+func checkWish(pod *corev1.Pod, policy drain.Policy, node string) []Finding {
+	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
+		return nil
+	}
+	object := describePod(pod)
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
 	policy.EvictUnmanaged = true // that is another rule's
 	switch reason := drain.Judge(pod, policy, false).Reason; {

@@ -2,6 +2,7 @@ package preflight_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -166,13 +167,12 @@ func podCases() map[string]podCase {
 	free := func(w *upgrade.World) { w.Request.EvictUnmanaged = true }
 	web := func(rule string) []string { return []string{rule + " block old pod shop/web-0"} }
 	daemon := build.OwnedBy("DaemonSet", "agent")
-	warn := []string{"POD008 warn old pod shop/web-0"}
-	return map[string]podCase{
+	warn := []string{"POD008 warning old pod shop/web-0"}
+	cases := map[string]podCase{
 		"a pod without a budget":                                 {},
 		"a budget that is open":                                  {budgets: pdbs{build.Budget("web")}},
 		"a budget that is spent for now":                         {budgets: pdbs{build.Budget("web", build.Counts(3, 2, 2))}},
 		"PDB001 needs every pod":                                 {budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("PDB001")},
-		"PDB001 counts no pods":                                  {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB001")},
 		"PDB001 of other pods":                                   {budgets: pdbs{build.Budget("api", build.Counts(3, 3, 3))}},
 		"PDB001 an unready pod may go":                           {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}},
 		"PDB002 two budgets":                                     {budgets: pdbs{build.Budget("web"), all}, want: web("PDB002")},
@@ -206,12 +206,36 @@ func podCases() map[string]podCase {
 		"POD008 with such a wish, and a closed budget":           {pod: pods{wishing("later")}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: slices.Concat(warn, web("PDB001"))},
 		"POD008 with such a wish, and finished":                  {pod: pods{wishing("later"), build.Phase(corev1.PodFailed)}},
 		"POD008 a DaemonSet's pod may ask for anything":          {pod: pods{daemon, everything, wishing("wait-completed")}},
-		"POD012 a DaemonSet without tolerations":                 {pod: pods{daemon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
-		"POD012 a DaemonSet that tolerates a cordon":             {pod: pods{daemon, cordon}, want: []string{"POD012 warn  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet without tolerations":                 {pod: pods{daemon}, want: []string{"POD012 warning  DaemonSet shop/agent"}},
+		"POD012 a DaemonSet that tolerates a cordon":             {pod: pods{daemon, cordon}, want: []string{"POD012 warning  DaemonSet shop/agent"}},
 		"POD012 a DaemonSet that tolerates the taint":            {pod: pods{daemon, fence("aws")}},
 		"POD012 a DaemonSet that tolerates everything":           {pod: pods{daemon, everything}},
 		"a DaemonSet's pod is no obstacle":                       {pod: pods{daemon, everything}, budgets: pdbs{build.Budget("web"), all}, change: ending},
 		"a static pod is no obstacle":                            {pod: pods{static, everything}, budgets: pdbs{build.Budget("web"), all}},
+	}
+	maps.Copy(cases, closedBudgetCases())
+	return cases
+}
+
+// closedBudgetCases are those of budgets that cannot be computed, or that count none or one.
+func closedBudgetCases() map[string]podCase {
+	type pods = []func(*corev1.Pod)
+	type pdbs = []*policyv1.PodDisruptionBudget
+	free := func(w *upgrade.World) { w.Request.EvictUnmanaged = true }
+	web := func(rule string) []string { return []string{rule + " block old pod shop/web-0"} }
+	return map[string]podCase{
+		"PDB003 its pod's owner is gone":            {budgets: pdbs{build.Budget("web", syncFailed(`found no controllers for pod "web-0"`))}, want: web("PDB003")},
+		"PDB003 from its first sync on":             {budgets: pdbs{build.Budget("web", syncFailed(`found no controllers for pod "web-0"`), neverSeen)}, want: web("PDB003")},
+		"PDB003 an unready pod that may always go":  {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", syncFailed("timeout"), build.AlwaysAllow)}},
+		"PDB004 counts no pods":                     {budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: web("PDB004")},
+		"PDB004 for a pod without a controller":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, want: slices.Concat(web("POD001"), web("PDB004"))},
+		"PDB004 of a pod that the user lets go":     {pod: pods{build.Bare}, budgets: pdbs{build.Budget("web", build.Counts(0, 0, 0))}, change: free, want: web("PDB004")},
+		"PDB005 its pod's owner has no scale":       {budgets: pdbs{build.Budget("web", syncFailed("caches.example.com does not implement the scale subresource"))}, want: web("PDB005")},
+		"PDB005 over a job":                         {pod: pods{build.OwnedBy("Job", "web")}, budgets: pdbs{build.Budget("web", syncFailed("no scale"))}, want: web("PDB005")},
+		"PDB007 none needed, none healthy":          {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 0, 0))}, want: web("PDB007")},
+		"PDB007 an unready pod that may always go":  {pod: pods{build.Unready}, budgets: pdbs{build.Budget("web", build.Counts(3, 0, 0), build.AlwaysAllow)}},
+		"PDB008 a budget that is not processed yet": {budgets: pdbs{build.Budget("web", build.Counts(1, 1, 1), neverSeen)}},
+		"PDB009 needs its only pod":                 {budgets: pdbs{build.Budget("web", build.Counts(1, 1, 1))}, want: web("PDB009")},
 	}
 }
 
@@ -257,6 +281,19 @@ func TestProtectionSaysWhatHappens(t *testing.T) {
 		}
 	}
 }
+
+// syncFailed has the disruption controller fail to compute the budget's status.
+func syncFailed(message string) func(*policyv1.PodDisruptionBudget) {
+	return func(budget *policyv1.PodDisruptionBudget) {
+		budget.Status.DisruptionsAllowed = 0
+		budget.Status.Conditions = []metav1.Condition{{
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: message,
+		}}
+	}
+}
+
+// neverSeen is a budget whose status the disruption controller has never computed.
+func neverSeen(budget *policyv1.PodDisruptionBudget) { budget.Status.ObservedGeneration = 0 }
 
 func static(pod *corev1.Pod) {
 	pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
@@ -311,7 +348,7 @@ func TestFindingsHaveAnOrder(t *testing.T) {
 	want := []string{
 		"NG002 refuse", "VER001 refuse",
 		"POD001 block old pod shop/web-1", "POD001 block old pod shop/web-2", "POD001 block old-2 pod shop/web-0",
-		"POD012 warn  DaemonSet shop/a", "POD012 warn  DaemonSet shop/z",
+		"POD012 warning  DaemonSet shop/a", "POD012 warning  DaemonSet shop/z",
 	}
 	if got := codes(preflight.CheckUpgrade(w, preflight.Facts{ServerVersion: "v1.33.0"})); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

@@ -17,7 +17,7 @@ import (
 // (GKE G07, G15).
 const longestSurge = time.Hour
 
-// checkStrategy is STR001: another strategy suits the pods better than the one that was asked for.
+// checkStrategy is NG005: another strategy suits the pods better than the one that was asked for.
 func checkStrategy(w *upgrade.World) []Finding {
 	if w.Request.Strategy == upgrade.Delegated {
 		return nil
@@ -26,7 +26,7 @@ func checkStrategy(w *upgrade.World) []Finding {
 	if fits == cmp.Or(w.Request.Strategy, upgrade.Surge) || (fits != upgrade.Surge && !w.Group.Sized) {
 		return nil
 	}
-	return []Finding{{Rule: "STR001", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
+	return []Finding{{Rule: "NG005", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
 }
 
 // FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): autoscaled

@@ -76,7 +76,7 @@ func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 				Members: []nodegroup.Member{{Outdated: true, Pods: []*corev1.Pod{pod}}},
 			}
 			found := preflight.CheckUpgrade(&w, preflight.Facts{})
-			if got := slices.ContainsFunc(found, func(f preflight.Finding) bool { return f.Rule == "STR001" }); got != c.want {
+			if got := slices.ContainsFunc(found, func(f preflight.Finding) bool { return f.Rule == "NG005" }); got != c.want {
 				t.Errorf("a note on the strategy: %t, want %t: %v", got, c.want, found)
 			}
 		})

@@ -1,0 +1,77 @@
+package preflight_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+)
+
+// TestRulesAreNoNoise holds the catalogue to testdata/apps, applications as charts of wide use render them when nothing is set. What a
+// rule says of more than half of them above Note tells nobody what to do first, so its condition is too wide or its severity too high.
+// A StatefulSet's pods are given their claim in the template, which is where a real controller puts it: all of one set have the same.
+func TestRulesAreNoNoise(t *testing.T) {
+	files, err := filepath.Glob("testdata/apps/*.yaml")
+	if err != nil || len(files) != 20 {
+		t.Fatalf("testdata/apps has %d files: %v", len(files), err)
+	}
+	firing := map[string][]string{} // by "PDB001 block"
+	for _, file := range files {
+		for _, kind := range listFiring(t, file) {
+			firing[kind] = append(firing[kind], strings.TrimSuffix(filepath.Base(file), ".yaml"))
+		}
+	}
+	kinds := slices.Sorted(maps.Keys(firing))
+	slices.SortStableFunc(kinds, func(a, b string) int { return len(firing[b]) - len(firing[a]) })
+	var table strings.Builder
+	for _, kind := range kinds {
+		fmt.Fprintf(&table, "%-16s %2d  %s\n", kind, len(firing[kind]), strings.Join(firing[kind], " "))
+	}
+	t.Logf("rule and severity, of how many of %d files:\n%s", len(files), &table)
+	for _, rule := range preflight.Catalogue() {
+		if loud := listLoud(firing, rule.ID); 2*len(loud) > len(files) {
+			t.Errorf("%s says more than %s of %d of %d applications: %s", rule.ID, preflight.Note, len(loud), len(files), strings.Join(loud, ", "))
+		}
+	}
+}
+
+// listFiring lists the rules that find something in the file, each with the severity of what it finds. Set NOISE to a word in the
+// file's name to have all of it logged.
+func listFiring(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := preflight.Check(readScene(t, text), preflight.Catalogue(), nil)
+	if word := os.Getenv("NOISE"); word != "" && strings.Contains(file, word) {
+		t.Logf("%s:\n%s", file, strings.Join(describeFindings(found), "\n"))
+	}
+	var kinds []string
+	for i := range found {
+		kinds = append(kinds, found[i].Rule+" "+string(found[i].Severity))
+		if strings.HasPrefix(found[i].Rule, "NG") || strings.HasPrefix(found[i].Rule, "VER") || strings.HasPrefix(found[i].Rule, "RBAC") {
+			t.Errorf("%s: %s is of the group and not of its workloads: %s", file, found[i].Rule, found[i])
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
+}
+
+// listLoud lists the files in which the rule finds something above Note.
+func listLoud(firing map[string][]string, id string) []string {
+	var loud []string
+	for kind, files := range firing {
+		rule, severity, _ := strings.Cut(kind, " ")
+		if rule == id && preflight.Severity(severity).IsAtLeast(preflight.Warn) {
+			loud = append(loud, files...)
+		}
+	}
+	slices.Sort(loud)
+	return slices.Compact(loud)
+}

@@ -1,0 +1,283 @@
+package preflight
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// gatePrefix begins the readiness gates of the AWS Load Balancer Controller, oldGatePrefix
+	// those of its version 1.
+	gatePrefix, oldGatePrefix = "target-health.elbv2.k8s.aws/", "target-health.alb.ingress.k8s.aws/"
+	// gateLabel on a namespace has the controller's webhook, gateHook, add gates to its pods.
+	gateLabel, gateHook = "elbv2.k8s.aws/pod-readiness-gate-inject", "mpod.elbv2.k8s.aws"
+	// gatePatience is how long a gate may take to be met.
+	gatePatience = 5 * time.Minute
+)
+
+// balancerRules are about load balancers before the pods. LB006 is that of CheckServices.
+func balancerRules() []Rule {
+	return []Rule{
+		{
+			ID: "LB001", Severity: Error, Reads: balancerKinds(), find: perTemplate(findUngated),
+			Text:   "A load balancer of AWS sends to pods by their address, and they have no readiness gate of it. A new pod then counts as ready before the load balancer knows it, and a drain may take the last pod away that it sends to. In a namespace that has the label for gates it is a warning.",
+			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Pod readiness gate\"; aws-load-balancer-controller#1719",
+		},
+		{
+			ID: "LB002", Severity: Warn, find: perTemplate(findOldGate),
+			Text:   "A pod has a readiness gate of version 1 of the ALB Ingress Controller. Version 2 does not know it, so no one sets it and new pods never become ready.",
+			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Migrate v1 to v2\"",
+		},
+		{
+			ID: "LB003", Severity: Error, find: findUnmetGates,
+			Text:   "All containers of a pod are ready, and for 5 min one of its readiness gates has not been met. The pod is not ready, and budgets let no other leave in its stead; pods that the upgrade moves may fare the same.",
+			Source: "KEP-580; kubernetes.io, \"Pod Lifecycle\"",
+		},
+		{
+			ID: "LB004", Severity: Warn, Reads: []string{"services", "mutatingwebhookconfigurations"}, find: findGateGap,
+			Text:   "The webhook that adds readiness gates to pods has failurePolicy Ignore, and a drain may take all pods of the AWS Load Balancer Controller at once. Pods that are made meanwhile get no gate. With the policy Fail they are refused, which is WH001.",
+			Source: "aws-load-balancer-controller, helm/…/webhook.yaml (Ignore since v2.11.1)",
+		},
+		{
+			ID: "LB005", Severity: Note, Reads: append(balancerKinds(), "mutatingwebhookconfigurations"), find: perTemplate(findLeftOut),
+			Text:   "A namespace has the label for readiness gates, and the objectSelector of the webhook that adds them leaves out pods that a load balancer of AWS sends to by their address.",
+			Source: "aws-load-balancer-controller, helm/…/values.yaml (objectSelector)",
+		},
+		{
+			ID: "LB007", Severity: Note, Reads: []string{"services", "ingresses"}, find: findOldIngresses,
+			Text:   "An Ingress was last applied as extensions/v1beta1 or networking.k8s.io/v1beta1, which Kubernetes 1.22 removed. Its file can no longer be applied, which shows when someone mends it.",
+			Source: "kubernetes.io, \"Deprecated API Migration Guide\" (v1.22)",
+		},
+		{
+			ID: "LB008", Severity: Warn, Reads: balancerKinds(), find: findHastyNodes,
+			Text:   "A load balancer sends to nodes and, by an annotation, waits longer for a node's connections than --settle leaves between a node's last pod and its end. Connections through the node to pods elsewhere are cut off. A delay that is not set is not looked at.",
+			Source: "kubernetes#90823, #111691; docs.aws.amazon.com, \"Edit target group attributes\"",
+		},
+	}
+}
+
+// hasGate reports whether the pod has a readiness gate that begins so.
+func hasGate(pod *Pod, prefix string) bool {
+	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(gate corev1.PodReadinessGate) bool {
+		return strings.HasPrefix(string(gate.ConditionType), prefix)
+	})
+}
+
+// findUngated is LB001.
+func findUngated(s *Scene, w *Workload, pod *Pod) *Finding {
+	target := findAddressTarget(w)
+	if target == "" || hasGate(pod, gatePrefix) || hasGate(pod, oldGatePrefix) || isLeftOut(s, pod) {
+		return nil
+	}
+	message := target + " sends to the pods' addresses, and they have no readiness gate: a new pod counts as ready before the load balancer sends to it"
+	if namespaceLabels(s, w.Namespace)[gateLabel] == "enabled" {
+		return &Finding{
+			Severity: Warn, Message: message + "; its namespace has the label " + gateLabel + ", so they were made before that, or were passed over",
+			Remedy: "make the pods again with kubectl rollout restart, and see that they have the gate",
+		}
+	}
+	return &Finding{
+		Message: message,
+		Remedy:  fmt.Sprintf("label the namespace %s=enabled: pods that are made from then on have the gate, those that the upgrade moves among them", gateLabel),
+		Mend:    mergePatchCommand("namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
+	}
+}
+
+// findOldGate is LB002.
+func findOldGate(_ *Scene, _ *Workload, pod *Pod) *Finding {
+	for _, gate := range pod.Spec.ReadinessGates {
+		if strings.HasPrefix(string(gate.ConditionType), oldGatePrefix) {
+			return &Finding{
+				Message: fmt.Sprintf("its readiness gate %s is of version 1 of the ALB Ingress Controller, and version 2 never sets it", gate.ConditionType),
+				Remedy:  fmt.Sprintf("take it out of the pod template, and label the namespace %s=enabled to have gates of version 2", gateLabel),
+			}
+		}
+	}
+	return nil
+}
+
+// findUnmetGates is LB003: gates of all pods, because those that stay close budgets, too.
+func findUnmetGates(s *Scene) []Finding {
+	var found []Finding
+	for _, w := range s.Workloads {
+		for _, pod := range w.Pods {
+			if f := findUnmetGate(pod, s.World.Now); f != nil {
+				f.Workload, f.Object = w.String(), nameObject("pod", pod)
+				if s.IsOutdated(pod.Spec.NodeName) {
+					f.Node = pod.Spec.NodeName
+				}
+				found = append(found, *f)
+			}
+		}
+	}
+	return found
+}
+
+func findUnmetGate(pod *Pod, now time.Time) *Finding {
+	if pod.DeletionTimestamp != nil || pod.Status.StartTime == nil || !areContainersReady(pod) {
+		return nil // the gate is not what it lacks
+	}
+	for _, gate := range pod.Spec.ReadinessGates {
+		state, since := "was never set", pod.Status.StartTime.Time
+		i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == gate.ConditionType })
+		if i >= 0 {
+			state, since = describeGate(&pod.Status.Conditions[i]), pod.Status.Conditions[i].LastTransitionTime.Time
+		}
+		if state != "" && now.Sub(since) >= gatePatience {
+			return &Finding{
+				Message: fmt.Sprintf("its readiness gate %s %s, so it is not ready though its containers are", gate.ConditionType, state),
+				Remedy:  describeGateRemedy(string(gate.ConditionType)),
+			}
+		}
+	}
+	return nil
+}
+
+// describeGate says the state of a gate's condition, "" where it is met.
+func describeGate(condition *corev1.PodCondition) string {
+	switch {
+	case condition.Status == corev1.ConditionTrue:
+		return ""
+	case condition.Reason == "":
+		return "is " + string(condition.Status)
+	default:
+		return fmt.Sprintf("is %s (%s)", condition.Status, condition.Reason)
+	}
+}
+
+func areContainersReady(pod *Pod) bool {
+	return len(pod.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return !c.Ready })
+}
+
+func describeGateRemedy(gate string) string {
+	switch {
+	case strings.HasPrefix(gate, oldGatePrefix):
+		return "take the gate out of the pod template: version 1 of the ALB Ingress Controller set it"
+	case strings.HasPrefix(gate, gatePrefix):
+		return "see why the load balancer takes the pod for unhealthy: its health check's path and port, and security groups"
+	default:
+		return "see that what is to set it runs"
+	}
+}
+
+// findGateGap is LB004.
+func findGateGap(s *Scene) []Finding {
+	isGated := slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hasGate(w.Model(), gatePrefix) })
+	var found []Finding
+	for _, hook := range listAdmissionHooks(s) {
+		w := hook.backing(s)
+		if hook.name != gateHook || hook.isFailing() || w == nil || !isGated {
+			continue
+		}
+		if lonely := describeLoneliness(s, w); lonely != "" {
+			found = append(found, Finding{
+				Workload: w.String(), Object: hook.config,
+				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are made while none is there get no readiness gate", lonely, hook.name),
+				Remedy:  "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1",
+				Mend:    mendLoneliness(w),
+			})
+		}
+	}
+	return found
+}
+
+// findLeftOut is LB005.
+func findLeftOut(s *Scene, w *Workload, pod *Pod) *Finding {
+	target := findAddressTarget(w)
+	if target == "" || hasGate(pod, gatePrefix) || !isLeftOut(s, pod) {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("%s sends to the pods' addresses, and the objectSelector of webhook %s leaves them out: they have no readiness gate", target, gateHook),
+		Remedy:  "give the pods the labels that the objectSelector asks for, unless they are left out on purpose",
+	}
+}
+
+// isLeftOut reports whether a pod would have a gate if it were not for its labels.
+func isLeftOut(s *Scene, pod *Pod) bool {
+	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
+		return hook.name == gateHook && hookSelects(hook.namespaces, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.objects, pod.Labels)
+	})
+}
+
+// findOldIngresses is LB007: each ingress once, however many workloads are behind it.
+func findOldIngresses(s *Scene) []Finding {
+	var found []Finding
+	seen := map[*networkingv1.Ingress]bool{}
+	for _, w := range s.Workloads {
+		for _, ingress := range w.Ingresses {
+			old := appliedVersion(ingress)
+			if seen[ingress] || !slices.Contains([]string{"extensions/v1beta1", "networking.k8s.io/v1beta1"}, old) {
+				continue
+			}
+			seen[ingress] = true
+			found = append(found, Finding{
+				Workload: w.String(), Object: nameObject("Ingress", ingress),
+				Message: fmt.Sprintf("it was applied as %s, which Kubernetes 1.22 removed: its file can no longer be applied", old),
+				Remedy:  "write the file as networking.k8s.io/v1, with pathType, backend.service.name and backend.service.port",
+			})
+		}
+	}
+	return found
+}
+
+// appliedVersion is the apiVersion that kubectl apply wrote last, "" where it does not say.
+func appliedVersion(object metav1.Object) string {
+	var applied metav1.TypeMeta
+	if json.Unmarshal([]byte(object.GetAnnotations()[corev1.LastAppliedConfigAnnotation]), &applied) != nil {
+		return ""
+	}
+	return applied.APIVersion
+}
+
+// findHastyNodes is LB008. Every node is a target, whether it has pods of the service or not.
+func findHastyNodes(s *Scene) []Finding {
+	if len(s.outdated) == 0 || s.World.Request.Strategy == upgrade.ShortLived {
+		return nil
+	}
+	var found []Finding
+	add := func(kind string, object metav1.Object) {
+		delay, settle := deregistrationDelay(object.GetAnnotations()), s.World.Request.Settle.Duration
+		if !isNodeBalanced(object) || delay <= settle {
+			return
+		}
+		found = append(found, Finding{
+			Workload: workloadBehind(s, object), Object: nameObject(kind, object),
+			Message: fmt.Sprintf("its load balancer sends to nodes and waits %s for a node's connections, and a node is terminated %s after its last pod has left", describeSpan(delay), describeSpan(settle)),
+			Remedy:  fmt.Sprintf("pass --settle=%ds, or set a shorter deregistration delay", wholeSeconds(delay)),
+		})
+	}
+	for _, service := range s.Services {
+		add("Service", service)
+	}
+	for _, ingress := range s.Ingresses {
+		add("Ingress", ingress)
+	}
+	return found
+}
+
+// workloadBehind names a workload that a service or ingress sends to, "" when none has to leave.
+func workloadBehind(s *Scene, object metav1.Object) string {
+	for _, w := range s.Workloads {
+		for _, service := range w.Services {
+			if metav1.Object(service) == object {
+				return w.String()
+			}
+		}
+		for _, ingress := range w.Ingresses {
+			if metav1.Object(ingress) == object {
+				return w.String()
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,254 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// capacityRules are about room for the pods that move.
+func capacityRules() []Rule {
+	return []Rule{
+		{
+			ID: "CAP001", Severity: Block, find: findLackOfRoom,
+			Text: "The pods of as many outdated nodes as are drained at once ask for more CPU, memory or pods than is free on the nodes that stay and on those that are added first. " +
+				"The rest of them finds no node. It is a sum: pods that fit in sum may still fit on no node. Where an autoscaler serves the group, and where no node is added first, it is a warning.",
+			Source: "GKE node pool upgrade strategies; EKS phases",
+		},
+		{
+			ID: "CAP002", Severity: Error, find: findEmptyZones,
+			Text: "A zone has outdated nodes with pods, no other node that takes pods, and none is added there before they are drained. " +
+				"Pods that are bound to the zone, by a volume or by a rule of spread, find no node there.",
+			Source: "EKS phases",
+		},
+		{
+			ID: "CAP003", Severity: Warn, find: findUnusableMembers,
+			Text: "A node of the group is not ready, or was cordoned by another actor. It takes no pods, " +
+				"and it counts as unavailable, so that fewer nodes or none are drained until it is back.",
+			Source: "rancher#25946, kops#11367",
+		},
+	}
+}
+
+// findLackOfRoom is CAP001. It looks at the first drains: each later one has the node that was
+// launched for one before.
+func findLackOfRoom(s *Scene) []Finding {
+	r := &s.World.Request
+	if r.Strategy == upgrade.ShortLived || r.Strategy == upgrade.AutoscaledBlueGreen {
+		return nil // nothing is drained, or new nodes come as pods need them
+	}
+	if !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !n.Status.Allocatable.Pods().IsZero() }) {
+		return nil // no one says how much fits on a node
+	}
+	needed, drained := s.sumLeaving()
+	free, staying := s.sumFree()
+	added := s.newNodes()
+	for range added {
+		free.add(s.roomOfNewNode())
+	}
+	lacking := needed.describeLack(free)
+	if len(lacking) == 0 {
+		return nil
+	}
+	f := Finding{
+		Message: fmt.Sprintf("the pods of %s, which leave at once, ask for %s, counting the nodes that stay (%d) and those added first (%d)",
+			nodesInWords(drained), strings.Join(lacking, " and "), staying, added),
+		Remedy: "add nodes first, drain fewer at a time or lower what pods request",
+	}
+	if s.World.Group.Sized {
+		f.Remedy = fmt.Sprintf("add more nodes first with --max-surge, which comes to %d now, drain fewer at a time or lower what pods request", added)
+	}
+	switch {
+	case s.World.Group.Autoscaler.Serves:
+		f.Severity = Warn
+		f.Remedy = "see that the autoscaler may add nodes, or " + f.Remedy
+	case added == 0: // pods may wait for the nodes that come in the place of those that go
+		f.Severity = Warn
+	}
+	return []Finding{f}
+}
+
+// newNodes is how many nodes are added before the first is drained.
+func (s *Scene) newNodes() int {
+	if !s.World.Group.Sized {
+		return 0
+	}
+	return s.World.Request.Surge
+}
+
+// sumLeaving is the most that the pods ask for which leave at once, and from how many nodes they
+// do: all of them where nobody launches a node for one that goes.
+func (s *Scene) sumLeaving() (most room, nodes int) {
+	leaving := map[string]room{}
+	for _, w := range s.Workloads {
+		for _, pod := range w.Leaving {
+			sum := leaving[pod.Spec.NodeName]
+			sum.add(roomOf(pod))
+			leaving[pod.Spec.NodeName] = sum
+		}
+	}
+	nodes = min(max(1, s.World.Request.Window), len(leaving))
+	if s.World.Group.Refill() == nodegroup.RefillByUser {
+		nodes = len(leaving)
+	}
+	all := slices.Collect(maps.Values(leaving))
+	return room{
+		cpu:    sumLargest(all, nodes, func(r room) int64 { return r.cpu }),
+		memory: sumLargest(all, nodes, func(r room) int64 { return r.memory }),
+		pods:   sumLargest(all, nodes, func(r room) int64 { return r.pods }),
+	}, nodes
+}
+
+func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
+	slices.SortFunc(all, func(a, b room) int { return cmp.Compare(of(b), of(a)) })
+	for _, r := range all[:n] {
+		sum += of(r)
+	}
+	return sum
+}
+
+// sumFree is what is free on the nodes that stay and that take one of the workloads, and how many
+// these are.
+func (s *Scene) sumFree() (free room, nodes int) {
+	used := map[string]room{}
+	for _, pod := range s.Pods {
+		if pod.Spec.NodeName != "" && !hasPodEnded(pod) {
+			sum := used[pod.Spec.NodeName]
+			sum.add(roomOf(pod))
+			used[pod.Spec.NodeName] = sum
+		}
+	}
+	for _, node := range s.Staying() {
+		if !isNodeReady(node) || !s.takesAny(node) {
+			continue
+		}
+		nodes++
+		left := roomOfList(node.Status.Allocatable)
+		left.subtract(used[node.Name])
+		free.add(left)
+	}
+	return free, nodes
+}
+
+// takesAny reports whether taints and labels of the node let a pod of one workload on.
+func (s *Scene) takesAny(node *corev1.Node) bool {
+	return slices.ContainsFunc(s.Workloads, func(w *Workload) bool {
+		pod := w.Model()
+		for key, value := range pod.Spec.NodeSelector {
+			if node.Labels[key] != value {
+				return false
+			}
+		}
+		return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.ToleratesTaint(pod, taint)
+		})
+	})
+}
+
+// roomOfNewNode is what a new node has for pods: what an outdated one has, less the pods that each
+// node has of its own.
+func (s *Scene) roomOfNewNode() room {
+	for i := range s.World.Members {
+		m := &s.World.Members[i]
+		if !m.Outdated || m.Node == nil {
+			continue
+		}
+		free := roomOfList(m.Node.Status.Allocatable)
+		for _, pod := range m.Pods {
+			if drain.OwnerKind(pod) == "DaemonSet" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+				free.subtract(roomOf(pod))
+			}
+		}
+		return free
+	}
+	return room{}
+}
+
+// findEmptyZones is CAP002.
+func findEmptyZones(s *Scene) []Finding {
+	if s.World.Request.Strategy == upgrade.ShortLived || s.World.Request.Strategy == upgrade.AutoscaledBlueGreen {
+		return nil
+	}
+	moving := map[string]int{}
+	for _, w := range s.Workloads {
+		for _, pod := range w.Leaving {
+			if node := s.Node(pod.Spec.NodeName); node != nil {
+				moving[node.Labels[corev1.LabelTopologyZone]]++
+			}
+		}
+	}
+	for _, node := range s.Staying() {
+		if isNodeReady(node) {
+			delete(moving, node.Labels[corev1.LabelTopologyZone])
+		}
+	}
+	delete(moving, "") // a cluster without zones
+	var found []Finding
+	for _, zone := range slices.Sorted(maps.Keys(moving)) {
+		why, remedy := s.tellWhyNoneIsAdded(zone)
+		if why != "" {
+			found = append(found, Finding{
+				Object:  "zone " + zone,
+				Message: fmt.Sprintf("all of its nodes are outdated, and %s, so pods that are bound to it find no node (%d must move)", why, moving[zone]),
+				Remedy:  remedy,
+			})
+		}
+	}
+	return found
+}
+
+// tellWhyNoneIsAdded says why the zone gets no node before its outdated ones are drained, "" when
+// it gets one.
+func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
+	g := &s.World.Group
+	switch {
+	case !g.Sized:
+		return "the group adds none", "add a node there before the upgrade"
+	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
+		return "the group launches in no zone but " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
+	case s.World.Request.Surge == 0:
+		return "none is added before they are drained", "add nodes first with --max-surge=1 or more"
+	default:
+		return "", ""
+	}
+}
+
+// findUnusableMembers is CAP003.
+func findUnusableMembers(s *Scene) []Finding {
+	var found []Finding
+	for i := range s.World.Members {
+		node := s.World.Members[i].Node
+		if node == nil {
+			continue
+		}
+		f := Finding{Object: "node " + node.Name, Node: node.Name}
+		switch isOurs := node.Annotations[nodemark.AnnotationRun] != ""; {
+		case !isNodeReady(node):
+			f.Message = "it is not ready, so it takes no pods and counts as unavailable"
+			f.Remedy = "repair it, or end its machine"
+		case node.Spec.Unschedulable && !isOurs:
+			f.Message = "another actor cordoned it, so it takes no pods and counts as unavailable"
+			f.Remedy = "see who did, and uncordon it unless there is a reason"
+			f.Mend = "kubectl uncordon " + node.Name
+		default:
+			continue
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func isNodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -1,0 +1,176 @@
+package preflight_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/manifest"
+)
+
+var update = flag.Bool("update", false, "Write what the rules find into testdata/rules")
+
+// TestRules holds each rule of the catalogue to manifests as people write them: testdata/rules/PDB001.yaml, of which the lines
+// "# finds: …" say what the rule finds, and testdata/rules/PDB001.pass.yaml, near misses in which it finds nothing. More files of
+// a rule have a word between: PDB001.percent.yaml. Lines "# request: …" are settings of the upgrade; see readRequest.
+func TestRules(t *testing.T) {
+	files, err := filepath.Glob("testdata/rules/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		base := filepath.Base(file)
+		id, rest, _ := strings.Cut(base, ".")
+		t.Run(strings.TrimSuffix(base, ".yaml"), func(t *testing.T) {
+			rule, known := preflight.FindRule(id)
+			if !known {
+				t.Fatalf("there is no rule %s", id)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := preflight.Check(readScene(t, text), []preflight.Rule{rule}, nil)
+			if nearMiss := strings.HasPrefix(rest, "pass"); nearMiss != (len(found) == 0) {
+				t.Errorf("%s finds %d things: %v", id, len(found), found)
+			}
+			want, got := linesAfter(text, "# finds: "), describeFindings(found)
+			if *update && !slices.Equal(want, got) {
+				writeFindings(t, file, text, got)
+			} else if !slices.Equal(want, got) {
+				t.Errorf("%s finds\n%s\nand %s says\n%s", id, strings.Join(got, "\n"), file, strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+// TestEveryRuleHasManifests: one file in which it finds something, and one with near misses.
+func TestEveryRuleHasManifests(t *testing.T) {
+	for _, rule := range preflight.Catalogue() {
+		for _, pattern := range []string{rule.ID + "*.yaml", rule.ID + ".pass*.yaml"} {
+			files, err := filepath.Glob("testdata/rules/" + pattern)
+			files = slices.DeleteFunc(files, func(f string) bool { return !strings.Contains(pattern, "pass") && strings.Contains(f, ".pass") })
+			if err != nil || len(files) == 0 {
+				t.Errorf("rule %s has no testdata/rules/%s", rule.ID, pattern)
+			}
+		}
+	}
+}
+
+func describeFindings(found []preflight.Finding) []string {
+	var lines []string
+	for _, f := range found {
+		line := fmt.Sprintf("%s [%s] %s", f.Severity, f.Workload, f)
+		if f.Mend != "" {
+			line += " => " + f.Mend
+		}
+		if f.Skipped != "" {
+			line += " (skipped: " + f.Skipped + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// linesAfter are the rests of the lines that begin so.
+func linesAfter(text []byte, prefix string) []string {
+	var rests []string
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), prefix); ok {
+			rests = append(rests, rest)
+		}
+	}
+	return rests
+}
+
+func writeFindings(t *testing.T, file string, text []byte, found []string) {
+	var b strings.Builder
+	for _, line := range found {
+		b.WriteString("# finds: " + line + "\n")
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "# finds: ") {
+			b.WriteString(line)
+		}
+	}
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readScene makes the cluster of the manifests: nodes without the label image=v2 are outdated.
+func readScene(t *testing.T, text []byte) *preflight.Scene {
+	t.Helper()
+	d, err := manifest.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets), EndingNamespaces: d.EndingNamespaces}
+	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: []string{"a", "b"}, Desired: 4, Min: 1, Max: 10}
+	w.Request = readRequest(t, text, w)
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range d.Pods {
+		byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
+	}
+	for _, node := range d.Nodes {
+		if node.Labels["pool"] == "workers" {
+			w.Members = append(w.Members, nodegroup.Member{Node: node, Outdated: node.Labels["image"] != "v2", Pods: byNode[node.Name]})
+		}
+	}
+	facts := preflight.Facts{ServerVersion: "v1.34.0", MissingRights: linesAfter(text, "# request: missing ")}
+	return preflight.NewScene(w, facts, &d.Objects)
+}
+
+// readRequest reads the settings: "# request: window 3", surge, drain-timeout, strategy; "# request: kubelet v1.35.0" and the like
+// are of the group.
+func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
+	t.Helper()
+	r := upgrade.Request{Group: "workers", Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, OnTimeout: upgrade.Fail}
+	for _, line := range linesAfter(text, "# request: ") {
+		key, value, _ := strings.Cut(line, " ")
+		number, notNumber := strconv.Atoi(value)
+		took, notDuration := time.ParseDuration(value)
+		var err error
+		switch key {
+		case "window":
+			r.Window, r.MaxUnavailable, err = number, number, notNumber
+		case "surge":
+			r.Surge, err = number, notNumber
+		case "drain-timeout":
+			r.DrainTimeout.Duration, err = took, notDuration
+		case "strategy":
+			r.Strategy = upgrade.Strategy(value)
+		case "on-timeout":
+			r.OnTimeout = upgrade.OnTimeout(value)
+		case "like":
+			r.Like = value
+		case "provider":
+			w.Group.Provider = value
+		case "kubelet":
+			w.Group.Wanted.Kubernetes = value
+		case "zones":
+			w.Group.Zones = strings.Fields(value)
+		case "missing": // a right, of which facts tell
+		case "refusal":
+			w.Group.Refusal = value
+		default:
+			err = fmt.Errorf("no setting is called %q", key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}

@@ -1,0 +1,215 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// tellWhyClosed gives what was found of a budget that keeps its pod the id of why it is closed, and
+// the remedy for that. What is not told apart here keeps the id of its kind of obstacle: PDB001,
+// PDB002 and PDB006.
+func tellWhyClosed(w *upgrade.World, pod *Pod, obstacle drain.Obstacle, f *Finding) {
+	covering := w.Budgets.Covering(pod)
+	if len(covering) != 1 {
+		return
+	}
+	budget := covering[0]
+	isNever := obstacle.Kind == drain.BudgetNever
+	switch failure := drain.SyncFailure(&budget.Status); {
+	// A budget whose first computation fails is never processed at all.
+	case failure != nil && (isNever || obstacle.Kind == drain.BudgetPending):
+		f.Message = fmt.Sprintf("PDB %s stays closed, since the disruption controller cannot compute it: %s", obstacle.Budget, failure.Message)
+		f.Rule, f.Remedy = tellSyncFailure(failure.Message, pod)
+	case isNever && isCountingNone(budget):
+		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods of controllers that are to have some"
+	case isNever && budget.Status.ExpectedPods == 1:
+		f.Rule, f.Remedy = "PDB009", "run 2 replicas and let the budget spare one of them, or pass --on-timeout=force"
+	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
+		f.Rule = "PDB007"
+		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, and still stays closed to unready pods while none is healthy", obstacle.Budget)
+		f.Remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow, repair its pods or pass --on-timeout=force"
+	}
+}
+
+// tellSyncFailure is PDB003 or PDB005, by the message of the disruption controller (disruption.go,
+// getExpectedScale, getScaleController).
+func tellSyncFailure(message string, pod *Pod) (rule, remedy string) {
+	switch {
+	case strings.Contains(message, "does not implement the scale subresource"), drain.OwnerKind(pod) == "Job":
+		return "PDB005", "write minAvailable as a number of pods: percentages and maxUnavailable ask the pods' controllers for a scale, which this kind does not have"
+	case strings.Contains(message, "found no controllers for pod"):
+		return "PDB003", "delete that pod, whose controller is gone, or take it out of the budget by its labels"
+	default:
+		return "PDB003", "mend what the message says, or write minAvailable as a number of pods, for which no controller is asked"
+	}
+}
+
+// isCountingNone reports whether the budget was computed and counts no pods.
+func isCountingNone(budget *drain.Budget) bool {
+	st := &budget.Status
+	return st.ObservedGeneration > 0 && st.ExpectedPods == 0 && drain.SyncFailure(st) == nil
+}
+
+// closedBudget is a budget that keeps pods of a workload.
+type closedBudget struct {
+	scene    *Scene
+	workload *Workload
+	budget   *drain.Budget
+}
+
+// ofBudget takes what CheckUpgrade found by the rule of the id, and has mend say what to write with
+// the numbers of budget and workload.
+func ofBudget(id string, mend func(*closedBudget, *Finding)) func(*Scene) []Finding {
+	return func(s *Scene) []Finding {
+		found := ofUpgrade(id)(s)
+		mended := map[string]Finding{} // pods of one workload have one remedy
+		for i := range found {
+			f := &found[i]
+			key := f.Workload + " " + f.Blocker
+			first, ok := mended[key]
+			if !ok {
+				if closed := s.closedBudgetOf(f); closed != nil {
+					mend(closed, f)
+				}
+				first = *f
+				mended[key] = first
+			}
+			f.Remedy, f.Mend = first.Remedy, first.Mend
+		}
+		return found
+	}
+}
+
+// closedBudgetOf is the budget that a finding names as the blocker, nil when it is not one of the
+// workload's.
+func (s *Scene) closedBudgetOf(f *Finding) *closedBudget {
+	w := s.byName[f.Workload]
+	if w == nil {
+		return nil
+	}
+	for _, budget := range w.Budgets {
+		if "PDB "+budget.Key().String() == f.Blocker {
+			return &closedBudget{s, w, budget}
+		}
+	}
+	return nil
+}
+
+// patch changes the budget's spec.
+func (c *closedBudget) patch(spec fields) string {
+	return mergePatchCommand("pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
+}
+
+// spareOne is the patch that lets one pod of the budget be missing.
+func (c *closedBudget) spareOne() string {
+	return c.patch(fields{"minAvailable": nil, "maxUnavailable": 1})
+}
+
+// mendStrict mends PDB001: the budget needs every pod of several.
+func (c *closedBudget) mendStrict(f *Finding) {
+	if c.isMendedElsewhere(f) {
+		return
+	}
+	more := ""
+	if least := c.budget.Spec.MinAvailable; least != nil && least.Type == intstr.Int {
+		more = fmt.Sprintf(", run %d replicas", least.IntVal+1)
+	}
+	f.Remedy = fmt.Sprintf("write maxUnavailable: 1 in place of %s%s or pass --on-timeout=force", describeLimit(c.budget), more)
+	f.Mend = c.spareOne()
+}
+
+// isMendedElsewhere mends PDB001 and PDB009 where not by the scale of a controller: an operator's
+// budget is the operator's, and a number of pods needs no scale.
+func (c *closedBudget) isMendedElsewhere(f *Finding) bool {
+	switch operator := operatorOf(c.budget); {
+	case operator != "":
+		f.Remedy = "change " + operator + ", which writes the budget, or wait until that opens it"
+	case !c.workload.IsScaled():
+		f.Remedy, f.Mend = c.needOneLess()
+		f.Remedy += " or pass --on-timeout=force"
+	default:
+		return false
+	}
+	return true
+}
+
+// mendUncounted mends PDB004 and PDB005: only a number of pods that must be available needs no
+// controller to tell a scale.
+func (c *closedBudget) mendUncounted(f *Finding) {
+	if operator := operatorOf(c.budget); operator != "" {
+		return
+	}
+	f.Remedy, f.Mend = c.needOneLess()
+	f.Remedy += ", since only a number counts pods whose controller tells no scale"
+}
+
+// needOneLess has the budget ask for one pod less than it covers, as a number.
+func (c *closedBudget) needOneLess() (remedy, mend string) {
+	least := max(0, c.countCovered()-1)
+	return fmt.Sprintf("write minAvailable: %d in place of %s", least, describeLimit(c.budget)), c.patch(fields{"maxUnavailable": nil, "minAvailable": least})
+}
+
+// countCovered counts the pods that the budget covers and that have not ended.
+func (c *closedBudget) countCovered() (n int) {
+	for _, pod := range c.scene.Pods {
+		if pod.Namespace != c.budget.Namespace || hasPodEnded(pod) {
+			continue
+		}
+		for _, budget := range c.scene.World.Budgets.Covering(pod) {
+			if budget.Name == c.budget.Name {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// mendUnhealthy mends PDB006 and PDB007: the policy lets unready pods go.
+func (c *closedBudget) mendUnhealthy(f *Finding) {
+	if operatorOf(c.budget) == "" {
+		f.Mend = c.patch(fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow})
+	}
+}
+
+// mendSingle mends PDB009: a second replica, and a budget that spares one of two.
+func (c *closedBudget) mendSingle(f *Finding) {
+	if c.isMendedElsewhere(f) {
+		return
+	}
+	w := c.workload
+	grown, second := w.String()+" to 2 replicas", w.patchSecondReplica()
+	if scaler := w.Scaler; scaler != nil {
+		grown = fmt.Sprintf("minReplicas of HorizontalPodAutoscaler %s/%s to 2", scaler.Namespace, scaler.Name)
+		if scaler.Spec.MaxReplicas < 2 {
+			grown += ", and maxReplicas to no less"
+		}
+	}
+	f.Remedy, f.Mend = "raise "+grown, second
+	if isClosedAt(c.budget, 2) {
+		f.Remedy += " and write maxUnavailable: 1 in place of " + describeLimit(c.budget)
+		if second != "" {
+			f.Mend += " && " + c.spareOne()
+		}
+	}
+	f.Remedy += ", or pass --on-timeout=force"
+}
+
+// isClosedAt reports whether the budget would be closed over so many pods, all of them well.
+// Percentages are rounded up (disruption.go, getExpectedPodCount).
+func isClosedAt(budget *drain.Budget, pods int) bool {
+	if most := budget.Spec.MaxUnavailable; most != nil {
+		n, err := intstr.GetScaledValueFromIntOrPercent(most, pods, true)
+		return err == nil && n == 0
+	}
+	if least := budget.Spec.MinAvailable; least != nil {
+		n, err := intstr.GetScaledValueFromIntOrPercent(least, pods, true)
+		return err == nil && n >= pods
+	}
+	return pods == 1 // minAvailable is 1 where nothing is said
+}

@@ -1,0 +1,123 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// findMistypedBudgets is PDB011.
+func findMistypedBudgets(s *Scene) []Finding {
+	covers := map[types.NamespacedName]bool{}
+	for _, pod := range s.Pods {
+		for _, budget := range s.World.Budgets.Covering(pod) {
+			covers[budget.Key()] = true
+		}
+	}
+	var found []Finding
+	for _, budget := range s.Budgets {
+		if covers[types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}] || budget.Spec.Selector == nil {
+			continue
+		}
+		for _, w := range s.Workloads {
+			if w.Namespace != budget.Namespace || len(w.Budgets) > 0 || !w.IsScaled() {
+				continue
+			}
+			if slips := findSlips(budget.Spec.Selector.MatchLabels, w.Model().Labels); len(slips) > 0 {
+				found = append(found, describeSlips(budget, w, slips))
+			}
+		}
+	}
+	return found
+}
+
+// slip is a label of a selector that was meant to be another.
+type slip struct{ key, value, meantKey, meantValue string }
+
+// findSlips compares a selector with the labels of pods: the slips in it if each of its labels is
+// there but for a slip, nil otherwise, as when they are all there.
+func findSlips(selector, labels map[string]string) []slip {
+	var slips []slip
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		value := selector[key]
+		has, ok := labels[key]
+		switch {
+		case ok && has == value:
+		case ok && isMistyped(value, has):
+			slips = append(slips, slip{key, value, key, has})
+		case ok:
+			return nil // another app's
+		default:
+			meant := keyOf(labels, value)
+			if meant == "" {
+				return nil
+			}
+			slips = append(slips, slip{key, value, meant, value})
+		}
+	}
+	return slips
+}
+
+// keyOf is the key under which the labels have the value, "" if they have it under none.
+func keyOf(labels map[string]string, value string) string {
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		if labels[key] == value {
+			return key
+		}
+	}
+	return ""
+}
+
+// fewestLetters is how long a value is of which a letter may be missing by mistake: shorter ones
+// are too often each their own name.
+const fewestLetters = 5
+
+// isMistyped reports whether one value is the other with another case or separators, or with a
+// letter more, less or swapped. Digits and what stands alone after a separator tell one workload
+// from another: worker-1, worker-a.
+func isMistyped(a, b string) bool {
+	plain := func(text string) string {
+		return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(text))
+	}
+	if plain(a) == plain(b) {
+		return true
+	}
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	if len(a) < fewestLetters {
+		return false
+	}
+	same := 0
+	for same < len(a) && a[same] == b[same] {
+		same++
+	}
+	if len(a) == len(b) {
+		return same+1 < len(a) && a[same] == b[same+1] && a[same+1] == b[same] && a[same+2:] == b[same+2:]
+	}
+	return isLetter(b[same]) && a[same:] == b[same+1:]
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+func describeSlips(budget *policyv1.PodDisruptionBudget, w *Workload, slips []slip) Finding {
+	labels, meant := fields{}, []string{}
+	typed := []string{}
+	for _, s := range slips {
+		typed, meant = append(typed, s.key+"="+s.value), append(meant, s.meantKey+"="+s.meantValue)
+		if s.key != s.meantKey {
+			labels[s.key] = nil
+		}
+		labels[s.meantKey] = s.meantValue
+	}
+	return Finding{
+		Object: fmt.Sprintf("PDB %s/%s", budget.Namespace, budget.Name), Workload: w.String(),
+		Message: fmt.Sprintf("it covers no pod: it selects %s, and the pods of %s carry %s and have no budget", strings.Join(typed, ","), w, strings.Join(meant, ",")),
+		Remedy:  "select " + strings.Join(meant, ","),
+		Mend:    mergePatchCommand("pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
+	}
+}

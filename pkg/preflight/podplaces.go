@@ -1,0 +1,242 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// volumeKinds are those that tell where a pod's volumes are.
+func volumeKinds() []string { return []string{"persistentvolumeclaims", "persistentvolumes"} }
+
+// volumeIndex finds the volume behind a claim, by namespace/name.
+type volumeIndex map[string]*corev1.PersistentVolume
+
+func indexVolumes(s *Scene) volumeIndex {
+	byName, index := map[string]*corev1.PersistentVolume{}, volumeIndex{}
+	for _, volume := range s.Volumes {
+		byName[volume.Name] = volume
+	}
+	for _, claim := range s.Claims {
+		if volume := byName[claim.Spec.VolumeName]; volume != nil {
+			index[claim.Namespace+"/"+claim.Name] = volume
+		}
+	}
+	return index
+}
+
+// termsOf are where the volume that a pod claims may be used, nil where anywhere. An ephemeral
+// claim goes with its pod, and the next one gets a volume of its own.
+func (x volumeIndex) termsOf(pod *Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
+	if volume.PersistentVolumeClaim == nil {
+		return nil
+	}
+	held := x[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]
+	if held == nil || held.Spec.NodeAffinity == nil || held.Spec.NodeAffinity.Required == nil {
+		return nil
+	}
+	return held.Spec.NodeAffinity.Required.NodeSelectorTerms
+}
+
+func findLocalVolumes(s *Scene) []Finding {
+	index := indexVolumes(s)
+	return perPod(func(s *Scene, _ *Workload, pod *Pod) *Finding {
+		var paths []string
+		for i := range pod.Spec.Volumes {
+			volume := &pod.Spec.Volumes[i]
+			if terms := index.termsOf(pod, volume); s.isOfOutdatedHost(terms) && !s.isReachable(terms, pod) {
+				return &Finding{
+					Message: "its volume " + volume.Name + " lies on its node's disk, so that the pod in its place stays Pending",
+					Remedy:  "once its data is stored elsewhere and its node is fenced, delete its claim and then the pod, so that it gets a new volume",
+				}
+			}
+			if isDataPath(volume.HostPath) {
+				paths = append(paths, volume.HostPath.Path)
+			}
+		}
+		if len(paths) == 0 {
+			return nil
+		}
+		return &Finding{
+			Severity: Warn,
+			Message:  "it uses " + strings.Join(paths, ", ") + " of its node (hostPath), and finds another directory on the next one",
+			Remedy:   "move what must last to a PersistentVolumeClaim",
+		}
+	})(s)
+}
+
+// isDataPath reports whether a path of a host may hold data of a pod, and nothing that every node
+// has by itself.
+func isDataPath(source *corev1.HostPathVolumeSource) bool {
+	if source == nil {
+		return false
+	}
+	if source.Type != nil && slices.Contains([]corev1.HostPathType{corev1.HostPathSocket, corev1.HostPathCharDev, corev1.HostPathBlockDev}, *source.Type) {
+		return false
+	}
+	path := strings.TrimSuffix(source.Path, "/") + "/"
+	system := []string{"/etc/", "/usr/", "/lib/", "/lib64/", "/bin/", "/sbin/", "/dev/", "/sys/", "/proc/", "/run/", "/var/run/", "/boot/", "/var/log/", "/var/lib/kubelet/", "/opt/cni/"}
+	return path != "/" && !slices.ContainsFunc(system, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
+}
+
+// isOfOutdatedHost reports whether each of a volume's terms names hosts, outdated ones alone,
+// by whichever key its driver uses.
+func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
+	isHost := func(value string) bool {
+		return slices.ContainsFunc(s.Nodes, func(node *corev1.Node) bool {
+			return s.IsOutdated(node.Name) && (node.Name == value || node.Labels[corev1.LabelHostname] == value)
+		})
+	}
+	isOfHosts := func(r corev1.NodeSelectorRequirement) bool {
+		return r.Operator == corev1.NodeSelectorOpIn && !slices.ContainsFunc(r.Values, func(value string) bool { return !isHost(value) })
+	}
+	return len(terms) > 0 && !slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+		return !slices.ContainsFunc(term.MatchExpressions, isOfHosts) && !slices.ContainsFunc(term.MatchFields, isOfHosts)
+	})
+}
+
+// isReachable reports whether a node stays that may use the volume and run the pod.
+func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
+	return slices.ContainsFunc(s.Staying(), func(node *corev1.Node) bool { return matchesTerms(node, terms) && isPlaceFor(node, pod) })
+}
+
+func findZonedVolumes(s *Scene) []Finding {
+	index := indexVolumes(s)
+	return perPod(func(s *Scene, _ *Workload, pod *Pod) *Finding {
+		for i := range pod.Spec.Volumes {
+			terms := index.termsOf(pod, &pod.Spec.Volumes[i])
+			zones := zonesOf(terms)
+			if len(zones) == 0 || s.isOfOutdatedHost(terms) || s.isGrowingIn(zones) || s.isReachable(terms, pod) {
+				continue
+			}
+			return &Finding{
+				Message: fmt.Sprintf("its volume %s is in zone %s, where no node stays that may run it, and where the group adds none",
+					pod.Spec.Volumes[i].Name, strings.Join(zones, ", ")),
+				Remedy: "have the group launch there too, or restore the volume from a snapshot in another zone",
+			}
+		}
+		return nil
+	})(s)
+}
+
+// zonesOf are the zones that the terms allow, none where one of them allows any.
+func zonesOf(terms []corev1.NodeSelectorTerm) []string {
+	var zones []string
+	for i := range terms {
+		isZoned := false
+		for _, r := range terms[i].MatchExpressions {
+			if r.Operator == corev1.NodeSelectorOpIn && slices.Contains(zoneKeys(), r.Key) {
+				isZoned, zones = true, append(zones, r.Values...)
+			}
+		}
+		if !isZoned {
+			return nil
+		}
+	}
+	slices.Sort(zones)
+	return slices.Compact(zones)
+}
+
+// isGrowingIn reports whether new nodes may come up in one of the zones; nobody knows of a group
+// that tells no zones.
+func (s *Scene) isGrowingIn(zones []string) bool {
+	known := s.World.Group.Zones
+	return len(known) == 0 || slices.ContainsFunc(zones, func(zone string) bool { return slices.Contains(known, zone) })
+}
+
+func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
+	pod := w.Leaving[0]
+	old, required := s.Node(pod.Spec.NodeName), requiredNodesOf(pod)
+	if old == nil || len(pod.Spec.NodeSelector) == 0 && required == nil {
+		return nil
+	}
+	after := append(s.successorsOf(old), s.Staying()...)
+	if slices.ContainsFunc(after, func(node *corev1.Node) bool { return isSelectedBy(node, pod) }) {
+		return nil
+	}
+	var unmet []string
+	change := fields{}
+	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
+		value := pod.Spec.NodeSelector[key]
+		if !slices.ContainsFunc(after, func(node *corev1.Node) bool { return node.Labels[key] == value }) {
+			unmet, change[key] = append(unmet, key+"="+value), nil
+		}
+	}
+	if len(unmet) > 0 {
+		return &Finding{
+			Message: "its node selector " + strings.Join(unmet, ", ") + " matches outdated nodes only, so that the pod in its place stays Pending",
+			Remedy:  "select by a label that new nodes have too", Mend: w.patchTemplate(fields{"nodeSelector": change}),
+		}
+	}
+	what, match := "required node affinity", "matches"
+	if len(pod.Spec.NodeSelector) > 0 {
+		what, match = "node selector and required node affinity", "match"
+	}
+	return &Finding{
+		Message: "its " + what + " (" + strings.Join(keysOf(pod, required), ", ") + ") " + match + " outdated nodes only, so that the pod in its place stays Pending",
+		Remedy:  "allow nodes by labels that new ones have too",
+	}
+}
+
+// keysOf are the labels and fields that a pod selects nodes by.
+func keysOf(pod *Pod, required *corev1.NodeSelector) []string {
+	keys := slices.Collect(maps.Keys(pod.Spec.NodeSelector))
+	if required != nil {
+		for _, term := range required.NodeSelectorTerms {
+			for _, r := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+				keys = append(keys, r.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// successorsOf are nodes as they may come for an outdated one: like the group's current nodes, in
+// its zone; or, where there is none yet, like itself without what tells its host and version.
+func (s *Scene) successorsOf(old *corev1.Node) []*corev1.Node {
+	var all []*corev1.Node
+	for i := range s.World.Members {
+		member := &s.World.Members[i]
+		if member.Outdated || member.Node == nil {
+			continue
+		}
+		next := withLabels(member.Node.Labels)
+		for _, key := range zoneKeys() {
+			if zone, has := old.Labels[key]; has {
+				next.Labels[key] = zone
+			}
+		}
+		delete(next.Labels, corev1.LabelHostname)
+		all = append(all, next)
+	}
+	if len(all) > 0 {
+		return all
+	}
+	next := withLabels(old.Labels)
+	for _, key := range versionLabels() {
+		delete(next.Labels, key)
+	}
+	for _, known := range []map[string]string{s.World.Group.WantedLabels, s.World.Group.CurrentLabels, s.World.Request.Current} {
+		maps.Copy(next.Labels, known)
+	}
+	return []*corev1.Node{next}
+}
+
+func withLabels(labels map[string]string) *corev1.Node {
+	node := &corev1.Node{}
+	node.Labels = map[string]string{}
+	maps.Copy(node.Labels, labels)
+	return node
+}
+
+// versionLabels are labels of nodes that their successors have not, or with another value.
+func versionLabels() []string {
+	return []string{
+		corev1.LabelHostname, "eks.amazonaws.com/nodegroup-image", "eks.amazonaws.com/sourceLaunchTemplateVersion",
+		"alpha.eksctl.io/instance-id", "node.kubernetes.io/instance-id",
+	}
+}

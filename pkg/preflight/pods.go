@@ -1,0 +1,195 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// podRules are about what pods lose when they leave a node, and what keeps them from running on
+// another.
+func podRules() []Rule {
+	return []Rule{
+		{
+			ID: "POD002", Severity: Note, find: perTemplate(findScratch),
+			Text: "Pods have emptyDir volumes, whose content is lost when they leave their node. It is a warning for a StatefulSet without any claim, which seems to keep its data there. " +
+				"Volumes with medium: Memory and pods of Jobs are left out.",
+			Source: "filters.go: kubectl drain refuses such pods without --delete-emptydir-data; cluster-api#12920",
+		},
+		{
+			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: findLocalVolumes,
+			Text: "A pod's volume lies on the disk of an outdated node, so that the pod in its place stays Pending for ever. " +
+				"A hostPath to data is a warning: the pod starts elsewhere, and finds another directory. Directories of the system, as /etc and /var/run, are left out.",
+			Source: "redpanda#10409, kubernetes#91141",
+		},
+		{
+			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: findZonedVolumes,
+			Text:   "A pod's volume is in a zone where no node stays that may run the pod, and where the group adds none: the pod stays Pending.",
+			Source: "courtlistener#3245",
+		},
+		{
+			ID: "POD006", Severity: Error, find: perPod(findStuckPod),
+			Text: "A pod was to be gone two minutes ago, and is not: finalizers keep it, or its kubelet cannot end it. The drain of its node waits for it. " +
+				"Finalizers of pods that are not being deleted are left alone.",
+			Source: "kubernetes.io, Finalizers; pod_lifecycle",
+		},
+		{
+			ID: "POD009", Severity: Warn, Reads: []string{"jobs"}, find: perWorkload(findJobLoss),
+			Text: "A Job would fail since its evicted pods count towards its backoffLimit, which they do without a podFailurePolicy that ignores DisruptionTarget; " +
+				"or one of its pods has run for more than an hour, and that work is lost.",
+			Source: "kubernetes.io, Handling retriable and non-retriable pod failures; k8s.io#5538",
+		},
+		{
+			ID: "POD010", Severity: Block, find: perTemplate(findOldSelection),
+			Text: "A pod's node selector or required node affinity matches outdated nodes only, as one by hostname, image or version of the launch template does: the pod in its place stays Pending. " +
+				"New nodes are taken to have the labels of the group's current ones or, where there are none, of the outdated ones without those of host and version.",
+			Source: "pkg/scheduler/framework/plugins/nodeaffinity",
+		},
+		{
+			ID: "POD011", Severity: Warn, find: perTemplate(findGang),
+			Text:   "Pods are scheduled as a group, all or none, by spec.schedulingGroup (alpha in 1.36). An eviction takes one of them, and the others do no work until it is placed again.",
+			Source: "k8s.io/api/core/v1, PodSchedulingGroup",
+		},
+	}
+}
+
+func findScratch(_ *Scene, w *Workload, model *Pod) *Finding {
+	if w.Kind == "Job" {
+		return nil
+	}
+	var names []string
+	isClaiming := false
+	for i := range model.Spec.Volumes {
+		volume := &model.Spec.Volumes[i]
+		isClaiming = isClaiming || volume.PersistentVolumeClaim != nil
+		if volume.EmptyDir != nil && volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+			names = append(names, volume.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	f := &Finding{
+		Message: "what is in its emptyDir " + strings.Join(names, ", ") + " is lost when a pod leaves its node",
+		Remedy:  "leave it if these are scratch files, and keep what must last in a PersistentVolumeClaim",
+	}
+	if w.Kind == "StatefulSet" && !isClaiming {
+		f.Severity, f.Remedy = Warn, "give it volumeClaimTemplates if this is its data"
+	}
+	return f
+}
+
+// stuckAfter is how long after a pod was to be gone it counts as stuck: kubelets may be slow.
+const stuckAfter = 2 * time.Minute
+
+func findStuckPod(s *Scene, _ *Workload, pod *Pod) *Finding {
+	if pod.DeletionTimestamp == nil {
+		return nil
+	}
+	// The timestamp is when it was to be gone, its grace period included (k8s.io/api, ObjectMeta).
+	overdue := s.World.Now.Sub(pod.DeletionTimestamp.Time)
+	if overdue < stuckAfter {
+		return nil
+	}
+	f := &Finding{
+		Message: fmt.Sprintf("it was to be gone %d min ago", int(overdue.Minutes())),
+		Remedy:  "see on its node why the kubelet cannot end it; kubectl delete --force only forgets it",
+	}
+	if len(pod.Finalizers) > 0 {
+		f.Message += ", and finalizers keep it: " + strings.Join(pod.Finalizers, ", ")
+		f.Remedy = "see why the controller that put them there does not take them off"
+	}
+	return f
+}
+
+func findJobLoss(s *Scene, w *Workload) *Finding {
+	if w.Job == nil {
+		return nil
+	}
+	evicted, longest := 0, time.Duration(0)
+	for _, pod := range w.Leaving {
+		if drain.Judge(pod, s.World.Request.Policy(), false).Fate != drain.Go {
+			continue // it is waited for
+		}
+		evicted++
+		if pod.Status.StartTime != nil {
+			longest = max(longest, s.World.Now.Sub(pod.Status.StartTime.Time))
+		}
+	}
+	if f := findFailingJob(w, evicted); f != nil || evicted == 0 || longest <= longestSurge {
+		return f
+	}
+	return &Finding{
+		Message: fmt.Sprintf("a pod of it has run for %s, and an eviction loses what it has not stored", strings.TrimSuffix(longest.Round(time.Minute).String(), "0s")),
+		Remedy:  fmt.Sprintf("label its pods %s=wait-completed to have them waited for, within --drain-timeout", drain.Label),
+	}
+}
+
+// defaultBackoffLimit is that of a Job which tells none (batch/v1, JobSpec).
+const defaultBackoffLimit = 6
+
+// findFailingJob says that as many evictions would fail the job, nil when they would not.
+func findFailingJob(w *Workload, evicted int) *Finding {
+	spec := &w.Job.Spec
+	if evicted == 0 || ignoresDisruption(spec.PodFailurePolicy) {
+		return nil
+	}
+	if spec.BackoffLimitPerIndex != nil {
+		if *spec.BackoffLimitPerIndex > 0 {
+			return nil // each index is evicted once
+		}
+		return &Finding{
+			Message: "with backoffLimitPerIndex 0 an index fails when its pod is evicted",
+			Remedy:  "wait for its end, or make it again with a podFailurePolicy that ignores DisruptionTarget",
+		}
+	}
+	limit := defaultBackoffLimit
+	if spec.BackoffLimit != nil {
+		limit = int(*spec.BackoffLimit)
+	}
+	failed := int(w.Job.Status.Failed)
+	if failed+evicted <= limit {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("the eviction of %s fails it: its backoffLimit is %d, and %d failed before", countThings(evicted, "pod"), limit, failed),
+		Remedy:  fmt.Sprintf("raise backoffLimit to %d, or make it again with a podFailurePolicy that ignores DisruptionTarget", limit+evicted),
+		Mend:    mergePatchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
+	}
+}
+
+// ignoresDisruption reports whether evicted pods do not count as failed.
+func ignoresDisruption(policy *batchv1.PodFailurePolicy) bool {
+	if policy == nil {
+		return false
+	}
+	for i := range policy.Rules {
+		for _, pattern := range policy.Rules[i].OnPodConditions {
+			isTrue := cmp.Or(pattern.Status, corev1.ConditionTrue) == corev1.ConditionTrue
+			if pattern.Type == corev1.DisruptionTarget && isTrue {
+				return policy.Rules[i].Action == batchv1.PodFailurePolicyActionIgnore
+			}
+		}
+	}
+	return false
+}
+
+func findGang(_ *Scene, _ *Workload, model *Pod) *Finding {
+	if model.Spec.SchedulingGroup == nil {
+		return nil
+	}
+	name := ""
+	if model.Spec.SchedulingGroup.PodGroupName != nil {
+		name = " " + *model.Spec.SchedulingGroup.PodGroupName
+	}
+	return &Finding{
+		Message: "its pods are scheduled together as group" + name + ", and an eviction takes one of them alone",
+		Remedy:  "stop it before the upgrade and start it again afterwards, or wait for its end",
+	}
+}

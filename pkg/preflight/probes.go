@@ -1,0 +1,269 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	// manyRestarts of a container, and one a day or more, are more than bad luck.
+	manyRestarts = 5
+	// restartBackOff is what a container waits for that is started again and again.
+	restartBackOff = "CrashLoopBackOff"
+)
+
+// probeRules are about what makes pods ready, and keeps them so.
+func probeRules() []Rule {
+	return []Rule{
+		{
+			ID: "PRB001", Severity: Error, Reads: []string{"services"}, find: perTemplate(findUnprobed),
+			Text:   "No container that a Service sends to has a readinessProbe or startupProbe, and the pod has no readiness gate. A new pod counts as ready as soon as it runs: it gets requests, and budgets let the next pod leave, before it can answer. Services whose ports are all for metrics do not count.",
+			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"; disruption.go, countHealthyPods",
+		},
+		{
+			ID: "PRB002", Severity: Note, Reads: balancerKinds(), find: perTemplate(findHastyRollout),
+			Text:   "A load balancer of AWS sends to a Deployment's pods by their address, they have no readiness gate, and minReadySeconds is 0. A rollout does not wait until the load balancer knows new pods. minReadySeconds is no help in a drain: budgets do not look at it.",
+			Source: "disruption.go (no minReadySeconds); kubernetes.io, \"Deployments\"",
+		},
+		{
+			ID: "PRB003", Severity: Note, find: perTemplate(findTightLiveness),
+			Text:   "A container's livenessProbe asks the same as its readinessProbe and gives up sooner. When pods that stay have more to do during a drain, they are killed instead of being spared requests for a while.",
+			Source: "kubernetes.io, \"Liveness, Readiness, and Startup Probes\"",
+		},
+		{
+			ID: "PRB004", Severity: Warn, find: perWorkload(findRestarting),
+			Text:   "A container is in CrashLoopBackOff, or was restarted 5 times and at least once for each day of its pod. Between restarts the kubelet waits 10 s to 5 min, so a pod that moves may take that long to be ready, and budgets hold the drain up meanwhile.",
+			Source: "kubernetes.io, \"Pod Lifecycle\" (restart back-off is reset after 10 min without a restart)",
+		},
+		{
+			ID: "PRB005", Severity: Note, Reads: []string{"services"}, find: perTemplate(findOtherPort),
+			Text:   "A container's readinessProbe asks on a port that no Service of the pod sends to, so the pod may be ready while that port does not answer yet. A port whose name says that it is for such questions (health, probe, ready, admin, management, status, metrics) is not meant.",
+			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"",
+		},
+	}
+}
+
+// servingContainers are the containers that declare a port which one of the workload's services
+// sends to, or all where none does.
+func servingContainers(w *Workload, pod *Pod) []*corev1.Container {
+	var all, serving []*corev1.Container
+	for i := range pod.Spec.Containers {
+		all = append(all, &pod.Spec.Containers[i])
+	}
+	lasting := all
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		isSidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if isSidecar {
+			lasting = append(lasting, c)
+		}
+	}
+	for _, c := range lasting {
+		if len(servedPorts(w.Services, c)) > 0 {
+			serving = append(serving, c)
+		}
+	}
+	if len(serving) == 0 {
+		return all
+	}
+	return serving
+}
+
+// servedPorts are the container's ports that services send to.
+func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.ContainerPort {
+	var ports []corev1.ContainerPort
+	for _, service := range services {
+		for i := range service.Spec.Ports {
+			target := service.Spec.Ports[i].TargetPort
+			if target == (intstr.IntOrString{}) {
+				target = intstr.FromInt32(service.Spec.Ports[i].Port)
+			}
+			if port := findDeclaredPort(c, target); port != nil {
+				ports = append(ports, *port)
+			}
+		}
+	}
+	return ports
+}
+
+// serviceBefore is a service that sends to the container, or to its pod.
+func serviceBefore(w *Workload, c *corev1.Container) *corev1.Service {
+	for _, service := range w.Services {
+		if len(servedPorts([]*corev1.Service{service}, c)) > 0 {
+			return service
+		}
+	}
+	return w.Services[0]
+}
+
+// findDeclaredPort is the port that a container declares by the name or number, nil when it does
+// not.
+func findDeclaredPort(c *corev1.Container, wanted intstr.IntOrString) *corev1.ContainerPort {
+	for i := range c.Ports {
+		if port := &c.Ports[i]; port.ContainerPort == wanted.IntVal || wanted.StrVal != "" && port.Name == wanted.StrVal {
+			return port
+		}
+	}
+	return nil
+}
+
+// findUnprobed is PRB001.
+func findUnprobed(_ *Scene, w *Workload, pod *Pod) *Finding {
+	if w.askedService() == nil || w.Kind == "Job" || len(pod.Spec.ReadinessGates) > 0 {
+		return nil
+	}
+	serving := servingContainers(w, pod)
+	if len(serving) == 0 || slices.ContainsFunc(serving, func(c *corev1.Container) bool { return c.ReadinessProbe != nil || c.StartupProbe != nil }) {
+		return nil
+	}
+	c := serving[0]
+	f := &Finding{
+		Message: fmt.Sprintf("%s sends to container %s, which has no readinessProbe: a new pod gets requests before it can answer, and the drain takes it for ready", nameObject("Service", serviceBefore(w, c)), c.Name),
+		Remedy:  "give it a readinessProbe that succeeds once it answers requests",
+	}
+	for _, port := range servedPorts(w.Services, c) {
+		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
+			f.Remedy = fmt.Sprintf("give it a readinessProbe: httpGet of a page that needs what requests need, or at least tcpSocket on port %d", port.ContainerPort)
+			f.Mend = w.patchTemplate(changeContainer(pod, c, fields{"readinessProbe": fields{"tcpSocket": fields{"port": port.ContainerPort}}}))
+			break
+		}
+	}
+	return f
+}
+
+// findHastyRollout is PRB002.
+func findHastyRollout(_ *Scene, w *Workload, pod *Pod) *Finding {
+	target := findAddressTarget(w)
+	if target == "" || w.Deployment == nil || w.Deployment.Spec.MinReadySeconds > 0 || len(pod.Spec.ReadinessGates) > 0 {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("minReadySeconds is 0 and there is no readiness gate: a rollout takes old pods away before the load balancer of %s sends to new ones", target),
+		Remedy:  fmt.Sprintf("have gates (LB001), which also hold in drains, or set minReadySeconds to %d, which holds in rollouts alone", wholeSeconds(deregistrationLag)),
+		Mend:    patchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
+	}
+}
+
+// findTightLiveness is PRB003.
+func findTightLiveness(_ *Scene, w *Workload, pod *Pod) *Finding {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		live, ready := c.LivenessProbe, c.ReadinessProbe
+		if live == nil || ready == nil || describeProbe(live) == "" || describeProbe(live) != describeProbe(ready) || patienceOf(live) >= patienceOf(ready) {
+			continue
+		}
+		failures := int(math.Ceil(2 * patienceOf(ready).Seconds() / float64(cmp.Or(live.PeriodSeconds, 10))))
+		return &Finding{
+			Message: fmt.Sprintf("livenessProbe and readinessProbe of container %s ask the same (%s), and the first kills it after %s while the second spares it requests after %s",
+				c.Name, describeProbe(live), describeSpan(patienceOf(live)), describeSpan(patienceOf(ready))),
+			Remedy: fmt.Sprintf("set livenessProbe.failureThreshold to %d, twice the readinessProbe's time, or have it ask for less", failures),
+			Mend:   w.patchTemplate(changeContainer(pod, c, fields{"livenessProbe": fields{"failureThreshold": failures}})),
+		}
+	}
+	return nil
+}
+
+// describeProbe says what a probe asks over the network, "" for other probes.
+func describeProbe(probe *corev1.Probe) string {
+	switch {
+	case probe.HTTPGet != nil:
+		return fmt.Sprintf("GET %s on port %s", cmp.Or(probe.HTTPGet.Path, "/"), probe.HTTPGet.Port.String())
+	case probe.TCPSocket != nil:
+		return "port " + probe.TCPSocket.Port.String()
+	case probe.GRPC != nil:
+		return fmt.Sprintf("gRPC on port %d", probe.GRPC.Port)
+	default:
+		return ""
+	}
+}
+
+// patienceOf is how long a probe may fail before it counts.
+func patienceOf(probe *corev1.Probe) time.Duration {
+	return time.Duration(cmp.Or(probe.PeriodSeconds, 10)*cmp.Or(probe.FailureThreshold, 3)) * time.Second
+}
+
+// findRestarting is PRB004.
+func findRestarting(s *Scene, w *Workload) *Finding {
+	pods, most := 0, corev1.ContainerStatus{RestartCount: -1}
+	for _, pod := range w.Pods {
+		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return isRestarting(&c, s.World.Now.Sub(pod.CreationTimestamp.Time))
+		})
+		if i < 0 {
+			continue
+		}
+		pods++
+		if c := pod.Status.ContainerStatuses[i]; c.RestartCount > most.RestartCount {
+			most = c
+		}
+	}
+	if pods == 0 {
+		return nil
+	}
+	state := ""
+	if waiting := most.State.Waiting; waiting != nil && waiting.Reason == restartBackOff {
+		state = " and is in " + restartBackOff
+	}
+	return &Finding{
+		Message: fmt.Sprintf("container %s was restarted %d times%s (in %d of %d pods): a restart may take 5 min, so a pod that moves may be ready late or never", most.Name, most.RestartCount, state, pods, len(w.Pods)),
+		Remedy:  "see why it ends with kubectl logs --previous, and mend that before the upgrade",
+	}
+}
+
+// isRestarting reports whether a container of a pod of that age is started again and again.
+func isRestarting(c *corev1.ContainerStatus, age time.Duration) bool {
+	const day = 24 * time.Hour
+	isWaiting := c.State.Waiting != nil && c.State.Waiting.Reason == restartBackOff
+	return isWaiting || c.RestartCount >= manyRestarts && time.Duration(c.RestartCount)*day >= age
+}
+
+// findOtherPort is PRB005.
+func findOtherPort(_ *Scene, w *Workload, pod *Pod) *Finding {
+	for _, c := range servingContainers(w, pod) {
+		served := servedPorts(w.Services, c)
+		if c.ReadinessProbe == nil || len(served) == 0 {
+			continue
+		}
+		wanted, isMeant := portOfProbe(c)
+		isServed := slices.ContainsFunc(served, func(port corev1.ContainerPort) bool { return port.ContainerPort == wanted })
+		if wanted == 0 || isMeant || isServed {
+			continue
+		}
+		return &Finding{
+			Message: fmt.Sprintf("the readinessProbe of container %s asks on port %d, and %s sends to port %d: it may be ready while that port does not answer",
+				c.Name, wanted, nameObject("Service", serviceBefore(w, c)), served[0].ContainerPort),
+			Remedy: fmt.Sprintf("ask on port %d, or see that port %d answers only when that one does", served[0].ContainerPort, wanted),
+		}
+	}
+	return nil
+}
+
+// portOfProbe is the port that the container's readinessProbe asks on, 0 where it asks on none;
+// isMeant is a port that is there for it by its name, or that Istio's agent asks for the
+// container.
+func portOfProbe(c *corev1.Container) (number int32, isMeant bool) {
+	var asked intstr.IntOrString
+	switch probe := c.ReadinessProbe; {
+	case probe.HTTPGet != nil:
+		asked, isMeant = probe.HTTPGet.Port, strings.HasPrefix(probe.HTTPGet.Path, "/app-health/")
+	case probe.TCPSocket != nil:
+		asked = probe.TCPSocket.Port
+	case probe.GRPC != nil:
+		asked = intstr.FromInt32(probe.GRPC.Port)
+	}
+	number = asked.IntVal
+	if port := findDeclaredPort(c, asked); port != nil {
+		number = port.ContainerPort
+		isMeant = isMeant || slices.ContainsFunc([]string{"health", "probe", "ready", "admin", "manage", "mgmt", "status", "metric"}, func(word string) bool {
+			return strings.Contains(port.Name, word)
+		})
+	}
+	return number, isMeant
+}

@@ -1,0 +1,221 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// replicaRules are about how many pods a workload has, and on how few nodes they are.
+func replicaRules() []Rule {
+	return []Rule{
+		{
+			ID: "REP001", Severity: Note, find: perWorkload(findOnlyReplica), Reads: balancerKinds(),
+			Text: "A Deployment, ReplicaSet or StatefulSet of one replica is behind a service. " +
+				"From its eviction until its replacement is ready nobody answers. It is an error where clients come from outside the cluster: " +
+				"by an Ingress, a TargetGroupBinding or a service of type LoadBalancer or NodePort. Services whose ports are all for metrics do not count.",
+			Source: "kubernetes#66811, kubernetes#114877",
+		},
+		{
+			ID: "REP002", Severity: Error, find: perWorkload(findOneNode),
+			Text: "All ready replicas of a workload are on one outdated node, and no budget has them leave one after the other: " +
+				"the drain of that node takes them all at once.",
+			Source: "kubernetes#31487, kubernetes#48307",
+		},
+		{
+			ID: "REP003", Severity: Warn, find: perWorkload(findOneBatch),
+			Text: "All ready replicas of a workload are on several outdated nodes of one zone where the cluster has more zones, " +
+				"or, without a budget, on so few nodes that all of them may be drained at once. Pods that ask for their zone by a nodeSelector do not count.",
+			Source: "this project; kubernetes.io, Pod Topology Spread Constraints",
+		},
+	}
+}
+
+// findOnlyReplica is REP001.
+func findOnlyReplica(_ *Scene, w *Workload) *Finding {
+	service := w.askedService()
+	if !w.IsScaled() || w.Replicas() != 1 || service == nil {
+		return nil
+	}
+	f := &Finding{Message: fmt.Sprintf("it has one replica, and nobody answers for %s from its eviction until the next pod is ready", nameObject("Service", service))}
+	if entrance := w.findEntrance(); entrance != "" {
+		f.Severity = Error
+		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: nobody answers from its eviction until the next pod is ready", entrance)
+	}
+	f.Remedy, f.Mend = w.addReplica()
+	return f
+}
+
+// askedService is a service of which more than metrics is asked, nil when there is none. One that
+// is not headless comes first: that is what clients know.
+func (w *Workload) askedService() (asked *corev1.Service) {
+	for _, service := range w.Services {
+		if isForMetrics(service) {
+			continue
+		}
+		if service.Spec.ClusterIP != corev1.ClusterIPNone {
+			return service
+		}
+		asked = cmp.Or(asked, service)
+	}
+	return asked
+}
+
+// findEntrance names what leads to the workload from outside the cluster, "" when nothing does.
+func (w *Workload) findEntrance() string {
+	if len(w.Ingresses) > 0 {
+		return nameObject("Ingress", w.Ingresses[0])
+	}
+	for _, service := range w.Services {
+		isOpen := service.Spec.Type == corev1.ServiceTypeLoadBalancer || service.Spec.Type == corev1.ServiceTypeNodePort
+		if isOpen && !isForMetrics(service) {
+			return nameObject("Service", service)
+		}
+	}
+	if len(w.Bindings) > 0 {
+		return fmt.Sprintf("TargetGroupBinding %s/%s", w.Bindings[0].Namespace, w.Bindings[0].Name)
+	}
+	return ""
+}
+
+// addReplica says how a workload of one pod gets another. A second pod of a database is not a copy
+// of the first by itself, one volume is often for one node, and Recreate is there for pods that do
+// not bear each other.
+func (w *Workload) addReplica() (remedy, mend string) {
+	const quiet = ", or upgrade when an interruption is acceptable"
+	budget := ""
+	if len(w.Budgets) == 0 {
+		budget = ", with a PodDisruptionBudget of maxUnavailable: 1"
+	}
+	switch {
+	case w.Kind == "StatefulSet":
+		return "run a second replica if it replicates its data" + budget + quiet, ""
+	case hasClaim(w.Model()):
+		return "run a second replica if its volume can be mounted twice" + budget + quiet, ""
+	case w.isRecreated():
+		return "run a second replica if two may run side by side, which its strategy Recreate speaks against" + budget + quiet, ""
+	}
+	mend = w.patchSecondReplica()
+	if create := w.createBudget(); mend != "" && budget != "" && create != "" {
+		mend += " && " + create
+	}
+	return "run 2 replicas" + budget, mend
+}
+
+// patchSecondReplica raises the workload to two replicas, "" where its autoscaler allows one only.
+func (w *Workload) patchSecondReplica() string {
+	if w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2 {
+		return ""
+	}
+	return w.patchReplicas(2)
+}
+
+// isRecreated reports whether a rollout ends all old pods before it starts new ones.
+func (w *Workload) isRecreated() bool {
+	return w.Deployment != nil && w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
+
+func hasClaim(pod *Pod) bool {
+	for i := range pod.Spec.Volumes {
+		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// isForMetrics reports whether only scrapers use the service: a gap in their data is no outage.
+func isForMetrics(service *corev1.Service) bool {
+	for i := range service.Spec.Ports {
+		if !strings.Contains(service.Spec.Ports[i].Name, "metrics") {
+			return false
+		}
+	}
+	return len(service.Spec.Ports) > 0
+}
+
+// readySpread is where the ready pods of a workload are.
+type readySpread struct {
+	pods         int
+	nodes, zones map[string]bool
+	// isLeaving is set when all of them are on outdated nodes.
+	isLeaving bool
+}
+
+func (s *Scene) spreadReady(w *Workload) readySpread {
+	at := readySpread{nodes: map[string]bool{}, zones: map[string]bool{}, isLeaving: true}
+	for _, pod := range w.Pods {
+		if !drain.Ready(pod) {
+			continue
+		}
+		at.pods++
+		at.nodes[pod.Spec.NodeName] = true
+		at.isLeaving = at.isLeaving && s.IsOutdated(pod.Spec.NodeName)
+		if node := s.Node(pod.Spec.NodeName); node != nil {
+			at.zones[node.Labels[corev1.LabelTopologyZone]] = true
+		}
+	}
+	return at
+}
+
+// findOneNode is REP002.
+func findOneNode(s *Scene, w *Workload) *Finding {
+	at := s.spreadReady(w)
+	if !w.IsScaled() || at.pods < 2 || len(at.nodes) != 1 || !at.isLeaving || len(w.Budgets) > 0 {
+		return nil
+	}
+	node := firstKey(at.nodes)
+	return &Finding{
+		Node:    node,
+		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, node),
+		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
+		Mend:    w.createBudget(),
+	}
+}
+
+// findOneBatch is REP003.
+func findOneBatch(s *Scene, w *Workload) *Finding {
+	at := s.spreadReady(w)
+	if !w.IsScaled() || at.pods < 2 || len(at.nodes) < 2 || !at.isLeaving {
+		return nil
+	}
+	if window := s.World.Request.Window; len(at.nodes) <= window && len(w.Budgets) == 0 {
+		return &Finding{
+			Message: fmt.Sprintf("all of its %d ready pods are on %d nodes, %d nodes may be drained at once and no budget covers it", at.pods, len(at.nodes), window),
+			Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, or drain one node at a time",
+			Mend:    w.createBudget(),
+		}
+	}
+	zone := firstKey(at.zones)
+	if len(at.zones) != 1 || zone == "" || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" || !s.hasOtherZone(zone) {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, zone),
+		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
+	}
+}
+
+// firstKey is the only key where there is one, the first by name otherwise.
+func firstKey(set map[string]bool) (first string) {
+	for key := range set {
+		if first == "" || key < first {
+			first = key
+		}
+	}
+	return first
+}
+
+func (s *Scene) hasOtherZone(zone string) bool {
+	for _, node := range s.Nodes {
+		if other := node.Labels[corev1.LabelTopologyZone]; other != "" && other != zone {
+			return true
+		}
+	}
+	return false
+}

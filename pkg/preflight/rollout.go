@@ -1,0 +1,155 @@
+package preflight
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// rolloutRules are about how Deployments replace their pods.
+func rolloutRules() []Rule {
+	return []Rule{
+		{
+			ID: "STR001", Severity: Warn, Reads: []string{"deployments", "services"}, find: perWorkload(findNoSurge),
+			Text: "A Deployment behind a service ends its pods before it starts others: its strategy is Recreate, or it has one replica and maxSurge 0. " +
+				"Then no kubectl rollout restart moves its pods from outdated nodes without a gap.",
+			Source: "pkg/controller/deployment/rolling.go, recreate.go",
+		},
+		{
+			ID: "STR003", Severity: Error, Reads: []string{"deployments"}, find: perWorkload(findUnfinishedRollout),
+			Text: "A Deployment's rollout is in progress, is paused half way or has failed, so that the upgrade would move pods of two versions at once and count on new ones that may never be ready. " +
+				"One that is paused with all pods of one version is only noted.",
+			Source: "pkg/controller/deployment/progress.go; pkg/apis/apps, DeploymentConditionType",
+		},
+		{
+			ID: "STR004", Severity: Note, Reads: []string{"deployments", "services"}, find: perWorkload(findWideRollout),
+			Text: "A Deployment behind a service lets a rollout take half of its replicas or more down at once: with few replicas a maxUnavailable of 1 or 50% does. " +
+				"The default of 25% rounds down to none below four replicas, and maxSurge up to one.",
+			Source: "pkg/controller/deployment/util/deployment_util.go, ResolveFenceposts",
+		},
+	}
+}
+
+// rolloutNumbers are how many pods a rollout may add and take down at once, as the controller
+// rounds them: what it adds up, what it takes down down, and never both to none.
+func rolloutNumbers(d *appsv1.Deployment, replicas int) (surge, unavailable int) {
+	quarter := intstr.FromString("25%")
+	most, least := &quarter, &quarter
+	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil {
+		if rolling.MaxSurge != nil {
+			most = rolling.MaxSurge
+		}
+		if rolling.MaxUnavailable != nil {
+			least = rolling.MaxUnavailable
+		}
+	}
+	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(most, replicas, true)
+	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(least, replicas, false)
+	if badSurge != nil || badUnavailable != nil {
+		return 1, 0 // the API server accepts no such numbers
+	}
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return surge, min(unavailable, replicas)
+}
+
+func findNoSurge(_ *Scene, w *Workload) *Finding {
+	if w.Deployment == nil || !w.IsServing() || w.Replicas() == 0 {
+		return nil
+	}
+	if w.isRecreated() {
+		return &Finding{
+			Message: fmt.Sprintf("its strategy Recreate ends %s before another one starts", nameShare(w.Replicas(), w.Replicas())),
+			Remedy:  "use RollingUpdate with maxSurge 1 if an old and a new pod may run side by side, or announce the gap",
+		}
+	}
+	if surge, _ := rolloutNumbers(w.Deployment, w.Replicas()); surge > 0 || w.Replicas() > 1 {
+		return nil
+	}
+	return &Finding{
+		Message: "with maxSurge 0 its only pod ends before another one starts",
+		Remedy:  "set maxSurge 1 and maxUnavailable 0, and move it with kubectl rollout restart once its node is fenced",
+		Mend:    w.patchRollout(1, 0),
+	}
+}
+
+// patchRollout changes how many pods a rollout of a Deployment may add and take down at once.
+func (w *Workload) patchRollout(surge, unavailable any) string {
+	return patchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": surge, "maxUnavailable": unavailable}}}})
+}
+
+// nameShare is how many of a workload's pods it is about, in words.
+func nameShare(some, all int) string {
+	switch {
+	case all == 1:
+		return "its only pod"
+	case some == all:
+		return fmt.Sprintf("all %d pods", all)
+	default:
+		return fmt.Sprintf("%d of its %d pods", some, all)
+	}
+}
+
+func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
+	if w.Deployment == nil {
+		return nil
+	}
+	status, replicas := &w.Deployment.Status, w.Replicas()
+	target := fmt.Sprintf("-n %s deployment/%s", w.Namespace, w.Name)
+	old := max(0, int(status.Replicas-status.UpdatedReplicas))
+	progress := fmt.Sprintf("%d of %s new, %d old", status.UpdatedReplicas, countThings(replicas, "pod"), old)
+	if status.ObservedGeneration < w.Deployment.Generation {
+		progress = "its controller has not looked at the last change yet"
+	}
+	isUnfinished := status.ObservedGeneration < w.Deployment.Generation || int(status.UpdatedReplicas) < replicas || old > 0
+	switch {
+	case failsToProgress(status):
+		return &Finding{
+			Message: "its rollout does not get on: " + progress + fmt.Sprintf(", %d available", status.AvailableReplicas),
+			Remedy:  "repair it, or go back with kubectl rollout undo " + target,
+		}
+	case w.Deployment.Spec.Paused:
+		f := &Finding{
+			Message: "its rollout is paused: " + progress, Remedy: "finish it with kubectl rollout resume " + target,
+			Mend: mergePatchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
+		}
+		if !isUnfinished {
+			f.Severity, f.Message = Note, "it is paused, so that a change which its pods need during the upgrade is not rolled out"
+			f.Remedy = "resume it with kubectl rollout resume " + target
+		}
+		return f
+	case isUnfinished:
+		return &Finding{Message: "its rollout is in progress: " + progress, Remedy: "wait for it with kubectl rollout status " + target}
+	default:
+		return nil
+	}
+}
+
+// failsToProgress reports whether the rollout has taken longer than progressDeadlineSeconds.
+func failsToProgress(status *appsv1.DeploymentStatus) bool {
+	for i := range status.Conditions {
+		if status.Conditions[i].Type == appsv1.DeploymentProgressing {
+			return status.Conditions[i].Status == corev1.ConditionFalse
+		}
+	}
+	return false
+}
+
+func findWideRollout(_ *Scene, w *Workload) *Finding {
+	replicas := w.Replicas()
+	if w.Deployment == nil || !w.IsServing() || replicas == 0 || w.Deployment.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return nil
+	}
+	surge, unavailable := rolloutNumbers(w.Deployment, replicas)
+	if 2*unavailable < replicas || replicas == 1 && surge == 0 { // that is STR001's
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("a rollout may take %s down at once", nameShare(unavailable, replicas)),
+		Remedy:  "set maxSurge and maxUnavailable to 25%, which adds a pod first and takes at most a quarter down",
+		Mend:    w.patchRollout("25%", "25%"),
+	}
+}

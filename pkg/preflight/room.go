@@ -1,0 +1,102 @@
+package preflight
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// room is what pods take up on nodes: thousandths of a CPU, bytes of memory, and how many they are.
+type room struct{ cpu, memory, pods int64 }
+
+func (r *room) add(other room) {
+	r.cpu, r.memory, r.pods = r.cpu+other.cpu, r.memory+other.memory, r.pods+other.pods
+}
+
+func (r *room) subtract(other room) {
+	r.cpu, r.memory, r.pods = r.cpu-other.cpu, r.memory-other.memory, r.pods-other.pods
+}
+
+func roomOfList(list corev1.ResourceList) room {
+	return room{cpu: list.Cpu().MilliValue(), memory: list.Memory().Value(), pods: list.Pods().Value()}
+}
+
+// describeLack says of what there is too little, as "3 CPU (1 free)".
+func (r room) describeLack(free room) []string {
+	var lacking []string
+	if r.cpu > free.cpu {
+		lacking = append(lacking, fmt.Sprintf("%s CPU (%s free)", formatCPU(r.cpu), formatCPU(free.cpu)))
+	}
+	if r.memory > free.memory {
+		lacking = append(lacking, fmt.Sprintf("%s of memory (%s free)", formatMemory(r.memory), formatMemory(free.memory)))
+	}
+	if r.pods > free.pods {
+		lacking = append(lacking, fmt.Sprintf("room for %s (%d free)", podsInWords(int(r.pods)), max(0, free.pods)))
+	}
+	return lacking
+}
+
+func formatCPU(milli int64) string { return fmt.Sprintf("%.4g", float64(max(0, milli))/1000) }
+
+func formatMemory(bytes int64) string { return fmt.Sprintf("%.4gGi", float64(max(0, bytes))/(1<<30)) }
+
+// roomOf is what the scheduler counts of a pod: its containers together, or one of its init
+// containers if that asks for more, and the overhead (component-helpers, resource.PodRequests).
+// What the pod asks for as a whole comes first.
+func roomOf(pod *Pod) room {
+	return room{cpu: sumRequests(pod, corev1.ResourceCPU), memory: sumRequests(pod, corev1.ResourceMemory), pods: 1}
+}
+
+func sumRequests(pod *Pod, name corev1.ResourceName) int64 {
+	value := func(list corev1.ResourceList) int64 {
+		quantity := list[name]
+		return valueOf(name, &quantity)
+	}
+	var sidecars, largest, sum int64
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		asks := value(c.Resources.Requests)
+		largest = max(largest, sidecars+asks)
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sidecars += asks
+		}
+	}
+	for i := range pod.Spec.Containers {
+		sum += value(pod.Spec.Containers[i].Resources.Requests)
+	}
+	sum = max(largest, sum+sidecars)
+	if pod.Spec.Resources != nil {
+		if _, has := pod.Spec.Resources.Requests[name]; has {
+			sum = value(pod.Spec.Resources.Requests)
+		}
+	}
+	return sum + value(pod.Spec.Overhead)
+}
+
+func valueOf(name corev1.ResourceName, quantity *resource.Quantity) int64 {
+	if name == corev1.ResourceCPU {
+		return quantity.MilliValue()
+	}
+	return quantity.Value()
+}
+
+// hasPodEnded reports whether the pod takes up no room any more.
+func hasPodEnded(pod *Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// podsInWords and nodesInWords say how many there are.
+func podsInWords(n int) string {
+	if n == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", n)
+}
+
+func nodesInWords(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}

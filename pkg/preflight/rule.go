@@ -1,0 +1,121 @@
+package preflight
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Rule is one check of the catalogue. It is pure: all that it looks at is in the Scene.
+type Rule struct {
+	// ID is what findings, pages and --skip-check call it: "PDB001".
+	ID string
+	// Severity is that of its findings, unless one says otherwise.
+	Severity Severity
+	// Text says when it fires and what would come of it, in one or two sentences; Source is where
+	// that is from.
+	Text, Source string
+	// Reads are the kinds that it looks at beside nodes, pods, budgets and namespaces, as RBAC
+	// names them: without them it is not looked at.
+	Reads []string
+
+	find func(*Scene) []Finding
+}
+
+// Catalogue is every rule, by id.
+func Catalogue() []Rule {
+	rules := slices.Concat(
+		upgradeRules(),
+		budgetRules(), replicaRules(), spreadRules(), terminationRules(), balancerRules(),
+		probeRules(), rolloutRules(), podRules(), webhookRules(), systemRules(), capacityRules(),
+	)
+	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
+	return rules
+}
+
+// FindRule is the rule of the id, in upper or lower case.
+func FindRule(id string) (Rule, bool) {
+	rules := Catalogue()
+	i := slices.IndexFunc(rules, func(r Rule) bool { return strings.EqualFold(r.ID, id) })
+	if i < 0 {
+		return Rule{}, false
+	}
+	return rules[i], true
+}
+
+// Check applies the rules to the scene. Findings are sorted by workload, severity and rule; those
+// of rules whose ids are in skip are left out.
+func Check(s *Scene, rules []Rule, skip []string) []Finding {
+	var found []Finding
+	for i := range rules {
+		rule := &rules[i]
+		if slices.Contains(skip, rule.ID) {
+			continue
+		}
+		if kind := s.lacksKind(rule); kind != "" {
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: you may not list " + kind})
+			continue
+		}
+		for _, f := range rule.find(s) {
+			f.Rule, f.Severity = rule.ID, cmp.Or(f.Severity, rule.Severity)
+			f.Skipped = s.skipReason(&f)
+			found = append(found, f)
+		}
+	}
+	slices.SortStableFunc(found, compareFindings)
+	return found
+}
+
+// lacksKind is a kind that the rule looks at and that was not read, "" when it has all.
+func (s *Scene) lacksKind(rule *Rule) string {
+	for _, kind := range rule.Reads {
+		if slices.Contains(s.Unread, kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+func compareFindings(a, b Finding) int {
+	return cmp.Or(
+		cmp.Compare(b.Severity.rank(), a.Severity.rank()), cmp.Compare(a.Workload, b.Workload),
+		cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Object, b.Object),
+	)
+}
+
+// perWorkload looks at one workload after the other. What it finds concerns that workload.
+func perWorkload(look func(*Scene, *Workload) *Finding) func(*Scene) []Finding {
+	return func(s *Scene) []Finding {
+		var found []Finding
+		for _, w := range s.Workloads {
+			if f := look(s, w); f != nil {
+				f.Workload, f.Object = w.String(), cmp.Or(f.Object, w.String())
+				found = append(found, *f)
+			}
+		}
+		return found
+	}
+}
+
+// perPod looks at each pod that has to leave an outdated node, and perTemplate at one pod of each
+// workload, whose pods are alike.
+func perPod(look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
+	return func(s *Scene) []Finding {
+		var found []Finding
+		for _, w := range s.Workloads {
+			for _, pod := range w.Leaving {
+				if f := look(s, w, pod); f != nil {
+					f.Workload, f.Object = w.String(), cmp.Or(f.Object, describePod(pod))
+					f.Node = cmp.Or(f.Node, pod.Spec.NodeName)
+					found = append(found, *f)
+				}
+			}
+		}
+		return found
+	}
+}
+
+// perTemplate looks at one pod of each workload, whose pods are alike.
+func perTemplate(look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
+	return perWorkload(func(s *Scene, w *Workload) *Finding { return look(s, w, w.Model()) })
+}

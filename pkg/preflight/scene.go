@@ -1,0 +1,99 @@
+package preflight
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Scene is a cluster before an upgrade, indexed once by workload.
+type Scene struct {
+	// World is the upgrade that would start.
+	World *upgrade.World
+	Facts Facts
+	*inventory.Objects
+	// Workloads have a pod that would have to leave, sorted by namespace, kind and name.
+	Workloads []*Workload
+
+	// outdated are the names of outdated nodes, nodes are all by name.
+	outdated   map[string]bool
+	nodes      map[string]*corev1.Node
+	namespaces map[string]*corev1.Namespace
+	// byName are the workloads by what String says of them.
+	byName map[string]*Workload
+	// ofUpgrade is what CheckUpgrade found.
+	ofUpgrade []Finding
+}
+
+// NewScene indexes objects for the upgrade that would start from the World.
+func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene {
+	s := &Scene{
+		World: w, Facts: facts, Objects: objects,
+		outdated: map[string]bool{}, nodes: map[string]*corev1.Node{}, namespaces: map[string]*corev1.Namespace{},
+	}
+	for i := range w.Members {
+		if m := &w.Members[i]; m.Outdated && m.Node != nil {
+			s.outdated[m.Node.Name] = true
+		}
+	}
+	for _, node := range objects.Nodes {
+		s.nodes[node.Name] = node
+	}
+	for _, namespace := range objects.Namespaces {
+		s.namespaces[namespace.Name] = namespace
+	}
+	s.Workloads = indexWorkloads(s)
+	s.byName = make(map[string]*Workload, len(s.Workloads))
+	for _, w := range s.Workloads {
+		s.byName[w.String()] = w
+	}
+	s.ofUpgrade = CheckUpgrade(w, facts)
+	s.nameWorkloads(s.ofUpgrade)
+	return s
+}
+
+// IsOutdated reports whether the node of the name would be replaced.
+func (s *Scene) IsOutdated(node string) bool { return s.outdated[node] }
+
+// Node is the node of the name, nil when there is none.
+func (s *Scene) Node(name string) *corev1.Node { return s.nodes[name] }
+
+// Namespace is the namespace of the name, nil when it was not read.
+func (s *Scene) Namespace(name string) *corev1.Namespace { return s.namespaces[name] }
+
+// Staying are the nodes that pods may move to: schedulable, ready and not outdated. Nodes that the
+// upgrade adds are not among them.
+func (s *Scene) Staying() []*corev1.Node {
+	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n *corev1.Node) bool { return s.outdated[n.Name] || n.Spec.Unschedulable })
+}
+
+// nameWorkloads names the workloads of the findings about pods.
+func (s *Scene) nameWorkloads(found []Finding) {
+	if len(found) == 0 {
+		return
+	}
+	names := map[string]string{}
+	for _, w := range s.Workloads {
+		for _, pod := range w.Leaving {
+			names[describePod(pod)] = w.String()
+		}
+	}
+	for i := range found {
+		found[i].Workload = names[found[i].Object]
+	}
+}
+
+// AnnotationSkip begins the annotations that switch a rule off for an object, its pods or its
+// workload; their value is the reason: "skip-check.kubectl-nodeupgrade/PDB001".
+const AnnotationSkip = "skip-check.kubectl-nodeupgrade/"
+
+// skipReason is why a finding is not to count, "" when it is.
+func (s *Scene) skipReason(f *Finding) string {
+	if w := s.byName[f.Workload]; w != nil {
+		return w.annotation(AnnotationSkip + f.Rule)
+	}
+	return ""
+}

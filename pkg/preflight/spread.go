@@ -1,0 +1,222 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// spreadRules are about where a workload's pods are, and where they may go.
+func spreadRules() []Rule {
+	return []Rule{
+		{
+			ID: "TSC001", Severity: Warn, Reads: []string{"services"}, find: perTemplate(findUnspread),
+			Text: "Two or more replicas that a service selects have neither a topology spread constraint nor a pod anti-affinity of their own, " +
+				"so they may all be on one node or in one zone, and one drain takes most of them. A constraint whose selector matches other pods does not count.",
+			Source: "kubernetes.io, Pod Topology Spread Constraints; kubernetes#31487",
+		},
+		{
+			ID: "TSC002", Severity: Error, find: perTemplate(findEmptyDomains),
+			Text: "A spread constraint with DoNotSchedule and without nodeTaintsPolicy: Honor counts drained nodes as empty ones, so that the other nodes or zones may not " +
+				"have more than maxSkew pods, and at some moment of the upgrade that is too few: pods stay Pending. It is silent where the nodes that stay and those that are added first have room.",
+			Source: "podtopologyspread/common.go; kubernetes#106127, kubernetes#107464",
+		},
+		{
+			ID: "TSC003", Severity: Error, find: perTemplate(findTooFewApart),
+			Text: "A required pod anti-affinity keeps the replicas on a node or in a zone each, and at some moment of the upgrade there are fewer of these than replicas, " +
+				"those that are added first included: pods stay Pending until another node comes up.",
+			Source: "kops#16417",
+		},
+		{
+			ID: "TSC004", Severity: Warn, find: perTemplate(findSkew),
+			Text: "A node or zone with outdated nodes has more of the pods than an even spread would give it, and the skew is more than a DoNotSchedule constraint allows. " +
+				"The scheduler looks at a constraint only when it places a pod, so scaling in may leave them uneven, and the drain takes more of them at once. Nodes without any of the pods do not count.",
+			Source: "kubernetes.io, Pod Topology Spread Constraints, known limitations; kubernetes#48307",
+		},
+		{
+			ID: "TSC005", Severity: Note, Reads: []string{"configmaps"}, find: findPolicies,
+			Text: "A descheduler's policy is of version v1alpha1, which v0.31 removed, evicts without nodeFit, which looks for a node that takes the pod first, or leaves alone " +
+				"the soft spread constraints that pods on outdated nodes have.",
+			Source: "descheduler#851, descheduler#1375; its README",
+		},
+		{
+			ID: "TSC006", Severity: Note, find: perTemplate(findMixedVersions),
+			Text: "A spread constraint of a Deployment with DoNotSchedule counts pods of old and new versions together, since its matchLabelKeys lack pod-template-hash: " +
+				"after a rollout the new ones may be spread unevenly.",
+			Source: "kubernetes.io, Pod Topology Spread Constraints, matchLabelKeys",
+		},
+	}
+}
+
+func findUnspread(s *Scene, w *Workload, model *Pod) *Finding {
+	if !w.IsScaled() || !w.IsServing() || w.Replicas() < 2 || isSpread(model) {
+		return nil
+	}
+	key := corev1.LabelTopologyZone
+	if d := s.findDomains(w, key); len(d.open)+len(d.fenced()) < 2 && len(s.World.Group.Zones) < 2 {
+		key = corev1.LabelHostname
+	}
+	f := &Finding{
+		Message: fmt.Sprintf("nothing spreads its %d replicas, so that one drain may take most of them", w.Replicas()),
+		Remedy:  fmt.Sprintf("add a topologySpreadConstraint with maxSkew 1 and topologyKey %s", key),
+	}
+	selector := w.spreadSelector()
+	if selector == nil || len(model.Spec.TopologySpreadConstraints) > 0 {
+		return f
+	}
+	constraint := fields{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": corev1.ScheduleAnyway, "labelSelector": selector}
+	if w.Kind == "Deployment" {
+		constraint["matchLabelKeys"] = []string{appsv1.DefaultDeploymentUniqueLabelKey}
+	}
+	f.Mend = w.patchTemplate(fields{"topologySpreadConstraints": []fields{constraint}})
+	return f
+}
+
+// isSpread reports whether the pod asks to be apart from others like it.
+func isSpread(pod *Pod) bool {
+	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selectsOwn(c.LabelSelector, pod) }) {
+		return true
+	}
+	terms := requiredApart(pod)
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
+		for _, preferred := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+			terms = append(slices.Clone(terms), preferred.PodAffinityTerm)
+		}
+	}
+	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool { return selectsOwn(term.LabelSelector, pod) })
+}
+
+// requiredApart are the terms of the pod's required anti-affinity.
+func requiredApart(pod *Pod) []corev1.PodAffinityTerm {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	return pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+}
+
+// spreadSelector is by what the workload selects its pods, nil where it was not read.
+func (w *Workload) spreadSelector() *metav1.LabelSelector {
+	switch {
+	case w.Deployment != nil:
+		return w.Deployment.Spec.Selector
+	case w.StatefulSet != nil:
+		return w.StatefulSet.Spec.Selector
+	default:
+		return nil
+	}
+}
+
+// hardConstraints are those because of which pods stay Pending.
+func hardConstraints(pod *Pod) []corev1.TopologySpreadConstraint {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable != corev1.DoNotSchedule || !selectsOwn(c.LabelSelector, pod)
+	})
+}
+
+func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
+	for _, c := range hardConstraints(model) {
+		if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
+			continue
+		}
+		crowd := s.findCrowding(w, c.TopologyKey, int(c.MaxSkew))
+		if crowd == nil {
+			continue
+		}
+		return &Finding{
+			Message: fmt.Sprintf("its spread constraint on %s counts drained nodes as empty, which leaves room for %s per %s: during the upgrade %s, and some stay Pending",
+				c.TopologyKey, countThings(int(c.MaxSkew), "pod"), nameDomain(c.TopologyKey), crowd.describe(c.TopologyKey)),
+			Remedy: "set nodeTaintsPolicy: Honor in the constraint, so that fenced nodes do not count",
+			Mend:   w.patchConstraint(model, c.TopologyKey, fields{"nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
+		}
+	}
+	return nil
+}
+
+// patchConstraint changes the spread constraint of a key; "" where the key does not tell which.
+func (w *Workload) patchConstraint(model *Pod, key string, change fields) string {
+	same := 0
+	for i := range model.Spec.TopologySpreadConstraints {
+		if model.Spec.TopologySpreadConstraints[i].TopologyKey == key {
+			same++
+		}
+	}
+	if same != 1 {
+		return ""
+	}
+	change["topologyKey"] = key
+	return w.patchTemplate(fields{"topologySpreadConstraints": []fields{change}})
+}
+
+func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
+	for _, term := range requiredApart(model) {
+		if !selectsOwn(term.LabelSelector, model) {
+			continue
+		}
+		crowd := s.findCrowding(w, term.TopologyKey, 1)
+		if crowd == nil {
+			continue
+		}
+		f := &Finding{
+			Message: fmt.Sprintf("its required anti-affinity allows one pod per %s: during the upgrade %s, and some stay Pending", nameDomain(term.TopologyKey), crowd.describe(term.TopologyKey)),
+			Remedy:  "make it a preferred anti-affinity",
+			Mend:    w.preferApart(model),
+		}
+		if surge := s.World.Request.Surge + crowd.missing; s.World.Group.Sized && term.TopologyKey == corev1.LabelHostname {
+			f.Remedy = fmt.Sprintf("pass --max-surge=%d, or %s", surge, f.Remedy)
+		}
+		return f
+	}
+	return nil
+}
+
+// preferApart makes the only term of a required anti-affinity a preferred one.
+func (w *Workload) preferApart(model *Pod) string {
+	affinity := model.Spec.Affinity.PodAntiAffinity
+	if len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 || len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0 {
+		return ""
+	}
+	term := affinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
+	return w.patchTemplate(fields{"affinity": fields{"podAntiAffinity": fields{
+		"requiredDuringSchedulingIgnoredDuringExecution":  nil,
+		"preferredDuringSchedulingIgnoredDuringExecution": []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: term}},
+	}}})
+}
+
+func findSkew(s *Scene, w *Workload, model *Pod) *Finding {
+	for _, c := range hardConstraints(model) {
+		d := s.findDomains(w, c.TopologyKey)
+		fullest, emptiest, fair := d.findExtremes(c.TopologyKey)
+		most, least := d.pods[fullest], d.pods[emptiest]
+		if most-least <= int(c.MaxSkew) || most <= fair || !d.outdated[fullest] {
+			continue
+		}
+		thing := nameDomain(c.TopologyKey)
+		return &Finding{
+			Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, countThings(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
+			Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or have the descheduler's %s do it", most, spreadPlugin),
+		}
+	}
+	return nil
+}
+
+func findMixedVersions(_ *Scene, w *Workload, model *Pod) *Finding {
+	if w.Kind != "Deployment" {
+		return nil
+	}
+	for _, c := range hardConstraints(model) {
+		if slices.Contains(c.MatchLabelKeys, appsv1.DefaultDeploymentUniqueLabelKey) {
+			continue
+		}
+		keys := append(slices.Clone(c.MatchLabelKeys), appsv1.DefaultDeploymentUniqueLabelKey)
+		return &Finding{
+			Message: fmt.Sprintf("its spread constraint on %s counts pods of an old version too, so that a rollout may leave the new ones uneven", c.TopologyKey),
+			Remedy:  fmt.Sprintf("set matchLabelKeys: [%s] in the constraint", strings.Join(keys, ", ")),
+			Mend:    w.patchConstraint(model, c.TopologyKey, fields{"matchLabelKeys": keys}),
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// domains are the values that nodes have of a topology key, as one workload sees them: only of
+// nodes that it may run on.
+type domains struct {
+	// open have a node that takes new pods, outdated have one that is replaced.
+	open, outdated map[string]bool
+	// pods counts the workload's pods in each.
+	pods map[string]int
+}
+
+func (s *Scene) findDomains(w *Workload, key string) domains {
+	d, model := domains{open: map[string]bool{}, outdated: map[string]bool{}, pods: s.countByDomain(w, key)}, w.Model()
+	for _, node := range s.Nodes {
+		domain, has := node.Labels[key]
+		switch {
+		case !has:
+		case s.IsOutdated(node.Name) && isSelectedBy(node, model):
+			d.outdated[domain] = true
+		case !s.IsOutdated(node.Name) && !node.Spec.Unschedulable && isPlaceFor(node, model):
+			d.open[domain] = true
+		}
+	}
+	return d
+}
+
+// countByDomain counts the workload's pods by what the label of their nodes says.
+func (s *Scene) countByDomain(w *Workload, key string) map[string]int {
+	pods := map[string]int{}
+	for _, pod := range w.Pods {
+		node := s.Node(pod.Spec.NodeName)
+		if node == nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if domain, has := node.Labels[key]; has {
+			pods[domain]++
+		}
+	}
+	return pods
+}
+
+// fenced are the domains without a node that takes new pods, those with the most pods first.
+func (d *domains) fenced() []string {
+	var fenced []string
+	for domain := range d.outdated {
+		if !d.open[domain] {
+			fenced = append(fenced, domain)
+		}
+	}
+	slices.SortFunc(fenced, func(a, b string) int { return cmp.Or(d.pods[b]-d.pods[a], strings.Compare(a, b)) })
+	return fenced
+}
+
+// crowding is a moment of an upgrade at which pods have to share fewer domains than they may.
+type crowding struct{ pods, domains, missing int }
+
+// findCrowding looks for the worst moment at which a workload of which each domain may have no more
+// than the given number of pods cannot have all of them placed. Pods wait then until a node was
+// added, and where a budget counts them, the drain waits too.
+//
+// It is enough to count: where fewer pods than domains × most are placed, one of the domains has
+// room. Nodes are drained in the worst order, those with the most pods first; as many as the window
+// is wide are drained at once, and each that is removed is replaced.
+func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
+	d := s.findDomains(w, key)
+	fenced, surge := d.fenced(), s.countSurged()
+	if key != corev1.LabelHostname && (surge >= len(fenced) || s.World.Request.TakesTurns() && surge > 0) {
+		return nil // each of them gets a new node before it is drained
+	}
+	placed, worst := 0, (*crowding)(nil)
+	for domain := range d.open {
+		placed += d.pods[domain]
+	}
+	for i, domain := range fenced {
+		if d.pods[domain] == 0 {
+			break
+		}
+		placed += d.pods[domain]
+		replaced := max(0, i+1-max(1, s.World.Request.Window))
+		room := len(d.open) + max(surge, min(surge+replaced, len(s.outdated)))
+		if missing := (placed - room*most + most - 1) / most; missing > 0 && (worst == nil || missing > worst.missing) {
+			worst = &crowding{pods: placed, domains: room, missing: missing}
+		}
+	}
+	return worst
+}
+
+// countSurged is how many nodes the upgrade adds before the first is drained.
+func (s *Scene) countSurged() int {
+	if s.World.Request.Strategy == upgrade.AutoscaledBlueGreen {
+		return len(s.outdated) // an autoscaler adds them for pods that wait
+	}
+	return s.World.Request.Surge
+}
+
+// describe says the crowding: "5 pods would have to share 2 nodes".
+func (c *crowding) describe(key string) string {
+	return fmt.Sprintf("%s would have to share %s", countThings(c.pods, "pod"), countThings(c.domains, nameDomain(key)))
+}
+
+// nameDomain is what people call a domain of the key.
+func nameDomain(key string) string {
+	switch {
+	case key == corev1.LabelHostname:
+		return "node"
+	case slices.Contains(zoneKeys(), key):
+		return "zone"
+	default:
+		return "value of " + key
+	}
+}
+
+// countThings writes a number of things: "1 node", "2 nodes", "2 values of rack".
+func countThings(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	head, rest, _ := strings.Cut(thing, " ")
+	return strings.TrimSpace(fmt.Sprintf("%d %ss %s", n, head, rest))
+}
+
+// findExtremes names the domains with the most and with the fewest pods, among those in which the
+// workload may run, and how many each would have at most if they were spread evenly. Of nodes,
+// those without a pod are left out: they may be new ones.
+func (d *domains) findExtremes(key string) (fullest, emptiest string, fair int) {
+	union := maps.Clone(d.open)
+	maps.Copy(union, d.outdated)
+	all, total := slices.Sorted(maps.Keys(union)), 0
+	if key == corev1.LabelHostname {
+		all = slices.DeleteFunc(all, func(domain string) bool { return d.pods[domain] == 0 })
+	}
+	if len(all) == 0 {
+		return "", "", 0
+	}
+	byPods := func(a, b string) int { return d.pods[a] - d.pods[b] }
+	for _, domain := range all {
+		total += d.pods[domain]
+	}
+	return slices.MaxFunc(all, byPods), slices.MinFunc(all, byPods), (total + len(all) - 1) / len(all)
+}

@@ -1,0 +1,112 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// systemRules are about workloads that all others, and the upgrade itself, need.
+func systemRules() []Rule {
+	return []Rule{
+		{
+			ID: "SYS001", Severity: Error, find: perWorkload(findWeakDNS),
+			Text: "The cluster's DNS has a single replica, all ready ones on one outdated node, or no budget. " +
+				"While none of its pods is ready no name resolves in the cluster, new nodes and the pods that move included.",
+			Source: "kubeadm#1672, kubeadm#1657",
+		},
+		{
+			ID: "SYS002", Severity: Warn, find: perWorkload(findWeakController),
+			Text: "A controller that the upgrade needs (cluster-autoscaler, Karpenter, the AWS Load Balancer Controller, a CSI driver's controller) has to leave an outdated node " +
+				"and has a single replica, all ready ones on one node, or no budget. What it does for the pods that move waits until it is back.",
+			Source: "this project; kubernetes-sigs/aws-load-balancer-controller#1719",
+		},
+	}
+}
+
+// dnsLabel is the value of k8s-app on the pods of the cluster's DNS, whatever answers.
+const dnsLabel = "kube-dns"
+
+// findWeakDNS is SYS001.
+func findWeakDNS(s *Scene, w *Workload) *Finding {
+	if w.Kind != "Deployment" || w.Namespace != metav1.NamespaceSystem || w.Model().Labels["k8s-app"] != dnsLabel {
+		return nil
+	}
+	f := s.findWeakness(w)
+	if f != nil {
+		f.Message = "the cluster's DNS " + f.Message
+	}
+	return f
+}
+
+// findWeakController is SYS002.
+func findWeakController(s *Scene, w *Workload) *Finding {
+	name, work := describeController(w)
+	if name == "" {
+		return nil
+	}
+	f := s.findWeakness(w)
+	if f != nil {
+		f.Message = fmt.Sprintf("%s %s; while it moves, %s", name, f.Message, work)
+		f.Remedy += ", or drain its node last"
+	}
+	return f
+}
+
+// describeController names a controller that the upgrade needs and says what waits without it; ""
+// for other workloads.
+func describeController(w *Workload) (name, work string) {
+	if !w.IsScaled() {
+		return "", ""
+	}
+	labels := w.Model().Labels
+	has := func(app string) bool {
+		for _, key := range []string{"app.kubernetes.io/name", "k8s-app", "app"} {
+			if value := labels[key]; value == app || strings.HasSuffix(value, "-"+app) {
+				return true
+			}
+		}
+		return w.Name == app
+	}
+	switch {
+	case has("cluster-autoscaler"):
+		return "cluster-autoscaler", "no node is added for pods that wait"
+	case has("karpenter"):
+		return "Karpenter", "no node is added for pods that wait"
+	case has("aws-load-balancer-controller"):
+		return "the AWS Load Balancer Controller", "no pod is registered with a target group or taken off one"
+	case drain.TierOf(w.Model(), drain.Facts{}) == drain.Storage:
+		return "the CSI driver's controller", "no volume is attached or detached"
+	default:
+		return "", ""
+	}
+}
+
+// findWeakness says why a drain may leave nobody of the workload, and what helps; nil when it
+// cannot.
+func (s *Scene) findWeakness(w *Workload) *Finding {
+	var faults, remedies, mends []string
+	note := func(fault, remedy, mend string) {
+		faults, remedies = append(faults, fault), append(remedies, remedy)
+		if mend != "" {
+			mends = append(mends, mend)
+		}
+	}
+	at := s.spreadReady(w)
+	switch {
+	case w.Replicas() < 2:
+		note("a single replica", "run 2 replicas", w.patchSecondReplica())
+	case at.pods > 0 && len(at.nodes) == 1 && at.isLeaving:
+		note("all of its ready pods on node "+firstKey(at.nodes), "spread it over nodes with topologySpreadConstraints", "")
+	}
+	if len(w.Budgets) == 0 {
+		note("no budget", "give it a PodDisruptionBudget with maxUnavailable: 1", w.createBudget())
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	return &Finding{Message: "has " + strings.Join(faults, " and "), Remedy: strings.Join(remedies, " and "), Mend: strings.Join(mends, " && ")}
+}

@@ -1,0 +1,260 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// leastShutdown is how long an application should have between SIGTERM and SIGKILL.
+	leastShutdown = 5 * time.Second
+	// usualShutdown is what is advised, and longStart what a start may sleep without a word.
+	usualShutdown, longStart = 30 * time.Second, 10 * time.Second
+	// deregistrationLag is how long load balancers may still send to a pod that is deleted.
+	deregistrationLag = 30 * time.Second
+)
+
+// terminationRules are about how pods end.
+func terminationRules() []Rule {
+	return []Rule{
+		{
+			ID: "TERM001", Severity: Error, find: perTemplate(findCutSleep),
+			Text:   "A preStop hook sleeps as long as terminationGracePeriodSeconds or longer. The grace period runs from the deletion on and takes precedence: the hook is cut off, and the application is killed 2 s after SIGTERM with its requests.",
+			Source: "kuberuntime_container.go, killContainer; kubernetes.io, \"Container Lifecycle Hooks\"",
+		},
+		{
+			ID: "TERM002", Severity: Warn, find: perTemplate(findShortShutdown),
+			Text:   "After its preStop hook's sleep an application has less than 5 s of terminationGracePeriodSeconds left to end in. Requests that take longer are cut off.",
+			Source: "kuberuntime_container.go, killContainer",
+		},
+		{
+			ID: "TERM003", Severity: Warn, Reads: balancerKinds(), find: perTemplate(findEarlyEnd),
+			Text:   "A load balancer of AWS sends to pods by their address, and their containers have no preStop hook. A pod that ends at SIGTERM is gone before the load balancer has taken note, and clients get 502 or 504.",
+			Source: "aws-load-balancer-controller#1719, #2366",
+		},
+		{
+			ID: "TERM004", Severity: Warn, Reads: balancerKinds(), find: perTemplate(findLongDeregistration),
+			Text:   "The deregistration delay that an annotation sets for a target group of pods is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that is not set, which is 300 s, is not looked at.",
+			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
+		},
+		{
+			ID: "TERM005", Severity: Error, find: perTemplate(findLongGrace),
+			Text:   "terminationGracePeriodSeconds is longer than a node's drain may take. A pod that needs all of it makes the upgrade fail, or is cut off by it; which, --on-timeout says.",
+			Source: "docs.aws.amazon.com, \"Managed node update behavior\" (15 min); cloud.google.com, \"Node upgrade strategies\" (1 h)",
+		},
+		{
+			ID: "TERM006", Severity: Note, find: perTemplate(findSleepBinary),
+			Text:   "A preStop hook does nothing but run the program sleep, and the cluster's Kubernetes (1.30 or newer) can sleep by itself. In an image without that program or without a shell the hook fails, and SIGTERM comes at once.",
+			Source: "KEP-3960; kubernetes.io, \"Container Lifecycle Hooks\"",
+		},
+		{
+			ID: "TERM007", Severity: Note, find: perTemplate(findSlowStart),
+			Text:   "A postStart hook sleeps 10 s or longer. No probe of the container runs before it has ended, so each pod that moves takes that much longer to be ready; a container whose hook fails is killed and started again, and its preStop hook is not run.",
+			Source: "kuberuntime_container.go, startContainer; kubernetes.io, \"Container Lifecycle Hooks\"",
+		},
+	}
+}
+
+// findCutSleep is TERM001.
+func findCutSleep(_ *Scene, w *Workload, pod *Pod) *Finding {
+	container, sleep := findSleepingHook(pod)
+	grace := drain.GracePeriod(pod)
+	if sleep == 0 || sleep < grace {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s, and terminationGracePeriodSeconds is %d: the hook is cut off, and the container is killed 2 s after SIGTERM",
+			container, describeSpan(sleep), wholeSeconds(grace)),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, the sleep and %s to shut down in", wholeSeconds(graceAround(sleep)), describeSpan(usualShutdown)),
+		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
+	}
+}
+
+// findShortShutdown is TERM002.
+func findShortShutdown(_ *Scene, w *Workload, pod *Pod) *Finding {
+	container, sleep := findSleepingHook(pod)
+	left := drain.GracePeriod(pod) - sleep
+	if sleep == 0 || left <= 0 || left >= leastShutdown {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("the preStop hook of container %s sleeps %s of the %s that terminationGracePeriodSeconds allows, which leaves %s to shut down in",
+			container, describeSpan(sleep), describeSpan(drain.GracePeriod(pod)), describeSpan(left)),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d", wholeSeconds(graceAround(sleep))),
+		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(graceAround(sleep))}),
+	}
+}
+
+// findSleepingHook finds the preStop hook that sleeps longest: the containers' hooks run side by
+// side.
+func findSleepingHook(pod *Pod) (container string, longest time.Duration) {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if sleep := drain.SleepIn(preStopOf(c)); sleep > longest {
+			container, longest = c.Name, sleep
+		}
+	}
+	return container, longest
+}
+
+func preStopOf(c *corev1.Container) *corev1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return c.Lifecycle.PreStop
+}
+
+// graceAround is the grace period that leaves the usual time after a sleep, rounded up to 10 s.
+func graceAround(sleep time.Duration) time.Duration {
+	return (sleep + usualShutdown + 10*time.Second - 1).Truncate(10 * time.Second)
+}
+
+// findEarlyEnd is TERM003.
+func findEarlyEnd(s *Scene, w *Workload, pod *Pod) *Finding {
+	target := findAddressTarget(w)
+	serving := servingContainers(w, pod)
+	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return preStopOf(c) == nil })
+	if target == "" || i < 0 {
+		return nil
+	}
+	grace := max(drain.GracePeriod(pod), graceAround(deregistrationLag))
+	change := changeContainer(pod, serving[i], fields{"lifecycle": fields{"preStop": sleepHook(s, deregistrationLag)}})
+	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
+	return &Finding{
+		Message: fmt.Sprintf("%s sends to the pods' addresses, and container %s has no preStop hook: it may end before the load balancer has stopped sending to it", target, serving[i].Name),
+		Remedy: fmt.Sprintf("have it sleep %s in a preStop hook with terminationGracePeriodSeconds %d, unless it goes on serving that long after SIGTERM by itself",
+			describeSpan(deregistrationLag), wholeSeconds(grace)),
+		Mend: w.patchTemplate(change),
+	}
+}
+
+// changeContainer is the change of one container in a pod's spec.
+func changeContainer(pod *Pod, c *corev1.Container, change fields) fields {
+	change["name"] = c.Name
+	list := "containers"
+	if slices.ContainsFunc(pod.Spec.InitContainers, func(other corev1.Container) bool { return other.Name == c.Name }) {
+		list = "initContainers"
+	}
+	return fields{list: []fields{change}}
+}
+
+// sleepHook is a hook that sleeps: by itself where the cluster can.
+func sleepHook(s *Scene, sleep time.Duration) fields {
+	if canSleep(s) {
+		return fields{"sleep": fields{"seconds": wholeSeconds(sleep)}}
+	}
+	return fields{"exec": fields{"command": []string{"sleep", fmt.Sprint(wholeSeconds(sleep))}}}
+}
+
+// canSleep reports whether hooks may sleep without a program, as they may since 1.30 (KEP-3960).
+func canSleep(s *Scene) bool {
+	server, err := version.ParseGeneric(s.Facts.ServerVersion)
+	return err == nil && server.AtLeast(version.MajorMinor(1, 30))
+}
+
+// findLongDeregistration is TERM004.
+func findLongDeregistration(_ *Scene, w *Workload, pod *Pod) *Finding {
+	where, delay := statedDelay(w)
+	grace := drain.GracePeriod(pod)
+	if findAddressTarget(w) == "" || delay <= grace {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("%s sets a deregistration delay of %d s, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
+			where, wholeSeconds(delay), wholeSeconds(grace)),
+		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, or the delay to %d", wholeSeconds(delay)+10, wholeSeconds(grace)),
+		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(delay) + 10}),
+	}
+}
+
+// findLongGrace is TERM005.
+func findLongGrace(s *Scene, _ *Workload, pod *Pod) *Finding {
+	request, grace := &s.World.Request, drain.GracePeriod(pod)
+	limit := request.DrainTimeout.Duration
+	if request.Strategy == upgrade.ShortLived || grace <= limit {
+		return nil
+	}
+	f := &Finding{}
+	end := "is deleted with its node"
+	switch request.OnTimeout {
+	case upgrade.Fail:
+		f.Severity, end = Block, "makes the upgrade fail"
+	case upgrade.Skip:
+		end = "has its node skipped"
+	}
+	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)
+	f.Remedy = fmt.Sprintf("pass --drain-timeout=%dm, or set terminationGracePeriodSeconds to %d or less", wholeMinutes(grace+5*time.Minute), wholeSeconds(limit))
+	return f
+}
+
+// findSleepBinary is TERM006.
+func findSleepBinary(s *Scene, w *Workload, pod *Pod) *Finding {
+	if !canSleep(s) {
+		return nil
+	}
+	var names []string
+	var changes []fields
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		hook := preStopOf(c)
+		if hook == nil || hook.Exec == nil || !isOnlySleep(hook.Exec.Command) {
+			continue
+		}
+		native := fields{"exec": nil, "sleep": fields{"seconds": wholeSeconds(drain.SleepIn(hook))}}
+		names, changes = append(names, c.Name), append(changes, fields{"name": c.Name, "lifecycle": fields{"preStop": native}})
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &Finding{
+		Message: "the preStop hook (container " + strings.Join(names, ", ") + ") runs the program sleep, and fails in an image that has none",
+		Remedy:  "write preStop.sleep.seconds, which needs no program",
+		Mend:    w.patchTemplate(fields{"containers": changes}),
+	}
+}
+
+// isOnlySleep reports whether a command does nothing but sleep, in a shell or not.
+func isOnlySleep(command []string) bool {
+	words := strings.Fields(strings.Join(command, " "))
+	words = slices.DeleteFunc(words, func(word string) bool {
+		return slices.Contains([]string{"sh", "bash", "ash", "-c", "exec"}, word[strings.LastIndex(word, "/")+1:])
+	})
+	return len(words) == 2 && (words[0] == "sleep" || strings.HasSuffix(words[0], "/sleep")) &&
+		drain.SleepIn(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
+}
+
+// findSlowStart is TERM007.
+func findSlowStart(_ *Scene, _ *Workload, pod *Pod) *Finding {
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if c.Lifecycle == nil || drain.SleepIn(c.Lifecycle.PostStart) < longStart {
+			continue
+		}
+		return &Finding{
+			Message: fmt.Sprintf("the postStart hook of container %s sleeps %s, and no probe runs before it ends: each pod that moves is ready that much later",
+				c.Name, describeSpan(drain.SleepIn(c.Lifecycle.PostStart))),
+			Remedy: "wait for what it needs with a startupProbe or in an init container",
+		}
+	}
+	return nil
+}
+
+// wholeSeconds is a time in whole seconds, wholeMinutes in whole minutes, both rounded up.
+func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func wholeMinutes(d time.Duration) int64 { return int64((d + time.Minute - 1) / time.Minute) }
+
+// describeSpan says a time for people: "90 s", "15 min".
+func describeSpan(d time.Duration) string {
+	if d >= 3*time.Minute && d%time.Minute == 0 {
+		return fmt.Sprintf("%d min", wholeMinutes(d))
+	}
+	return fmt.Sprintf("%d s", wholeSeconds(d))
+}

@@ -1,0 +1,138 @@
+package preflight
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// upgradeRules are those of CheckUpgrade, which hold for every plan and every upgrade.
+func upgradeRules() []Rule {
+	return slices.Concat(groupRules(), closedBudgetRules(), keptPodRules())
+}
+
+// groupRules are about the group as a whole.
+func groupRules() []Rule {
+	return []Rule{
+		{
+			ID: "RBAC001", Severity: Warn, find: findMissingRights,
+			Text: "The user lacks a right in the cluster that carrying the upgrade out takes. A plan or a check does not need it; " +
+				"an upgrade by the same user stops before anything is touched.",
+			Source: "kubernetes.io, Authorization, SelfSubjectAccessReview",
+		},
+		{
+			ID: "NG001", Severity: Refuse, find: ofUpgrade("NG001"),
+			Text:   "Karpenter made these nodes and replaces them by itself: it would undo what is done here.",
+			Source: "karpenter.sh, concepts/disruption",
+		},
+		{
+			ID: "NG002", Severity: Refuse, find: ofUpgrade("NG002"),
+			Text: "The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group: " +
+				"two that replace nodes at once take more of them away than either means to.",
+			Source: "docs.aws.amazon.com, asg-instance-refresh; this project",
+		},
+		{
+			ID: "NG003", Severity: Refuse, find: ofUpgrade("NG003"),
+			Text:   "Two nodes have one provider ID. Only one of them goes with the machine, so the upgrade would never end.",
+			Source: "this project",
+		},
+		{
+			ID: "NG005", Severity: Warn, find: ofUpgrade("NG005"),
+			Text: "Another strategy suits the pods better: blue-green for pods that may take more than an hour to shut down, " +
+				"autoscaled blue-green for jobs that must run to their end where an autoscaler serves the group.",
+			Source: "GKE node pool upgrade strategies",
+		},
+		{
+			ID: "VER001", Severity: Refuse, find: ofUpgrade("VER001"),
+			Text:   "New nodes would run a kubelet of a newer minor version than the control plane, which Kubernetes does not support.",
+			Source: "EKS update; kubernetes.io, Version Skew Policy",
+		},
+		{
+			ID: "LB006", Severity: Error, find: findLocalTraffic, Reads: []string{"services"},
+			Text: "A service with externalTrafficPolicy: Local has its pods on several nodes that may be drained at once: " +
+				"load balancers send to nodes with pods of the service only, and those may all be gone.",
+			Source: "GKE node pool upgrade strategies",
+		},
+	}
+}
+
+// keptPodRules are about pods that an upgrade cannot move, or that their owners ask to keep.
+func keptPodRules() []Rule {
+	return []Rule{
+		{
+			ID: "POD001", Severity: Block, find: ofUpgrade("POD001"),
+			Text:   "A pod has no controller that would bring it back after its eviction. It is not evicted unless the user says so.",
+			Source: "kubectl drain, filters.go",
+		},
+		{
+			ID: "POD005", Severity: Block, find: ofUpgrade("POD005"),
+			Text:   "A pod tolerates both the cordon and the fence's taint, so its controller may bring it back to the node that is drained, again and again.",
+			Source: "cilium#28549, calico#4850",
+		},
+		{
+			ID: "POD007", Severity: Block, find: ofUpgrade("POD007"),
+			Text:   "A pod's namespace is being deleted and the pod is not: the API server accepts no eviction there, for ever if a finalizer keeps the namespace.",
+			Source: "admission/plugin/namespace/lifecycle/admission.go",
+		},
+		{
+			ID: "POD008", Severity: Warn, find: ofUpgrade("POD008"),
+			Text: "A pod's owner asks by a label or an annotation for another drain than the usual one. " +
+				"The finding says whether the pod is left alone, waited for or evicted all the same.",
+			Source: "cluster-api#11240; cluster-autoscaler's FAQ; karpenter.sh, annotations",
+		},
+		{
+			ID: "POD012", Severity: Warn, find: ofUpgrade("POD012"),
+			Text: "A DaemonSet does not tolerate the fence's taint. " +
+				"A pod of it that ends on a fenced node is not brought back there, so the node is without it until its own end.",
+			Source: "pkg/controller/daemon/util/daemonset_util.go",
+		},
+	}
+}
+
+// ofUpgrade takes what CheckUpgrade found by the rule of the id.
+func ofUpgrade(id string) func(*Scene) []Finding {
+	return func(s *Scene) []Finding {
+		var found []Finding
+		for i := range s.ofUpgrade {
+			if s.ofUpgrade[i].Rule == id {
+				found = append(found, s.ofUpgrade[i])
+			}
+		}
+		return found
+	}
+}
+
+// findLocalTraffic is LB006, which for a plan is a warning.
+func findLocalTraffic(s *Scene) []Finding {
+	found := CheckServices(s.World.Members, &s.World.Request, s.Services)
+	for i := range found {
+		found[i].Severity = ""
+		for _, w := range s.Workloads {
+			if slices.ContainsFunc(w.Services, func(service *corev1.Service) bool {
+				return "Service "+service.Namespace+"/"+service.Name == found[i].Object
+			}) {
+				found[i].Workload = w.String()
+			}
+		}
+	}
+	return found
+}
+
+// findMissingRights is RBAC001.
+func findMissingRights(s *Scene) []Finding {
+	var found []Finding
+	if len(s.Facts.MissingRights) > 0 {
+		found = append(found, Finding{
+			Message: "you may not " + strings.Join(s.Facts.MissingRights, ", "),
+			Remedy:  "whoever carries the upgrade out needs a role as in docs/permissions/kubernetes-operate.yaml",
+		})
+	}
+	if len(s.Facts.MissingReads) > 0 {
+		found = append(found, Finding{
+			Severity: Note, Message: "you may not " + strings.Join(s.Facts.MissingReads, ", "),
+			Remedy: "rules that need it are not looked at: ask for a role as in docs/permissions/kubernetes-read.yaml",
+		})
+	}
+	return found
+}

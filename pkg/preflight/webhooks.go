@@ -1,0 +1,227 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const (
+	ofPods      = "pods"
+	ofEvictions = "pods/eviction"
+)
+
+// webhookRules are about admission webhooks that pods or evictions wait for.
+func webhookRules() []Rule {
+	kinds := []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+	return []Rule{
+		{
+			ID: "WH001", Severity: Block, Reads: kinds, find: findLonelyWebhooks,
+			Text:   "A webhook with failurePolicy Fail is asked about new pods or evictions, and a drain may take all of its pods at once. Until it is back pods are neither made nor evicted; if it is asked about its own pods, it does not come back. If it is not, or if it has matchConditions, which are not looked at, it is less than a block.",
+			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
+		},
+		{
+			ID: "WH002", Severity: Note, Reads: kinds[1:], find: findEvictionWebhooks,
+			Text:   "A webhook is there for evictions alone, as KubeVirt's and Strimzi's Drain Cleaner are: it may deny an eviction and move the pod in its own way. The upgrade counts a denial as in progress and tries again.",
+			Source: "kubevirt#9585, #5177; strimzi/drain-cleaner",
+		},
+	}
+}
+
+// admissionHook is a webhook of either kind.
+type admissionHook struct {
+	// config names its configuration as findings do.
+	config, name        string
+	service             *admissionv1.ServiceReference
+	rules               []admissionv1.RuleWithOperations
+	policy              *admissionv1.FailurePolicyType
+	namespaces, objects *metav1.LabelSelector
+	isConditional       bool
+}
+
+func listAdmissionHooks(s *Scene) []*admissionHook {
+	var hooks []*admissionHook
+	for _, config := range s.Mutating {
+		for i := range config.Webhooks {
+			h := &config.Webhooks[i]
+			hooks = append(hooks, &admissionHook{
+				config: "MutatingWebhookConfiguration " + config.Name, name: h.Name, service: h.ClientConfig.Service, rules: h.Rules,
+				policy: h.FailurePolicy, namespaces: h.NamespaceSelector, objects: h.ObjectSelector, isConditional: len(h.MatchConditions) > 0,
+			})
+		}
+	}
+	for _, config := range s.Validating {
+		for i := range config.Webhooks {
+			h := &config.Webhooks[i]
+			hooks = append(hooks, &admissionHook{
+				config: "ValidatingWebhookConfiguration " + config.Name, name: h.Name, service: h.ClientConfig.Service, rules: h.Rules,
+				policy: h.FailurePolicy, namespaces: h.NamespaceSelector, objects: h.ObjectSelector, isConditional: len(h.MatchConditions) > 0,
+			})
+		}
+	}
+	return hooks
+}
+
+// isFailing reports whether what is asked is refused where the webhook does not answer, which is
+// the default.
+func (h *admissionHook) isFailing() bool { return h.policy == nil || *h.policy == admissionv1.Fail }
+
+// backing is the workload that answers, nil where none that has to leave does.
+func (h *admissionHook) backing(s *Scene) *Workload {
+	for _, w := range s.Workloads {
+		for _, service := range w.Services {
+			if h.service != nil && service.Namespace == h.service.Namespace && service.Name == h.service.Name {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+// isAskedAbout reports whether the webhook is asked about the making of the resource for a pod of
+// the workload.
+func (h *admissionHook) isAskedAbout(s *Scene, w *Workload, resource string) bool {
+	object := w.Model().Labels
+	if resource == ofEvictions {
+		object = nil // an eviction has none of the pod's labels
+	}
+	return h.covers(resource) && hookSelects(h.namespaces, namespaceLabels(s, w.Namespace)) && hookSelects(h.objects, object)
+}
+
+// covers reports whether a rule of the webhook covers the making of the resource.
+func (h *admissionHook) covers(resource string) bool {
+	names := []string{"*", ofPods, "*/*"}
+	if resource == ofEvictions {
+		names = []string{ofEvictions, "pods/*", "*/eviction", "*/*"}
+	}
+	return slices.ContainsFunc(h.rules, func(r admissionv1.RuleWithOperations) bool {
+		return listsOneOf(r.APIGroups, "", "*") && listsOneOf(r.Resources, names...) && listsOneOf(r.Operations, admissionv1.Create, admissionv1.OperationAll)
+	})
+}
+
+func listsOneOf[T comparable](all []T, wanted ...T) bool {
+	return slices.ContainsFunc(all, func(one T) bool { return slices.Contains(wanted, one) })
+}
+
+// hookSelects reports whether a webhook's selector selects the labels. Without one it selects all.
+func hookSelects(selector *metav1.LabelSelector, set map[string]string) bool {
+	if selector == nil {
+		return true
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && parsed.Matches(labels.Set(set))
+}
+
+// namespaceLabels are the labels of a namespace, its name's among them.
+func namespaceLabels(s *Scene, name string) map[string]string {
+	set := labels.Set{corev1.LabelMetadataName: name}
+	if namespace := s.Namespace(name); namespace != nil {
+		set = labels.Merge(set, namespace.Labels)
+	}
+	return set
+}
+
+// findLonelyWebhooks is WH001.
+func findLonelyWebhooks(s *Scene) []Finding {
+	var found []Finding
+	for _, hook := range listAdmissionHooks(s) {
+		w := hook.backing(s)
+		if w == nil || !hook.isFailing() {
+			continue
+		}
+		if lonely := describeLoneliness(s, w); lonely != "" {
+			if f := judgeLonelyHook(s, hook, w, lonely); f != nil {
+				f.Object, f.Workload = hook.config, w.String()
+				found = append(found, *f)
+			}
+		}
+	}
+	return found
+}
+
+// judgeLonelyHook says what a webhook keeps from happening while its pods are away, nil where that
+// is nothing an upgrade needs.
+func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely string) *Finding {
+	isAsked := func(resource string) bool {
+		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
+	}
+	f := &Finding{Remedy: "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1", Mend: mendLoneliness(backing)}
+	what, end := "", ""
+	switch {
+	case hook.isAskedAbout(s, backing, ofPods):
+		what, end = "new pods, its own among them", "once none is left no pod can be made, not even its own"
+		f.Remedy += "; leave namespace " + backing.Namespace + " out by a namespaceSelector"
+	case isAsked(ofPods):
+		what, end, f.Severity = "new pods", "no pod is made until it answers again", Error
+	case isAsked(ofEvictions):
+		what, end, f.Severity = "evictions", "none is allowed until it answers again", Error
+	default:
+		return nil
+	}
+	if hook.isConditional {
+		f.Severity, what = Warn, what+", as far as its matchConditions let them through"
+	}
+	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is asked about %s, and %s: %s", hook.name, what, lonely, end)
+	return f
+}
+
+// describeLoneliness says how a drain may take all ready pods of a workload at once, "" where it
+// may not.
+func describeLoneliness(s *Scene, w *Workload) string {
+	ready := w.Ready()
+	onNodes := map[string]bool{}
+	for _, pod := range ready {
+		if !s.IsOutdated(pod.Spec.NodeName) {
+			return ""
+		}
+		onNodes[pod.Spec.NodeName] = true
+	}
+	for _, budget := range w.Budgets {
+		if budget.Status.DesiredHealthy > 0 {
+			return "" // one of them always stays
+		}
+	}
+	switch window := s.World.Request.Window; {
+	case len(ready) == 0:
+		return fmt.Sprintf("no pod of %s is ready", w)
+	case len(ready) == 1:
+		return fmt.Sprintf("the only ready pod of %s has to leave", w)
+	case len(onNodes) == 1:
+		return fmt.Sprintf("the %d ready pods of %s leave one node without a budget", len(ready), w)
+	case len(onNodes) <= window:
+		return fmt.Sprintf("the %d ready pods of %s leave %d nodes without a budget, and %d may be drained at once", len(ready), w, len(onNodes), window)
+	default:
+		return ""
+	}
+}
+
+// mendLoneliness has a workload of one pod have two.
+func mendLoneliness(w *Workload) string {
+	if w.Replicas() > 1 {
+		return ""
+	}
+	return w.patchReplicas(2)
+}
+
+// findEvictionWebhooks is WH002.
+func findEvictionWebhooks(s *Scene) []Finding {
+	var found []Finding
+	for _, hook := range listAdmissionHooks(s) {
+		isOwn := slices.ContainsFunc(hook.rules, func(r admissionv1.RuleWithOperations) bool {
+			return len(r.Resources) == 1 && r.Resources[0] == ofEvictions
+		})
+		if !isOwn || !slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, ofEvictions) }) {
+			continue
+		}
+		found = append(found, Finding{
+			Object:  hook.config,
+			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny one and move the pod in its own way, which is waited for", hook.name),
+			Remedy:  fmt.Sprintf("see that %s is enough for it, which --drain-timeout says", describeSpan(s.World.Request.DrainTimeout.Duration)),
+		})
+	}
+	return found
+}

@@ -1,0 +1,254 @@
+package preflight
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+)
+
+// Pod is a pod of a workload.
+type Pod = corev1.Pod
+
+// Workload is what brings pods back: a Deployment, a StatefulSet, a Job, another controller; or a
+// pod that nothing brings back, of kind Pod.
+type Workload struct {
+	Namespace, Kind, Name string
+	// Pods are all of its pods that have not ended, Leaving those of them on outdated nodes that a
+	// drain has to move. There is at least one of these.
+	Pods, Leaving []*Pod
+	// Budgets cover its pods, Services select them, Ingresses and Bindings name one of the
+	// services.
+	Budgets   []*drain.Budget
+	Services  []*corev1.Service
+	Ingresses []*networkingv1.Ingress
+	Bindings  []inventory.TargetGroupBinding
+	// Deployment, StatefulSet and Job are set for a workload of that kind which was read, Scaler
+	// where an autoscaler changes its size.
+	Deployment  *appsv1.Deployment
+	StatefulSet *appsv1.StatefulSet
+	Job         *batchv1.Job
+	Scaler      *autoscalingv2.HorizontalPodAutoscaler
+}
+
+// String names the workload as findings do: "Deployment shop/cart".
+func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
+
+// describePod names a pod as findings do: "pod shop/cart-0".
+func describePod(pod *Pod) string { return "pod " + pod.Namespace + "/" + pod.Name }
+
+// Model is a pod that stands for all of the workload's: the newest.
+func (w *Workload) Model() *Pod {
+	return slices.MaxFunc(w.Pods, func(a, b *Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// Replicas is how many pods the workload is to have: what its controller says or, where that was
+// not read, how many there are.
+func (w *Workload) Replicas() int {
+	switch {
+	case w.Deployment != nil && w.Deployment.Spec.Replicas != nil:
+		return int(*w.Deployment.Spec.Replicas)
+	case w.StatefulSet != nil && w.StatefulSet.Spec.Replicas != nil:
+		return int(*w.StatefulSet.Spec.Replicas)
+	default:
+		return len(w.Pods)
+	}
+}
+
+// IsScaled reports whether the workload has a number of replicas that serve together: it is a
+// Deployment, a ReplicaSet or a StatefulSet.
+func (w *Workload) IsScaled() bool {
+	return w.Kind == "Deployment" || w.Kind == "StatefulSet" || w.Kind == "ReplicaSet"
+}
+
+// IsServing reports whether a service selects the workload's pods.
+func (w *Workload) IsServing() bool { return len(w.Services) > 0 }
+
+// Ready are the workload's pods that are ready.
+func (w *Workload) Ready() []*Pod {
+	return slices.DeleteFunc(slices.Clone(w.Pods), func(p *Pod) bool { return !drain.Ready(p) })
+}
+
+// annotation is the value of an annotation of the workload, of one of its budgets or of its pods.
+func (w *Workload) annotation(key string) string {
+	var all []metav1.Object
+	switch {
+	case w.Deployment != nil:
+		all = append(all, w.Deployment)
+	case w.StatefulSet != nil:
+		all = append(all, w.StatefulSet)
+	case w.Job != nil:
+		all = append(all, w.Job)
+	}
+	for _, budget := range w.Budgets {
+		all = append(all, budget.PodDisruptionBudget)
+	}
+	for _, object := range append(all, w.Model()) {
+		if value := object.GetAnnotations()[key]; value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// workloadIndex collects workloads by what identifies them.
+type workloadIndex struct {
+	deployments  map[types.UID]*appsv1.Deployment
+	replicaSets  map[types.UID]*appsv1.ReplicaSet
+	statefulSets map[types.UID]*appsv1.StatefulSet
+	jobs         map[types.UID]*batchv1.Job
+	workloads    map[string]*Workload
+	// byOwner remembers the workload of a pod's controller.
+	byOwner map[types.UID]*Workload
+}
+
+func indexWorkloads(s *Scene) []*Workload {
+	x := &workloadIndex{
+		deployments: byUID(s.Deployments), replicaSets: byUID(s.ReplicaSets), statefulSets: byUID(s.StatefulSets), jobs: byUID(s.Jobs),
+		workloads: map[string]*Workload{}, byOwner: map[types.UID]*Workload{},
+	}
+	policy := s.World.Request.Policy()
+	for _, pod := range s.Pods {
+		if s.outdated[pod.Spec.NodeName] && drain.Judge(pod, policy, false).Fate != drain.Stay {
+			w := x.workloadOf(pod)
+			w.Leaving = append(w.Leaving, pod)
+			x.workloads[w.String()] = w
+		}
+	}
+	for _, pod := range s.Pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if w := x.workloads[x.workloadOf(pod).String()]; w != nil {
+			w.Pods = append(w.Pods, pod)
+		}
+	}
+	x.addNeighbours(s)
+	return slices.SortedFunc(maps.Values(x.workloads), func(a, b *Workload) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+}
+
+func byUID[P metav1.Object](objects []P) map[types.UID]P {
+	index := make(map[types.UID]P, len(objects))
+	for _, object := range objects {
+		index[object.GetUID()] = object
+	}
+	return index
+}
+
+// workloadOf is the workload of a pod, a new one where it was not met before.
+func (x *workloadIndex) workloadOf(pod *Pod) *Workload {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		w := &Workload{Namespace: pod.Namespace, Kind: "Pod", Name: pod.Name}
+		return cmp.Or(x.workloads[w.String()], w)
+	}
+	if w := x.byOwner[owner.UID]; w != nil {
+		return w
+	}
+	w := x.makeWorkload(pod, owner)
+	w = cmp.Or(x.workloads[w.String()], w) // another ReplicaSet of the Deployment
+	x.byOwner[owner.UID] = w
+	return w
+}
+
+func (x *workloadIndex) makeWorkload(pod *Pod, owner *metav1.OwnerReference) *Workload {
+	w := &Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
+	w.StatefulSet, w.Job = x.statefulSets[owner.UID], x.jobs[owner.UID]
+	if owner.Kind != "ReplicaSet" {
+		return w
+	}
+	if set := x.replicaSets[owner.UID]; set != nil {
+		if deployment := metav1.GetControllerOfNoCopy(set); deployment != nil {
+			w.Kind, w.Name, w.Deployment = deployment.Kind, deployment.Name, x.deployments[deployment.UID]
+		}
+		return w
+	}
+	// ReplicaSets were not read: a Deployment's end in the hash that their pods carry.
+	if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; hash != "" {
+		if name, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
+			w.Kind, w.Name = "Deployment", name
+		}
+	}
+	return w
+}
+
+// addNeighbours adds to each workload what covers, selects or scales its pods.
+func (x *workloadIndex) addNeighbours(s *Scene) {
+	services := map[string][]*corev1.Service{}
+	for _, service := range s.Services {
+		services[service.Namespace] = append(services[service.Namespace], service)
+	}
+	for _, w := range x.workloads {
+		model := w.Model()
+		w.Budgets = s.World.Budgets.Covering(model)
+		for _, service := range services[w.Namespace] {
+			if selectsPod(service, model) {
+				w.Services = append(w.Services, service)
+			}
+		}
+		w.addExposure(s)
+		for _, scaler := range s.Scalers {
+			target := scaler.Spec.ScaleTargetRef
+			if scaler.Namespace == w.Namespace && target.Kind == w.Kind && target.Name == w.Name {
+				w.Scaler = scaler
+			}
+		}
+	}
+}
+
+func selectsPod(service *corev1.Service, pod *Pod) bool {
+	return len(service.Spec.Selector) > 0 && labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(pod.Labels))
+}
+
+// addExposure adds the ingresses and bindings that name one of the workload's services.
+func (w *Workload) addExposure(s *Scene) {
+	isOurs := func(name string) bool {
+		return slices.ContainsFunc(w.Services, func(service *corev1.Service) bool { return service.Name == name })
+	}
+	for _, ingress := range s.Ingresses {
+		if ingress.Namespace == w.Namespace && slices.ContainsFunc(backendServices(ingress), isOurs) {
+			w.Ingresses = append(w.Ingresses, ingress)
+		}
+	}
+	for _, binding := range s.Bindings {
+		if binding.Namespace == w.Namespace && isOurs(binding.Service) {
+			w.Bindings = append(w.Bindings, binding)
+		}
+	}
+}
+
+// backendServices names the services that an ingress sends to.
+func backendServices(ingress *networkingv1.Ingress) []string {
+	var names []string
+	add := func(backend *networkingv1.IngressBackend) {
+		if backend != nil && backend.Service != nil {
+			names = append(names, backend.Service.Name)
+		}
+	}
+	add(ingress.Spec.DefaultBackend)
+	for _, rule := range ingress.Spec.Rules {
+		if rule.HTTP == nil {
+			continue
+		}
+		for i := range rule.HTTP.Paths {
+			add(&rule.HTTP.Paths[i].Backend)
+		}
+	}
+	return names
+}
