@@ -2,17 +2,49 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
+// listReadRights are what lists, plans, checks and status read, as
+// docs/permissions/kubernetes-read.yaml grants it. Plans and checks say what
+// they do without.
+func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
+	kinds := map[string][]string{
+		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims"},
+		"policy":                       {"poddisruptionbudgets"},
+		"apps":                         {"deployments", "replicasets", "statefulsets", "daemonsets"},
+		"batch":                        {"jobs"},
+		"networking.k8s.io":            {"ingresses"},
+		"autoscaling":                  {"horizontalpodautoscalers"},
+		"admissionregistration.k8s.io": {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"},
+		"elbv2.k8s.aws":                {"targetgroupbindings"},
+	}
+	var needed []authorizationv1.ResourceAttributes
+	for _, group := range slices.Sorted(maps.Keys(kinds)) {
+		for _, kind := range kinds[group] {
+			needed = append(needed, authorizationv1.ResourceAttributes{Verb: "list", Group: group, Resource: kind})
+		}
+	}
+	for _, verb := range []string{"get", "list"} {
+		needed = append(needed,
+			authorizationv1.ResourceAttributes{Verb: verb, Resource: "configmaps", Namespace: stateNamespace},
+			authorizationv1.ResourceAttributes{Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: stateNamespace},
+		)
+	}
+	return needed
+}
+
 // listNeededRights are what carrying a request out takes in the cluster, beyond the reads that the
-// plan has needed already; README has them for administrators. Who aborts evicts no pod.
+// plan has needed already; docs/permissions/kubernetes-operate.yaml grants them. Who aborts evicts
+// no pod.
 func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace string) []authorizationv1.ResourceAttributes {
 	coordination := "coordination.k8s.io"
 	needed := []authorizationv1.ResourceAttributes{
@@ -20,7 +52,6 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		{Verb: "watch", Resource: "pods"},
 		{Verb: "watch", Resource: "namespaces"},
 		{Verb: "watch", Group: "policy", Resource: "poddisruptionbudgets"},
-		{Verb: "list", Resource: "configmaps", Namespace: stateNamespace},
 		{Verb: "watch", Resource: "configmaps", Namespace: stateNamespace},
 		{Verb: "create", Resource: "configmaps", Namespace: stateNamespace},
 		{Verb: "update", Resource: "configmaps", Namespace: stateNamespace},
@@ -31,7 +62,8 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 	if request.Strategy == upgrade.Delegated || request.Strategy == upgrade.ShortLived {
 		return needed // the group's own cloud drains, or no one does
 	}
-	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
+	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"},
+		authorizationv1.ResourceAttributes{Verb: "patch", Resource: "nodes"}, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "nodes"})
 	if !evicts {
 		return needed
 	}
@@ -46,13 +78,22 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 // evictions or without. Where the server does not answer the question, the requests themselves
 // will show.
 func (c *Connection) ListMissingRights(ctx context.Context, request *upgrade.Request, evicts bool, stateNamespace string) []string {
-	needed := listNeededRights(request, evicts, stateNamespace)
+	return listDenied(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
+}
+
+// ListMissingReads says which rights the user lacks that lists, plans, checks and status read with.
+func ListMissingReads(ctx context.Context, client kubernetes.Interface, stateNamespace string) []string {
+	return listDenied(ctx, client, listReadRights(stateNamespace))
+}
+
+// listDenied asks the server about each of the rights.
+func listDenied(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) []string {
 	missing := make([]string, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
 		questions.Go(func() error {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &needed[i]}}
-			answer, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !answer.Status.Allowed {
 				missing[i] = describeRight(&needed[i])
 			}

@@ -36,6 +36,7 @@ func TestOnAServer(t *testing.T) {
 		"watch-ending":         testWatchEndingNamespace,
 		"watch-disrupted":      testWatchDisruptedPods,
 		"forbidden":            testForbidden,
+		"permissions":          testPermissions,
 		"read":                 testReadIsTheSameAsWatch,
 		"read-pages":           testReadPages,
 		"background":           testBackground,

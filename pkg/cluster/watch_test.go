@@ -120,6 +120,7 @@ func (s *space) clientOf(t *testing.T, user string) kubernetes.Interface {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1 // as the product's
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

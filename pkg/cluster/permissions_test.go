@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// grant is one line of the published roles: a verb on a kind.
+type grant struct {
+	role, namespace string
+	rule            rbacv1.PolicyRule
+}
+
+// String says the line as a missing right is said.
+func (g grant) String() string {
+	text := g.rule.Verbs[0] + " " + g.rule.Resources[0]
+	if g.namespace != "" {
+		text += " in namespace " + g.namespace
+	}
+	return text
+}
+
+// publishedGrants are the lines of docs/permissions.
+func publishedGrants(t *testing.T) []grant {
+	t.Helper()
+	var all []grant
+	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
+		text, err := os.ReadFile("../../docs/permissions/" + file)
+		must(t, err)
+		for _, object := range bytes.Split(text, []byte("\n---\n")) {
+			var role rbacv1.Role
+			must(t, yaml.Unmarshal(object, &role))
+			for _, rule := range role.Rules {
+				for _, kind := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						all = append(all, grant{role.Name, role.Namespace, rbacv1.PolicyRule{APIGroups: rule.APIGroups, Resources: []string{kind}, Verbs: []string{verb}}})
+					}
+				}
+			}
+		}
+	}
+	return all
+}
+
+// testPermissions takes each single line of the published roles away: what is missing is that line, and nothing is missing when all
+// are there (RBAC001).
+func testPermissions(t *testing.T, s *space) {
+	grants := publishedGrants(t)
+	conn := Connection{Client: s.clientOf(t, s.name)}
+	request := &upgrade.Request{Strategy: upgrade.BlueGreen, BlueGreen: &upgrade.BlueGreenRequest{}, OnTimeout: upgrade.Force}
+	missing := func(ctx context.Context) []string {
+		return append(ListMissingReads(ctx, conn.Client, "kube-system"), conn.ListMissingRights(ctx, request, true, "kube-system")...)
+	}
+	s.bindAll(t)
+	for i := -1; i < len(grants); i++ {
+		var want []string
+		left := slices.Clone(grants)
+		if i >= 0 {
+			want = []string{grants[i].String()}
+			left = slices.Delete(left, i, i+1)
+		}
+		s.grantAll(t, left)
+		var got []string
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("without %v it tells %v missing", want, got)
+			}
+		})
+		s.eventually(t, "the server to tell "+strings.Join(want, "")+" missing, and nothing else", func(ctx context.Context) (bool, error) {
+			got = missing(ctx)
+			return slices.Equal(got, want), ctx.Err() // questions that got no answer name nothing
+		})
+	}
+	if needed := len(listReadRights("kube-system")) + len(listNeededRights(request, true, "kube-system")); len(grants) != needed {
+		t.Errorf("the published roles have %d lines, and %d rights are asked about", len(grants), needed)
+	}
+}
+
+// bindAll binds the roles of grantAll to the space's user.
+func (s *space) bindAll(t *testing.T) {
+	t.Helper()
+	rbac, meta := s.Client().RbacV1(), metav1.ObjectMeta{Name: s.name}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: s.name}}
+	_, err := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name}, Subjects: subjects,
+	}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = rbac.RoleBindings("kube-system").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: s.name}, Subjects: subjects,
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// grantAll makes the lines all that the space's user may do. Updating a role that is not there makes it.
+func (s *space) grantAll(t *testing.T, grants []grant) {
+	t.Helper()
+	rules := map[string][]rbacv1.PolicyRule{}
+	for _, g := range grants {
+		rules[g.namespace] = append(rules[g.namespace], g.rule)
+	}
+	rbac, meta := s.Client().RbacV1(), metav1.ObjectMeta{Name: s.name}
+	_, err := rbac.ClusterRoles().Update(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules[""]}, metav1.UpdateOptions{})
+	must(t, err)
+	_, err = rbac.Roles("kube-system").Update(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules["kube-system"]}, metav1.UpdateOptions{})
+	must(t, err)
+}

@@ -1,0 +1,79 @@
+package house
+
+import (
+	"encoding/json"
+	"go/ast"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// impliedActions are those that AWS asks for besides an action that is called: LaunchInstances launches through a fleet, and who points a
+// group at a template version must be allowed to launch from it.
+func impliedActions() []string { return []string{"ec2:CreateFleet", "ec2:RunInstances"} }
+
+// calledActions are the actions of AWS that the sources call, as policies name them: each call takes an input of its name. Who one is may
+// always be asked.
+func calledActions(srcs []source) map[string]bool {
+	called := map[string]bool{}
+	for _, src := range srcs {
+		if src.isTest() || src.dir() != "pkg/cloud/aws" {
+			continue
+		}
+		ast.Inspect(src.file, func(n ast.Node) bool {
+			selector, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			service, ok := selector.X.(*ast.Ident)
+			name, isInput := strings.CutSuffix(selector.Sel.Name, "Input")
+			if !ok || !isInput || service.Name == "sts" {
+				return true
+			}
+			if _, isService := src.imports()["github.com/aws/aws-sdk-go-v2/service/"+service.Name]; isService {
+				called[service.Name+":"+name] = true
+			}
+			return true
+		})
+	}
+	return called
+}
+
+// TestPoliciesAreWhatIsCalled holds the published IAM policies to the calls in the code: each is allowed, and nothing else is.
+func TestPoliciesAreWhatIsCalled(t *testing.T) {
+	granted := map[string]string{}
+	for _, file := range []string{"aws-read.json", "aws-operate.json"} {
+		text, err := os.ReadFile(filepath.Join(root(t), "docs/permissions", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy struct{ Statement []struct{ Action []string } }
+		if err := json.Unmarshal(text, &policy); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range policy.Statement {
+			for _, action := range statement.Action {
+				granted[action] = file
+			}
+		}
+	}
+	called := calledActions(sources(t))
+	if len(called) < 15 {
+		t.Fatalf("the code calls %v", called)
+	}
+	for _, action := range slices.Sorted(maps.Keys(called)) {
+		_, name, _ := strings.Cut(action, ":")
+		isRead := strings.HasPrefix(name, "Describe") || strings.HasPrefix(name, "List") || strings.HasPrefix(name, "Get")
+		if want := map[bool]string{true: "aws-read.json", false: "aws-operate.json"}[isRead]; granted[action] != want {
+			t.Errorf("%s is called, and docs/permissions/%s does not allow it", action, want)
+		}
+	}
+	for action, file := range granted {
+		if !called[action] && !slices.Contains(impliedActions(), action) {
+			t.Errorf("docs/permissions/%s allows %s, which is not called", file, action)
+		}
+	}
+}
