@@ -5,21 +5,21 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// workloadsOfDump is the dump's.
-func workloadsOfDump(d *dump.Dump) *cluster.Background {
+// workloadsOf is what forecasts look at of the objects that were read.
+func workloadsOf(o *inventory.Objects) *cluster.Background {
 	webhooks := drain.Webhooks{}
-	for _, config := range d.Mutating {
+	for _, config := range o.Mutating {
 		webhooks.AddMutating(config)
 	}
-	for _, config := range d.Validating {
+	for _, config := range o.Validating {
 		webhooks.AddValidating(config)
 	}
 	return &cluster.Background{
-		Deployments: d.Deployments, ReplicaSets: d.ReplicaSets, StatefulSets: d.StatefulSets, Claims: d.Claims, Volumes: d.Volumes,
-		Services: d.Services, Facts: webhooks.FactsOf(d.Services),
+		Deployments: o.Deployments, ReplicaSets: o.ReplicaSets, StatefulSets: o.StatefulSets, Claims: o.Claims, Volumes: o.Volumes,
+		Services: o.Services, Facts: webhooks.FactsOf(o.Services), Unread: o.Unread,
 	}
 }
 
@@ -32,7 +32,7 @@ func describeAssumptions(kinds []string) []string {
 			volumes = append(volumes, kind)
 		case kind == "services" || strings.HasSuffix(kind, "webhookconfigurations"):
 			backends = append(backends, kind)
-		default:
+		case kind == "deployments" || kind == "replicasets" || kind == "statefulsets":
 			scales = append(scales, kind)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -127,7 +127,7 @@ func TestPlansKnowWhatOthersNeed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dumped := workloadsOfDump(&dump.Dump{
+	dumped := workloadsOf(&inventory.Objects{
 		Services: []*corev1.Service{&services[0], &services[1]},
 		Mutating: []*admissionv1.MutatingWebhookConfiguration{{Webhooks: []admissionv1.MutatingWebhook{{ClientConfig: named}}}},
 	})

@@ -11,6 +11,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -29,6 +30,8 @@ type commandLine struct {
 	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
 	// the one that was asked for.
 	outdated, forecast, compare bool
+	// skipChecks are the ids of rules that are left out.
+	skipChecks []string
 	// typed reports whether a flag was typed, and retry is the whole command to type once more.
 	typed func(flag string) bool
 	retry string
@@ -106,6 +109,13 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	}
 	if !slices.Contains(listFlagValues("progress"), f.progress) {
 		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)
+	}
+	for _, id := range f.skipChecks {
+		rule, known := preflight.FindRule(id)
+		if !known {
+			return nil, fmt.Errorf("--skip-check=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", "))
+		}
+		line.skipChecks = append(line.skipChecks, rule.ID)
 	}
 	if line.settings.Current, err = parseLabels(f.current); err != nil {
 		return nil, fmt.Errorf("--current=%s: %w", f.current, err)

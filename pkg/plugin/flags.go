@@ -22,6 +22,8 @@ type flags struct {
 	node, selector, current, provider, clusterName, stateNamespace, progress, dump string
 	controlPlane, outdated, forecast, compare                                      bool
 
+	skipChecks []string
+
 	settings settingFlags
 	agreed   agreements
 }
@@ -70,6 +72,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
 	flags.BoolVar(&f.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
 	f.addStrategy(flags)
+	f.addSkipCheck(flags)
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
 	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
@@ -77,6 +80,11 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
 	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")
+}
+
+// addSkipCheck adds the flag of commands that stop at what rules find.
+func (f *flags) addSkipCheck(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.skipChecks, "skip-check", nil, "Rules to leave out, such as PDB001,TERM001; kubectl nodeupgrade check tells what they find")
 }
 
 // addWait adds the flag of commands that may come to a long soak.

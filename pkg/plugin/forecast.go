@@ -23,17 +23,28 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if err != nil {
 		return nil, err
 	}
-	findings := g.findings
+	findings := g.checkObjects(s)
 	if !g.record.IsResumable() { // or some of the nodes are there already
 		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
-	}
-	if g.clusterWorkloads != nil {
-		findings = slices.Concat(findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
 	}
 	return report.NewPlan(report.PlanInput{
 		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: findings,
 		Forecast: forecast, Simulated: !g.noForecast && g.request.Strategy != upgrade.ShortLived, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
 	}), nil
+}
+
+// checkObjects is what all rules find or, where the objects were not read that they look at, those
+// that do with less.
+func (g *groupContext) checkObjects(s *session) []preflight.Finding {
+	switch {
+	case s.objects == nil && g.clusterWorkloads == nil:
+		return g.findings
+	case s.objects == nil:
+		return slices.Concat(g.findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
+	}
+	world := g.makeWorld(g.now)
+	facts := preflight.Facts{ServerVersion: s.Version, MissingRights: g.missingRights}
+	return preflight.Check(preflight.NewScene(&world, facts, s.objects), preflight.Catalogue(), s.skipChecks)
 }
 
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
@@ -157,6 +168,21 @@ func (g *groupContext) rejectRefused() error {
 	default:
 		return fmt.Errorf("upgrading group %q: %s", g.group.Name, f)
 	}
+}
+
+// rejectBlocked refuses to begin an upgrade in which a node could not be drained until a person
+// does something, unless the user said what is to become of such nodes.
+func (g *groupContext) rejectBlocked() error {
+	fails := g.request.Strategy == upgrade.Surge || g.request.Strategy == upgrade.Delegated // others keep such nodes to their end
+	if !fails || g.request.OnTimeout != upgrade.Fail || g.record.IsResumable() {
+		return nil
+	}
+	for _, f := range g.findings {
+		if f.Severity == preflight.Block {
+			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or go on with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
+		}
+	}
+	return nil
 }
 
 // rejectUnmanaged refuses pods that no one would bring back, unless the user said what is to become

@@ -35,6 +35,10 @@ type groupContext struct {
 	// actions, unless nil, takes down what is done.
 	actions  *actionLog
 	findings []preflight.Finding
+	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
+	missingRights []string
+	// missingReads are what the user lacks that plans and checks read with.
+	missingReads []string
 	// noForecast plans tell no times: the upgrade is not simulated.
 	noForecast bool
 	// now is the one moment that a plan is made at, and idle for how long no one had carried the
@@ -74,10 +78,10 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare {
 		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group)
 	}
-	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes)); err != nil {
+	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes), m); err != nil {
 		return nil, err
 	}
-	g.view = s.view
+	g.view, g.clusterWorkloads = s.view, s.clusterWorkloads
 	return g, s.resolveRequest(g, m)
 }
 
@@ -151,7 +155,9 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		return err
 	}
 	world := g.makeWorld(g.now)
-	g.findings = preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version})
+	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version}), func(f preflight.Finding) bool {
+		return slices.Contains(s.skipChecks, f.Rule)
+	})
 	return nil
 }
 

@@ -17,7 +17,7 @@ Exit codes:
   0    done, or nothing to do
   1    an error; where nodes were touched the same command continues
   2    the command line was wrong; nothing was touched
-  3    --dry-run or simulate found what a person has to change first
+  3    --dry-run, simulate or check found what a person has to change first
   4    finished, with nodes left behind that could not be drained
   5    paused, held by another process, or stopped by a rollback or an abort
   6    waiting for a soak to end; run the same command at the time it names
@@ -32,14 +32,14 @@ type heading struct {
 
 func listHeadings() []heading {
 	return []heading{
-		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "filename"}},
+		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "all-namespaces", "all-nodes", "filename"}},
 		{"How it is upgraded", []string{
 			"to", "strategy", "like", "max-surge", "max-unavailable", "update-strategy", "batch-barrier", "batch", "batch-soak", "soak", "wait-for-drain", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "settle", "wait-replacement",
 		}},
 		{"When it stops", []string{
 			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "takeover", "parallel-groups",
 		}},
-		{"Plan and output", []string{"dry-run", "forecast", "compare", "yes", "output", "progress", "watch", "v"}},
+		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "progress", "watch", "v"}},
 		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},
 	}
 }

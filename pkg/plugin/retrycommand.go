@@ -27,6 +27,9 @@ func makeRetryCommand(cmd *cobra.Command, args []string) string {
 
 // formatFlag is a flag as it is typed.
 func formatFlag(f *pflag.Flag) string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return "--" + f.Name + "=" + strings.Join(list.GetSlice(), ",")
+	}
 	if f.Value.String() == f.NoOptDefVal {
 		return "--" + f.Name
 	}

@@ -18,6 +18,7 @@ func TestRetryCommand(t *testing.T) {
 		"two groups":         {[]string{"workers", "nodegroup/web"}, "kubectl nodeupgrade workers nodegroup/web"},
 		"flags":              {[]string{"workers", "-y", "--settle", "5s", "--wait-replacement=false"}, "kubectl nodeupgrade workers --settle=5s --wait-replacement=false --yes"},
 		"where the run is":   {[]string{"--context=prod", "workers", "--state-namespace", "ops"}, "kubectl nodeupgrade workers --context=prod --state-namespace=ops"},
+		"a list":             {[]string{"workers", "--skip-check=PDB001", "--skip-check=TERM001"}, "kubectl nodeupgrade workers --skip-check=PDB001,TERM001"},
 		"words of a shell":   {[]string{"-l", "pool in (a, b)", "--current=it's="}, `kubectl nodeupgrade '--current=it'\''s=' '--selector=pool in (a, b)'`},
 		"secrets":            {[]string{"workers", "--token=secret", "--yes"}, "kubectl nodeupgrade workers --yes"},
 		"agreed to for once": {[]string{"workers", "--replan", "--takeover", "--keep-max"}, "kubectl nodeupgrade workers --keep-max"},

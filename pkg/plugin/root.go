@@ -84,7 +84,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	f.addUpgrade(cmd)
 	hideConnectionFlags(cmd.PersistentFlags(), f)
 	addForeignFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand(f))
+	cmd.AddCommand(newCheckCommand(f), newStatusCommand(f), newSimulateCommand(f), newVersionCommand(f), newOptionsCommand(f))
 	cmd.AddCommand(newPauseCommand(f), newResumeCommand(f), newRollbackCommand(f), newCompleteCommand(f), newAbortCommand(f))
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)

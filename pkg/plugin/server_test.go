@@ -15,7 +15,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -101,6 +104,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/api/v1/namespaces": corev1.NamespaceList{TypeMeta: list("NamespaceList")},
 		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{
 			TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudgetList", APIVersion: "policy/v1"}, Items: s.budgets,
+		},
+		"/apis/apps/v1/daemonsets": appsv1.DaemonSetList{TypeMeta: apps("DaemonSetList")},
+		"/apis/batch/v1/jobs":      batchv1.JobList{TypeMeta: metav1.TypeMeta{Kind: "JobList", APIVersion: "batch/v1"}},
+		"/apis/networking.k8s.io/v1/ingresses": networkingv1.IngressList{
+			TypeMeta: metav1.TypeMeta{Kind: "IngressList", APIVersion: "networking.k8s.io/v1"},
+		},
+		"/apis/autoscaling/v2/horizontalpodautoscalers": autoscalingv2.HorizontalPodAutoscalerList{
+			TypeMeta: metav1.TypeMeta{Kind: "HorizontalPodAutoscalerList", APIVersion: "autoscaling/v2"},
 		},
 		"/apis/apps/v1/deployments":      appsv1.DeploymentList{TypeMeta: apps("DeploymentList")},
 		"/apis/apps/v1/replicasets":      appsv1.ReplicaSetList{TypeMeta: apps("ReplicaSetList")},

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -55,24 +58,40 @@ type session struct {
 	podsOfGroupOnly bool
 	// background is read with the first plan.
 	clusterWorkloads *cluster.Background
+	// objects are what rules look at, of a session that makes plans; nil of others.
+	objects *inventory.Objects
 	// account is whose cloud credentials are used, for people.
 	account string
 }
 
 // readPods fills in the pods of the view: of the whole cluster once, or of the group's outdated
 // nodes.
-func (s *session) readPods(ctx context.Context, members []nodegroup.Member) error {
+func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mode) error {
 	var err error
 	switch {
 	case s.podsOfGroupOnly:
 		s.view.Pods, err = cluster.PodsOn(ctx, s.Client, listOutdatedNodes(members))
-	case len(s.view.Pods) == 0:
+	case len(s.view.Pods) > 0:
+	case m == modeUpgrade: // a plan, which says what rules find
+		if s.objects, err = cluster.ReadInventory(ctx, s.Client); err == nil {
+			s.view.Pods, s.clusterWorkloads = podsByNode(s.objects.Pods), workloadsOf(s.objects)
+		}
+	default:
 		s.view.Pods, err = cluster.ListPods(ctx, s.Client)
 	}
 	if err != nil {
 		return explainReadError(err)
 	}
 	return nil
+}
+
+// podsByNode are the pods by the name of their node, "" for those without.
+func podsByNode(pods []*corev1.Pod) map[string][]*corev1.Pod {
+	byNode := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
+		byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
+	}
+	return byNode
 }
 
 // listOutdatedNodes names the nodes that would be drained.
@@ -102,6 +121,6 @@ func (s *session) readClusterWorkloads(ctx context.Context) error {
 func (s *session) reloadCluster(ctx context.Context) error {
 	var err error
 	s.view, err = s.readView(ctx)
-	s.clusterWorkloads = nil
+	s.clusterWorkloads, s.objects = nil, nil
 	return err
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -71,7 +71,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	}
 	at := &session{
 		command:  &command{s.commandLine, &connection{context: source}},
-		provider: s.recordedProvider(d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOfDump(d),
+		provider: s.recordedProvider(d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOf(&d.Objects),
 	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
@@ -102,26 +102,31 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 
 // loadDump reads the dump, and says where from.
 func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
-	switch s.file {
-	case "":
+	if s.file == "" {
 		return dump.Example(), "built-in example", nil
-	case "-":
-		d, err := dump.Read(interruptible{ctx, s.In}, dump.Limits{})
+	}
+	return readDump(ctx, s.In, s.file, dump.Command, trim.Object)
+}
+
+// readDump reads a file, or stdin, that a command wrote, and says which.
+func readDump(ctx context.Context, stdin io.Reader, name, command string, trimObject func(any)) (*dump.Dump, string, error) {
+	if name == "-" {
+		d, err := dump.Read(interruptible{ctx, stdin}, dump.Limits{}, trimObject)
 		if err != nil {
 			return nil, "", fmt.Errorf("reading stdin: %w", err)
 		}
 		return d, "stdin", nil
 	}
-	file, err := os.Open(s.file)
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command, s.file))
+		return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, command, name))
 	}
 	defer file.Close() // it was only read
-	d, err := dump.Read(interruptible{ctx, file}, dump.Limits{})
+	d, err := dump.Read(interruptible{ctx, file}, dump.Limits{}, trimObject)
 	if err != nil {
-		return nil, "", fmt.Errorf("reading %s: %w", s.file, err)
+		return nil, "", fmt.Errorf("reading %s: %w", name, err)
 	}
-	return d, s.file, nil
+	return d, name, nil
 }
 
 // interruptible ends a long read when the user does.
@@ -177,14 +182,10 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 
 // viewOfDump is the dump as a live cluster would be seen.
 func viewOfDump(d *dump.Dump) upgrade.View {
-	v := upgrade.View{
+	return upgrade.View{
 		Nodes: d.Nodes, PDBs: d.Budgets, Budgets: drain.NewBudgets(d.Budgets),
-		Pods: map[string][]*corev1.Pod{}, EndingNamespaces: d.EndingNamespaces,
+		Pods: podsByNode(d.Pods), EndingNamespaces: d.EndingNamespaces,
 	}
-	for _, pod := range d.Pods {
-		v.Pods[pod.Spec.NodeName] = append(v.Pods[pod.Spec.NodeName], pod)
-	}
-	return v
 }
 
 // explainAssumptions says on stderr what the dump leaves open and what is taken instead.

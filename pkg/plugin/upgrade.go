@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,6 +103,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 
 // planGroup is the plan of one group, with what a dry run asks the server.
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
+	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
 	plan, err := g.makePlan(ctx, s)
 	if err == nil && s.dryRun == cmdutil.DryRunServer {
 		plan.Probes = probeEvictions(ctx, s.connection, g)
@@ -121,7 +123,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if g.isCurrent() {
 		return s.reportCurrent(ctx, g, m)
 	}
-	if err := g.rejectUnmanaged(); err != nil {
+	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked()); err != nil {
 		return err
 	}
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -37,8 +38,29 @@ func listFlagValues(flag string) []string {
 	case "unmanaged-pods":
 		return []string{"refuse", "evict"}
 	default:
+		return listCheckValues(flag)
+	}
+}
+
+// listCheckValues are the values of the flags that are about rules.
+func listCheckValues(flag string) []string {
+	switch flag {
+	case "explain", "skip-check":
+		return listRuleIDs()
+	case "fail-on":
+		return append(convertToStrings(preflight.Severities()[1:]), neverFail)
+	default:
 		return nil
 	}
+}
+
+// listRuleIDs are the ids of all rules.
+func listRuleIDs() []string {
+	var ids []string
+	for _, rule := range preflight.Catalogue() {
+		ids = append(ids, rule.ID)
+	}
+	return ids
 }
 
 // convertToStrings are the values as plain text.

@@ -286,6 +286,14 @@ func formatWait(n *PlanNode) string {
 func findingLines(all []preflight.Finding) []string {
 	var lines []string
 	more := map[string]int{}
+	infos := 0
+	all = slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool {
+		isInfo := !f.Severity.IsAtLeast(preflight.Warn)
+		if isInfo {
+			infos++
+		}
+		return isInfo || f.Skipped != ""
+	})
 	for _, f := range all {
 		more[f.Rule+f.Message]++
 	}
@@ -300,6 +308,9 @@ func findingLines(all []preflight.Finding) []string {
 		delete(more, f.Rule+f.Message)
 		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
+	if infos > 0 {
+		lines = append(lines, fmt.Sprintf("Checks      %s more: kubectl nodeupgrade check tells them", formatCount(infos, "info")))
+	}
 	return lines
 }
 
@@ -309,7 +320,9 @@ func severityLabel(s preflight.Severity) string {
 		return "Refused     "
 	case preflight.Block:
 		return "Blocked     "
+	case preflight.Error:
+		return "Error       "
 	default:
-		return "Note        "
+		return "Warning     "
 	}
 }

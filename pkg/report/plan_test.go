@@ -52,7 +52,7 @@ BATCH   NODE   ZONE   FROM        TO          PODS   STAYING   START    END     
 
 Takes       20m-26m; 5 evictions; at most 4 instances, 0.2 extra instance-hours
 Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods
-Note        ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
+Warning     ReplicaSet shop/web: 2 of its pods may find no node: Insufficient cpu: make room
 `
 
 func TestPlanAsATable(t *testing.T) {
@@ -66,7 +66,7 @@ func TestPlanAsATable(t *testing.T) {
 			"Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods\n" +
 			"Assumed     a machine is gone 30s after its termination begins\n"},
 		"no other node":      {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
-		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nNote "},
+		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
 		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"E54 the console's rolling update": {
 			func(p *report.Plan) { p.Request.Strategy = upgrade.Delegated }, false,

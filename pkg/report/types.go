@@ -114,7 +114,7 @@ type Probe struct {
 // Structural reports whether a person has to do something before every node can be drained.
 func (p *Plan) Structural() bool {
 	blocked := func(n PlanNode) bool { return len(n.BlockedBy) > 0 } // by a finding, or as the forecast has it
-	serious := func(f preflight.Finding) bool { return f.Severity != preflight.Warn }
+	serious := func(f preflight.Finding) bool { return f.Severity.IsAtLeast(preflight.Block) && f.Skipped == "" }
 	return slices.ContainsFunc(p.Nodes, blocked) || slices.ContainsFunc(p.Findings, serious)
 }
 

@@ -150,7 +150,7 @@ const toNew = "--to=1.36"
 // start starts the upgrade.
 func (s *managedScene) start(flags ...string) *command {
 	s.t.Helper()
-	return start(s.t, s.Stage, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json"}, flags...)...)
+	return start(s.t, s.Stage, append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked}, flags...)...)
 }
 
 // begin has EKS begin as someone else does, and returns the ID of the update.

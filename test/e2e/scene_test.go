@@ -256,9 +256,12 @@ func (s *scene) pods() []corev1.Pod {
 	return list.Items
 }
 
+// beginsBlocked has upgrades begin that a budget will hold.
+const beginsBlocked = "--skip-check=PDB001,PDB009"
+
 // args are an upgrade of the scene's group with short times.
 func (s *scene) args(flags ...string) []string {
-	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m"}, flags...)
+	return append([]string{"nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", "--settle=1s", "--boot-timeout=1m", beginsBlocked}, flags...)
 }
 
 // start starts the upgrade.

@@ -48,7 +48,7 @@ func readSchema(t *testing.T, name string) schema {
 	return s
 }
 
-// checkSchema holds the plans and the statuses in a document to their schemas.
+// checkSchema holds the plans, the statuses and the reports of check in a document to their schemas.
 func checkSchema(t *testing.T, document string) {
 	t.Helper()
 	var value map[string]any
@@ -61,7 +61,7 @@ func checkSchema(t *testing.T, document string) {
 	}
 	for _, item := range items {
 		kind, _ := item.(map[string]any)["kind"].(string)
-		if kind != "Plan" && kind != "UpgradeStatus" {
+		if kind != "Plan" && kind != "UpgradeStatus" && kind != "CheckReport" {
 			continue
 		}
 		for _, fault := range readSchema(t, kind).faults("", item) {

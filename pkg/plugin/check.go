@@ -1,0 +1,284 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// checkFlags are those of the check command alone.
+type checkFlags struct {
+	explain, failOn string
+	all, everyNode  bool
+	patch           bool
+}
+
+const checkExamples = `  # what would block the upgrade of a group, and which users would notice
+  kubectl nodeupgrade check workers
+
+  # all groups; before a new image is there, as if every node were outdated
+  kubectl nodeupgrade check -A --all-nodes
+
+  # the commands that mend what they can; read them before you run them
+  kubectl nodeupgrade check workers -o patch
+
+  # a cluster that was written down
+  kubectl nodeupgrade check -f dump.json
+
+  # what a rule is about
+  kubectl nodeupgrade check --explain PDB001`
+
+func newCheckCommand(f *flags) *cobra.Command {
+	var own checkFlags
+	cmd := &cobra.Command{
+		Use:   "check [GROUP...]",
+		Short: "Find what would block an upgrade, and which workloads would notice",
+		Long: `Applies every rule to the workloads with pods on the outdated nodes and says
+what would block, what users would notice and how to mend it. It changes
+nothing. The exit code is 3 where a finding is an error or worse.`,
+		Example:           checkExamples,
+		ValidArgsFunction: f.completeGroups,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if own.explain != "" {
+				return explainRule(f, own.explain)
+			}
+			own.patch = f.output.format == "patch"
+			if own.patch {
+				f.output.format = ""
+			}
+			line, err := f.parseShared(args)
+			if err == nil {
+				err = f.parseSettings(cmd, line)
+			}
+			if err == nil {
+				err = own.checkValues()
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			c := &checker{commandLine: line, checkFlags: own}
+			if f.dump != "" {
+				return c.checkDump(cmd.Context(), f.dump)
+			}
+			return c.checkCluster(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&own.explain, "explain", "", "Print what a rule is about, and from where it is")
+	flags.StringVar(&own.failOn, "fail-on", string(preflight.Error), "The least severity that makes the exit code 3: block, error, warning, info or never")
+	f.addSkipCheck(flags)
+	flags.BoolVarP(&own.all, "all-namespaces", "A", false, "All groups, as without a group")
+	flags.BoolVar(&own.everyNode, "all-nodes", false, "Check as if every node of the group were outdated")
+	flags.StringVarP(&f.dump, "filename", "f", "", "Dump to check in the place of the cluster, JSON or YAML, gzip or not; - for stdin")
+	f.addStrategy(flags)
+	return cmd
+}
+
+// neverFail is the value of --fail-on with which no finding counts.
+const neverFail = "never"
+
+// checkValues refuses values that no one knows.
+func (c *checkFlags) checkValues() error {
+	if !slices.Contains(listFlagValues("fail-on"), c.failOn) {
+		return fmt.Errorf("--fail-on=%s is not known: use %s", c.failOn, joinAlternatives(listFlagValues("fail-on")))
+	}
+	return nil
+}
+
+func explainRule(f *flags, id string) error {
+	rule, known := preflight.FindRule(id)
+	if !known {
+		return usageError(fmt.Errorf("--explain=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", ")))
+	}
+	return report.WriteRule(f.Out, &rule)
+}
+
+// checker is one run of the check command.
+type checker struct {
+	*commandLine
+	checkFlags
+}
+
+// checkCluster checks groups of the cluster that the flags name.
+func (c *checker) checkCluster(ctx context.Context, f *flags) error {
+	command, err := f.connectFor(ctx, c.commandLine)
+	if err != nil {
+		return err
+	}
+	objects, err := cluster.ReadInventory(ctx, command.Client)
+	if err != nil {
+		return explainReadError(err)
+	}
+	view := viewOfObjects(objects)
+	provider, groups, err := command.findGroups(ctx, view.Nodes)
+	if err != nil {
+		return err
+	}
+	s := &session{command: command, provider: provider, view: view}
+	names, err := c.chooseGroups(ctx, s, groupNames(len(groups), func(i int) string { return groups[i].Name }))
+	if err != nil {
+		return err
+	}
+	var reports []report.CheckReport
+	for _, name := range names {
+		g, err := s.loadGroup(ctx, name, modeUpgrade)
+		if err != nil {
+			return err
+		}
+		g.missingRights = command.ListMissingRights(ctx, &g.request, true, c.stateNamespace)
+		g.missingReads = cluster.ListMissingReads(ctx, command.Client, c.stateNamespace)
+		reports = append(reports, c.checkGroup(s, g, objects))
+	}
+	return c.answerReports(reports)
+}
+
+// groupNames are the names of so many groups.
+func groupNames(n int, name func(i int) string) []string {
+	var names []string
+	for i := range n {
+		names = append(names, name(i))
+	}
+	return names
+}
+
+// chooseGroups are the groups that were named or, where none was, all there are.
+func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([]string, error) {
+	switch {
+	case c.all && !c.groups.isEmpty():
+		return nil, usageError(errors.New("-A checks all groups: leave it out, or the group"))
+	case !c.groups.isEmpty():
+		return s.resolveGroupNames(ctx, c.groups, suggestNone)
+	case len(all) == 0:
+		return nil, usageError(fmt.Errorf("the %d nodes of the cluster belong to no node group that is known: pass -l SELECTOR --current KEY=VALUE", len(s.view.Nodes)))
+	default:
+		return all, nil
+	}
+}
+
+// checkDump checks groups of a cluster that was written down. All of their nodes are outdated,
+// unless --current names labels of those that are not.
+func (c *checker) checkDump(ctx context.Context, file string) error {
+	d, source, err := readDump(ctx, c.In, file, dump.CommandForChecks, trim.ForChecks)
+	if err != nil {
+		return err
+	}
+	s := &session{command: &command{c.commandLine, &connection{context: source}}, provider: c.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects)}
+	s.view.EndingNamespaces = d.EndingNamespaces
+	groups, err := s.provider.Groups(ctx, d.Nodes)
+	if err != nil {
+		return err
+	}
+	names, err := c.chooseGroups(ctx, s, groupNames(len(groups), func(i int) string { return groups[i].Name }))
+	if err != nil {
+		return err
+	}
+	var reports []report.CheckReport
+	for _, name := range names {
+		g := &groupContext{name: name, provider: s.provider, view: s.view, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
+		if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
+			return usageError(err) // of what was written down
+		}
+		g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
+		if err := s.resolveRequest(g, modeUpgrade); err != nil {
+			return err
+		}
+		reports = append(reports, c.checkGroup(s, g, &d.Objects))
+	}
+	return c.answerReports(reports)
+}
+
+// checkGroup applies the rules to one group.
+func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Objects) report.CheckReport {
+	if c.everyNode {
+		for i := range g.members {
+			g.members[i].Outdated = true
+		}
+	}
+	world := g.makeWorld(g.now)
+	scene := preflight.NewScene(&world, preflight.Facts{ServerVersion: s.Version, MissingRights: g.missingRights, MissingReads: g.missingReads}, objects)
+	r := report.CheckReport{
+		Context: s.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: g.countOutdated(),
+		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
+	}
+	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", g.group.Name)
+	if r.Outdated > 0 {
+		r.Findings = append(r.Findings, preflight.Check(scene, preflight.Catalogue(), c.skipChecks)...)
+	}
+	return r
+}
+
+// answerReports prints one report as itself and several as a list. The exit code says whether a
+// finding counts.
+func (c *checker) answerReports(reports []report.CheckReport) error {
+	list := &report.CheckList{Items: reports}
+	list.TypeMeta, _ = report.NewMeta("CheckList", "")
+	var names []string
+	for i := range reports {
+		names = append(names, groupPrefix+reports[i].Name)
+	}
+	var object runtime.Object = list
+	if len(reports) == 1 {
+		object = &reports[0]
+	}
+	err := c.printObject(object, names, func(ro report.Options) error { return c.writeReports(reports, ro) })
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(reports, c.isFailing) {
+		return &exitErr{code: exitStructural}
+	}
+	return nil
+}
+
+// isFailing reports whether a finding is as bad as --fail-on says.
+func (c *checker) isFailing(r report.CheckReport) bool {
+	worst := r.Worst()
+	return c.failOn != neverFail && worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn))
+}
+
+func (c *checker) writeReports(reports []report.CheckReport, ro report.Options) error {
+	if c.patch {
+		return report.WritePatches(c.Out, reports)
+	}
+	for i := range reports {
+		if i > 0 {
+			fmt.Fprintln(c.Out)
+		}
+		if err := report.WriteCheck(c.Out, &reports[i], ro); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// viewOfObjects is the View of objects that were read.
+func viewOfObjects(o *inventory.Objects) upgrade.View {
+	return viewOfDump(&dump.Dump{Objects: *o, EndingNamespaces: listEndingNamespaces(o.Namespaces)})
+}
+
+func listEndingNamespaces(all []*corev1.Namespace) map[string]bool {
+	ending := map[string]bool{}
+	for _, namespace := range all {
+		if namespace.Status.Phase == corev1.NamespaceTerminating {
+			ending[namespace.Name] = true
+		}
+	}
+	return ending
+}

@@ -1,0 +1,215 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+)
+
+// CheckReport is what the rules found about one node group, before anything is touched.
+type CheckReport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Context           string `json:"context,omitempty"`
+	Provider          string `json:"provider"`
+	Kind              string `json:"groupKind"`
+	// Nodes and Outdated count the group's nodes; Workloads those with pods that have to move.
+	Nodes     int `json:"nodes"`
+	Outdated  int `json:"outdated"`
+	Workloads int `json:"workloads"`
+	// Findings are sorted, the worst first.
+	Findings []preflight.Finding `json:"findings"`
+}
+
+// CheckList is the reports of several groups as one document.
+type CheckList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	Items           []CheckReport `json:"items"`
+}
+
+// DeepCopyObject is as NodeGroupList's.
+func (r *CheckReport) DeepCopyObject() runtime.Object { c := *r; return &c }
+
+// DeepCopyObject is as NodeGroupList's.
+func (l *CheckList) DeepCopyObject() runtime.Object { c := *l; return &c }
+
+// Worst is the worst severity of the findings that count, "" without any.
+func (r *CheckReport) Worst() preflight.Severity {
+	for _, severity := range preflight.Severities() {
+		if slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Severity == severity && f.Skipped == "" }) {
+			return severity
+		}
+	}
+	return ""
+}
+
+// WriteCheck writes the findings by workload, those of the group as a whole first. Infos are left
+// out of all but wide tables, and counted.
+func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
+	head := fmt.Sprintf("Node group %s (%s), context %s: %d of %d nodes are outdated, with pods of %s",
+		r.Name, r.Kind, cmp.Or(r.Context, "-"), r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
+	if err := writeLines(w, o.Style, head, ""); err != nil {
+		return err
+	}
+	rows := findingRows(r.Findings, o.Wide || o.Style == Markdown)
+	if len(rows) > 0 {
+		header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
+		if o.Wide {
+			header = append(header, "MENDED-BY")
+		}
+		if err := WriteTable(w, o.Style, header, rows); err != nil {
+			return err
+		}
+		if err := writeLines(w, o.Style, ""); err != nil {
+			return err
+		}
+	}
+	return writeLines(w, o.Style, checkFooterLines(r, o)...)
+}
+
+// findingRows are the findings by workload; of one rule and workload those that say the same are
+// one row. A workload is named in the first of its rows.
+func findingRows(all []preflight.Finding, wide bool) [][]string {
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b preflight.Finding) int { return strings.Compare(a.Workload, b.Workload) })
+	var rows [][]string
+	before := "none yet"
+	for _, f := range mergeFindings(sorted) {
+		if !wide && (f.Severity == preflight.Note || f.Severity == preflight.Unknown) {
+			continue
+		}
+		workload := cmp.Or(f.Workload, "(group)")
+		if workload == before {
+			workload = ""
+		} else {
+			before = workload
+		}
+		object := cmp.Or(f.Object, "-")
+		if object == f.Workload {
+			object = "-"
+		}
+		row := []string{workload, string(f.Severity), f.Rule, object, describeFinding(&f)}
+		if wide {
+			row = append(row, cmp.Or(f.Mend, "-"))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func describeFinding(f *preflight.Finding) string {
+	text := f.Message
+	if f.Remedy != "" {
+		text += ": " + f.Remedy
+	}
+	if f.Skipped != "" {
+		text += " (does not count: " + f.Skipped + ")"
+	}
+	return text
+}
+
+// mergeFindings makes one of those that say the same of several objects of a workload.
+func mergeFindings(all []preflight.Finding) []preflight.Finding {
+	key := func(f *preflight.Finding) string {
+		return strings.Join([]string{f.Workload, f.Rule, string(f.Severity), f.Message, f.Remedy}, "\x00")
+	}
+	counts := map[string]int{}
+	for i := range all {
+		counts[key(&all[i])]++
+	}
+	var merged []preflight.Finding
+	for i := range all {
+		f := all[i]
+		n := counts[key(&f)]
+		if n == 0 {
+			continue // said already
+		}
+		delete(counts, key(&f))
+		if n > 1 && f.Object != "" {
+			f.Object += fmt.Sprintf(" and %d more", n-1)
+		}
+		merged = append(merged, f)
+	}
+	return merged
+}
+
+func checkFooterLines(r *CheckReport, o Options) []string {
+	if r.Outdated == 0 {
+		return []string{"No node is outdated, so that nothing would move: --all-nodes checks as if all were."}
+	}
+	counts := map[preflight.Severity]int{}
+	for i := range r.Findings {
+		if r.Findings[i].Skipped == "" {
+			counts[r.Findings[i].Severity]++
+		}
+	}
+	var parts []string
+	for _, severity := range append(preflight.Severities(), preflight.Unknown) {
+		if n := counts[severity]; n > 0 {
+			parts = append(parts, countFindings(n, severity))
+		}
+	}
+	if len(parts) == 0 {
+		return []string{"No rule finds anything."}
+	}
+	lines := []string{"Found " + strings.Join(parts, ", ") + "."}
+	if hidden := counts[preflight.Note] + counts[preflight.Unknown]; hidden > 0 && !o.Wide && o.Style != Markdown {
+		lines = append(lines, "See infos and rules that could not be looked at with -o wide.")
+	}
+	lines = append(lines, "Read more of a rule with: kubectl nodeupgrade check --explain "+r.Findings[0].Rule)
+	if slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" }) {
+		lines = append(lines, "Print the commands that mend what they can with: -o patch")
+	}
+	return lines
+}
+
+// countFindings says how many findings of a severity there are.
+func countFindings(n int, s preflight.Severity) string {
+	switch s {
+	case preflight.Refuse, preflight.Block:
+		return formatCount(n, "finding") + " of severity " + string(s)
+	case preflight.Unknown:
+		return formatCount(n, "rule") + " not looked at"
+	default:
+		return formatCount(n, string(s))
+	}
+}
+
+// WritePatches writes the commands that mend findings, each once and behind what it mends, as a
+// script of a shell.
+func WritePatches(w io.Writer, reports []CheckReport) error {
+	seen := map[string]bool{}
+	for i := range reports {
+		for _, f := range mergeFindings(reports[i].Findings) {
+			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
+				continue
+			}
+			seen[f.Mend] = true
+			comment := fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message)
+			if err := writeLines(w, Plain, comment, f.Mend); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// WriteRule writes the page of a rule.
+func WriteRule(w io.Writer, r *preflight.Rule) error {
+	lines := []string{fmt.Sprintf("%s (%s)", r.ID, r.Severity), "", r.Text, "", "Source: " + r.Source}
+	if len(r.Reads) > 0 {
+		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
+	}
+	lines = append(lines, "",
+		fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
+		fmt.Sprintf("  kubectl annotate deployment NAME %s%s='the reason'", preflight.AnnotationSkip, r.ID))
+	return writeLines(w, Plain, lines...)
+}

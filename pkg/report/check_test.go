@@ -1,0 +1,101 @@
+package report
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/manifest"
+)
+
+// someCheck is what the rules find in the manifests of some of them.
+func someCheck(t *testing.T, rules ...string) *CheckReport {
+	t.Helper()
+	var text []byte
+	for _, rule := range rules {
+		one, err := os.ReadFile(filepath.Join("../preflight/testdata/rules", rule+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = slices.Concat(text, one, []byte("\n---\n"))
+	}
+	d, err := manifest.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets)}
+	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zones: []string{"a", "b"}}
+	w.Request = upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: length(15 * time.Minute), OnTimeout: upgrade.Fail}
+	r := &CheckReport{Context: "prod", Kind: "Auto Scaling group", Nodes: len(d.Nodes)}
+	r.TypeMeta, r.ObjectMeta = NewMeta("CheckReport", "workers")
+	for _, node := range d.Nodes {
+		m := nodegroup.Member{Node: node, Outdated: node.Labels["image"] != "v2"}
+		for _, pod := range d.Pods {
+			if pod.Spec.NodeName == node.Name {
+				m.Pods = append(m.Pods, pod)
+			}
+		}
+		if m.Outdated {
+			r.Outdated++
+		}
+		w.Members = append(w.Members, m)
+	}
+	d.Unread = []string{"ingresses"}
+	scene := preflight.NewScene(w, preflight.Facts{ServerVersion: "v1.34.0"}, &d.Objects)
+	r.Workloads, r.Findings = len(scene.Workloads), preflight.Check(scene, preflight.Catalogue(), nil)
+	return r
+}
+
+// TestGoldenCheck holds what check prints to files that a reader can review.
+func TestGoldenCheck(t *testing.T) {
+	rules := []string{"PDB001", "TERM001", "POD006", "SYS001"}
+	cases := map[string]func(io.Writer) error{
+		"check":      func(w io.Writer) error { return WriteCheck(w, someCheck(t, rules...), Options{Now: now}) },
+		"check-wide": func(w io.Writer) error { return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Wide: true}) },
+		"check-markdown": func(w io.Writer) error {
+			return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Style: Markdown})
+		},
+		"check-patch":   func(w io.Writer) error { return WritePatches(w, []CheckReport{*someCheck(t, rules...)}) },
+		"check-nothing": func(w io.Writer) error { return WriteCheck(w, &CheckReport{Nodes: 3}, Options{Now: now}) },
+		"check-explain": func(w io.Writer) error {
+			rule, _ := preflight.FindRule("term001")
+			return WriteRule(w, &rule)
+		},
+	}
+	for name, write := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, filepath.Join("testdata", name+".golden"), got.Bytes())
+		})
+	}
+}
+
+// A finding that an annotation has not count makes no exit code, and its command is not printed.
+func TestSkippedFindings(t *testing.T) {
+	r := &CheckReport{Outdated: 1, Findings: []preflight.Finding{
+		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Mend: "kubectl patch", Skipped: "it is scaled up on Sunday"},
+		{Rule: "TSC001", Severity: preflight.Warn, Message: "nothing spreads its pods"},
+	}}
+	var text, patches strings.Builder
+	if err := WriteCheck(&text, r, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WritePatches(&patches, []CheckReport{*r}); err != nil {
+		t.Fatal(err)
+	}
+	if r.Worst() != preflight.Warn || patches.Len() > 0 || !strings.Contains(text.String(), "does not count: it is scaled up on Sunday") || !strings.Contains(text.String(), "Found 1 warning.") {
+		t.Errorf("the worst is %q, patches %q, in\n%s", r.Worst(), patches.String(), text.String())
+	}
+}
