@@ -40,7 +40,8 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws or manual"}},
 		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks"}},
 		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
-		"the rule finds":        {[]string{"simulate"}, []string{"group workers: is a group: none is needed"}},
+		"the rule finds":        {[]string{"check", "-l", "pool=workers", "-f", "testdata/recipes/cluster.yaml"}, []string{"EXA001", "is a workload: none is needed"}},
+		"the rule is explained": {[]string{"check", "--explain=exa001"}, []string{"EXA001 (warning)", "There is a workload."}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

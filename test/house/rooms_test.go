@@ -21,7 +21,7 @@ func rooms() map[string]room {
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
 	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/..."}
-	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...")
+	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...", "pkg/inventory")
 	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline"}
 
 	return map[string]room{
@@ -42,9 +42,10 @@ func rooms() map[string]room {
 			own:  append(slices.Clone(decisions), "pkg/simulate/..."),
 		},
 
-		"pkg/trim":     {libs: scheduling},
-		"pkg/deadline": {},
-		"pkg/dump":     {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim"}},
+		"pkg/trim":      {libs: scheduling},
+		"pkg/inventory": {libs: values},
+		"pkg/deadline":  {},
+		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim", "pkg/inventory"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},

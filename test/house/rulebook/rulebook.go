@@ -14,6 +14,14 @@ import (
 // scenarios are the transcripts of upgrades, each file a case of TestScenarios.
 const scenarios = "pkg/upgrade/testdata"
 
+// manifests are the clusters that the rules of check find something in, or nothing: each file is the case of TestRules of its name,
+// and the rule's whose id it begins with.
+const manifests = "pkg/preflight/testdata/rules"
+
+// Families are the families of rules that tests and mutants have to hold, as a regular expression: what EKS and GKE do, and what
+// check finds.
+const Families = "(?:E|G|CAP|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
+
 // Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
 const Page = "docs/rules.md"
 
@@ -68,6 +76,10 @@ func Read(top fs.FS, family string) ([]Rule, error) {
 			return err
 		case path.Dir(name) == scenarios:
 			return addScenarios(top, name, at)
+		case path.Dir(name) == manifests:
+			file := strings.TrimSuffix(path.Base(name), ".yaml")
+			id, _, _ := strings.Cut(file, ".")
+			at[id].add(Test{Dir: "pkg/preflight", Name: "TestRules", Case: file})
 		case strings.HasSuffix(name, "_test.go"):
 			return addTests(top, name, at)
 		}

@@ -1,4 +1,4 @@
-// Command rules prints the rules of docs/rules.md by which EKS and GKE upgrade node groups, each with the tests and the
+// Command rules prints the rules of docs/rules.md by which EKS and GKE upgrade node groups and those of check, each with the tests and the
 // mutants that cite it. It returns an error for a rule that lacks either and that the page does not call another's; with -check
 // also for one whose tests pass with its mutants planted.
 package main
@@ -39,7 +39,7 @@ func run(ctx context.Context, w io.Writer, only string, check bool, parallel int
 	if err != nil {
 		return fmt.Errorf("reading -only: %w", err)
 	}
-	rules, err := rulebook.Read(os.DirFS("."), "[EG]")
+	rules, err := rulebook.Read(os.DirFS("."), rulebook.Families)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,66 @@
+package house
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+)
+
+// catalogueRow is the row of the page that a rule of check has.
+func catalogueRow(r *preflight.Rule) string {
+	verb := map[preflight.Severity]string{
+		preflight.Refuse: "Refuses", preflight.Block: "Blocks", preflight.Error: "Error", preflight.Warn: "Warns", preflight.Note: "Info",
+	}[r.Severity]
+	return fmt.Sprintf("| %s | %s: %s | %s |", r.ID, verb, r.Text, r.Source)
+}
+
+// TestPageHasTheCatalogue: what --explain prints and what docs/rules.md says is the same. With -update the page gets the rows.
+func TestPageHasTheCatalogue(t *testing.T) {
+	file := filepath.Join(root(t), rulesPage)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	for _, rule := range preflight.Catalogue() {
+		want := catalogueRow(&rule)
+		row := regexp.MustCompile(`(?m)^\| ` + rule.ID + ` \|.*$`).FindString(page)
+		switch {
+		case row == want:
+		case !*update:
+			t.Errorf("%s has\n%s\nand the catalogue\n%s", rulesPage, row, want)
+		case row == "":
+			page = addRow(page, rule.ID, want)
+		default:
+			page = strings.Replace(page, row, want, 1)
+		}
+	}
+	if page != string(text) {
+		if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// addRow puts a row among those of findings, which are sorted by their ids and end the page.
+func addRow(page, id, row string) string {
+	head, findings, _ := strings.Cut(page, "\n## Findings\n")
+	lines := strings.Split(findings, "\n")
+	at := len(lines)
+	for i, line := range lines {
+		if m := rowPattern.FindStringSubmatch(line); m != nil {
+			at = i + 1
+			if m[1] > id {
+				at = i
+				break
+			}
+		}
+	}
+	lines = append(lines[:at], append([]string{row}, lines[at:]...)...)
+	return head + "\n## Findings\n" + strings.Join(lines, "\n")
+}
