@@ -46,6 +46,11 @@ func readings() []reading {
 const (
 	plan     = "kubectl nodeupgrade -l pool=bench --current image=new --dry-run"
 	timeless = plan + " --forecast=false"
+	// check looks at all nodes; reader, a plugin of kubectl as well, reads what it reads, and does no more.
+	check  = "kubectl nodeupgrade check -l kubernetes.io/os=linux --current image=new --fail-on=never"
+	reader = "kubectl benchreader"
+	// checkTimeShare and checkMemoryShare are the targets of check beside the reader.
+	checkTimeShare, checkMemoryShare = 1.3, 1.5
 )
 
 // read is one way to read a cluster, measured.
@@ -83,7 +88,10 @@ func (b *bench) read(ctx context.Context, r *reading) ([]read, error) {
 	if err := awaitCache(ctx, s); err != nil {
 		return nil, err
 	}
-	ways := []string{timeless, plan}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(s.Dir, "kubectl-benchreader"), "./test/bench/reader").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the reader: %w: %s", err, out)
+	}
+	ways := []string{timeless, plan, check, reader}
 	if !b.alone {
 		ways = append(ways, r.rival)
 	}
@@ -187,7 +195,7 @@ func answered(ctx context.Context, s *stage.Stage) (int64, error) {
 
 // write writes what was measured, and which targets hold: of the plan without a forecast, which is read first.
 func (r *reading) write(w io.Writer, reads []read) error {
-	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes\n\n", r.name, r.nodes, newCrowd(r.nodes).pods(), crowdGroup)
+	fmt.Fprintf(w, "\n%s: %d nodes, %d pods, read by a plan for %d nodes and by a check of all\n\n", r.name, r.nodes, newCrowd(r.nodes).pods(), crowdGroup)
 	var rows [][]string
 	for i := range reads {
 		m := &reads[i]
@@ -203,6 +211,15 @@ func (r *reading) write(w io.Writer, reads []read) error {
 	return report.WriteTable(w, report.Plain, targetHeader(), r.verdicts(reads))
 }
 
+// findWay is what was measured of a way, nil when it was not.
+func findWay(reads []read, way string) *read {
+	i := slices.IndexFunc(reads, func(r read) bool { return r.way == way })
+	if i < 0 {
+		return nil
+	}
+	return &reads[i]
+}
+
 func (r *reading) verdicts(reads []read) [][]string {
 	ours, rival := &reads[0], &reads[len(reads)-1]
 	known := rival.way == r.rival
@@ -214,6 +231,10 @@ func (r *reading) verdicts(reads []read) [][]string {
 	}
 	add("time to "+r.rival, r.timeShare, ours.took.Seconds()/rival.took.Seconds(), known)
 	add("memory to "+r.rival, r.memoryShare, float64(ours.mib)/float64(rival.mib), known)
+	if checked, readAlone := findWay(reads, check), findWay(reads, reader); checked != nil && readAlone != nil {
+		add("time of check to reading alone", checkTimeShare, checked.took.Seconds()/readAlone.took.Seconds(), true)
+		add("memory of check to reading alone", checkMemoryShare, float64(checked.mib)/float64(readAlone.mib), true)
+	}
 	add("memory in MiB", float64(r.mib), float64(ours.mib), true)
 	return rows
 }
