@@ -46,6 +46,17 @@ type Surveyor interface {
 	Survey(ctx context.Context, group *nodegroup.Group) (Survey, error)
 }
 
+// Authorizer is a Provider whose cloud says beforehand, at least in part, what the user may do.
+type Authorizer interface {
+	// AskRights asks what carrying out an upgrade of the group takes, and has no other effect. What
+	// gets no answer is unverified.
+	AskRights(ctx context.Context, group *nodegroup.Group) Rights
+}
+
+// Rights are actions that an upgrade takes, as the cloud's policies name them: those that the user
+// may not do, and those that the cloud does not say it of beforehand.
+type Rights struct{ Denied, Unverified []string }
+
 // Survey is what a cloud remembers of a group's machines, and the room that it has for more; any of
 // it may be missing.
 type Survey struct {

@@ -39,6 +39,15 @@ func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	return group, err
 }
 
+// AskRights implements Authorizer; of a provider that says nothing nothing is known.
+func (l labelled) AskRights(ctx context.Context, group *nodegroup.Group) Rights {
+	authorizer, ok := l.Provider.(Authorizer)
+	if !ok {
+		return Rights{}
+	}
+	return authorizer.AskRights(ctx, group)
+}
+
 // Survey implements Surveyor; of a provider that tells nothing nothing is known.
 func (l labelled) Survey(ctx context.Context, group *nodegroup.Group) (Survey, error) {
 	surveyor, ok := l.Provider.(Surveyor)

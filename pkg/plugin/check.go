@@ -142,7 +142,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		if err != nil {
 			return err
 		}
-		g.missingRights = command.ListMissingRights(ctx, &g.request, true, c.stateNamespace)
+		g.askRights(ctx, s)
 		g.missingReads = cluster.ListMissingReads(ctx, command.Client, c.stateNamespace)
 		reports = append(reports, c.checkGroup(s, g, objects))
 	}
@@ -212,7 +212,7 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 		}
 	}
 	world := g.makeWorld(g.now)
-	scene := preflight.NewScene(&world, preflight.Facts{ServerVersion: s.Version, MissingRights: g.missingRights, MissingReads: g.missingReads}, objects)
+	scene := preflight.NewScene(&world, g.makeFacts(s.Version), objects)
 	r := report.CheckReport{
 		Context: s.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: g.countOutdated(),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too

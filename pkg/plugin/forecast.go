@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -33,6 +34,22 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	}), nil
 }
 
+// askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
+func (g *groupContext) askRights(ctx context.Context, s *session) {
+	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
+	if authorizer, ok := g.provider.(cloud.Authorizer); ok && g.countOutdated() > 0 {
+		g.cloudRights = authorizer.AskRights(ctx, &g.group)
+	}
+}
+
+// makeFacts is what rules need beside the World.
+func (g *groupContext) makeFacts(serverVersion string) preflight.Facts {
+	return preflight.Facts{
+		ServerVersion: serverVersion, MissingRights: g.missingRights, MissingReads: g.missingReads,
+		DeniedActions: g.cloudRights.Denied, UnverifiedActions: g.cloudRights.Unverified,
+	}
+}
+
 // checkObjects is what all rules find or, where the objects were not read that they look at, those
 // that do with less.
 func (g *groupContext) checkObjects(s *session) []preflight.Finding {
@@ -43,8 +60,7 @@ func (g *groupContext) checkObjects(s *session) []preflight.Finding {
 		return slices.Concat(g.findings, preflight.CheckServices(g.members, &g.request, g.clusterWorkloads.Services))
 	}
 	world := g.makeWorld(g.now)
-	facts := preflight.Facts{ServerVersion: s.Version, MissingRights: g.missingRights}
-	return preflight.Check(preflight.NewScene(&world, facts, s.objects), preflight.Catalogue(), s.skipChecks)
+	return preflight.Check(preflight.NewScene(&world, g.makeFacts(s.Version), s.objects), preflight.Catalogue(), s.skipChecks)
 }
 
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's

@@ -37,6 +37,8 @@ type groupContext struct {
 	findings []preflight.Finding
 	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
 	missingRights []string
+	// cloudRights are what the cloud says of the user's rights, where it was asked.
+	cloudRights cloud.Rights
 	// missingReads are what the user lacks that plans and checks read with.
 	missingReads []string
 	// noForecast plans tell no times: the upgrade is not simulated.

@@ -103,7 +103,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 
 // planGroup is the plan of one group, with what a dry run asks the server.
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
-	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
+	g.askRights(ctx, s)
 	plan, err := g.makePlan(ctx, s)
 	if err == nil && s.dryRun == cmdutil.DryRunServer {
 		plan.Probes = probeEvictions(ctx, s.connection, g)

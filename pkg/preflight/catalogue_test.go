@@ -129,7 +129,7 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 			w.Members = append(w.Members, nodegroup.Member{Node: node, Outdated: node.Labels["image"] != "v2", Pods: byNode[node.Name]})
 		}
 	}
-	facts := preflight.Facts{ServerVersion: "v1.34.0", MissingRights: linesAfter(text, "# request: missing ")}
+	facts := preflight.Facts{ServerVersion: "v1.34.0", MissingRights: linesAfter(text, "# request: missing "), DeniedActions: linesAfter(text, "# request: denied "), UnverifiedActions: linesAfter(text, "# request: unverified ")}
 	return preflight.NewScene(w, facts, &d.Objects)
 }
 
@@ -162,7 +162,7 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
 			w.Group.Wanted.Kubernetes = value
 		case "zones":
 			w.Group.Zones = strings.Fields(value)
-		case "missing": // a right, of which facts tell
+		case "missing", "denied", "unverified": // rights, of which facts tell
 		case "refusal":
 			w.Group.Refusal = value
 		default:

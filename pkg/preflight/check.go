@@ -92,6 +92,9 @@ type Facts struct {
 	MissingRights []string
 	// MissingReads are what the user may not read and plans and checks look at: "list jobs".
 	MissingReads []string
+	// DeniedActions are what the cloud does not let the user do and the upgrade takes, as its
+	// policies name it; UnverifiedActions are those that it does not say it of beforehand.
+	DeniedActions, UnverifiedActions []string
 }
 
 // CheckUpgrade applies every rule to the upgrade that would start from the World.

@@ -22,6 +22,12 @@ func groupRules() []Rule {
 			Source: "kubernetes.io, Authorization, SelfSubjectAccessReview",
 		},
 		{
+			ID: "IAM001", Severity: Warn, find: findDeniedActions,
+			Text: "The cloud does not let the user do what the upgrade takes. Actions that it does not tell of beforehand, since they have no dry run, " +
+				"are named as an info: an upgrade that lacks one of them stops when it comes to it, and continues when it is allowed.",
+			Source: "AWS: EC2 API, DryRun; Auto Scaling and EKS have none",
+		},
+		{
 			ID: "NG001", Severity: Refuse, find: ofUpgrade("NG001"),
 			Text:   "Karpenter made these nodes and replaces them by itself: it would undo what is done here.",
 			Source: "karpenter.sh, concepts/disruption",
@@ -132,6 +138,23 @@ func findMissingRights(s *Scene) []Finding {
 		found = append(found, Finding{
 			Severity: Note, Message: "you may not " + strings.Join(s.Facts.MissingReads, ", "),
 			Remedy: "rules that need it are not looked at: ask for a role as in docs/permissions/kubernetes-read.yaml",
+		})
+	}
+	return found
+}
+
+// findDeniedActions is IAM001.
+func findDeniedActions(s *Scene) []Finding {
+	const policy = "docs/permissions/aws-operate.json"
+	var found []Finding
+	if denied := s.Facts.DeniedActions; len(denied) > 0 {
+		found = append(found, Finding{
+			Message: "your cloud credentials may not " + strings.Join(denied, ", "), Remedy: "whoever carries the upgrade out needs a policy as in " + policy,
+		})
+	}
+	if unverified := s.Facts.UnverifiedActions; len(unverified) > 0 {
+		found = append(found, Finding{
+			Severity: Note, Message: "the cloud does not say beforehand whether you may " + strings.Join(unverified, ", "), Remedy: "compare your policy with " + policy,
 		})
 	}
 	return found

@@ -20,7 +20,7 @@ const manifests = "pkg/preflight/testdata/rules"
 
 // Families are the families of rules that tests and mutants have to hold, as a regular expression: what EKS and GKE do, and what
 // check finds.
-const Families = "(?:E|G|CAP|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
+const Families = "(?:E|G|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
 // Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
 const Page = "docs/rules.md"
