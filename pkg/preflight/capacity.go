@@ -127,8 +127,12 @@ func (s *Scene) sumFree() (free room, nodes int) {
 			used[pod.Spec.NodeName] = sum
 		}
 	}
+	var places []placement
+	for _, w := range s.Workloads {
+		places = append(places, placementOf(w.Model()))
+	}
 	for _, node := range s.Staying() {
-		if !isNodeReady(node) || !s.takesAny(node) {
+		if !isNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return p.takes(node) }) {
 			continue
 		}
 		nodes++
@@ -137,21 +141,6 @@ func (s *Scene) sumFree() (free room, nodes int) {
 		free.add(left)
 	}
 	return free, nodes
-}
-
-// takesAny reports whether taints and labels of the node let a pod of one workload on.
-func (s *Scene) takesAny(node *corev1.Node) bool {
-	return slices.ContainsFunc(s.Workloads, func(w *Workload) bool {
-		pod := w.Model()
-		for key, value := range pod.Spec.NodeSelector {
-			if node.Labels[key] != value {
-				return false
-			}
-		}
-		return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-			return taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.ToleratesTaint(pod, taint)
-		})
-	})
 }
 
 // roomOfNewNode is what a new node has for pods: what an outdated one has, less the pods that each

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // volumeKinds are those that tell where a pod's volumes are.
@@ -100,7 +101,12 @@ func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
 
 // isReachable reports whether a node stays that may use the volume and run the pod.
 func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
-	return slices.ContainsFunc(s.Staying(), func(node *corev1.Node) bool { return matchesTerms(node, terms) && isPlaceFor(node, pod) })
+	usable, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: terms})
+	if err != nil {
+		return false
+	}
+	may := placementOf(pod)
+	return slices.ContainsFunc(s.Staying(), func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
 }
 
 func findZonedVolumes(s *Scene) []Finding {
@@ -153,8 +159,8 @@ func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 	if old == nil || len(pod.Spec.NodeSelector) == 0 && required == nil {
 		return nil
 	}
-	after := append(s.successorsOf(old), s.Staying()...)
-	if slices.ContainsFunc(after, func(node *corev1.Node) bool { return isSelectedBy(node, pod) }) {
+	after := slices.Concat(s.successorsOf(old), s.Staying())
+	if slices.ContainsFunc(after, placementOf(pod).allows) {
 		return nil
 	}
 	var unmet []string

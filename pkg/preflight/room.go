@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+	helpers "k8s.io/component-helpers/resource"
 )
 
 // room is what pods take up on nodes: thousandths of a CPU, bytes of memory, and how many they are.
@@ -41,44 +41,10 @@ func formatCPU(milli int64) string { return fmt.Sprintf("%.4g", float64(max(0, m
 
 func formatMemory(bytes int64) string { return fmt.Sprintf("%.4gGi", float64(max(0, bytes))/(1<<30)) }
 
-// roomOf is what the scheduler counts of a pod: its containers together, or one of its init
-// containers if that asks for more, and the overhead (component-helpers, resource.PodRequests).
-// What the pod asks for as a whole comes first.
+// roomOf is what the scheduler counts of a pod.
 func roomOf(pod *Pod) room {
-	return room{cpu: sumRequests(pod, corev1.ResourceCPU), memory: sumRequests(pod, corev1.ResourceMemory), pods: 1}
-}
-
-func sumRequests(pod *Pod, name corev1.ResourceName) int64 {
-	value := func(list corev1.ResourceList) int64 {
-		quantity := list[name]
-		return valueOf(name, &quantity)
-	}
-	var sidecars, largest, sum int64
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		asks := value(c.Resources.Requests)
-		largest = max(largest, sidecars+asks)
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sidecars += asks
-		}
-	}
-	for i := range pod.Spec.Containers {
-		sum += value(pod.Spec.Containers[i].Resources.Requests)
-	}
-	sum = max(largest, sum+sidecars)
-	if pod.Spec.Resources != nil {
-		if _, has := pod.Spec.Resources.Requests[name]; has {
-			sum = value(pod.Spec.Resources.Requests)
-		}
-	}
-	return sum + value(pod.Spec.Overhead)
-}
-
-func valueOf(name corev1.ResourceName, quantity *resource.Quantity) int64 {
-	if name == corev1.ResourceCPU {
-		return quantity.MilliValue()
-	}
-	return quantity.Value()
+	requests := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
+	return room{cpu: requests.Cpu().MilliValue(), memory: requests.Memory().Value(), pods: 1}
 }
 
 // hasPodEnded reports whether the pod takes up no room any more.

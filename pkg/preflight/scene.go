@@ -1,8 +1,6 @@
 package preflight
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -22,6 +20,7 @@ type Scene struct {
 	outdated   map[string]bool
 	nodes      map[string]*corev1.Node
 	namespaces map[string]*corev1.Namespace
+	staying    []*corev1.Node
 	// byName are the workloads by what String says of them.
 	byName map[string]*Workload
 	// ofUpgrade is what CheckUpgrade found.
@@ -41,6 +40,9 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	}
 	for _, node := range objects.Nodes {
 		s.nodes[node.Name] = node
+		if !s.outdated[node.Name] && !node.Spec.Unschedulable {
+			s.staying = append(s.staying, node)
+		}
 	}
 	for _, namespace := range objects.Namespaces {
 		s.namespaces[namespace.Name] = namespace
@@ -64,11 +66,9 @@ func (s *Scene) Node(name string) *corev1.Node { return s.nodes[name] }
 // Namespace is the namespace of the name, nil when it was not read.
 func (s *Scene) Namespace(name string) *corev1.Namespace { return s.namespaces[name] }
 
-// Staying are the nodes that pods may move to: schedulable, ready and not outdated. Nodes that the
-// upgrade adds are not among them.
-func (s *Scene) Staying() []*corev1.Node {
-	return slices.DeleteFunc(slices.Clone(s.Nodes), func(n *corev1.Node) bool { return s.outdated[n.Name] || n.Spec.Unschedulable })
-}
+// Staying are the nodes that pods may move to: schedulable, and not outdated. Nodes that the
+// upgrade adds are not among them. The caller must not change the slice.
+func (s *Scene) Staying() []*corev1.Node { return s.staying }
 
 // nameWorkloads names the workloads of the findings about pods.
 func (s *Scene) nameWorkloads(found []Finding) {

@@ -22,14 +22,15 @@ type domains struct {
 }
 
 func (s *Scene) findDomains(w *Workload, key string) domains {
-	d, model := domains{open: map[string]bool{}, outdated: map[string]bool{}, pods: s.countByDomain(w, key)}, w.Model()
+	d := domains{open: map[string]bool{}, outdated: map[string]bool{}, pods: s.countByDomain(w, key)}
+	may := placementOf(w.Model())
 	for _, node := range s.Nodes {
 		domain, has := node.Labels[key]
 		switch {
 		case !has:
-		case s.IsOutdated(node.Name) && isSelectedBy(node, model):
+		case s.IsOutdated(node.Name) && may.allows(node):
 			d.outdated[domain] = true
-		case !s.IsOutdated(node.Name) && !node.Spec.Unschedulable && isPlaceFor(node, model):
+		case !s.IsOutdated(node.Name) && !node.Spec.Unschedulable && may.takes(node):
 			d.open[domain] = true
 		}
 	}

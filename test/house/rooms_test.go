@@ -33,7 +33,7 @@ func rooms() map[string]room {
 		// It decides on nodes with their pods, and knows no World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
 		"pkg/upgrade":        {libs: values, own: ground},
-		"pkg/preflight":      {libs: values, own: decisions},
+		"pkg/preflight":      {libs: scheduling, own: decisions},
 		"pkg/simulate":       {libs: scheduling, own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
