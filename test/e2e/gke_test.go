@@ -57,8 +57,8 @@ func shortLived(t *testing.T, shared *stage.Stage) {
 		}
 	}
 	s.waitFor("the ended machines to be replaced", func() bool {
-		group := s.cloudGroup()
-		return len(s.nodes()) == 2 && !slices.ContainsFunc(s.nodes(), func(n corev1.Node) bool { return !s.current(&n, group) })
+		group, nodes := s.cloudGroup(), s.nodes()
+		return len(nodes) == 2 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool { return !s.current(&n, group) })
 	})
 	s.asked(0, "resume", "--yes", "--parallel-groups").says("upgraded")
 	s.settle()
