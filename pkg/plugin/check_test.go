@@ -46,7 +46,9 @@ func TestCheckCommand(t *testing.T) {
 		"as if all were":               {[]string{"check", "blue", "--current=image=v1", "--all-nodes"}, nil, 3, []string{"PDB001"}, ""},
 		"a severity that is none":      {[]string{"check", "blue", "--fail-on=bad"}, nil, 2, nil, "use block, error, warning, info or never"},
 		"a rule that is none":          {[]string{"check", "blue", "--skip-check=PDBX"}, nil, 2, nil, "--skip-check=PDBX: there is no such rule: there are CAP001, "},
+		"a rule that refuses":          {[]string{"check", "blue", "--skip-check=NG002"}, nil, 2, nil, "--skip-check=NG002: it refuses the upgrade and cannot be left out"},
 		"a rule to explain":            {[]string{"check", "--explain", "pdb001"}, nil, 0, []string{"PDB001 (block)", "Source: ", "--skip-check=PDB001"}, ""},
+		"a refusal to explain":         {[]string{"check", "--explain=VER001"}, nil, 0, []string{"VER001 (refuse)", "cannot be left out"}, ""},
 		"nothing to explain":           {[]string{"check", "--explain=X"}, nil, 2, nil, "--explain=X: there is no such rule"},
 		"kinds that may not be listed": {[]string{"check", "blue", current, "-o", "wide"}, forbiddingKind("ingresses"), 3, []string{"not looked at: you may not list ingresses"}, ""},
 		"pods that may not be listed":  {[]string{"check", "blue", current}, forbiddingKind("pods"), 1, nil, "ask for a role that allows it"},
@@ -147,7 +149,7 @@ func TestUpgradeThatIsBlocked(t *testing.T) {
 	s := closedBudget()
 	s.serve(t)
 	_, stderr, code := invoke(t, "blue", "--current=image=v3", "--yes")
-	if code != exitStructural || !strings.Contains(stderr, "nothing was touched: mend it, or go on with --skip-check=PDB001") || len(s.changes) > 0 {
+	if code != exitStructural || !strings.Contains(stderr, "nothing was touched: mend it, or continue with --skip-check=PDB001") || len(s.changes) > 0 {
 		t.Errorf("exit code %d, %q, changes %v", code, stderr, s.changes)
 	}
 }

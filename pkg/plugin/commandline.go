@@ -115,6 +115,9 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 		if !known {
 			return nil, fmt.Errorf("--skip-check=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", "))
 		}
+		if rule.Severity == preflight.Refuse {
+			return nil, fmt.Errorf("--skip-check=%s: it refuses the upgrade and cannot be left out: kubectl nodeupgrade check --explain %s says why", id, rule.ID)
+		}
 		line.skipChecks = append(line.skipChecks, rule.ID)
 	}
 	if line.settings.Current, err = parseLabels(f.current); err != nil {

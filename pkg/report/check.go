@@ -208,6 +208,9 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	if len(r.Reads) > 0 {
 		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
 	}
+	if r.Severity == preflight.Refuse {
+		return writeLines(w, Plain, append(lines, "", "It refuses the upgrade and cannot be left out.")...)
+	}
 	lines = append(lines, "",
 		fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
 		fmt.Sprintf("  kubectl annotate deployment NAME %s%s='the reason'", preflight.AnnotationSkip, r.ID))
