@@ -195,7 +195,7 @@ func (g *groupContext) rejectBlocked() error {
 	}
 	for _, f := range g.findings {
 		if f.Severity == preflight.Block {
-			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or go on with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
+			return &exitErr{code: exitStructural, err: fmt.Errorf("upgrading group %q: %s; nothing was touched: mend it, or continue with --skip-check=%s or another --on-timeout", g.group.Name, f, f.Rule)}
 		}
 	}
 	return nil

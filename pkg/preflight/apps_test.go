@@ -13,7 +13,7 @@ import (
 )
 
 // TestRulesAreNoNoise holds the catalogue to testdata/apps, applications as charts of wide use render them when nothing is set. What a
-// rule says of more than half of them above Note tells nobody what to do first, so its condition is too wide or its severity too high.
+// rule says of more than half of them above Note tells no one what to do first, so its condition is too wide or its severity too high.
 // A StatefulSet's pods are given their claim in the template, which is where a real controller puts it: all of one set have the same.
 func TestRulesAreNoNoise(t *testing.T) {
 	files, err := filepath.Glob("testdata/apps/*.yaml")

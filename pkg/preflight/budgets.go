@@ -73,7 +73,7 @@ func budgetRules() []Rule {
 		{
 			ID: "PDB010", Severity: Error, find: perWorkload(findUnguarded), Reads: []string{"services"},
 			Text: "No budget covers a workload of several replicas behind a service, and more than half of its pods have to leave. " +
-				"Each drain evicts all that it finds, whether or not those before are ready again elsewhere, so for a while nobody may be left.",
+				"Each drain evicts all that it finds, whether or not those before are ready again elsewhere, so for a while no pod may be left.",
 			Source: "kubernetes.io, Disruptions",
 		},
 		{

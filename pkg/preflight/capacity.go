@@ -86,7 +86,7 @@ func (s *Scene) newNodes() int {
 }
 
 // sumLeaving is the most that the pods ask for which leave at once, and from how many nodes they
-// do: all of them where nobody launches a node for one that goes.
+// do: all of them where no one launches a node for one that goes.
 func (s *Scene) sumLeaving() (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {

@@ -95,7 +95,7 @@ func TestOwners(t *testing.T) {
 		change func(*upgrade.World)
 		want   []string
 	}{
-		"nobody else's": {func(*upgrade.World) {}, nil},
+		"no one else's": {func(*upgrade.World) {}, nil},
 		"NG002 the provider refuses": {func(w *upgrade.World) {
 			w.Group.Refusal = "an instance refresh is under way: wait for it"
 		}, []string{"NG002 refuse"}},
@@ -190,19 +190,19 @@ func podCases() map[string]podCase {
 		"POD005 tolerates the taint alone":                       {pod: pods{fence("aws")}},
 		"POD005 tolerates another provider's":                    {pod: pods{cordon, fence("manual")}},
 		"POD005 before its budget":                               {pod: pods{everything}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: web("POD005")},
-		"POD005 nobody brings it back":                           {pod: pods{everything, build.Bare}, change: free},
+		"POD005 no one brings it back":                           {pod: pods{everything, build.Bare}, change: free},
 		"POD007 its namespace is ending":                         {change: ending, want: web("POD007")},
 		"POD007 it is leaving":                                   {pod: pods{build.Ending(start)}, change: ending},
 		"POD008 that drains are to skip":                         {pod: pods{wishing("skip")}, want: warn},
 		"POD008 whatever is in its way":                          {pod: pods{wishing("skip"), build.Bare}, budgets: pdbs{build.Budget("web"), all}, want: warn},
 		"POD008 that is to complete":                             {pod: pods{wishing("wait-completed")}, want: warn},
-		"POD008 that is to complete and is controlled by nobody": {pod: pods{wishing("wait-completed"), build.Bare}, want: warn},
+		"POD008 that is to complete and is controlled by no one": {pod: pods{wishing("wait-completed"), build.Bare}, want: warn},
 		"POD008 that has completed":                              {pod: pods{wishing("wait-completed"), build.Phase(corev1.PodSucceeded)}},
 		"POD008 that is leaving":                                 {pod: pods{wishing("wait-completed"), build.Ending(start)}},
 		"POD008 that autoscalers are not to evict":               {pod: pods{annotated(drain.AnnotationSafeToEvict, "false")}, want: warn},
 		"POD008 that Karpenter is not to disrupt":                {pod: pods{annotated(drain.AnnotationDoNotDisrupt, "true")}, want: warn},
 		"POD008 that is said to be safe to evict":                {pod: pods{annotated(drain.AnnotationSafeToEvict, "true")}},
-		"POD008 with a wish that nobody knows":                   {pod: pods{wishing("later")}, want: warn},
+		"POD008 with a wish that no one knows":                   {pod: pods{wishing("later")}, want: warn},
 		"POD008 with such a wish, and a closed budget":           {pod: pods{wishing("later")}, budgets: pdbs{build.Budget("web", build.Counts(3, 3, 3))}, want: slices.Concat(warn, web("PDB001"))},
 		"POD008 with such a wish, and finished":                  {pod: pods{wishing("later"), build.Phase(corev1.PodFailed)}},
 		"POD008 a DaemonSet's pod may ask for anything":          {pod: pods{daemon, everything, wishing("wait-completed")}},

@@ -146,7 +146,7 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(zones)
 }
 
-// isGrowingIn reports whether new nodes may come up in one of the zones; nobody knows of a group
+// isGrowingIn reports whether new nodes may come up in one of the zones; no one knows of a group
 // that tells no zones.
 func (s *Scene) isGrowingIn(zones []string) bool {
 	known := s.World.Group.Zones

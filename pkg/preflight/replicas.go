@@ -17,7 +17,7 @@ func replicaRules() []Rule {
 		{
 			ID: "REP001", Severity: Note, find: perWorkload(findOnlyReplica), Reads: balancerKinds(),
 			Text: "A Deployment, ReplicaSet or StatefulSet of one replica is behind a service. " +
-				"From its eviction until its replacement is ready nobody answers. It is an error where clients come from outside the cluster: " +
+				"From its eviction until its replacement is ready no one answers. It is an error where clients come from outside the cluster: " +
 				"by an Ingress, a TargetGroupBinding or a service of type LoadBalancer or NodePort. Services whose ports are all for metrics do not count.",
 			Source: "kubernetes#66811, kubernetes#114877",
 		},
@@ -42,10 +42,10 @@ func findOnlyReplica(_ *Scene, w *Workload) *Finding {
 	if !w.IsScaled() || w.Replicas() != 1 || service == nil {
 		return nil
 	}
-	f := &Finding{Message: fmt.Sprintf("it has one replica, and nobody answers for %s from its eviction until the next pod is ready", nameObject("Service", service))}
+	f := &Finding{Message: fmt.Sprintf("it has one replica, and no one answers for %s from its eviction until the next pod is ready", nameObject("Service", service))}
 	if entrance := w.findEntrance(); entrance != "" {
 		f.Severity = Error
-		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: nobody answers from its eviction until the next pod is ready", entrance)
+		f.Message = fmt.Sprintf("it has one replica, and %s leads to it from outside the cluster: no one answers from its eviction until the next pod is ready", entrance)
 	}
 	f.Remedy, f.Mend = w.addReplica()
 	return f

@@ -85,7 +85,7 @@ func describeController(w *Workload) (name, work string) {
 	}
 }
 
-// findWeakness says why a drain may leave nobody of the workload, and what helps; nil when it
+// findWeakness says why a drain may leave no one of the workload, and what helps; nil when it
 // cannot.
 func (s *Scene) findWeakness(w *Workload) *Finding {
 	var faults, remedies, mends []string

@@ -130,7 +130,7 @@ func findEarlyEnd(s *Scene, w *Workload, pod *Pod) *Finding {
 	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
 	return &Finding{
 		Message: fmt.Sprintf("%s sends to the pods' addresses, and container %s has no preStop hook: it may end before the load balancer has stopped sending to it", target, serving[i].Name),
-		Remedy: fmt.Sprintf("have it sleep %s in a preStop hook with terminationGracePeriodSeconds %d, unless it goes on serving that long after SIGTERM by itself",
+		Remedy: fmt.Sprintf("have it sleep %s in a preStop hook with terminationGracePeriodSeconds %d, unless it continues to serve that long after SIGTERM by itself",
 			describeSpan(deregistrationLag), wholeSeconds(grace)),
 		Mend: w.patchTemplate(change),
 	}
