@@ -68,7 +68,7 @@ nothing. The exit code is 3 where a finding is an error or worse.`,
 				err = f.parseSettings(cmd, line)
 			}
 			if err == nil {
-				err = own.checkValues()
+				err = own.checkValues(line.groups)
 			}
 			if err != nil {
 				return usageError(err)
@@ -94,8 +94,11 @@ nothing. The exit code is 3 where a finding is an error or worse.`,
 // neverFail is the value of --fail-on with which no finding counts.
 const neverFail = "never"
 
-// checkValues refuses values that no one knows.
-func (c *checkFlags) checkValues() error {
+// checkValues refuses values that no one knows, and what contradicts itself.
+func (c *checkFlags) checkValues(groups groupSelection) error {
+	if c.all && !groups.isEmpty() {
+		return errors.New("-A checks all groups: leave it out, or the group")
+	}
 	if !slices.Contains(listFlagValues("fail-on"), c.failOn) {
 		return fmt.Errorf("--fail-on=%s is not known: use %s", c.failOn, joinAlternatives(listFlagValues("fail-on")))
 	}
@@ -161,8 +164,6 @@ func groupNames(n int, name func(i int) string) []string {
 // chooseGroups are the groups that were named or, where none was, all there are.
 func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([]string, error) {
 	switch {
-	case c.all && !c.groups.isEmpty():
-		return nil, usageError(errors.New("-A checks all groups: leave it out, or the group"))
 	case !c.groups.isEmpty():
 		return s.resolveGroupNames(ctx, c.groups, suggestNone)
 	case len(all) == 0:
