@@ -28,6 +28,7 @@ type clusterIndex struct {
 	lastDisrupted    map[types.NamespacedName]time.Time
 	endingNamespaces map[string]bool
 	facts            drain.Facts
+	workloads        *drain.WorkloadIndex
 }
 
 func newClusterIndex() *clusterIndex {
@@ -36,6 +37,7 @@ func newClusterIndex() *clusterIndex {
 		podsByNode: map[string]map[types.UID]*corev1.Pod{}, podLists: map[string][]*corev1.Pod{},
 		pdbs:          map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		lastDisrupted: map[types.NamespacedName]time.Time{}, endingNamespaces: map[string]bool{},
+		workloads: drain.NewWorkloadIndex(drain.Facts{}),
 	}
 }
 
@@ -53,6 +55,7 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 		x.removePod(old)
 	}
 	x.pods[pod.UID] = pod
+	x.workloads.Store(pod)
 	node := pod.Spec.NodeName
 	if x.podsByNode[node] == nil {
 		x.podsByNode[node] = map[types.UID]*corev1.Pod{}
@@ -62,19 +65,21 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 }
 
 // affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
-// on a node now, or anything about one that is on a closed node. How pods elsewhere fare is in
-// the budgets, which say it more shortly.
+// on a node now, that a workload has one more ready pod or one fewer, or anything about one that is
+// on a closed node.
 func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
 		return false
 	}
 	node := x.nodes[pod.Spec.NodeName]
-	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || nodegroup.IsClosed(node)
+	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || nodegroup.IsClosed(node) ||
+		(drain.Ready(before) != drain.Ready(pod) && drain.WorkloadOf(pod) != drain.Workload{})
 }
 
 func (x *clusterIndex) removePod(pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	delete(x.pods, pod.UID)
+	x.workloads.Remove(pod)
 	delete(x.podsByNode[node], pod.UID)
 	delete(x.podLists, node)
 	if len(x.podsByNode[node]) == 0 {
@@ -116,6 +121,7 @@ func (x *clusterIndex) buildView() upgrade.View {
 	v := upgrade.View{
 		Nodes: x.sortedNodes, PDBs: slices.AppendSeq(make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)), maps.Values(x.pdbs)),
 		Disrupted: maps.Clone(x.lastDisrupted), EndingNamespaces: maps.Clone(x.endingNamespaces), Facts: x.facts,
+		Workloads: x.workloads.Snapshot(),
 	}
 	if x.budgetsStale {
 		x.budgets, x.budgetsStale = x.budgets.Renew(v.PDBs), false

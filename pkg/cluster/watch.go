@@ -84,6 +84,7 @@ func (w *Watcher) setFacts(facts drain.Facts) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.index.facts = facts
+	w.index.workloads.SetFacts(facts)
 }
 
 // newTrimmer is the informers' transform: it trims what is read, and lets pods share what they have

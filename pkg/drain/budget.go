@@ -3,6 +3,7 @@ package drain
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,7 +18,10 @@ import (
 // Budget is a PodDisruptionBudget with its selector parsed once.
 type Budget struct {
 	*policyv1.PodDisruptionBudget
-	selector labels.Selector
+	// OfLastReady is one that no object is behind: it keeps the last ready pod of a workload
+	// without a budget; see Budgets.With.
+	OfLastReady bool
+	selector    labels.Selector
 }
 
 // Key is the budget's namespace and name.
@@ -40,6 +44,7 @@ func (b *Budget) Room(leaving int32) int32 {
 // Budgets finds the budgets that cover a pod. The zero value covers nothing.
 type Budgets struct {
 	byNamespace map[string]*indexed
+	workloads   Workloads
 }
 
 // indexed are the budgets of a namespace. Those whose selector asks for a label with one value are
@@ -86,6 +91,21 @@ func (b Budgets) Renew(pdbs []*policyv1.PodDisruptionBudget) Budgets {
 		index[namespace] = newIndexed(budgets)
 	}
 	return Budgets{byNamespace: index}
+}
+
+// With are the budgets and, for pods that none of them covers, those that keep the last ready pod
+// of each workload behind a Service.
+func (b Budgets) With(workloads Workloads) Budgets {
+	return Budgets{byNamespace: b.byNamespace, workloads: workloads}
+}
+
+// Counts reports whether a budget's status still counts a pod that was evicted; true where that
+// cannot be told from here.
+func (b Budgets) Counts(budget types.NamespacedName, pod types.UID) bool {
+	if !strings.Contains(budget.Name, "/") {
+		return true
+	}
+	return b.workloads.countsStill(budget, pod)
 }
 
 // newBudget parses the selector, unless it is that of the budget before; nil where it cannot be
@@ -150,6 +170,17 @@ func (b *Budget) selectorLabels() (all []label) {
 // Covering returns the budgets whose selector matches the pod, by name; the caller must not change
 // the slice. The API server refuses to evict a running pod that has more than one.
 func (b Budgets) Covering(pod *corev1.Pod) []*Budget {
+	if covering := b.coveringObjects(pod); len(covering) > 0 {
+		return covering
+	}
+	if r := b.workloads.Of(pod); r != nil {
+		return r.last
+	}
+	return nil
+}
+
+// coveringObjects are those of the budgets that are objects.
+func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 	x := b.byNamespace[pod.Namespace]
 	if x == nil {
 		return nil

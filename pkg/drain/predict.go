@@ -37,6 +37,8 @@ const (
 	BudgetUnhealthy ObstacleKind = "unhealthy"
 	// BudgetNever goes away when a person changes the budget or the workload.
 	BudgetNever ObstacleKind = "never"
+	// LastReady goes away when another pod of the workload becomes ready; see Budgets.With.
+	LastReady ObstacleKind = "last-ready"
 	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
 	TwoBudgets ObstacleKind = "two-budgets"
 	// BudgetPending goes away when the disruption controller has seen the budget's newest spec.
@@ -78,6 +80,8 @@ func (o Obstacle) String() string {
 		return fmt.Sprintf("PDB %s allows no disruption (needs %d healthy, has %s)", pdb, o.Need, o.describeHealth())
 	case BudgetNever:
 		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
+	case LastReady:
+		return fmt.Sprintf("it is the last ready pod of %s", o.Detail)
 	case TwoBudgets:
 		return fmt.Sprintf("PDB %s and %s cover the same pod, which the eviction API refuses", pdb, o.Detail)
 	case BudgetPending:
@@ -121,6 +125,7 @@ func (o Obstacle) Remedy() string {
 		BudgetSpent:     "wait for its pods to become ready, raise its replicas or pass --on-timeout=force",
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
 		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
+		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
 		Completing:      "wait for its end, raise --drain-timeout or take the label off to have it evicted",
@@ -197,6 +202,10 @@ func predictBudget(pod *corev1.Pod, budget *Budget, spent Spending) Prediction {
 	}
 	if st.DisruptionsAllowed > spent[budget.Key()] {
 		p.Spends = true
+		return p
+	}
+	if budget.OfLastReady {
+		p.Kind, p.Detail = LastReady, budget.Name
 		return p
 	}
 	p.Kind = BudgetSpent

@@ -27,8 +27,9 @@ const (
 // Facts tell which pods others need, as far as the pods do not say it themselves. The zero value
 // knows of none.
 type Facts struct {
-	// selectors are those of services, by namespace.
-	selectors map[string][]map[string]string
+	// selectors are those of services whose pods other pods need, serving those of all services
+	// that have one; by namespace.
+	selectors, serving map[string][]map[string]string
 }
 
 // Webhooks are the services that admission webhooks send their questions to, whatever their
@@ -65,18 +66,29 @@ func (w Webhooks) Need(service *corev1.Service) bool {
 
 // FactsOf are those of a cluster with these services.
 func (w Webhooks) FactsOf(services []*corev1.Service) Facts {
-	return NewFacts(slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.Need(s) }))
+	needed := slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !w.Need(s) })
+	return Facts{selectors: selectorsOf(needed), serving: selectorsOf(services)}
 }
 
 // NewFacts takes the services whose pods others need. One without a selector says nothing of pods.
 func NewFacts(services []*corev1.Service) Facts {
-	f := Facts{selectors: map[string][]map[string]string{}}
+	selectors := selectorsOf(services)
+	return Facts{selectors: selectors, serving: selectors}
+}
+
+func selectorsOf(services []*corev1.Service) map[string][]map[string]string {
+	selectors := map[string][]map[string]string{}
 	for _, service := range services {
 		if len(service.Spec.Selector) > 0 {
-			f.selectors[service.Namespace] = append(f.selectors[service.Namespace], service.Spec.Selector)
+			selectors[service.Namespace] = append(selectors[service.Namespace], service.Spec.Selector)
 		}
 	}
-	return f
+	return selectors
+}
+
+// IsBehindService reports whether a Service sends to the pod.
+func (f Facts) IsBehindService(pod *corev1.Pod) bool {
+	return matchesSelector(f.serving[pod.Namespace], pod)
 }
 
 // dnsName is also the value of k8s-app on its pods, CoreDNS's among them.
@@ -97,7 +109,11 @@ func TierOf(pod *corev1.Pod, facts Facts) Tier {
 }
 
 func (f Facts) isServingPod(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(f.selectors[pod.Namespace], func(selector map[string]string) bool {
+	return matchesSelector(f.selectors[pod.Namespace], pod)
+}
+
+func matchesSelector(selectors []map[string]string, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(selectors, func(selector map[string]string) bool {
 		for key, value := range selector {
 			if has, ok := pod.Labels[key]; !ok || has != value {
 				return false

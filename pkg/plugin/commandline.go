@@ -192,6 +192,7 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if line.typed("wait-for-drain") {
 		s.WaitForDrain = &typed.waitForDrain
 	}
+	s.NoImplicitBudgets = line.typed("implicit-budgets") && !typed.implicitBudgets
 	var err error
 	if s.Batch, err = parseQuantity("batch", typed.batch); err != nil {
 		return err

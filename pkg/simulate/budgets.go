@@ -95,6 +95,18 @@ func (d *disruption) countHealthy(u *simPod, change int32) {
 	}
 }
 
+// wakeForWorkload has the upgrade look at a workload that it waits for: of one without a budget it
+// is the pods themselves that tell.
+func (d *disruption) wakeForWorkload(u *simPod) {
+	if len(u.budgets) > 0 || (!d.watchesAll && len(d.watched) == 0) {
+		return
+	}
+	w := drain.WorkloadOf(u.pod)
+	if d.watchesAll || d.watched[types.NamespacedName{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name}] {
+		d.clock.changed = true
+	}
+}
+
 // countExpected keeps what a budget expects where that is the number of its pods: with minAvailable
 // as a number.
 func (d *disruption) countExpected(u *simPod, change int32) {

@@ -32,6 +32,8 @@ type Cluster struct {
 	actions *actionLog
 	record  upgrade.Record
 	notes   upgrade.Notes
+	// workloads are the pods by what keeps them running.
+	workloads *drain.WorkloadIndex
 	// evicted and forced count pods: those that were evicted, and those that were deleted past
 	// their budget.
 	evicted, forced int
@@ -44,13 +46,14 @@ func New(spec Spec) *Cluster {
 	clock := &clock{now: spec.Now}
 	c := &Cluster{
 		clock: clock, index: newPodIndex(&spec), budgets: newDisruption(&spec, clock), facts: spec.Facts, record: spec.Record,
-		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
-		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
+		workloads: drain.NewWorkloadIndex(spec.Facts),
+		group:     &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
+		actions:   &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
 	}
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
 		clock: clock, times: spec.Times, group: c.group, index: c.index, scheduler: c.scheduler, budgets: c.budgets,
-		outages: newOutages(clock), actions: c.actions, sets: newOrderedSets(spec.Workloads),
+		outages: newOutages(clock), actions: c.actions, sets: newOrderedSets(spec.Workloads), workloads: c.workloads,
 	}
 	c.nodes = &nodeLifecycle{clock: clock, group: c.group, index: c.index, pods: c.pods, actions: c.actions}
 	c.cloud = &cloud{
@@ -157,7 +160,7 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{
 		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster, Budgets: c.budgets.index,
-		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted,
+		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(),
 		Open: c.actions.attempts, Record: c.record, Notes: c.notes,
 	}
 }

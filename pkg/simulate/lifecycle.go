@@ -23,6 +23,7 @@ type podLifecycle struct {
 	outages   *outages
 	actions   *actionLog
 	sets      orderedSets
+	workloads *drain.WorkloadIndex
 	// daemons has a pod of each DaemonSet that runs on the group's nodes.
 	daemons []*simPod
 }
@@ -48,6 +49,7 @@ func (l *podLifecycle) addPod(u *simPod) bool {
 		}
 	case pod.Spec.NodeName == "" && !isFinished(pod):
 		l.scheduler.addPending(u)
+		l.workloads.Store(pod)
 	default:
 		return false
 	}
@@ -71,6 +73,7 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 // bindPodToNode puts the pod on a node, and into the sums.
 func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
 	l.index.bindToNode(u, n)
+	l.workloads.Store(u.pod)
 	l.changeUsage(u, 1)
 	l.scheduler.capacityFreed(n) // it may be what a pod with an affinity waits for
 }
@@ -95,6 +98,7 @@ func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 // updatePod replaces the pod's object by a newer one.
 func (l *podLifecycle) updatePod(u *simPod, pod *corev1.Pod) {
 	u.pod = pod
+	l.workloads.Store(pod)
 	u.node.placePodOnNode(pod)
 	l.group.showPodsOfNode(u.node)
 }
@@ -107,6 +111,9 @@ func (l *podLifecycle) startPodOnNode(u *simPod, n *simNode) {
 	}
 	u.pod.Spec.NodeName = n.node.Name
 	u.pod.Status = corev1.PodStatus{Phase: corev1.PodPending, StartTime: &u.pod.CreationTimestamp}
+	if waited := u.pod.CreationTimestamp.Time; waited.Before(l.clock.now) {
+		u.pod.Status.StartTime = &metav1.Time{Time: l.clock.now}
+	}
 	l.bindPodToNode(u, n)
 	if !u.broken {
 		l.readyAfter(u, l.clock.now)
@@ -164,6 +171,7 @@ func (l *podLifecycle) beginPodDeletion(u *simPod) {
 // countReady notes that a ready pod came, or began to leave.
 func (l *podLifecycle) countReady(u *simPod, change int32) {
 	l.budgets.countHealthy(u, change)
+	l.budgets.wakeForWorkload(u)
 	l.outages.countReady(u, int(change))
 }
 
@@ -197,6 +205,7 @@ func (l *podLifecycle) terminationTime(pod *corev1.Pod) time.Duration {
 // removePodObject takes a pod away that has ended.
 func (l *podLifecycle) removePodObject(u *simPod) {
 	l.index.unbindFromNode(u)
+	l.workloads.Remove(u.pod)
 	l.changeUsage(u, -1)
 	l.scheduler.capacityFreed(u.node)
 	l.sets.removePodOfSet(u)
@@ -238,6 +247,7 @@ func (l *podLifecycle) replacePod(u *simPod) {
 func (l *podLifecycle) createReplacement(u *simPod) {
 	l.budgets.countExpected(u, +1)
 	l.sets.addPodOfSet(u)
+	l.workloads.Store(u.pod)
 	if n := l.scheduler.assignNode(u); n != nil {
 		l.startPodOnNode(u, n)
 	}

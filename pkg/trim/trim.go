@@ -97,17 +97,35 @@ func trimPod(pod *corev1.Pod) {
 	pod.Spec = spec
 	pod.Status = corev1.PodStatus{
 		Phase: pod.Status.Phase, Conditions: trimConditions(pod.Status.Conditions), StartTime: pod.Status.StartTime, PodIP: address,
+		InitContainerStatuses: trimFaults(pod.Status.InitContainerStatuses), ContainerStatuses: trimFaults(pod.Status.ContainerStatuses),
 	}
 }
 
-// trimConditions keeps whether and since when the pod is ready, when it was bound to its node, and
-// whether and when it was evicted.
+// trimFaults keeps those that wait for something else than their usual start, and why.
+func trimFaults(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	var kept []corev1.ContainerStatus
+	for i := range all {
+		if waits := all[i].State.Waiting; waits != nil && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing" {
+			kept = append(kept, corev1.ContainerStatus{
+				Name: all[i].Name, RestartCount: all[i].RestartCount, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits.Reason}},
+			})
+		}
+	}
+	return kept
+}
+
+// trimConditions keeps whether and since when the pod is ready, when it was bound to its node or
+// why it is not, and whether and when it was evicted.
 func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
 		switch c := &all[i]; c.Type {
 		case corev1.PodReady, corev1.PodScheduled:
-			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+			short := corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				short.Reason, short.Message = c.Reason, c.Message
+			}
+			kept = append(kept, short)
 		case corev1.DisruptionTarget:
 			kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
 		}

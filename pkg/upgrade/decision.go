@@ -197,6 +197,7 @@ func (d decision) summarizeStatus() Status {
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why
 	}
+	s.Unhealthy = d.unhealthy
 	if d.rec.Delegation != nil {
 		s.Manager = d.managerName()
 	}
@@ -268,6 +269,7 @@ func (d decision) runPhases() {
 		d.watchMaximum()
 		d.watchProtection()
 	}
+	canary{d.draft}.watchWorkloads()
 	passPhases(d.draft, phases)
 	if d.rec.Stopping == "" {
 		marks{d.draft}.holdNodes()

@@ -33,6 +33,8 @@ type draft struct {
 	// next try is not due.
 	unsettled bool
 	blocked   []Blocked
+	// unhealthy are the workloads that do not recover, by name.
+	unhealthy []Unhealthy
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool

@@ -26,6 +26,8 @@ type Notes struct {
 	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud
 	// upgrades: a Node may be seen to go before its instance.
 	NodeNames map[string]string
+	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
+	UnhealthySince map[string]time.Time
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
 	OlderSince time.Time
 	// Memory is the schedule's own.
@@ -36,13 +38,14 @@ type Notes struct {
 
 func (n *Notes) cloneNotes() Notes {
 	c := Notes{
-		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
-		Yielded:      maps.Clone(n.Yielded),
-		Yielding:     map[string]bool{},
-		PodsLeft:     map[string][]types.UID{},
-		NodeNames:    map[string]string{}, // of those that are outdated still
-		Memory:       n.Memory,
-		At:           n.At,
+		BlockedSince:   map[string]time.Time{}, // only what is blocked still is carried over
+		Yielded:        maps.Clone(n.Yielded),
+		Yielding:       map[string]bool{},
+		PodsLeft:       map[string][]types.UID{},
+		NodeNames:      map[string]string{},    // of those that are outdated still
+		UnhealthySince: map[string]time.Time{}, // of those that still do not
+		Memory:         n.Memory,
+		At:             n.At,
 	}
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {

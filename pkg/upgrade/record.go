@@ -58,6 +58,8 @@ const (
 	PodEvictionFailure Result = "PodEvictionFailure"
 	// NodeCreationFailure is new nodes that did not come up in their time (EKS E33).
 	NodeCreationFailure Result = "NodeCreationFailure"
+	// WorkloadUnhealthy is a workload whose pods did not become ready on current nodes.
+	WorkloadUnhealthy Result = "WorkloadUnhealthy"
 	// Failed is a request that a server refused for good.
 	Failed Result = "failed"
 	// Interrupted is an upgrade the user stopped; the same command continues.
@@ -134,6 +136,9 @@ type Halt struct {
 	PausedBy string `json:"pausedBy,omitempty"`
 	// Soak is the wait that is under way, and what was spent on such waits.
 	Soak Soak `json:"soak,omitzero"`
+	// Served is how workloads were before the upgrade whose pods left nodes, until they have
+	// recovered; by NAMESPACE/KIND/NAME.
+	Served map[string]Served `json:"served,omitempty"`
 	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
 	Turn string `json:"turn,omitempty"`
 }
@@ -145,6 +150,7 @@ func (r *Record) Clone() Record {
 	if c.Nodes == nil {
 		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
 	}
+	c.Served = maps.Clone(r.Served)
 	c.Suspended = slices.Clone(r.Suspended)
 	c.Delegation = r.Delegation.cloneDelegation()
 	c.Ledger = r.Ledger.Clone()
@@ -168,7 +174,7 @@ func (r *Record) InFlight() map[string]types.UID {
 // IsResumable reports whether the same command would continue where this record stopped.
 func (r *Record) IsResumable() bool {
 	switch r.Result {
-	case Interrupted, Paused, Waiting, TargetMoved, PodEvictionFailure, NodeCreationFailure, Failed:
+	case Interrupted, Paused, Waiting, TargetMoved, PodEvictionFailure, NodeCreationFailure, WorkloadUnhealthy, Failed:
 		return r.Run != ""
 	default:
 		return r.IsRunning()
@@ -237,6 +243,6 @@ func (r *Record) Reopened() Record {
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Turn: c.Turn}, "", time.Time{}
+	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Served: c.Served, Turn: c.Turn}, "", time.Time{}
 	return c
 }

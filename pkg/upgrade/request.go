@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
 const maxSurgeWindow = 20
+
+// AllWorkloads is the value of Request.IgnoreUnready that ignores every workload.
+const AllWorkloads = "*"
 
 // OnTimeout is what happens to a node that is not empty at its deadline.
 type OnTimeout string
@@ -76,6 +80,12 @@ type Request struct {
 	EvictUnmanaged bool `json:"evictUnmanaged,omitempty"`
 	// RespectDoNotDisrupt has pods waited for whose owners ask autoscalers not to disrupt them.
 	RespectDoNotDisrupt bool `json:"respectDoNotDisrupt,omitempty"`
+	// NoImplicitBudgets lets the last ready pod of a workload behind a Service go that has no
+	// PodDisruptionBudget.
+	NoImplicitBudgets bool `json:"noImplicitBudgets,omitempty"`
+	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, whose pods need not become ready on current
+	// nodes; AllWorkloads for all.
+	IgnoreUnready []string `json:"ignoreUnready,omitempty"`
 	// KeepMax leaves the group's maximum size alone; KeepFence leaves nodes fenced that were never
 	// started.
 	KeepMax   bool `json:"keepMax,omitempty"`
@@ -102,6 +112,12 @@ func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy == Su
 
 // isRefilled reports whether new nodes are left to an autoscaler (GKE G70).
 func (r *Request) isRefilled() bool { return r.Strategy == AutoscaledBlueGreen }
+
+// ignoresUnready reports whether the workload's pods need not become ready. Its kind may be written
+// in lower case.
+func (r *Request) ignoresUnready(name string) bool {
+	return slices.ContainsFunc(r.IgnoreUnready, func(ignored string) bool { return ignored == AllWorkloads || strings.EqualFold(ignored, name) })
+}
 
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
@@ -149,6 +165,8 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 	setIfGiven(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
 	setIfGiven(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
 	setIfGiven(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
+	setIfGiven(&r.NoImplicitBudgets, other.NoImplicitBudgets, given("implicit-budgets"))
+	setIfGiven(&r.IgnoreUnready, other.IgnoreUnready, given("ignore-unready"))
 	setIfGiven(&r.KeepMax, other.KeepMax, given("keep-max"))
 	setIfGiven(&r.KeepFence, other.KeepFence, given("keep-fence"))
 	setIfGiven(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
@@ -182,6 +200,8 @@ func (r *Request) DescribeDifferences(other Request) string {
 		{"on-timeout", r.OnTimeout, other.OnTimeout},
 		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
 		{"respect-do-not-disrupt", r.RespectDoNotDisrupt, other.RespectDoNotDisrupt},
+		{"implicit-budgets", !r.NoImplicitBudgets, !other.NoImplicitBudgets},
+		{"ignore-unready", strings.Join(r.IgnoreUnready, ","), strings.Join(other.IgnoreUnready, ",")},
 		{"keep-max", r.KeepMax, other.KeepMax},
 		{"keep-fence", r.KeepFence, other.KeepFence},
 		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},

@@ -29,10 +29,11 @@ import (
 //	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
 //	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
-//	service app=hook                          others need the pods of the app
+//	service app=hook [needed=false]           others need the pods of the app, or it only sends to them
+//	slow app=web ready=10m [on=new]           pods of the app become ready that long after they are bound [to nodes that are named so]
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
-//	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true]
+//	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true] [implicit-budgets=false] [ignore-unready=shop/replicaset/web]
 //	run strategy=autoscaled-blue-green [wait-for-drain=72h] [leave=true]   an autoscaler brings new nodes up
 //	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
 //	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
@@ -78,14 +79,22 @@ func (s *scenario) command(t *testing.T, c command) string {
 		}
 		s.spec.Times.Boot = c.duration("boot", s.spec.Times.Boot)
 	case "workload":
+		first := len(s.spec.Pods)
 		addWorkload(&s.spec, c.text("name", "web"), c.text("kind", "ReplicaSet"), c.number("replicas", 1), c.number("allow", -1))
+		for _, pod := range s.spec.Pods[first:][:c.number("unready", 0)] {
+			build.Unready(pod)
+		}
 	case "pod":
 		s.pod(c)
+	case "slow":
+		s.slow(c)
 	case "service":
 		s.services = append(s.services, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": c.text("app", "")}},
 		})
-		s.spec.Facts = drain.NewFacts(s.services)
+		if s.spec.Facts = drain.NewFacts(s.services); !c.flag("needed", true) {
+			s.spec.Facts = drain.Webhooks{}.FactsOf(s.services)
+		}
 	case "node":
 		s.node(c)
 	case "fault":
@@ -108,6 +117,16 @@ func (s *scenario) command(t *testing.T, c command) string {
 		t.Fatalf("%s: unknown command %q", c.Pos, c.Cmd)
 	}
 	return ""
+}
+
+func (s *scenario) slow(c command) {
+	app, ready, on, usual := c.text("app", ""), c.duration("ready", 0), c.text("on", ""), s.spec.Times.Ready
+	s.spec.Times.ReadyOf = func(pod *corev1.Pod) time.Duration {
+		if pod.Labels["app"] == app && strings.Contains(pod.Spec.NodeName, on) {
+			return ready
+		}
+		return usual
+	}
 }
 
 func (s *scenario) pod(c command) {
@@ -157,6 +176,10 @@ func (s *scenario) begin(t *testing.T, c command) {
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
+		NoImplicitBudgets: !c.flag("implicit-budgets", true),
+	}
+	if ignored := c.text("ignore-unready", ""); ignored != "" {
+		request.IgnoreUnready = []string{ignored}
 	}
 	if c.text("strategy", "") == string(upgrade.BlueGreen) {
 		batch := c.number("batch", 1)

@@ -3,6 +3,7 @@ package upgrade
 import (
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -12,6 +13,9 @@ type scheduling struct{ *draft }
 
 // chooseNextNode picks the node to start next, nil when none should be started now.
 func (d scheduling) chooseNextNode() *nodegroup.Member {
+	if (canary{d.draft}).isHolding() {
+		return nil
+	}
 	candidates := d.count.listCandidates(d.rec.Ledger.Zonal())
 	waiting := make([]schedule.Node, 0, len(candidates))
 	for _, m := range candidates {
@@ -37,10 +41,10 @@ func (d scheduling) chooseNextNode() *nodegroup.Member {
 func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
-		Now: d.w.Now, Budgets: d.w.Budgets, Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
+		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
 		Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
-		Policy: req.Policy(), Memory: d.w.Notes.Memory,
+		Policy: req.Policy(), Unhealthy: canary{d.draft}.listUnhealthy(), Memory: d.w.Notes.Memory,
 	}
 	started := d.rec.startedNames()
 	in.Draining = make([]schedule.Node, 0, len(started)+1) // and one that is started now
@@ -54,6 +58,14 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 		}
 	}
 	return schedule.NewPlan(in)
+}
+
+// budgetsToKeep are those that evictions have to keep.
+func (d scheduling) budgetsToKeep() drain.Budgets {
+	if d.rec.Request.NoImplicitBudgets {
+		return d.w.Budgets
+	}
+	return d.w.Budgets.With(d.w.Workloads)
 }
 
 func (d scheduling) describeNode(name string, m *nodegroup.Member) schedule.Node {

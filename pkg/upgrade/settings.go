@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -32,8 +33,10 @@ type Settings struct {
 	Settle       *time.Duration
 	BootTimeout  time.Duration
 	OnTimeout    OnTimeout
+	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, or AllWorkloads.
+	IgnoreUnready []string
 
-	BatchBarrier, EvictUnmanaged, RespectDoNotDisrupt, KeepMax, KeepFence, WaitReplacement bool
+	BatchBarrier, EvictUnmanaged, RespectDoNotDisrupt, KeepMax, KeepFence, WaitReplacement, NoImplicitBudgets bool
 }
 
 // defaults are the numbers of one model.
@@ -69,7 +72,19 @@ func (s Settings) Check() error {
 	case s.Settle != nil && *s.Settle < 0:
 		return fmt.Errorf("--settle=%s is negative: use 0 or more", s.Settle)
 	}
-	return cmp.Or(s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkAutoscaled(), s.checkShortLived())
+	return cmp.Or(s.checkIgnored(), s.checkUpdateStrategy(), s.checkBlueGreen(), s.checkAutoscaled(), s.checkShortLived())
+}
+
+func (s *Settings) checkIgnored() error {
+	for _, name := range s.IgnoreUnready {
+		if name == AllWorkloads {
+			continue
+		}
+		if _, err := drain.ParseWorkload(name); err != nil {
+			return fmt.Errorf("--ignore-unready=%s: %w, or %s for all", name, err, AllWorkloads)
+		}
+	}
+	return nil
 }
 
 // minimal is EKS's update strategy that adds no node (EKS E09).
@@ -176,6 +191,7 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
 		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged, RespectDoNotDisrupt: s.RespectDoNotDisrupt,
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
+		NoImplicitBudgets: s.NoImplicitBudgets, IgnoreUnready: s.IgnoreUnready,
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
@@ -335,6 +351,8 @@ func (s *Settings) firstForOthers() string {
 		{"batch-barrier", s.BatchBarrier},
 		{"unmanaged-pods", s.EvictUnmanaged},
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
+		{"implicit-budgets", s.NoImplicitBudgets},
+		{"ignore-unready", len(s.IgnoreUnready) > 0},
 		{"keep-max", s.KeepMax},
 		{"keep-fence", s.KeepFence},
 	}

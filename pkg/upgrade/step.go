@@ -82,6 +82,8 @@ type Status struct {
 	// Nodes are sorted by Name.
 	Nodes   []NodeStatus `json:"nodes,omitempty"`
 	Waiting string       `json:"waiting,omitempty"`
+	// Unhealthy are the workloads that do not recover, by Name: no further node is started.
+	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
 	// Note says what is done in another way than planned, and why.
 	Note string `json:"note,omitempty"`
 }

@@ -27,6 +27,8 @@ type View struct {
 	EndingNamespaces map[string]bool
 	// Facts tell which pods others need, as it was when the cluster began to be watched.
 	Facts drain.Facts
+	// Workloads are those of all pods that were read.
+	Workloads drain.Workloads
 }
 
 // ErrRecordChanged is the error of storing a record that another actor has written since it was

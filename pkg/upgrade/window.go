@@ -29,7 +29,7 @@ func (d window) startMoreNodes() {
 // time or, in the forecast of a cloud that draws its nodes at random, the next of a drawn order
 // (EKS E40).
 func (d window) nextNode() *nodegroup.Member {
-	if d.w.Drawn == 0 {
+	if d.w.Drawn == 0 || (canary{d.draft}).isHolding() {
 		return scheduling{d.draft}.chooseNextNode()
 	}
 	return slices.MinFunc(d.count.pending, func(a, b *nodegroup.Member) int {
@@ -119,6 +119,7 @@ func (d window) recordStart(m *nodegroup.Member) NodeRecord {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 	}
 	d.rec.Begun++
+	canary{d.draft}.recordServed(m)
 	d.startRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--

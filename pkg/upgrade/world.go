@@ -34,6 +34,8 @@ type World struct {
 	EndingNamespaces map[string]bool
 	// Facts tell which pods others need, as it was when this process took the upgrade up.
 	Facts drain.Facts
+	// Workloads are the pods of the whole cluster by what keeps them running.
+	Workloads drain.Workloads
 	// Open holds, by Action.Key, each action that was begun: whether it is in flight, and how it
 	// last ended.
 	Open map[string]nodegroup.Attempt
@@ -64,7 +66,7 @@ type World struct {
 func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, view *View, record Record) World {
 	return World{
 		Now: now, Request: record.Request, Group: group, Members: members, Record: record,
-		Budgets: view.Budgets, Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts,
+		Budgets: view.Budgets, Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts, Workloads: view.Workloads,
 	}
 }
 

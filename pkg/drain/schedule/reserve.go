@@ -28,6 +28,9 @@ const (
 	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
 	// again, before it is held to be one whose pods always do (EKS E51).
 	returnsAllowed = 1
+	// lastReadyLimit is how long the last ready pod of a workload without a budget waits for
+	// another to become ready.
+	lastReadyLimit = 2 * time.Minute
 )
 
 // countSpending counts, by budget, the evictions that its status may not show yet, and those in
@@ -59,7 +62,7 @@ func (p *Plan) countSpending() {
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
 	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(statusLag)))
-	if !young {
+	if !young || !in.Budgets.Counts(sent.Budget, sent.UID) {
 		return false // most are long over, and are not looked up
 	}
 	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
@@ -108,7 +111,10 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 		return
 	}
 	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
-	budget := prediction.Budget
+	budget, last := prediction.Budget, ""
+	if prediction.Kind == drain.LastReady && p.isDoneWaiting(pod) {
+		prediction, last = drain.Prediction{}, prediction.Detail
+	}
 	switch {
 	case !prediction.Admitted():
 		p.addBlocked(node, pod, prediction.Obstacle)
@@ -117,10 +123,10 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case p.in.waitsForBudget(attempt, prediction):
 		p.addBlocked(node, pod, obstacleOfDenial(attempt, budget))
 		p.decideAgainAt(attempt.NotBefore)
-	case prediction.Spends && !p.canSendNow(budget):
+	case prediction.Spends && prediction.Version != "" && !p.canSendNow(budget): // it is an object
 		// An answer is due within milliseconds and wakes us.
 	default:
-		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version}
+		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, LastReadyOf: last}
 		if prediction.Spends {
 			eviction.Budget = budget
 			p.spent[budget]++
@@ -128,6 +134,20 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 		}
 		p.candidates = append(p.candidates, candidate{Eviction: eviction, pod: pod, place: place})
 	}
+}
+
+// isDoneWaiting reports whether the last ready pod of a workload has waited for another long
+// enough. One whose new pods do not come up waits on: they would all be gone.
+func (p *Plan) isDoneWaiting(pod *corev1.Pod) bool {
+	since, waited := p.in.Waited[string(pod.UID)]
+	if p.in.Unhealthy[drain.WorkloadOf(pod)] {
+		return false
+	}
+	if !waited {
+		since = p.in.Now
+	}
+	p.decideAgainAt(since.Add(lastReadyLimit))
+	return !p.in.Now.Before(since.Add(lastReadyLimit))
 }
 
 // isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the
@@ -195,7 +215,8 @@ func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
 		return false
 	}
 	for i := range blocked {
-		if blocked[i].Kind != drain.BudgetSpent || !p.isSpentByPeers(place, blocked[i].Budget) {
+		spent := blocked[i].Kind == drain.BudgetSpent || blocked[i].Kind == drain.LastReady
+		if !spent || !p.isSpentByPeers(place, blocked[i].Budget) {
 			return false
 		}
 	}

@@ -28,8 +28,11 @@ type Input struct {
 	Draining []Node
 	// Open holds, by Action.Key, the actions that were begun; it is the evictions that matter.
 	Open map[string]nodegroup.Attempt
-	// Waited has the UIDs of the pods that were blocked before.
+	// Waited tells, by their UIDs, since when pods are blocked that were so before.
 	Waited map[string]time.Time
+	// Unhealthy are the workloads whose new pods do not become ready: the last ready pod of one is
+	// waited for however long it takes.
+	Unhealthy map[drain.Workload]bool
 	// Window is how many nodes are drained at a time.
 	Window int
 	// AtOnce is how many evictions may be in flight, 0 for any number.
@@ -73,13 +76,20 @@ type Eviction struct {
 	BudgetVersion string
 	// Budget is the budget the eviction spends from; empty when it spends nothing.
 	Budget types.NamespacedName
+	// LastReadyOf is the workload, KIND/NAME, whose last ready pod this is; "" for all others.
+	LastReadyOf string
 }
 
 // Key implements nodegroup.Action.
 func (e Eviction) Key() string { return "evict/" + string(e.UID) }
 
 // String implements nodegroup.Action.
-func (e Eviction) String() string { return fmt.Sprintf("evict pod %s/%s", e.Namespace, e.Pod) }
+func (e Eviction) String() string {
+	if e.LastReadyOf != "" {
+		return fmt.Sprintf("evict pod %s/%s, the last ready one of %s: no other became ready within %s", e.Namespace, e.Pod, e.LastReadyOf, lastReadyLimit)
+	}
+	return fmt.Sprintf("evict pod %s/%s", e.Namespace, e.Pod)
+}
 
 // lastAttempt is the last try of the pod's eviction; the zero Attempt if there was none.
 func (in *Input) lastAttempt(pod *corev1.Pod) nodegroup.Attempt {

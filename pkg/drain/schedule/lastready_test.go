@@ -1,0 +1,83 @@
+package schedule_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// served is an input in which the app free is behind a Service, has no budget, and has these pods.
+func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
+	index := drain.NewWorkloadIndex(drain.Webhooks{}.FactsOf([]*corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "free"}},
+	}}))
+	for _, pod := range pods {
+		index.Store(pod)
+	}
+	in := newInput(0, nodes...)
+	in.Budgets = in.Budgets.With(index.Current())
+	return in
+}
+
+// TestLastReady: of the pods of a workload without a budget the last ready one waits, for two
+// minutes at most, and for as long as it takes where the others do not come up.
+func TestLastReady(t *testing.T) {
+	a, b, c := free("a"), free("b"), free("c")
+	starting := build.Pod("starting", build.App("free"), build.Unready)
+	ending := leaving("ending")
+	build.App("free")(ending)
+	freeBudget := types.NamespacedName{Namespace: build.Namespace, Name: "ReplicaSet/free"}
+	cases := map[string]struct {
+		in   schedule.Input
+		want string
+	}{
+		"two of three go": {served([]*corev1.Pod{a, b, c}, node("n1", a, b, c)), "a b c:last-ready"},
+		"the last stays":  {served([]*corev1.Pod{a, starting}, node("n1", a)), "a:last-ready"},
+		"one that is not ready goes, and the last stays": {served([]*corev1.Pod{a, starting, ending}, node("n1", starting, a)), "starting a:last-ready"},
+		"it waits on before its time":                    {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 119*time.Second), "a:last-ready"},
+		"its time is over":                               {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute), "a"},
+		"the others do not come up":                      {unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
+		"an eviction is answered and not seen yet":       {sent(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget), "b:last-ready"},
+		"an eviction is answered and seen":               {sent(served([]*corev1.Pod{ending, b, c}, node("n1", b)), "ending", freeBudget), "b"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := describe(schedule.NewPlan(tc.in)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
+	in.Waited = map[string]time.Time{"a": now.Add(-long)}
+	return in
+}
+
+func unhealthy(in schedule.Input) schedule.Input {
+	in.Unhealthy = map[drain.Workload]bool{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}: true}
+	return in
+}
+
+func sent(in schedule.Input, pod string, budget types.NamespacedName) schedule.Input {
+	send(&in, pod, budget, time.Second, nodegroup.OutcomeDone)
+	return in
+}
+
+// TestLastReadyIsNamed: an eviction that takes the last ready pod says so.
+func TestLastReadyIsNamed(t *testing.T) {
+	a, starting := free("a"), build.Pod("starting", build.App("free"), build.Unready)
+	plan := schedule.NewPlan(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute))
+	const want = "evict pod shop/a, the last ready one of ReplicaSet/free: no other became ready within 2m0s"
+	if got := plan.Decide().Evict; len(got) != 1 || got[0].String() != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}

@@ -1,0 +1,72 @@
+package drain
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// IsFault reports whether a container that waits for the reason does not come up by itself, as
+// kubelets name reasons (kubernetes, pkg/kubelet/container/sync_result.go and images/types.go).
+func IsFault(reason string) bool {
+	switch reason {
+	case "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
+		"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError":
+		return true
+	}
+	return false
+}
+
+// leastPatience is how long a pod may take to become ready, whatever is usual.
+const leastPatience = 30 * time.Second
+
+// Lateness tells why a pod that is not ready is late, and from when on: at once when a container of
+// it cannot come up, or when it has taken twice as long as usual and at least 30 s, or when no node
+// was found for it within placing.
+func Lateness(pod *corev1.Pod, usual, placing time.Duration) (why string, from time.Time) {
+	began, scheduled := pod.CreationTimestamp.Time, scheduledCondition(pod)
+	if pod.Spec.NodeName == "" {
+		return describeUnplaced(scheduled), began.Add(placing)
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if waits := statuses[i].State.Waiting; waits != nil && IsFault(waits.Reason) {
+				return describeFault(&statuses[i]), began
+			}
+		}
+	}
+	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(began) {
+		began = scheduled.LastTransitionTime.Time
+	}
+	if pod.Status.StartTime != nil && pod.Status.StartTime.After(began) {
+		began = pod.Status.StartTime.Time
+	}
+	patience := max(leastPatience, 2*usual)
+	return fmt.Sprintf("it is not ready after %s", patience), began.Add(patience)
+}
+
+func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func describeUnplaced(scheduled *corev1.PodCondition) string {
+	if scheduled == nil {
+		return "no node takes it"
+	}
+	return "no node takes it: " + cmp.Or(scheduled.Message, scheduled.Reason, "the scheduler does not say why")
+}
+
+func describeFault(container *corev1.ContainerStatus) string {
+	text := fmt.Sprintf("container %s is in %s", container.Name, container.State.Waiting.Reason)
+	if n := container.RestartCount; n > 0 {
+		text += fmt.Sprintf(" after %d restarts", n)
+	}
+	return text
+}

@@ -1,0 +1,222 @@
+package drain
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Workload names what keeps pods running: a Deployment, a StatefulSet or another controller. The
+// zero value is none.
+type Workload struct{ Namespace, Kind, Name string }
+
+// String is the workload as users write it: NAMESPACE/KIND/NAME.
+func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
+
+// ParseWorkload reads what String writes; its error says what form is expected.
+func ParseWorkload(text string) (Workload, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return Workload{}, fmt.Errorf("%q is no workload: write NAMESPACE/KIND/NAME, as in shop/Deployment/web", text)
+	}
+	return Workload{Namespace: parts[0], Kind: parts[1], Name: parts[2]}, nil
+}
+
+// WorkloadOf is the workload of the pod: its controller or, where that is a Deployment's
+// ReplicaSet, the Deployment. Pods that are tied to a node or to one task are of none, and neither
+// are those without a controller.
+func WorkloadOf(pod *corev1.Pod) Workload {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return Workload{}
+	}
+	switch owner.Kind {
+	case "DaemonSet", "Job", "Node":
+		return Workload{}
+	case "ReplicaSet":
+		hash, labelled := pod.Labels["pod-template-hash"]
+		if name, cut := strings.CutSuffix(owner.Name, "-"+hash); labelled && cut {
+			return Workload{Namespace: pod.Namespace, Kind: "Deployment", Name: name}
+		}
+	}
+	return Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
+}
+
+// Replicas are the pods of one workload at one moment. They are not changed once they are made.
+type Replicas struct {
+	Workload
+	// Pods are those that are not deleted, bound to a node or not, in no order.
+	Pods []*corev1.Pod
+	// Ready counts those of them that are.
+	Ready int
+	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
+	last []*Budget
+}
+
+// ReadyTime is how long a pod of the workload usually takes from its binding to a node until it is
+// ready, as far as its pods tell; 0 when none does.
+func (r *Replicas) ReadyTime() time.Duration {
+	var samples []time.Duration
+	for _, pod := range r.Pods {
+		if took, known := ReadyTime(pod); known {
+			samples = append(samples, took)
+		}
+	}
+	return TypicalDuration(samples, 0)
+}
+
+// newReplicas counts the pods of a workload. most is how many pods one of its controllers had at
+// once. A workload behind a Service that has more than one pod gets a budget of its own, which
+// lets all of its pods go but the last that is ready (kubernetes#31487).
+func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts Facts) *Replicas {
+	r := &Replicas{Workload: w}
+	for _, pod := range pods {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		r.Pods = append(r.Pods, pod)
+		if Ready(pod) {
+			r.Ready++
+		}
+	}
+	if most > 1 && len(r.Pods) > 0 && facts.IsBehindService(r.Pods[0]) {
+		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), most)}
+	}
+	return r
+}
+
+// newLastReadyBudget is the budget that a careful owner would have written for the workload, with
+// the status that the disruption controller would give it. Its name is one that no object can have.
+func newLastReadyBudget(w Workload, ready, expected int32) *Budget {
+	least, unready := intstr.FromInt32(1), policyv1.AlwaysAllow
+	return &Budget{OfLastReady: true, PodDisruptionBudget: &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, UnhealthyPodEvictionPolicy: &unready},
+		Status: policyv1.PodDisruptionBudgetStatus{
+			DisruptionsAllowed: max(0, ready-1), CurrentHealthy: ready, DesiredHealthy: 1, ExpectedPods: expected,
+		},
+	}}
+}
+
+// Workloads are the workloads of a cluster at one moment. The zero value has none.
+type Workloads struct {
+	named        map[Workload]*Replicas
+	byController map[types.UID]*Replicas
+}
+
+// Named are the pods of the workload, nil when it has none.
+func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
+
+// Of are the pods of the workload that the pod is one of; nil when it is of none.
+func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
+
+// IsEmpty reports whether nothing is known of any workload.
+func (w Workloads) IsEmpty() bool { return len(w.named) == 0 }
+
+// countsStill reports whether a pod that was evicted is still counted as ready.
+func (w Workloads) countsStill(budget types.NamespacedName, pod types.UID) bool {
+	kind, name, _ := strings.Cut(budget.Name, "/")
+	r := w.named[Workload{Namespace: budget.Namespace, Kind: kind, Name: name}]
+	if r == nil {
+		return false
+	}
+	for _, p := range r.Pods {
+		if p.UID == pod {
+			return Ready(p)
+		}
+	}
+	return false
+}
+
+// WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
+// concurrent use.
+type WorkloadIndex struct {
+	facts Facts
+	pods  map[Workload]map[types.UID]*corev1.Pod
+	// most is how many pods that are not deleted each controller had at once: a workload that has
+	// lost all but one of its pods for now is not one of a single pod.
+	most    map[types.UID]int32
+	stale   map[Workload]bool
+	current Workloads
+}
+
+// NewWorkloadIndex is an index without pods.
+func NewWorkloadIndex(facts Facts) *WorkloadIndex {
+	return &WorkloadIndex{
+		facts: facts, pods: map[Workload]map[types.UID]*corev1.Pod{}, most: map[types.UID]int32{}, stale: map[Workload]bool{},
+		current: Workloads{named: map[Workload]*Replicas{}, byController: map[types.UID]*Replicas{}},
+	}
+}
+
+// SetFacts says again which pods are behind Services.
+func (x *WorkloadIndex) SetFacts(facts Facts) {
+	x.facts = facts
+	for w := range x.pods {
+		x.stale[w] = true
+	}
+}
+
+// Store adds a pod, or its newer state.
+func (x *WorkloadIndex) Store(pod *corev1.Pod) {
+	w := WorkloadOf(pod)
+	if w == (Workload{}) {
+		return
+	}
+	if x.pods[w] == nil {
+		x.pods[w] = map[types.UID]*corev1.Pod{}
+	}
+	x.pods[w][pod.UID], x.stale[w] = pod, true
+}
+
+// Remove takes a pod away.
+func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
+	if w := WorkloadOf(pod); x.pods[w] != nil {
+		delete(x.pods[w], pod.UID)
+		x.stale[w] = true
+	}
+}
+
+// Current are the workloads now. They may change with the next Store or Remove.
+func (x *WorkloadIndex) Current() Workloads {
+	for w := range x.stale {
+		x.renew(w)
+	}
+	clear(x.stale)
+	return x.current
+}
+
+// Snapshot are the workloads now, which stay as they are.
+func (x *WorkloadIndex) Snapshot() Workloads {
+	w := x.Current()
+	return Workloads{named: maps.Clone(w.named), byController: maps.Clone(w.byController)}
+}
+
+// renew counts the pods of a workload again.
+func (x *WorkloadIndex) renew(w Workload) {
+	if len(x.pods[w]) == 0 {
+		delete(x.pods, w)
+		delete(x.current.named, w)
+		return // what its controllers lead to is asked for by none of their pods
+	}
+	live, most := map[types.UID]int32{}, int32(0)
+	for _, pod := range x.pods[w] {
+		controller := ControllerOf(pod)
+		if pod.DeletionTimestamp == nil {
+			live[controller]++
+		}
+		x.most[controller] = max(x.most[controller], live[controller])
+		most = max(most, x.most[controller])
+	}
+	r := newReplicas(w, x.pods[w], most, x.facts)
+	x.current.named[w] = r
+	for controller := range live {
+		x.current.byController[controller] = r
+	}
+}

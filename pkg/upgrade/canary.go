@@ -1,0 +1,155 @@
+package upgrade
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
+// pods usually take.
+const leastUnhealthy = 5 * time.Minute
+
+// canary keeps further nodes from being started while workloads do not recover from those that were
+// started before: every node is the canary of the next.
+type canary struct{ *draft }
+
+// recordServed notes how the workloads are whose pods are to leave the member, and forgets those
+// that have as many ready pods as before. It is stored with the start of the node.
+func (d canary) recordServed(m *nodegroup.Member) {
+	served := map[string]Served{}
+	for name, before := range d.rec.Served {
+		if r := d.replicasOf(name); r == nil || r.Ready < before.Ready {
+			served[name] = before
+		}
+	}
+	for _, pod := range d.classifyPodsOf(m).Evict {
+		r := d.w.Workloads.Of(pod)
+		if r == nil || r.Workload == (drain.Workload{}) {
+			continue
+		}
+		if _, known := served[r.Workload.String()]; !known {
+			served[r.Workload.String()] = Served{Ready: r.Ready, Usual: Duration{r.ReadyTime()}}
+		}
+	}
+	d.rec.Served = served
+}
+
+// replicasOf are the pods of a workload by its name; nil when it has none.
+func (d canary) replicasOf(name string) *drain.Replicas {
+	w, err := drain.ParseWorkload(name)
+	if err != nil {
+		return nil
+	}
+	return d.w.Workloads.Named(w)
+}
+
+// watchWorkloads looks for workloads that do not recover. It stops the upgrade where one has not
+// for long.
+func (d canary) watchWorkloads() {
+	if d.phase.givesBack {
+		return // nothing more is drained
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.rec.Served)) {
+		r, before := d.replicasOf(name), d.rec.Served[name]
+		if r == nil || r.Ready >= before.Ready || d.rec.Request.ignoresUnready(name) {
+			continue
+		}
+		if u, late := d.findLatePod(r, before); late {
+			d.addUnhealthy(u, before)
+		}
+	}
+	for _, u := range d.unhealthy {
+		d.requeueAt(u.until)
+		if !d.w.Now.Before(u.until) {
+			d.stopUpgradeWith(WorkloadUnhealthy, describeUnhealthy(d.unhealthy))
+			return
+		}
+	}
+}
+
+// findLatePod finds the first pod, by name, that is late to take the place of one that left.
+func (d canary) findLatePod(r *drain.Replicas, before Served) (Unhealthy, bool) {
+	var found *corev1.Pod
+	var reason string
+	for _, pod := range r.Pods {
+		if drain.Ready(pod) || !pod.CreationTimestamp.After(d.rec.Started.Truncate(time.Second)) || d.isOnOutdated(pod) || found != nil && found.Name < pod.Name {
+			continue
+		}
+		if why, from := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration); !d.w.Now.Before(from) {
+			found, reason = pod, why
+		}
+	}
+	if found == nil {
+		return Unhealthy{}, false
+	}
+	return Unhealthy{
+		Workload: r.Workload, Name: r.Workload.String(), Pod: found.Name, Node: found.Spec.NodeName, Why: reason, Ready: r.Ready, Before: before.Ready,
+	}, true
+}
+
+// isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
+// tells nothing of the current ones.
+func (d canary) isOnOutdated(pod *corev1.Pod) bool {
+	i, found := indexOfMember(d.w.Members, pod.Spec.NodeName)
+	return found && d.w.Members[i].Outdated
+}
+
+// addUnhealthy notes since when the workload is unhealthy.
+func (d canary) addUnhealthy(u Unhealthy, before Served) {
+	since, was := d.w.Notes.UnhealthySince[u.Name]
+	if !was {
+		since = d.w.Now
+	}
+	u.Since = since.Add(d.w.Idle)
+	if u.Since.After(d.w.Now) {
+		u.Since = d.w.Now
+	}
+	u.until = u.Since.Add(max(leastUnhealthy, 4*before.Usual.Duration))
+	d.notes.UnhealthySince[u.Name] = u.Since
+	d.unhealthy = append(d.unhealthy, u)
+}
+
+// isHolding reports whether no further node is to be started.
+func (d canary) isHolding() bool {
+	if len(d.unhealthy) == 0 {
+		return false
+	}
+	d.waiting = d.unhealthy[0].String()
+	if more := len(d.unhealthy) - 1; more > 0 {
+		d.waiting += fmt.Sprintf(", and %d more workloads", more)
+	}
+	return true
+}
+
+// listUnhealthy are the workloads that do not recover.
+func (d canary) listUnhealthy() map[drain.Workload]bool {
+	names := make(map[drain.Workload]bool, len(d.unhealthy))
+	for _, u := range d.unhealthy {
+		names[u.Workload] = true
+	}
+	return names
+}
+
+// describeUnhealthy says why the upgrade stops, and the two ways on.
+func describeUnhealthy(all []Unhealthy) string {
+	const most = 3
+	longest := slices.MinFunc(all, func(a, b Unhealthy) int { return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name)) })
+	var lines []string
+	for _, u := range all[:min(most, len(all))] {
+		lines = append(lines, u.String())
+	}
+	if more := len(all) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them and run the same command, or pass --ignore-unready=%s",
+		strings.Join(lines, "; "), longest.Name)
+}

@@ -1,0 +1,44 @@
+package upgrade
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// Served is how a workload was before the first of its pods had to leave a node.
+type Served struct {
+	// Ready counts the pods that were ready.
+	Ready int `json:"ready"`
+	// Usual is how long its pods take to become ready, 0 for not known.
+	Usual Duration `json:"usual,omitzero"`
+}
+
+// Unhealthy is a workload that has fewer ready pods than before the upgrade, and a pod that is late
+// in making up for it.
+type Unhealthy struct {
+	Workload drain.Workload `json:"-"`
+	// Name is the workload's, NAMESPACE/KIND/NAME.
+	Name string `json:"name"`
+	// Pod is the late pod's name, Node where it is; "" for none that takes it. Why says what it
+	// waits for.
+	Pod  string `json:"pod"`
+	Node string `json:"node,omitempty"`
+	Why  string `json:"why"`
+	// Ready counts the workload's ready pods, Before those that were before the upgrade.
+	Ready  int       `json:"ready"`
+	Before int       `json:"before"`
+	Since  time.Time `json:"since"`
+	// until is when the upgrade stops for it.
+	until time.Time
+}
+
+// String says it in one line.
+func (u Unhealthy) String() string {
+	at := ""
+	if u.Node != "" {
+		at = " on node " + u.Node
+	}
+	return fmt.Sprintf("%s (%d of %d ready): pod %s%s: %s", u.Name, u.Ready, u.Before, u.Pod, at, u.Why)
+}
