@@ -82,6 +82,7 @@ func rejectChanges(m mode, replan bool, record *upgrade.Record, request upgrade.
 func reopenRecord(record upgrade.Record, replan bool, request upgrade.Request, target nodegroup.Revision) upgrade.Record {
 	reopened := record.Reopened()
 	if !replan {
+		reopened.Request = reopened.Request.WithProtection(request)
 		return reopened
 	}
 	reopened = reopened.WithMoreTime(request.DrainTimeout.Duration - reopened.Request.DrainTimeout.Duration)

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -156,6 +160,9 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	if err := g.adoptRecord(s.commandLine, m); err != nil {
 		return err
 	}
+	if err := g.rejectUnknownWorkloads(s.settings.IgnoreUnready); err != nil {
+		return err
+	}
 	world := g.makeWorld(g.now)
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version}), func(f preflight.Finding) bool {
 		return slices.Contains(s.skipChecks, f.Rule)
@@ -181,6 +188,31 @@ func (g *groupContext) rejectForeign(contextName string) error {
 			g.group.Name, len(g.members), contextName))
 	}
 	return nil
+}
+
+// rejectUnknownWorkloads refuses to ignore workloads that have no pod and had none when the upgrade
+// took one away.
+func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {
+	for _, name := range ignored {
+		if name != upgrade.AllWorkloads && !g.knowsWorkload(name) {
+			return usageError(fmt.Errorf("--ignore-unready=%s: no pod of such a workload was found for group %q: check the spelling, as in shop/Deployment/web", name, g.group.Name))
+		}
+	}
+	return nil
+}
+
+func (g *groupContext) knowsWorkload(name string) bool {
+	for known := range g.record.Workloads {
+		if strings.EqualFold(known, name) {
+			return true
+		}
+	}
+	for _, pods := range g.view.Pods {
+		if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.EqualFold(drain.WorkloadOf(pod).String(), name) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // countNodes is the group's size in nodes, as percentages are taken of it.

@@ -105,6 +105,13 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	for _, w := range CollectWaits(s.Blocked, now) {
 		lines = append(lines, fmt.Sprintf("Blocked     node %s%s%s: %s", w.Node, w.formatDuration(now), w.formatLimit(s.Status.Manager, now), w))
 	}
+	for i, line := range ImpactLines(s.Impacts) {
+		title := "            "
+		if i == 0 {
+			title = "Workloads   "
+		}
+		lines = append(lines, title+line)
+	}
 	if s.Remaining.Latest.Duration > 0 {
 		lines = append(lines, "Remaining   "+formatSpan(s.Remaining)+", if nothing else interferes")
 	}

@@ -130,6 +130,8 @@ type UpgradeStatus struct {
 	Status            upgrade.Status     `json:"status"`
 	Blocked           []upgrade.Blocked  `json:"blocked,omitempty"`
 	Suspended         []string           `json:"suspended,omitempty"`
+	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
+	Impacts []upgrade.WorkloadImpact `json:"impacts,omitempty"`
 	// Operation is the newest one of a group that its own cloud upgrades.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.

@@ -43,6 +43,15 @@ func TestShortcutsDecideNothing(t *testing.T) {
 	}
 }
 
+// ignoreTimes leaves out for how long workloads lacked pods: who looks less often sees it less
+// exactly.
+func ignoreTimes(workloads map[string]upgrade.WorkloadRecord) {
+	for name, w := range workloads {
+		w.Below, w.None = upgrade.Duration{}, upgrade.Duration{}
+		workloads[name] = w
+	}
+}
+
 // Run forgets answers and skips steps; an upgrade that does neither comes to the same end.
 func TestRunEndsAsStepByStep(t *testing.T) {
 	spec, req := small()
@@ -61,7 +70,10 @@ func TestRunEndsAsStepByStep(t *testing.T) {
 			c.Advance(step.Wake)
 		}
 	}
-	if got := c.Record(); !reflect.DeepEqual(got, want) || want.Result != upgrade.Succeeded {
+	got := c.Record()
+	ignoreTimes(got.Workloads)
+	ignoreTimes(want.Workloads)
+	if !reflect.DeepEqual(got, want) || want.Result != upgrade.Succeeded {
 		t.Errorf("run:\n%+v\nstep by step:\n%+v", want, got)
 	}
 }

@@ -22,25 +22,36 @@ const leastUnhealthy = 5 * time.Minute
 // started before: every node is the canary of the next.
 type canary struct{ *draft }
 
-// recordServed notes how the workloads are whose pods are to leave the member, and forgets those
-// that have as many ready pods as before. It is stored with the start of the node.
-func (d canary) recordServed(m *nodegroup.Member) {
-	served := map[string]Served{}
-	for name, before := range d.rec.Served {
-		if r := d.replicasOf(name); r == nil || r.Ready < before.Ready {
-			served[name] = before
+// recordWorkloads notes how the workloads are whose pods are to leave the member. What is known of
+// those that have recovered is how they were noticed. It is stored with the start of the node.
+func (d canary) recordWorkloads(m *nodegroup.Member) {
+	known := make(map[string]WorkloadRecord, len(d.rec.Workloads))
+	for name, w := range d.rec.Workloads {
+		if w.Ready > 0 && d.countReady(name) >= w.Ready {
+			w.Ready, w.Usual = 0, Duration{}
 		}
+		known[name] = w
 	}
 	for _, pod := range d.classifyPodsOf(m).Evict {
 		r := d.w.Workloads.Of(pod)
-		if r == nil || r.Workload == (drain.Workload{}) {
+		if r == nil {
 			continue
 		}
-		if _, known := served[r.Workload.String()]; !known {
-			served[r.Workload.String()] = Served{Ready: r.Ready, Usual: Duration{r.ReadyTime()}}
+		w, noted := known[r.String()]
+		if w.Ready == 0 && (noted || len(known) < mostWorkloads) {
+			w.Ready, w.Usual = r.Ready, Duration{r.ReadyTime()}
+			known[r.String()] = w
 		}
 	}
-	d.rec.Served = served
+	d.rec.Workloads = known
+}
+
+// countReady counts the ready pods of a workload by its name.
+func (d canary) countReady(name string) int {
+	if r := d.replicasOf(name); r != nil {
+		return r.Ready
+	}
+	return 0
 }
 
 // replicasOf are the pods of a workload by its name; nil when it has none.
@@ -58,10 +69,10 @@ func (d canary) watchWorkloads() {
 	if d.phase.givesBack {
 		return // nothing more is drained
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.rec.Served)) {
-		r, before := d.replicasOf(name), d.rec.Served[name]
-		if r == nil || r.Ready >= before.Ready || d.rec.Request.ignoresUnready(name) {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(d.notes.Lacking)) {
+		r, before := d.replicasOf(name), d.rec.Workloads[name]
+		if r == nil || d.rec.Request.ignoresUnready(name) {
+			continue // one without pods was scaled to none, or deleted
 		}
 		if u, late := d.findLatePod(r, before); late {
 			d.addUnhealthy(u, before)
@@ -77,7 +88,7 @@ func (d canary) watchWorkloads() {
 }
 
 // findLatePod finds the first pod, by name, that is late to take the place of one that left.
-func (d canary) findLatePod(r *drain.Replicas, before Served) (Unhealthy, bool) {
+func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy, bool) {
 	var found *corev1.Pod
 	var reason string
 	for _, pod := range r.Pods {
@@ -104,7 +115,7 @@ func (d canary) isOnOutdated(pod *corev1.Pod) bool {
 }
 
 // addUnhealthy notes since when the workload is unhealthy.
-func (d canary) addUnhealthy(u Unhealthy, before Served) {
+func (d canary) addUnhealthy(u Unhealthy, before WorkloadRecord) {
 	since, was := d.w.Notes.UnhealthySince[u.Name]
 	if !was {
 		since = d.w.Now
@@ -150,6 +161,6 @@ func describeUnhealthy(all []Unhealthy) string {
 	if more := len(all) - most; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them and run the same command, or pass --ignore-unready=%s",
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass --ignore-unready=%s",
 		strings.Join(lines, "; "), longest.Name)
 }

@@ -19,6 +19,7 @@ func Next(w World) Step {
 		d.rec.PhaseBegan = w.Now
 	}
 	if !d.finished {
+		impacts{d.draft}.addImpacts()
 		d.recordAnswers()
 		d.applyRequest()
 		switch s := strategyOf(d.rec.Request.Strategy, d.rec.Back); {

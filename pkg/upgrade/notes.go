@@ -26,6 +26,10 @@ type Notes struct {
 	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud
 	// upgrades: a Node may be seen to go before its instance.
 	NodeNames map[string]string
+	// Lacking are the workloads that have fewer ready pods than before; true for those with none.
+	Lacking map[string]bool
+	// Evicting are, by pod UID, the workloads of pods whose eviction has no answer yet.
+	Evicting map[types.UID]string
 	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	UnhealthySince map[string]time.Time
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
@@ -38,11 +42,12 @@ type Notes struct {
 
 func (n *Notes) cloneNotes() Notes {
 	c := Notes{
-		BlockedSince:   map[string]time.Time{}, // only what is blocked still is carried over
-		Yielded:        maps.Clone(n.Yielded),
-		Yielding:       map[string]bool{},
-		PodsLeft:       map[string][]types.UID{},
-		NodeNames:      map[string]string{},    // of those that are outdated still
+		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
+		Yielded:      maps.Clone(n.Yielded),
+		Yielding:     map[string]bool{},
+		PodsLeft:     map[string][]types.UID{},
+		NodeNames:    map[string]string{}, // of those that are outdated still
+		Lacking:      map[string]bool{}, Evicting: map[types.UID]string{},
 		UnhealthySince: map[string]time.Time{}, // of those that still do not
 		Memory:         n.Memory,
 		At:             n.At,

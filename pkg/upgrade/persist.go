@@ -11,10 +11,10 @@ func mustStoreRecord(stored, record *Record) bool {
 
 // withoutObserved is the record without what a later look shows again: that a node is empty, that a
 // machine is on its way out, how many nodes are outdated, and how old a reading of the group may
-// be.
+// be; and without how workloads fare, which is stored with the start of a node and at the end.
 func (r *Record) withoutObserved() Record {
 	c := *r
-	c.Total = 0
+	c.Total, c.Workloads = 0, nil
 	c.Ledger = r.Ledger.WithoutObserved()
 	c.Nodes = make(map[string]NodeRecord, len(r.Nodes))
 	for name, n := range r.Nodes {

@@ -136,9 +136,9 @@ type Halt struct {
 	PausedBy string `json:"pausedBy,omitempty"`
 	// Soak is the wait that is under way, and what was spent on such waits.
 	Soak Soak `json:"soak,omitzero"`
-	// Served is how workloads were before the upgrade whose pods left nodes, until they have
-	// recovered; by NAMESPACE/KIND/NAME.
-	Served map[string]Served `json:"served,omitempty"`
+	// Workloads are those whose pods left nodes, by NAMESPACE/KIND/NAME. The map is replaced, never
+	// changed.
+	Workloads map[string]WorkloadRecord `json:"workloads,omitempty"`
 	// Turn is the zone whose nodes are replaced now, where the others wait for their turn.
 	Turn string `json:"turn,omitempty"`
 }
@@ -150,7 +150,6 @@ func (r *Record) Clone() Record {
 	if c.Nodes == nil {
 		c.Nodes = map[string]NodeRecord{} // an empty one is not stored
 	}
-	c.Served = maps.Clone(r.Served)
 	c.Suspended = slices.Clone(r.Suspended)
 	c.Delegation = r.Delegation.cloneDelegation()
 	c.Ledger = r.Ledger.Clone()
@@ -243,6 +242,6 @@ func (r *Record) Reopened() Record {
 	if over := cmp.Or(c.Result, c.Stopping); c.Delegation != nil && over != "" && over != Interrupted {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
-	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Served: c.Served, Turn: c.Turn}, "", time.Time{}
+	c.Result, c.Halt, c.Message, c.Ended = "", Halt{Soak: c.Soak, Workloads: c.Workloads, Turn: c.Turn}, "", time.Time{}
 	return c
 }

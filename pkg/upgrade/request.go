@@ -173,6 +173,13 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 	return r
 }
 
+// WithProtection is the request with how workloads are protected as in the other: that may change
+// while an upgrade is under way.
+func (r Request) WithProtection(other Request) Request {
+	r.NoImplicitBudgets, r.IgnoreUnready = other.NoImplicitBudgets, other.IgnoreUnready
+	return r
+}
+
 func setIfGiven[T any](to *T, value T, given bool) {
 	if given {
 		*to = value
@@ -181,7 +188,7 @@ func setIfGiven[T any](to *T, value T, given bool) {
 
 // DescribeDifferences names the settings in which the other request departs from this one, as
 // flags, "" when there is none. What follows from the group's size at the time, and the run, is
-// left out.
+// left out, and so is what WithProtection changes at any time.
 func (r *Request) DescribeDifferences(other Request) string {
 	type pair struct {
 		flag     string
@@ -200,8 +207,6 @@ func (r *Request) DescribeDifferences(other Request) string {
 		{"on-timeout", r.OnTimeout, other.OnTimeout},
 		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
 		{"respect-do-not-disrupt", r.RespectDoNotDisrupt, other.RespectDoNotDisrupt},
-		{"implicit-budgets", !r.NoImplicitBudgets, !other.NoImplicitBudgets},
-		{"ignore-unready", strings.Join(r.IgnoreUnready, ","), strings.Join(other.IgnoreUnready, ",")},
 		{"keep-max", r.KeepMax, other.KeepMax},
 		{"keep-fence", r.KeepFence, other.KeepFence},
 		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},

@@ -84,6 +84,7 @@ func (d scheduling) decideEvictions() {
 		return
 	}
 	decision := d.plan.Decide()
+	impacts{d.draft}.noteEvictions(decision.Evict)
 	for _, eviction := range decision.Evict {
 		d.actions = append(d.actions, eviction)
 	}

@@ -7,12 +7,24 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Served is how a workload was before the first of its pods had to leave a node.
-type Served struct {
-	// Ready counts the pods that were ready.
-	Ready int `json:"ready"`
+// WorkloadRecord is what is known of a workload whose pods left nodes.
+type WorkloadRecord struct {
+	// Ready counts the pods that were ready before the first of them left; 0 when there are as many
+	// again.
+	Ready int `json:"ready,omitempty"`
 	// Usual is how long its pods take to become ready, 0 for not known.
 	Usual Duration `json:"usual,omitzero"`
+	Impact
+}
+
+// Impact is what an upgrade cost a workload, as its holders saw it.
+type Impact struct {
+	// Evictions counts the pods that were evicted.
+	Evictions int `json:"evictions,omitempty"`
+	// Below is for how long the workload had fewer ready pods than before the upgrade, None for how
+	// long it had none.
+	Below Duration `json:"below,omitzero"`
+	None  Duration `json:"none,omitzero"`
 }
 
 // Unhealthy is a workload that has fewer ready pods than before the upgrade, and a pod that is late

@@ -119,7 +119,7 @@ func (d window) recordStart(m *nodegroup.Member) NodeRecord {
 		n.Deadline = d.w.Now.Add(d.rec.Request.DrainTimeout.Duration)
 	}
 	d.rec.Begun++
-	canary{d.draft}.recordServed(m)
+	canary{d.draft}.recordWorkloads(m)
 	d.startRecord(m, n)
 	d.count.pending = slices.DeleteFunc(d.count.pending, func(p *nodegroup.Member) bool { return p == m })
 	d.count.pendingIn[m.Zone()]--

@@ -111,9 +111,9 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 		return
 	}
 	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
-	budget, last := prediction.Budget, ""
+	budget, last := prediction.Budget, false
 	if prediction.Kind == drain.LastReady && p.isDoneWaiting(pod) {
-		prediction, last = drain.Prediction{}, prediction.Detail
+		prediction, last = drain.Prediction{}, true
 	}
 	switch {
 	case !prediction.Admitted():
@@ -126,7 +126,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	case prediction.Spends && prediction.Version != "" && !p.canSendNow(budget): // it is an object
 		// An answer is due within milliseconds and wakes us.
 	default:
-		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, LastReadyOf: last}
+		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
 		if prediction.Spends {
 			eviction.Budget = budget
 			p.spent[budget]++

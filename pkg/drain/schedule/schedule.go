@@ -76,8 +76,10 @@ type Eviction struct {
 	BudgetVersion string
 	// Budget is the budget the eviction spends from; empty when it spends nothing.
 	Budget types.NamespacedName
-	// LastReadyOf is the workload, KIND/NAME, whose last ready pod this is; "" for all others.
-	LastReadyOf string
+	// Workload is what the pod is one of; zero for none. LastReady tells that it is the last ready
+	// one, and that no other became so in time.
+	Workload  drain.Workload
+	LastReady bool
 }
 
 // Key implements nodegroup.Action.
@@ -85,8 +87,8 @@ func (e Eviction) Key() string { return "evict/" + string(e.UID) }
 
 // String implements nodegroup.Action.
 func (e Eviction) String() string {
-	if e.LastReadyOf != "" {
-		return fmt.Sprintf("evict pod %s/%s, the last ready one of %s: no other became ready within %s", e.Namespace, e.Pod, e.LastReadyOf, lastReadyLimit)
+	if e.LastReady {
+		return fmt.Sprintf("evict pod %s/%s, the last ready one of %s/%s: no other became ready within %s", e.Namespace, e.Pod, e.Workload.Kind, e.Workload.Name, lastReadyLimit)
 	}
 	return fmt.Sprintf("evict pod %s/%s", e.Namespace, e.Pod)
 }

@@ -1,0 +1,49 @@
+package report_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+func impactOn(name string, evictions int, below, none time.Duration) upgrade.WorkloadImpact {
+	return upgrade.WorkloadImpact{Name: name, Impact: upgrade.Impact{
+		Evictions: evictions, Below: upgrade.Duration{Duration: below}, None: upgrade.Duration{Duration: none},
+	}}
+}
+
+func TestImpactLines(t *testing.T) {
+	many := []upgrade.WorkloadImpact{}
+	for i := range 12 {
+		many = append(many, impactOn(fmt.Sprintf("shop/Deployment/app%d", i), 1, time.Second, time.Second))
+	}
+	for name, c := range map[string]struct {
+		all   []upgrade.WorkloadImpact
+		lines int
+		first string
+		last  string
+	}{
+		"nothing was moved": {},
+		"all is well": {
+			all: []upgrade.WorkloadImpact{impactOn("shop/Deployment/web", 3, 4*time.Second, 0), impactOn("shop/Deployment/api", 1, 0, 0)}, lines: 1,
+			first: "no workload was without a ready pod: 4 evictions of 2 workloads, which had fewer than before for at most 4s",
+		},
+		"one was out": {
+			all: []upgrade.WorkloadImpact{impactOn("shop/Deployment/solo", 1, 12*time.Second, 12*time.Second), impactOn("shop/Deployment/web", 3, 4*time.Second, 0)}, lines: 2,
+			first: "shop/Deployment/solo was without a ready pod for 12s, and had fewer than before for 12s",
+			last:  "4 evictions of 2 workloads, of which 1 had a ready pod at all times",
+		},
+		"many were": {all: many, lines: 12, first: "shop/Deployment/app0 was without a ready pod for 1s, and had fewer than before for 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := report.ImpactLines(c.all)
+			if len(lines) != c.lines || (c.first != "" && lines[0] != c.first) || (c.last != "" && !slices.Contains(lines, c.last)) {
+				t.Errorf("%q", lines)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+package upgrade_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// TestImpacts: an upgrade tells at its end how often each workload was touched, and for how long it
+// lacked pods or had none, a crash in between or not.
+func TestImpacts(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
+		addWorkload(&spec, "web", "ReplicaSet", 3, -1)
+		addWorkload(&spec, "solo", "ReplicaSet", 1, -1)
+		spec.Facts = drain.Webhooks{}.FactsOf([]*corev1.Service{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}},
+		}})
+		d := newDriver(t, spec, upgrade.Request{
+			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
+			DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: upgrade.Fail,
+		})
+		d.watch = func(upgrade.World, upgrade.Step) {}
+		if crash {
+			d.run(start.Add(4 * time.Minute)) // the second node is in drain
+			d.crash()
+		}
+		d.run(time.Time{})
+		record := d.world().Record
+		if record.Result != upgrade.Succeeded {
+			t.Fatalf("it ends with %q: %s", record.Result, record.Message)
+		}
+		ready := upgrade.Duration{Duration: spec.Times.Ready}
+		want := []upgrade.WorkloadImpact{
+			{Name: "shop/ReplicaSet/solo", Impact: upgrade.Impact{Evictions: 1, Below: ready, None: ready}},
+			{Name: "shop/ReplicaSet/web", Impact: upgrade.Impact{Evictions: 3, Below: upgrade.Duration{Duration: 3 * spec.Times.Ready}}},
+		}
+		got := record.ListImpacts()
+		if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+			t.Errorf("crash %t: %+v, want %+v", crash, got, want)
+		}
+	}
+}
