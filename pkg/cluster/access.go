@@ -68,6 +68,10 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 		return needed
 	}
 	needed = append(needed, authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "eviction"})
+	if request.Move == upgrade.MoveBySurge {
+		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "get", Group: "apps", Resource: "deployments"},
+			authorizationv1.ResourceAttributes{Verb: "patch", Group: "apps", Resource: "deployments"})
+	}
 	if request.OnTimeout == upgrade.Force || request.BlueGreen != nil {
 		needed = append(needed, authorizationv1.ResourceAttributes{Verb: "delete", Resource: "pods"})
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -87,14 +88,18 @@ func testBackground(t *testing.T, s *space) {
 	must(t, err)
 	none := int32(0)
 	deployment, set := own(t, s.name, b.Deployments), own(t, s.name, b.ReplicaSets)
-	if !reflect.DeepEqual(deployment.Spec, appsv1.DeploymentSpec{Replicas: &none}) || !reflect.DeepEqual(set.Spec, appsv1.ReplicaSetSpec{Replicas: &none}) {
-		t.Errorf("read %+v and %+v, want replicas alone", deployment.Spec, set.Spec)
+	quarter := intstr.FromString("25%")
+	rolling := appsv1.DeploymentStrategy{
+		Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &quarter, MaxSurge: &quarter},
+	}
+	if !reflect.DeepEqual(deployment.Spec, appsv1.DeploymentSpec{Replicas: &none, Strategy: rolling}) || !reflect.DeepEqual(set.Spec, appsv1.ReplicaSetSpec{Replicas: &none}) {
+		t.Errorf("read %+v and %+v, want replicas and strategy alone", deployment.Spec, set.Spec)
 	}
 	if got := own(t, s.name, b.StatefulSets).Spec; !reflect.DeepEqual(got, appsv1.StatefulSetSpec{Replicas: &none, PodManagementPolicy: appsv1.ParallelPodManagement}) {
 		t.Errorf("read %+v, want replicas and policy alone", got)
 	}
-	if got := own(t, s.name, b.Claims).Spec; !reflect.DeepEqual(got, corev1.PersistentVolumeClaimSpec{VolumeName: s.name}) {
-		t.Errorf("read %+v, want the volume's name alone", got)
+	if got := own(t, s.name, b.Claims).Spec; !reflect.DeepEqual(got, corev1.PersistentVolumeClaimSpec{VolumeName: s.name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}) {
+		t.Errorf("read %+v, want the volume's name and access alone", got)
 	}
 	if got := own(t, s.name, b.Volumes).Spec; !reflect.DeepEqual(got, corev1.PersistentVolumeSpec{NodeAffinity: inZoneA()}) {
 		t.Errorf("read %+v, want the affinity alone", got)

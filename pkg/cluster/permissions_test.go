@@ -57,7 +57,7 @@ func publishedGrants(t *testing.T) []grant {
 func testPermissions(t *testing.T, s *space) {
 	grants := publishedGrants(t)
 	conn := Connection{Client: s.clientOf(t, s.name)}
-	request := &upgrade.Request{Strategy: upgrade.BlueGreen, BlueGreen: &upgrade.BlueGreenRequest{}, OnTimeout: upgrade.Force}
+	request := &upgrade.Request{Strategy: upgrade.BlueGreen, BlueGreen: &upgrade.BlueGreenRequest{}, OnTimeout: upgrade.Force, Move: upgrade.MoveBySurge}
 	missing := func(ctx context.Context) []string {
 		return append(ListMissingReads(ctx, conn.Client, "kube-system"), conn.ListMissingRights(ctx, request, true, "kube-system")...)
 	}

@@ -47,6 +47,7 @@ func TestOnAServer(t *testing.T) {
 		"fence-conflict":       testFenceAgainstAnotherWriter,
 		"fence-alone":          testFenceLeavesNothingToControllers,
 		"take-over":            testTakeOver,
+		"move":                 testMove,
 		"evict":                testEvict,
 		"evict-moved":          testEvictionThatIsNotSent,
 		"evict-wrong-uid":      testEvictionOfAnotherUID,

@@ -46,6 +46,8 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return a.Apply(n, w.run, w.fence) })
 	case upgrade.Evict:
 		return w.evictPod(ctx, a)
+	case upgrade.Restart:
+		return w.restartDeployment(ctx, a)
 	case upgrade.Delete:
 		options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}}
 		if a.Grace > 0 {

@@ -39,6 +39,8 @@ const (
 	BudgetNever ObstacleKind = "never"
 	// LastReady goes away when another pod of the workload becomes ready; see Budgets.With.
 	LastReady ObstacleKind = "last-ready"
+	// Moving goes away when the pod's Deployment has another one ready: it is being restarted.
+	Moving ObstacleKind = "moving"
 	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
 	TwoBudgets ObstacleKind = "two-budgets"
 	// BudgetPending goes away when the disruption controller has seen the budget's newest spec.
@@ -82,6 +84,8 @@ func (o Obstacle) String() string {
 		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
 	case LastReady:
 		return fmt.Sprintf("it is the last ready pod of %s", o.Detail)
+	case Moving:
+		return "it is moved without a gap: " + o.Detail
 	case TwoBudgets:
 		return fmt.Sprintf("PDB %s and %s cover the same pod, which the eviction API refuses", pdb, o.Detail)
 	case BudgetPending:
@@ -126,6 +130,7 @@ func (o Obstacle) Remedy() string {
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
 		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
 		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
+		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
 		Completing:      "wait for its end, raise --drain-timeout or take the label off to have it evicted",

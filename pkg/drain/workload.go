@@ -54,8 +54,9 @@ type Replicas struct {
 	Workload
 	// Pods are those that are not deleted, bound to a node or not, in no order.
 	Pods []*corev1.Pod
-	// Ready counts those of them that are.
-	Ready int
+	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
+	// had at once.
+	Ready, Most int
 	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
 	last []*Budget
 }
@@ -76,7 +77,7 @@ func (r *Replicas) ReadyTime() time.Duration {
 // once. A workload behind a Service that has more than one pod gets a budget of its own, which
 // lets all of its pods go but the last that is ready (kubernetes#31487).
 func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts Facts) *Replicas {
-	r := &Replicas{Workload: w}
+	r := &Replicas{Workload: w, Most: int(most)}
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil {
 			continue

@@ -146,7 +146,7 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 		"what a container asks for":            pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue() == 500,
 		"no image of a container":              pod.Spec.Containers[0].Image == "",
 		"claimed volumes alone":                len(pod.Spec.Volumes) == 1,
-		"a Deployment's scale":                 *d.Deployments[0].Spec.Replicas == 4 && !d.Deployments[0].Spec.Paused,
+		"a Deployment's scale, and rollout":    *d.Deployments[0].Spec.Replicas == 4 && d.Deployments[0].Spec.Paused,
 		"a ReplicaSet's scale":                 *d.ReplicaSets[0].Spec.Replicas == 3,
 		"a StatefulSet's order":                d.StatefulSets[0].Spec.PodManagementPolicy == "Parallel",
 		"a budget":                             d.Budgets[0].Spec.MaxUnavailable.IntValue() == 1,

@@ -91,7 +91,7 @@ func (c console) printResult(group string, record upgrade.Record) error {
 			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
 		}
 	}
-	return c.printLines(group, record, append(lines, report.ImpactLines(record.ListImpacts())...))
+	return c.printLines(group, record, append(lines, report.ImpactLines(upgrade.ListImpacts(&record))...))
 }
 
 func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {

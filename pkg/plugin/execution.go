@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -150,17 +151,29 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 			return upgrade.Record{}, err
 		}
 	}
+	movable, err := e.readMovable(ctx)
+	if err != nil {
+		return upgrade.Record{}, err
+	}
 	idle, now := e.s.IdleSince(hold.LastHeld()), time.Now()
 	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
 		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{
-		Idle: idle, Stay: e.s.agreed.wait,
+		Idle: idle, Movable: movable, Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
 		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
 	}
 	return r.Run(ctx)
+}
+
+// readMovable reads which pods a restart moves without a gap, where that was asked for.
+func (e *execution) readMovable(ctx context.Context) (drain.Movable, error) {
+	if e.g.request.Move != upgrade.MoveBySurge {
+		return drain.Movable{}, nil
+	}
+	return cluster.ReadMovable(ctx, e.s.Client)
 }
 
 // listDrainLimits says how long the nodes in drain that are taken up have left.

@@ -111,6 +111,7 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
 	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB; for 2 minutes at most")
+	flags.StringVar((*string)(&f.settings.Move), "move", "", "How the only ready pod of a workload leaves: evict (the default), or surge to restart its Deployment, where that brings another up first")
 	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that need not become ready on current nodes, NAMESPACE/KIND/NAME; '*' for all")
 	flags.DurationVar(&f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")
 	flags.DurationVar(&f.settings.BootTimeout, "boot-timeout", 20*time.Minute, "How long new nodes may take to be Ready and labelled")

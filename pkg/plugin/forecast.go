@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -28,7 +29,12 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if !g.record.IsResumable() { // or some of the nodes are there already
 		findings = slices.Concat(findings, preflight.CheckAddresses(g.members, &g.request, g.survey.Subnets))
 	}
+	var leaving []*drain.Replicas
+	if s.objects != nil && g.request.Strategy != upgrade.Delegated && g.request.Strategy != upgrade.ShortLived { // then all of them are known, and it is this tool that moves them
+		leaving = g.listLeaving()
+	}
 	return report.NewPlan(report.PlanInput{
+		Singletons: g.findSingletons(leaving), Slow: findSlow(leaving),
 		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: findings,
 		Forecast: forecast, Simulated: !g.noForecast && g.request.Strategy != upgrade.ShortLived, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
 	}), nil
@@ -153,7 +159,7 @@ func (g *groupContext) makeSpec() simulate.Spec {
 		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.survey.Launched, Terminations: g.survey.Terminations,
 		Facts: g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
-		Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
+		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	own := map[string]bool{}

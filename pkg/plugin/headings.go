@@ -34,7 +34,7 @@ func listHeadings() []heading {
 	return []heading{
 		{"Which group", []string{"node", "selector", "current", "provider", "cluster-name", "control-plane", "outdated", "all-namespaces", "all-nodes", "filename"}},
 		{"How it is upgraded", []string{
-			"to", "strategy", "like", "max-surge", "max-unavailable", "update-strategy", "batch-barrier", "batch", "batch-soak", "soak", "wait-for-drain", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "implicit-budgets", "ignore-unready", "settle", "wait-replacement",
+			"to", "strategy", "like", "max-surge", "max-unavailable", "update-strategy", "batch-barrier", "batch", "batch-soak", "soak", "wait-for-drain", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "implicit-budgets", "move", "ignore-unready", "settle", "wait-replacement",
 		}},
 		{"When it stops", []string{
 			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "takeover", "parallel-groups",

@@ -266,7 +266,7 @@ func describeResult(record upgrade.Record) string {
 
 func makeUpgradeStatus(name string, record upgrade.Record) *report.UpgradeStatus {
 	s := &report.UpgradeStatus{
-		Run: record.Run, Started: record.Started, Result: record.Result, Message: record.Message, Target: record.Target, Impacts: record.ListImpacts(),
+		Run: record.Run, Started: record.Started, Result: record.Result, Message: record.Message, Target: record.Target, Impacts: upgrade.ListImpacts(&record),
 		Status: upgrade.Status{Group: name, Phase: record.Phase, Since: record.PhaseBegan, Total: record.Total, Replaced: record.Replaced, Owed: record.Ledger.Contribution()},
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)

@@ -21,6 +21,8 @@ type PlanInput struct {
 	Members          []nodegroup.Member
 	Request          upgrade.Request
 	Findings         []preflight.Finding
+	Singletons       []Singleton
+	Slow             []SlowWorkload
 	Forecast         simulate.Forecast
 	// Simulated says that the forecast tells of nodes and times, which rest on the Assumptions.
 	Simulated   bool
@@ -42,8 +44,9 @@ func NewPlan(in PlanInput) *Plan {
 		Sizes: nodegroup.Sizes{Desired: in.Group.Desired, Min: in.Group.Min, Max: in.Group.Max},
 		Peak:  forecast.Peak, Findings: append(in.Findings, unplacedFindings(forecast.Unplaced)...), Resumes: in.Resumes, Operation: in.Operation,
 		Unlabelled: in.Unlabelled,
-		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100, Evictions: forecast.Evictions,
-		Room: forecast.Room, Assumptions: in.Assumptions, Nodes: []PlanNode{}, // an empty list is one in JSON, too
+		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100,
+		Moves: Moves{Evictions: forecast.Evictions, Singletons: in.Singletons, Slow: in.Slow},
+		Room:  forecast.Room, Assumptions: in.Assumptions, Nodes: []PlanNode{}, // an empty list is one in JSON, too
 	}
 	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", in.Group.Name)
 	for _, process := range in.Request.Strategy.ListProcesses(in.Group) {

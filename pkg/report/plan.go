@@ -86,6 +86,7 @@ func planHeaderLines(p *Plan) []string {
 	if len(p.Quiesce) > 0 {
 		lines = append(lines, "Suspends    "+strings.Join(p.Quiesce, ", ")+" meanwhile")
 	}
+	lines = append(lines, workloadLines(p)...)
 	if p.Resumes != "" {
 		lines = append(lines, "Continues   run "+p.Resumes)
 	}

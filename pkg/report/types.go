@@ -68,7 +68,7 @@ type Plan struct {
 	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is
 	// smaller meanwhile.
 	ExtraInstanceHours float64 `json:"extraInstanceHours"`
-	Evictions          int     `json:"evictions"`
+	Moves
 	// Room compares what must move with where it may go.
 	Room simulate.Room `json:"room,omitzero"`
 	// Assumptions are what the times rest on, a sentence each.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -66,6 +67,9 @@ type Runner struct {
 	// one.
 	Group  nodegroup.Group
 	Record upgrade.Record
+	// Movable tells which pods a restart of their Deployment moves without a gap; see
+	// upgrade.World.
+	Movable drain.Movable
 	// Stay has the process wait through a long soak instead of leaving; see upgrade.World.
 	Stay bool
 	// Lost is closed when another actor may write; nothing is written from then on.

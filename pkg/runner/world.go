@@ -64,6 +64,7 @@ func (s *run) observeWorld() upgrade.World {
 	}
 	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
+	world.Movable = s.Movable
 	world.Stop, world.Asked, world.Stay = s.stopping, s.readRequest(), s.Stay
 	return world
 }

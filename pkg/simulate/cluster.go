@@ -34,6 +34,7 @@ type Cluster struct {
 	notes   upgrade.Notes
 	// workloads are the pods by what keeps them running.
 	workloads *drain.WorkloadIndex
+	movable   drain.Movable
 	// evicted and forced count pods: those that were evicted, and those that were deleted past
 	// their budget.
 	evicted, forced int
@@ -46,9 +47,9 @@ func New(spec Spec) *Cluster {
 	clock := &clock{now: spec.Now}
 	c := &Cluster{
 		clock: clock, index: newPodIndex(&spec), budgets: newDisruption(&spec, clock), facts: spec.Facts, record: spec.Record,
-		workloads: drain.NewWorkloadIndex(spec.Facts),
-		group:     &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
-		actions:   &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
+		workloads: drain.NewWorkloadIndex(spec.Facts), movable: spec.Movable,
+		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
+		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
 	}
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
@@ -160,7 +161,7 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{
 		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster, Budgets: c.budgets.index,
-		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(),
+		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(), Movable: c.movable,
 		Open: c.actions.attempts, Record: c.record, Notes: c.notes,
 	}
 }

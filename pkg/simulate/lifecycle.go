@@ -148,6 +148,19 @@ func (l *podLifecycle) markPodReady(uid types.UID) {
 	if u.key.kind == statefulSet {
 		l.createNextOrdinal(u.key.owner)
 	}
+	if old, still := l.index.bound[u.succeeds]; still {
+		l.beginPodDeletion(old)
+	}
+}
+
+// surgePod creates the successor of a pod, which leaves when that is ready.
+func (l *podLifecycle) surgePod(u *simPod) {
+	if u.surged {
+		return
+	}
+	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())
+	u.surged, next.succeeds = true, u.pod.UID
+	l.createReplacement(next)
 }
 
 // beginPodDeletion begins a pod's deletion; its controller brings another up at once, or after the
@@ -229,7 +242,7 @@ func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 // replacePod has a controller create the pod that takes the place of one that leaves, if there is
 // to be one.
 func (l *podLifecycle) replacePod(u *simPod) {
-	if !isReplaced(u) {
+	if !isReplaced(u) || u.surged {
 		return
 	}
 	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())

@@ -27,6 +27,10 @@ type simPod struct {
 	// broken is a pod that takes the place of one that was not ready for long: it does not become
 	// ready either.
 	broken bool
+	// surged is a pod whose successor is there before it goes; succeeds is the one that goes when
+	// this one is ready.
+	surged   bool
+	succeeds types.UID
 	// initiallyPending waited before the simulation began.
 	initiallyPending bool
 }

@@ -101,11 +101,24 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 		return c.nodes.deleteNode(a)
 	case upgrade.Evict:
 		return c.evictPod(a)
+	case upgrade.Restart:
+		return c.restartDeployment(a)
 	case upgrade.Delete:
 		return c.forcePod(a.UID)
 	default:
 		return c.cloud.actOnCloud(action)
 	}
+}
+
+// restartDeployment has the controller bring another pod up, and end the one that is there when the
+// other is ready.
+func (c *Cluster) restartDeployment(a upgrade.Restart) (nodegroup.Outcome, string) {
+	u, ok := c.index.bound[a.Pod]
+	if !ok {
+		return nodegroup.OutcomeMoved, "the pod is gone"
+	}
+	c.pods.surgePod(u)
+	return nodegroup.OutcomeDone, ""
 }
 
 // evictPod answers as the eviction API does, and begins the pod's deletion when it accepts.

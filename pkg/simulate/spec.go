@@ -35,6 +35,8 @@ type Spec struct {
 	EndingNamespaces map[string]bool
 	// Facts tell which pods others need.
 	Facts drain.Facts
+	// Movable tells which pods a rolling restart moves without a gap.
+	Movable drain.Movable
 	// Launched is when machines of the group were launched, by instance ID, and Terminations how
 	// long others took to go, as far as their cloud tells.
 	Launched     map[string]time.Time

@@ -25,7 +25,8 @@ func Object(object any) {
 	case *corev1.Namespace:
 		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
 	case *corev1.PersistentVolumeClaim:
-		o.Spec, o.Status = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName}, corev1.PersistentVolumeClaimStatus{}
+		o.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName, AccessModes: o.Spec.AccessModes}
+		o.Status = corev1.PersistentVolumeClaimStatus{}
 	case *corev1.PersistentVolume:
 		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
 	case *corev1.Service:
@@ -50,11 +51,12 @@ func trimWebhooks(object any) {
 	}
 }
 
-// trimControllerSpec keeps a controller's scale, and the order in which it brings pods up.
+// trimControllerSpec keeps a controller's scale, and the way in which it brings pods up.
 func trimControllerSpec(object any) {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
-		o.Spec, o.Status = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas}, appsv1.DeploymentStatus{}
+		o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Strategy: o.Spec.Strategy, Paused: o.Spec.Paused}
+		o.Status = appsv1.DeploymentStatus{}
 	case *appsv1.ReplicaSet:
 		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:

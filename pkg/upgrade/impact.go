@@ -9,10 +9,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// mostWorkloads is of how many workloads it is kept what the upgrade cost them: each takes some 100
-// bytes of the record, which is a ConfigMap of at most 1 MiB.
-const mostWorkloads = 2000
-
 // WorkloadImpact is the Impact on one workload, NAMESPACE/KIND/NAME.
 type WorkloadImpact struct {
 	Name string `json:"name"`
@@ -20,7 +16,7 @@ type WorkloadImpact struct {
 }
 
 // ListImpacts are the impacts that are on record, those first that users have noticed most.
-func (r *Record) ListImpacts() []WorkloadImpact {
+func ListImpacts(r *Record) []WorkloadImpact {
 	all := make([]WorkloadImpact, 0, len(r.Workloads))
 	for name, w := range r.Workloads {
 		if w.Impact != (Impact{}) {

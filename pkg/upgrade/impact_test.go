@@ -41,7 +41,7 @@ func TestImpacts(t *testing.T) {
 			{Name: "shop/ReplicaSet/solo", Impact: upgrade.Impact{Evictions: 1, Below: ready, None: ready}},
 			{Name: "shop/ReplicaSet/web", Impact: upgrade.Impact{Evictions: 3, Below: upgrade.Duration{Duration: 3 * spec.Times.Ready}}},
 		}
-		got := record.ListImpacts()
+		got := upgrade.ListImpacts(&record)
 		if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("crash %t: %+v, want %+v", crash, got, want)
 		}

@@ -83,6 +83,8 @@ type Request struct {
 	// NoImplicitBudgets lets the last ready pod of a workload behind a Service go that has no
 	// PodDisruptionBudget.
 	NoImplicitBudgets bool `json:"noImplicitBudgets,omitempty"`
+	// Move is how the only ready pod of a workload leaves its node, "" for MoveByEviction.
+	Move Move `json:"move,omitempty"`
 	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, whose pods need not become ready on current
 	// nodes; AllWorkloads for all.
 	IgnoreUnready []string `json:"ignoreUnready,omitempty"`
@@ -167,6 +169,7 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 	setIfGiven(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
 	setIfGiven(&r.NoImplicitBudgets, other.NoImplicitBudgets, given("implicit-budgets"))
 	setIfGiven(&r.IgnoreUnready, other.IgnoreUnready, given("ignore-unready"))
+	setIfGiven(&r.Move, other.Move, given("move"))
 	setIfGiven(&r.KeepMax, other.KeepMax, given("keep-max"))
 	setIfGiven(&r.KeepFence, other.KeepFence, given("keep-fence"))
 	setIfGiven(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
@@ -176,7 +179,7 @@ func (r Request) WithSettings(other Request, given func(flag string) bool) Reque
 // WithProtection is the request with how workloads are protected as in the other: that may change
 // while an upgrade is under way.
 func (r Request) WithProtection(other Request) Request {
-	r.NoImplicitBudgets, r.IgnoreUnready = other.NoImplicitBudgets, other.IgnoreUnready
+	r.NoImplicitBudgets, r.IgnoreUnready, r.Move = other.NoImplicitBudgets, other.IgnoreUnready, other.Move
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,12 +29,13 @@ import (
 //
 //	group zones=(a:3,b:2) [current=(a:1)] [min=N] [max=N] [provider=manual] [zonal=false] [spot=true] [boot=2m] [pointed=1] [fit=N]   fit is for how many pods a node has room
 //	workload name=web replicas=6 [allow=1] [kind=StatefulSet]
+//	deployment name=solo                      one of a single pod, on the first node
 //	pod name=bare node=old-a-1 [app=web] [drain=skip]   a pod, without a controller unless it is of an app
 //	service app=hook [needed=false]           others need the pods of the app, or it only sends to them
 //	slow app=web ready=10m [on=new]           pods of the app become ready that long after they are bound [to nodes that are named so]
 //	node name=old-a-1 [silent=10m] [cordoned=true]
 //	fault action=add outcome=exhausted [detail=text] [times=1]
-//	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true] [implicit-budgets=false] [ignore-unready=shop/replicaset/web]
+//	run [like=gke] [max-unavailable=1] [surge=N] [on-timeout=skip] [barrier=true] [stop-at=90s] [crash-at=90s] [keep-fence=true] [evictions=true] [implicit-budgets=false] [ignore-unready=shop/replicaset/web] [move=surge]
 //	run strategy=autoscaled-blue-green [wait-for-drain=72h] [leave=true]   an autoscaler brings new nodes up
 //	run strategy=blue-green [batch=1] [batch-soak=0s] [soak=1h] [complete-at=5m] [leave=true]   leave ends at a long wait
 //	again [stop-at=90s] [crash-at=90s] [after=2h]   the same command after a stop, some time later
@@ -86,6 +88,8 @@ func (s *scenario) command(t *testing.T, c command) string {
 		}
 	case "pod":
 		s.pod(c)
+	case "deployment":
+		s.deployment(c)
 	case "slow":
 		s.slow(c)
 	case "service":
@@ -117,6 +121,14 @@ func (s *scenario) command(t *testing.T, c command) string {
 		t.Fatalf("%s: unknown command %q", c.Pos, c.Cmd)
 	}
 	return ""
+}
+
+func (s *scenario) deployment(c command) {
+	name := c.text("name", "")
+	s.spec.Pods = append(s.spec.Pods, build.Pod(name+"-0", build.OwnedBy("ReplicaSet", name+"-1"), build.On(s.spec.Nodes[0].Name), func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{"app": name, "pod-template-hash": "1"}
+	}))
+	s.spec.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: name, UID: "solo"}}}, nil)
 }
 
 func (s *scenario) slow(c command) {
@@ -176,7 +188,7 @@ func (s *scenario) begin(t *testing.T, c command) {
 		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute),
 		OnTimeout: upgrade.OnTimeout(c.text("on-timeout", "fail")), BatchBarrier: c.flag("barrier", false),
 		WaitReplacement: c.flag("wait-replacement", true), KeepFence: c.flag("keep-fence", false),
-		NoImplicitBudgets: !c.flag("implicit-budgets", true),
+		Move: upgrade.Move(c.text("move", "")), NoImplicitBudgets: !c.flag("implicit-budgets", true),
 	}
 	if ignored := c.text("ignore-unready", ""); ignored != "" {
 		request.IgnoreUnready = []string{ignored}
@@ -305,7 +317,7 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 	tr.states = states
 	for _, action := range step.Actions {
 		switch action.(type) {
-		case upgrade.Evict, upgrade.Delete:
+		case upgrade.Evict, upgrade.Delete, upgrade.Restart:
 			if tr.evictions {
 				tr.line(action.String())
 			}

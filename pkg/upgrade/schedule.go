@@ -42,9 +42,12 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
 		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
-		Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince,
+		Workloads: d.w.Workloads, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
 		Policy: req.Policy(), Unhealthy: canary{d.draft}.listUnhealthy(), Memory: d.w.Notes.Memory,
+	}
+	if req.Move == MoveBySurge {
+		in.Movable = d.w.Movable
 	}
 	started := d.rec.startedNames()
 	in.Draining = make([]schedule.Node, 0, len(started)+1) // and one that is started now
@@ -87,6 +90,9 @@ func (d scheduling) decideEvictions() {
 	impacts{d.draft}.noteEvictions(decision.Evict)
 	for _, eviction := range decision.Evict {
 		d.actions = append(d.actions, eviction)
+	}
+	for _, restart := range decision.Restarts {
+		d.addAction(restart)
 	}
 	for _, name := range decision.Yielding {
 		d.notes.Yielding[name] = true

@@ -33,6 +33,8 @@ type Settings struct {
 	Settle       *time.Duration
 	BootTimeout  time.Duration
 	OnTimeout    OnTimeout
+	// Move is "" for MoveByEviction.
+	Move Move
 	// IgnoreUnready are workloads, NAMESPACE/KIND/NAME, or AllWorkloads.
 	IgnoreUnready []string
 
@@ -65,6 +67,8 @@ func (s Settings) Check() error {
 		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinStrategyNames(Strategies()))
 	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
 		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
+	case !slices.Contains([]Move{"", MoveByEviction, MoveBySurge}, s.Move):
+		return fmt.Errorf("--move=%s is not known: use %s or %s", s.Move, MoveByEviction, MoveBySurge)
 	case s.DrainTimeout != nil && *s.DrainTimeout <= 0:
 		return fmt.Errorf("--drain-timeout=%s leaves no time to drain: use a positive duration", s.DrainTimeout)
 	case s.BootTimeout <= 0:
@@ -191,7 +195,7 @@ func (s Settings) ResolveRequest(group *nodegroup.Group, size, outdated int) (Re
 		Group: group.Name, Strategy: cmp.Or(s.Strategy, Surge), Like: like, To: s.To, Current: s.Current,
 		BatchBarrier: s.BatchBarrier, EvictUnmanaged: s.EvictUnmanaged, RespectDoNotDisrupt: s.RespectDoNotDisrupt,
 		KeepMax: s.KeepMax, KeepFence: s.KeepFence, WaitReplacement: s.WaitReplacement,
-		NoImplicitBudgets: s.NoImplicitBudgets, IgnoreUnready: s.IgnoreUnready,
+		NoImplicitBudgets: s.NoImplicitBudgets, IgnoreUnready: s.IgnoreUnready, Move: s.Move,
 		DrainTimeout: Duration{valueOrDefault(s.DrainTimeout, model.drainTimeout)}, Settle: Duration{valueOrDefault(s.Settle, model.settle)},
 		BootTimeout: Duration{s.BootTimeout}, OnTimeout: cmp.Or(s.OnTimeout, model.onTimeout),
 	}
@@ -352,6 +356,7 @@ func (s *Settings) firstForOthers() string {
 		{"unmanaged-pods", s.EvictUnmanaged},
 		{"respect-do-not-disrupt", s.RespectDoNotDisrupt},
 		{"implicit-budgets", s.NoImplicitBudgets},
+		{"move", s.Move == MoveBySurge},
 		{"ignore-unready", len(s.IgnoreUnready) > 0},
 		{"keep-max", s.KeepMax},
 		{"keep-fence", s.KeepFence},

@@ -7,6 +7,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
+// mostWorkloads is how many workloads are on record: each takes some 100 bytes of it, which is a
+// ConfigMap of at most 1 MiB.
+const mostWorkloads = 2000
+
 // WorkloadRecord is what is known of a workload whose pods left nodes.
 type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left; 0 when there are as many

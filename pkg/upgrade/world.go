@@ -36,6 +36,9 @@ type World struct {
 	Facts drain.Facts
 	// Workloads are the pods of the whole cluster by what keeps them running.
 	Workloads drain.Workloads
+	// Movable tells which of them a rolling restart moves without a gap, as it was when this
+	// process took the upgrade up.
+	Movable drain.Movable
 	// Open holds, by Action.Key, each action that was begun: whether it is in flight, and how it
 	// last ended.
 	Open map[string]nodegroup.Attempt
@@ -78,12 +81,21 @@ func (w *World) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return w.Ope
 func (w *World) fatalRefusal() string {
 	fatal := ""
 	for key, attempt := range w.Open {
-		_, optional := attempt.Action.(HoldNode)
-		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !optional && (fatal == "" || key < fatal) {
+		if attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !isOptional(attempt.Action) && (fatal == "" || key < fatal) {
 			fatal = key
 		}
 	}
 	return fatal
+}
+
+// isOptional reports whether an upgrade continues without the action.
+func isOptional(action nodegroup.Action) bool {
+	switch action.(type) {
+	case HoldNode, Restart:
+		return true
+	default:
+		return false
+	}
 }
 
 // eachBoundPod are those of the group's members.

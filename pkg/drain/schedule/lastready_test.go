@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,5 +80,61 @@ func TestLastReadyIsNamed(t *testing.T) {
 	const want = "evict pod shop/a, the last ready one of ReplicaSet/free: no other became ready within 2m0s"
 	if got := plan.Decide().Evict; len(got) != 1 || got[0].String() != want {
 		t.Errorf("%v, want %s", got, want)
+	}
+}
+
+// TestMoves: the only ready pod of a Deployment leaves by a rolling restart, once, and by eviction
+// where that cannot be.
+func TestMoves(t *testing.T) {
+	web := func(hash string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			build.OwnedBy("ReplicaSet", "web-"+hash)(pod)
+			pod.Labels = map[string]string{"app": "free", "pod-template-hash": hash}
+		}
+	}
+	a, b, next := build.Pod("a", web("1")), build.Pod("b", web("1")), build.Pod("next", web("2"), build.Unready)
+	input := func(pods ...*corev1.Pod) schedule.Input {
+		index := drain.NewWorkloadIndex(drain.Facts{})
+		for _, pod := range pods {
+			index.Store(pod)
+		}
+		in := newInput(0, node("n1", a))
+		in.Workloads = index.Current()
+		in.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web", UID: "web"}}}, nil)
+		return in
+	}
+	restart := schedule.Restart{Namespace: build.Namespace, Deployment: "web", UID: "web", Pod: "a", Node: "n1"}
+	tried := func(in schedule.Input, attempt nodegroup.Attempt) schedule.Input {
+		attempt.Action = restart
+		in.Open[restart.Key()] = attempt
+		return in
+	}
+	unasked := input(a)
+	unasked.Movable = drain.Movable{}
+	for name, c := range map[string]struct {
+		in       schedule.Input
+		want     string
+		restarts bool
+	}{
+		"it is the only one":            {input(a), "a:moving", true},
+		"it was not asked for":          {unasked, "a", false},
+		"another is ready":              {input(a, b), "a", false},
+		"its successor is on its way":   {tried(input(a, next), nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}), "a:moving", false},
+		"the request is in flight":      {tried(input(a), nodegroup.Attempt{InFlight: true, Begun: now}), "a:moving", false},
+		"it is refused":                 {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeFatal, Begun: now}), "a", false},
+		"it has changed":                {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 1}), "a:moving", true},
+		"it changes each time":          {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 3}), "a", false},
+		"no answer came: ask once more": {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeUnclear, Begun: now}), "a:moving", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := schedule.NewPlan(c.in)
+			decision := plan.Decide()
+			if got := describe(schedule.NewPlan(c.in)); got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+			if asked := len(decision.Restarts) == 1 && decision.Restarts[0] == restart; asked != c.restarts || len(decision.Restarts) > 1 {
+				t.Errorf("restarts %v, want one: %t", decision.Restarts, c.restarts)
+			}
+		})
 	}
 }

@@ -107,7 +107,7 @@ func (p *Plan) selectPodsInTurn(node *Node) []*corev1.Pod {
 
 func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	node, attempt := &p.in.Draining[place], p.in.lastAttempt(pod)
-	if p.in.isUnderWay(attempt) {
+	if p.in.isUnderWay(attempt) || p.movesPod(node, pod) {
 		return
 	}
 	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])

@@ -24,6 +24,10 @@ type Input struct {
 	Facts drain.Facts
 	// Bound are the pods of the whole group, which tell how long pods take to become ready.
 	Bound iter.Seq[*corev1.Pod]
+	// Workloads are the pods of the cluster by what keeps them running; Movable tells which of them
+	// are moved by a restart: none, if that was not asked for.
+	Workloads drain.Workloads
+	Movable   drain.Movable
 	// Draining are the nodes in drain, in order of their start.
 	Draining []Node
 	// Open holds, by Action.Key, the actions that were begun; it is the evictions that matter.
@@ -102,6 +106,8 @@ func (in *Input) lastAttempt(pod *corev1.Pod) nodegroup.Attempt {
 type Decision struct {
 	// Evict are the evictions to send now, the most urgent first.
 	Evict []Eviction
+	// Restarts are the Deployments to restart now.
+	Restarts []Restart
 	// Yielding are the nodes that wait for nothing but budgets that nodes which were started before
 	// them have spent.
 	Yielding []string
@@ -135,6 +141,7 @@ type Plan struct {
 	// waits are the places of the nodes in drain with a pod that may not go now.
 	waits    map[int]bool
 	blocked  []Blocked
+	restarts []Restart
 	yielding []string
 	again    time.Time
 	// leaving counts, by budget, the pods of nodes in drain that are being deleted; see roomOf.
@@ -167,5 +174,5 @@ func (p *Plan) Blocked() []Blocked { return p.blocked }
 // Decide says which of the reserved evictions are sent now. It is asked last, and once.
 func (p *Plan) Decide() Decision {
 	evict := p.selectEvictions()
-	return Decision{Evict: evict, Yielding: p.yielding, Again: p.again, Memory: p.memory}
+	return Decision{Evict: evict, Restarts: p.restarts, Yielding: p.yielding, Again: p.again, Memory: p.memory}
 }

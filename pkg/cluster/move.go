@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// restartedAt is the annotation of a pod template by which kubectl rollout restart has a Deployment
+// bring up new pods (kubectl, pkg/polymorphichelpers/objectrestarter.go).
+const restartedAt = "kubectl.kubernetes.io/restartedAt"
+
+// movedPod is the annotation of a Deployment that holds the UID of the pod that its last restart of
+// ours moved.
+const movedPod = nodemark.Domain + "/moved-pod"
+
+// ReadMovable lists the Deployments and the claims once. It returns an error when they may not be
+// listed.
+func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movable, error) {
+	var deployments []*appsv1.Deployment
+	var claims []*corev1.PersistentVolumeClaim
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		return listObjects(ctx, client.AppsV1().RESTClient(), "deployments", func(d *appsv1.Deployment) {
+			trim.ForChecks(d)
+			deployments = append(deployments, d)
+		})
+	})
+	g.Go(func() error {
+		return listObjects(ctx, client.CoreV1().RESTClient(), "persistentvolumeclaims", func(c *corev1.PersistentVolumeClaim) {
+			trim.ForChecks(c)
+			claims = append(claims, c)
+		})
+	})
+	if err := g.Wait(); err != nil {
+		return drain.Movable{}, fmt.Errorf("reading what --move=surge may restart: %w", err)
+	}
+	return drain.NewMovable(deployments, claims), nil
+}
+
+// restartDeployment writes a rolling restart once: the Deployment says for which pod, so that one
+// who asks again, after a crash or for want of an answer, changes nothing. It returns
+// nodegroup.ErrMoved when the Deployment is another one by now, or would leave a gap.
+func (w *Writer) restartDeployment(ctx context.Context, a upgrade.Restart) error {
+	deployments := w.client.AppsV1().Deployments(a.Namespace)
+	d, err := deployments.Get(ctx, a.Deployment, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err
+	case d.UID != a.UID || drain.WhyGap(d) != "":
+		return nodegroup.ErrMoved
+	case d.Annotations[movedPod] == string(a.Pod):
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": d.UID, "annotations": map[string]string{movedPod: string(a.Pod)}},
+		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
+			"annotations": map[string]string{restartedAt: time.Now().Format(time.RFC3339)},
+		}}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a restart of Deployment %s/%s: %w", a.Namespace, a.Deployment, err)
+	}
+	_, err = deployments.Patch(ctx, a.Deployment, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}

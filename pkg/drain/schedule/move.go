@@ -1,0 +1,78 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Restart moves the only ready pod of a Deployment without a gap, by a rolling restart as kubectl
+// rollout restart writes it. It is a nodegroup.Action.
+type Restart struct {
+	Namespace, Deployment string
+	UID                   types.UID
+	// Pod is the UID of the pod that is to be moved, Node where it is.
+	Pod  types.UID
+	Node string
+}
+
+// Key implements nodegroup.Action.
+func (r Restart) Key() string { return "restart/" + string(r.Pod) }
+
+// String implements nodegroup.Action.
+func (r Restart) String() string {
+	return fmt.Sprintf("restart Deployment %s/%s to move its pod from node %s", r.Namespace, r.Deployment, r.Node)
+}
+
+// movesPod reports whether a pod leaves its node by a restart of its Deployment, which is asked for
+// where that is still to be done. Where it is refused the pod is evicted.
+func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
+	if !p.in.Movable.IsKnown() || !drain.Ready(pod) {
+		return false
+	}
+	replicas := p.in.Workloads.Of(pod)
+	if replicas == nil {
+		return false
+	}
+	uid, why := p.in.Movable.FindDeployment(pod)
+	restart := Restart{Namespace: pod.Namespace, Deployment: replicas.Name, UID: uid, Pod: pod.UID, Node: node.Name}
+	attempt := p.in.Open[restart.Key()]
+	begun := !attempt.Begun.IsZero() // from then on its controller ends the pod
+	if why != "" || isGivenUp(attempt) || (!begun && !p.isOnlyReady(replicas, pod)) {
+		return false
+	}
+	p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Moving, Detail: describeSuccessor(replicas)})
+	if !attempt.InFlight && attempt.Outcome != nodegroup.OutcomeDone && !p.in.Now.Before(attempt.NotBefore) {
+		p.restarts = append(p.restarts, restart)
+	}
+	p.decideAgainAt(attempt.NotBefore)
+	return true
+}
+
+// isOnlyReady reports whether the workload has no other ready pod, and none is on its way.
+func (p *Plan) isOnlyReady(r *drain.Replicas, pod *corev1.Pod) bool {
+	return r.Ready == 1 && (r.Most == 1 || p.isDoneWaiting(pod))
+}
+
+// mostRestarts is how often a restart is tried of a Deployment that has changed meanwhile.
+const mostRestarts = 3
+
+func isGivenUp(attempt nodegroup.Attempt) bool {
+	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts)
+}
+
+// describeSuccessor says what the pod waits for that is to take over.
+func describeSuccessor(r *drain.Replicas) string {
+	unready := slices.DeleteFunc(slices.Clone(r.Pods), drain.Ready)
+	if len(unready) == 0 {
+		return "its Deployment is restarted to bring another up first"
+	}
+	first := slices.MinFunc(unready, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return fmt.Sprintf("pod %s is to be ready first", first.Name)
+}

@@ -1,0 +1,76 @@
+package plugin
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// longReady is how long the pods of a workload take to become ready that a plan calls slow.
+const longReady = 30 * time.Second
+
+// listLeaving are the workloads with pods on outdated nodes, by name.
+func (g *groupContext) listLeaving() []*drain.Replicas {
+	index := drain.NewWorkloadIndex(g.clusterWorkloads.Facts)
+	for _, pods := range g.view.Pods {
+		for _, pod := range pods {
+			index.Store(pod)
+		}
+	}
+	workloads, found := index.Current(), map[drain.Workload]*drain.Replicas{}
+	for i := range g.members {
+		if !g.members[i].Outdated {
+			continue
+		}
+		for _, pod := range g.members[i].Pods {
+			if r := workloads.Of(pod); r != nil && drain.Judge(pod, g.request.Policy(), false).Fate == drain.Go {
+				found[r.Workload] = r
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b *drain.Replicas) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// findSingletons are the workloads whose only ready pod has to leave, and how it does.
+func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Singleton {
+	if len(leaving) == 0 {
+		return nil
+	}
+	var found []report.Singleton
+	movable := g.listMovable()
+	for _, r := range leaving {
+		i := slices.IndexFunc(r.Pods, drain.Ready)
+		if r.Ready != 1 || len(r.Pods) > 1 || i < 0 {
+			continue
+		}
+		s := report.Singleton{Name: r.String(), Moves: upgrade.MoveByEviction, Gap: upgrade.Duration{Duration: r.ReadyTime()}}
+		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && g.request.Move == upgrade.MoveBySurge {
+			s.Moves, s.Gap = upgrade.MoveBySurge, upgrade.Duration{}
+		}
+		found = append(found, s)
+	}
+	return found
+}
+
+// findSlow are the workloads whose pods take long to become ready, the slowest first.
+func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
+	var found []report.SlowWorkload
+	for _, r := range leaving {
+		if usual := r.ReadyTime(); usual >= longReady {
+			found = append(found, report.SlowWorkload{Name: r.String(), Ready: upgrade.Duration{Duration: usual}})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b report.SlowWorkload) int { return cmp.Compare(b.Ready.Duration, a.Ready.Duration) })
+	return found
+}
+
+// listMovable tells which pods a restart of their Deployment moves without a gap.
+func (g *groupContext) listMovable() drain.Movable {
+	return drain.NewMovable(g.clusterWorkloads.Deployments, g.clusterWorkloads.Claims)
+}

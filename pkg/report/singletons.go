@@ -1,0 +1,86 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Moves are the pods that have to leave, and the workloads that will be noticed to move.
+type Moves struct {
+	// Evictions counts the pods.
+	Evictions int `json:"evictions"`
+	// Singletons are the workloads whose only ready pod has to leave, Slow those whose pods take
+	// long to become ready; of either those with pods on outdated nodes.
+	Singletons []Singleton    `json:"singletons,omitempty"`
+	Slow       []SlowWorkload `json:"slow,omitempty"`
+}
+
+// Singleton is a workload that has one ready pod, which has to leave its node.
+type Singleton struct {
+	// Name is NAMESPACE/KIND/NAME.
+	Name string `json:"name"`
+	// Moves is how the pod leaves: by eviction, or by a rolling restart of its Deployment.
+	Moves upgrade.Move `json:"moves"`
+	// Gap is how long the workload will have no ready pod, as its pods usually take; zero for none.
+	Gap upgrade.Duration `json:"gap,omitzero"`
+	// Why says why a rolling restart would not help; "" where it would.
+	Why string `json:"why,omitempty"`
+}
+
+// SlowWorkload is a workload whose pods take long to become ready.
+type SlowWorkload struct {
+	// Name is NAMESPACE/KIND/NAME.
+	Name  string           `json:"name"`
+	Ready upgrade.Duration `json:"ready"`
+}
+
+// mostNamed is how many workloads a line names.
+const mostNamed = 5
+
+// workloadLines say which workloads will be noticed, and what is written to avoid it.
+func workloadLines(p *Plan) []string {
+	var lines, restarted, evicted, could []string
+	for _, s := range p.Singletons {
+		switch {
+		case s.Moves == upgrade.MoveBySurge:
+			restarted = append(restarted, s.Name)
+		case s.Why == "":
+			could = append(could, fmt.Sprintf("%s (%s)", s.Name, formatGap(s)))
+		default:
+			evicted = append(evicted, fmt.Sprintf("%s (%s, %s)", s.Name, formatGap(s), s.Why))
+		}
+	}
+	if len(restarted) > 0 {
+		lines = append(lines, "Restarts    "+nameFew(restarted)+": spec.template.metadata.annotations is written, as kubectl rollout restart does, so that another pod is ready before theirs goes")
+	}
+	if len(could) > 0 {
+		lines = append(lines, "Gaps        "+nameFew(could)+": one ready pod each, which --move=surge would move without a gap")
+	}
+	if len(evicted) > 0 {
+		lines = append(lines, "Gaps        "+nameFew(evicted)+": one ready pod each")
+	}
+	if len(p.Slow) > 0 {
+		var slow []string
+		for _, w := range p.Slow {
+			slow = append(slow, fmt.Sprintf("%s (%s)", w.Name, w.Ready))
+		}
+		lines = append(lines, "Slow        "+nameFew(slow)+": no further node is started while their new pods take more than twice that")
+	}
+	return lines
+}
+
+func formatGap(s Singleton) string {
+	if s.Gap.Duration == 0 {
+		return "a gap of unknown length"
+	}
+	return fmt.Sprintf("a gap of about %s", formatSeconds(s.Gap.Duration))
+}
+
+func nameFew(names []string) string {
+	if more := len(names) - mostNamed; more > 0 {
+		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}
