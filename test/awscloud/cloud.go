@@ -15,16 +15,17 @@ import (
 
 // Cloud is a running stand-in. Its methods may be called from any goroutine.
 type Cloud struct {
-	opts   Options
-	url    string
-	server *httptest.Server
-	home   *region
-	hosts  *hostQueue
-	faults *faultPlan
-	log    *requestLog
-	ctx    context.Context // until Stop; requests in progress outlive their clients, as in AWS
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	opts    Options
+	url     string
+	server  *httptest.Server
+	home    *region
+	hosts   *hostQueue
+	faults  *faultPlan
+	callers *callerBook
+	log     *requestLog
+	ctx     context.Context // until Stop; requests in progress outlive their clients, as in AWS
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // Start starts a stand-in with no resources on a free port of the loopback interface. Stop ends it.
@@ -39,12 +40,13 @@ func Start(o Options) (*Cloud, error) {
 	}
 	hosts := newHostQueue(o.Nodes, 10*o.Tick)
 	c := &Cloud{
-		opts:   o,
-		url:    "http://" + listener.Addr().String(),
-		home:   newRegion(o, hosts, time.Now()),
-		hosts:  hosts,
-		faults: &faultPlan{},
-		log:    &requestLog{out: o.Log},
+		opts:    o,
+		url:     "http://" + listener.Addr().String(),
+		home:    newRegion(o, hosts, time.Now()),
+		hosts:   hosts,
+		faults:  &faultPlan{},
+		callers: &callerBook{account: o.Account, known: map[string]caller{}, used: map[string]map[string]bool{}},
+		log:     &requestLog{out: o.Log},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: c.routes(), ReadHeaderTimeout: 10 * time.Second}}
@@ -89,7 +91,7 @@ func (c *Cloud) Env() []string {
 	return []string{
 		"AWS_ENDPOINT_URL=" + c.url,
 		"AWS_REGION=" + c.opts.Region,
-		"AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE",
+		"AWS_ACCESS_KEY_ID=" + AccessKey,
 		"AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 		"AWS_SESSION_TOKEN=",
 		"AWS_PROFILE=",

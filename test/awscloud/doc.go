@@ -21,7 +21,8 @@
 //
 // How it is built: the state of a region is a handful of values under one lock; [age], [launchZone], [victim] and
 // [rebalanceZones] decide over values and know neither lock nor clock; a ticker applies them; the protocol files
-// (query.go, ec2.go, eks.go, ssm.go) turn requests into calls on the state and know no policy. An
+// (query.go, ec2.go, eks.go, ssm.go) turn requests into calls on the state and decide nothing. What an access key may
+// do is decided before them, by the IAM policies of its [Caller], which IAM's simulator reads, too. An
 // update of a managed node group is a goroutine of its own (eksupdate.go), which empties nodes by a
 // [Drainer] and leaves the rest to the Auto Scaling group.
 package awscloud

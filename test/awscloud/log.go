@@ -11,7 +11,7 @@ import (
 // Request is one call that reached the stand-in.
 type Request struct {
 	Time      time.Time         `json:"time"`
-	Service   string            `json:"service"` // of the credential scope: autoscaling, ec2, eks, ssm, sts
+	Service   string            `json:"service"` // of the credential scope: autoscaling, ec2, eks, iam, ssm, sts
 	Region    string            `json:"region"`
 	Operation string            `json:"operation"`
 	Mutating  bool              `json:"mutating"` // asked for a change; a DryRun does not

@@ -178,7 +178,7 @@ func encodeValue(b *strings.Builder, name string, v reflect.Value) {
 			encodeValue(b, name, v.Elem())
 		}
 		return
-	case reflect.Slice:
+	case reflect.Slice, reflect.Map:
 		if v.IsNil() {
 			return
 		}

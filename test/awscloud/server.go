@@ -44,6 +44,7 @@ type response struct {
 func services() map[string]protocol {
 	return map[string]protocol{
 		"autoscaling": queryProtocol{"http://autoscaling.amazonaws.com/doc/2011-01-01/", autoscalingOperations()},
+		"iam":         queryProtocol{"https://iam.amazonaws.com/doc/2010-05-08/", iamOperations()},
 		"sts":         queryProtocol{"https://sts.amazonaws.com/doc/2011-06-15/", stsOperations()},
 		"ec2":         ec2Protocol{ec2Operations()},
 		"eks":         eksProtocol{},
@@ -63,7 +64,7 @@ func (c *Cloud) routes() http.Handler {
 			x.refuse(&apiError{Code: "MissingAuthenticationToken", Message: "Request is missing Authentication Token", Status: http.StatusForbidden})
 			return
 		}
-		x.rec.Service, x.rec.Region = service, place
+		x.rec.Service, x.rec.Region, x.key = service, place, accessKeyOf(req.Header.Get("Authorization"))
 		if p, ok := protocols[service]; ok {
 			x.protocol = p
 			x.serve(req)
@@ -79,6 +80,7 @@ type exchange struct {
 	w        http.ResponseWriter
 	protocol protocol
 	id       string // of the request, as AWS numbers them
+	key      string // the access key that signed it
 	rec      Request
 }
 
@@ -101,10 +103,15 @@ func (x *exchange) serve(req *http.Request) {
 		x.finish(nil, err)
 		return
 	}
+	if e := x.cloud.callers.authorize(x.key, x.rec, todo); e != nil {
+		x.refuse(e)
+		return
+	}
 	fault, faulty := x.cloud.faults.take(x.rec.Service, x.rec.Operation)
 	var out any
 	if !faulty || fault.AfterEffect {
-		out, err = todo.run(x.cloud.ctx, x.cloud.regionFor(x.rec.Region))
+		ctx := withCaller(x.cloud.ctx, x.cloud.callers, x.cloud.callers.find(x.key))
+		out, err = todo.run(ctx, x.cloud.regionFor(x.rec.Region))
 	}
 	switch {
 	case faulty && fault.Code == "":

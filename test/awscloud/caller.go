@@ -1,0 +1,200 @@
+package awscloud
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+)
+
+// AccessKey is the access key of the credentials in [Cloud.Env].
+const AccessKey = "AKIAIOSFODNN7EXAMPLE"
+
+// Caller is who an access key belongs to, and what that one may do.
+type Caller struct {
+	// ARN is what GetCallerIdentity answers; "": the user upgrader.
+	ARN string
+	// Principal is the user or the role that IAM knows; "": the same.
+	Principal string
+	// Policies are IAM policies, as JSON. What none of them allows is refused.
+	Policies [][]byte
+}
+
+// caller is a Caller as the stand-in keeps it. It does not change.
+type caller struct {
+	arn, principal string
+	policies       []policyDocument
+	limited        bool // by its policies; a caller that was not set may do everything
+}
+
+// callerBook knows the callers by their access keys.
+type callerBook struct {
+	account string
+
+	mu    sync.Mutex // guards what follows
+	known map[string]caller
+	used  map[string]map[string]bool // actions that were allowed, by access key
+}
+
+// SetCaller says who an access key belongs to from now on, and forgets what it has used. It fails when a policy is not
+// one, or asks for what is not modelled.
+func (c *Cloud) SetCaller(key string, who Caller) error {
+	in := caller{arn: cmp.Or(who.ARN, c.callers.user()), limited: true}
+	in.principal = cmp.Or(who.Principal, in.arn)
+	for _, text := range who.Policies {
+		document, err := parsePolicy(text)
+		if err != nil {
+			return err
+		}
+		in.policies = append(in.policies, document)
+	}
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	c.callers.known[key], c.callers.used[key] = in, map[string]bool{}
+	return nil
+}
+
+// UsedActions are the actions that policies had to allow an access key so far, by name: those of its requests, and what
+// AWS asks for besides. A dry run uses none.
+func (c *Cloud) UsedActions(key string) []string {
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	return sortedKeys(c.callers.used[key])
+}
+
+func (b *callerBook) user() string { return "arn:aws:iam::" + b.account + ":user/upgrader" }
+
+// find is the caller of an access key.
+func (b *callerBook) find(key string) caller {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if who, ok := b.known[key]; ok {
+		return who
+	}
+	return caller{arn: b.user(), principal: b.user()}
+}
+
+// byPrincipal is the caller of that name in IAM.
+func (b *callerBook) byPrincipal(arn string) (caller, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, who := range b.known {
+		if who.principal == arn {
+			return who, true
+		}
+	}
+	return caller{arn: arn, principal: arn}, arn == b.user()
+}
+
+// authorize refuses a request that the caller's policies do not allow, and notes what it uses.
+func (b *callerBook) authorize(key string, rec Request, todo call) *apiError {
+	who := b.find(key)
+	if !who.limited {
+		return nil
+	}
+	actions, known := neededActions(rec.Service, todo), map[string][]string{"aws:RequestedRegion": {rec.Region}}
+	for _, n := range actions {
+		if d, _ := who.decide(n.action, n.resource, known); d != iamtypes.PolicyEvaluationDecisionTypeAllowed {
+			return n.refusal(who, d)
+		}
+	}
+	if todo.params["DryRun"] == "true" {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range actions {
+		b.used[key][n.action] = true
+	}
+	return nil
+}
+
+// decide asks the caller's policies.
+func (c caller) decide(action, resource string, known map[string][]string) (iamtypes.PolicyEvaluationDecisionType, []string) {
+	if !c.limited {
+		return iamtypes.PolicyEvaluationDecisionTypeAllowed, nil
+	}
+	q := question{action: action, resource: resource, context: known}
+	if strings.Contains(c.principal, ":user/") {
+		q.username = c.principal[strings.LastIndexByte(c.principal, '/')+1:]
+	}
+	return decidePolicies(c.policies, q)
+}
+
+// need is an action that a request takes. Requests are authorized on all resources, but for those of IAM.
+type need struct {
+	service, action, resource string
+	template                  string // the launch template that Auto Scaling asks it for
+}
+
+// neededActions are what a request has to be allowed. Who one is may always be asked; launches of an Auto Scaling group
+// go through a fleet, and who points a group at a template must be allowed to launch from it.
+func neededActions(service string, todo call) []need {
+	if service == "sts" {
+		return nil
+	}
+	needs := []need{{service: service, action: service + ":" + todo.operation, resource: cmp.Or(todo.params["PolicySourceArn"], "*")}}
+	switch needs[0].action {
+	case "autoscaling:LaunchInstances":
+		needs = append(needs, need{service: service, action: "ec2:CreateFleet", resource: "*"})
+	case "autoscaling:UpdateAutoScalingGroup":
+		template := cmp.Or(todo.params["LaunchTemplate.LaunchTemplateId"], todo.params["MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateId"])
+		if template != "" {
+			needs = append(needs, need{service: service, action: "ec2:RunInstances", resource: "*", template: template})
+		}
+	}
+	return needs
+}
+
+// refusal is how the service says that a policy does not allow it.
+func (n need) refusal(who caller, d iamtypes.PolicyEvaluationDecisionType) *apiError {
+	why := fmt.Sprintf("because no identity-based policy allows the %s action", n.action)
+	if d == iamtypes.PolicyEvaluationDecisionTypeExplicitDeny {
+		why = "with an explicit deny in an identity-based policy"
+	}
+	text := fmt.Sprintf("User: %s is not authorized to perform: %s on resource: %s %s", who.arn, n.action, n.resource, why)
+	if n.resource == "*" {
+		text = fmt.Sprintf("User: %s is not authorized to perform: %s %s", who.arn, n.action, why)
+	}
+	e := &apiError{Code: "AccessDenied", Message: text, Status: http.StatusForbidden}
+	switch {
+	case n.template != "":
+		e.Message = "You are not authorized to use launch template: " + n.template
+	case n.service == "ec2":
+		e.Code, e.Message = "UnauthorizedOperation", "You are not authorized to perform this operation. "+text
+	case n.service == "eks":
+		e.Code = "AccessDeniedException"
+	case n.service == "ssm":
+		e.Code, e.Status = "AccessDeniedException", http.StatusBadRequest
+	}
+	return e
+}
+
+// accessKeyOf reads the access key from a signature, see credentialScope.
+func accessKeyOf(authorization string) string {
+	rest := strings.TrimPrefix(authorization, "AWS4-HMAC-SHA256 Credential=")
+	key, _, _ := strings.Cut(rest, "/")
+	return key
+}
+
+// asking is what operations about callers find in their context.
+type asking struct {
+	book *callerBook
+	who  caller
+}
+
+type askingKey struct{}
+
+func withCaller(ctx context.Context, book *callerBook, who caller) context.Context {
+	return context.WithValue(ctx, askingKey{}, asking{book, who})
+}
+
+// callerFrom is who asks.
+func callerFrom(ctx context.Context) asking {
+	a, _ := ctx.Value(askingKey{}).(asking)
+	return a
+}

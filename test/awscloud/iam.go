@@ -1,0 +1,117 @@
+package awscloud
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+)
+
+// aboutCallers makes an operation of a function that only reads what is known of callers.
+func aboutCallers[In, Out any](f func(asking, *In) (*Out, error)) operation {
+	return operation{decode: func(form url.Values) (handler, error) {
+		in := new(In)
+		return func(ctx context.Context, _ *region) (any, error) { return f(callerFrom(ctx), in) }, decodeQuery(form, in)
+	}}
+}
+
+func stsOperations() map[string]operation {
+	return map[string]operation{"GetCallerIdentity": aboutCallers(getCallerIdentity)}
+}
+
+func iamOperations() map[string]operation {
+	return map[string]operation{"SimulatePrincipalPolicy": aboutCallers(simulatePrincipalPolicy)}
+}
+
+func getCallerIdentity(a asking, _ *sts.GetCallerIdentityInput) (*sts.GetCallerIdentityOutput, error) {
+	return &sts.GetCallerIdentityOutput{
+		Account: aws.String(a.book.account),
+		Arn:     aws.String(a.who.arn),
+		UserId:  aws.String("AIDACKCEVSQ6C2EXAMPLE"),
+	}, nil
+}
+
+// simulationPage is how many results an answer has at most: IAM may send fewer than were asked for at any time.
+const simulationPage = 2
+
+// simulatePrincipalPolicy decides about each action on each resource by the policies that requests are held to.
+func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
+	principal := aws.ToString(in.PolicySourceArn)
+	if !strings.Contains(principal, ":iam:") {
+		return nil, refuse("InvalidInput", "Invalid Entity Arn: %s does not clearly define entity type and name.", principal)
+	}
+	who, ok := a.book.byPrincipal(principal)
+	if !ok {
+		return nil, noEntity(principal)
+	}
+	if err := sameAuthorization(in.ActionNames); err != nil {
+		return nil, err
+	}
+	from, err := strconv.Atoi(aws.ToString(in.Marker))
+	if in.Marker != nil && (err != nil || from < 0 || from > len(in.ActionNames)) {
+		return nil, refuse("InvalidInput", "Invalid Marker: %s", *in.Marker)
+	}
+	known := map[string][]string{}
+	for _, entry := range in.ContextEntries {
+		known[aws.ToString(entry.ContextKeyName)] = entry.ContextKeyValues
+	}
+	to := min(len(in.ActionNames), from+simulationPage)
+	out := &iam.SimulatePrincipalPolicyOutput{EvaluationResults: []iamtypes.EvaluationResult{}, IsTruncated: to < len(in.ActionNames)}
+	for _, action := range in.ActionNames[from:to] {
+		out.EvaluationResults = append(out.EvaluationResults, who.simulate(action, in.ResourceArns, known))
+	}
+	if out.IsTruncated {
+		out.Marker = aws.String(strconv.Itoa(to))
+	}
+	return out, nil
+}
+
+// simulate is the result for one action. Values that are missing are told with the resource, where one was named.
+func (c caller) simulate(action string, resources []string, known map[string][]string) iamtypes.EvaluationResult {
+	if len(resources) == 0 {
+		decision, missing := c.decide(action, "*", known)
+		return iamtypes.EvaluationResult{EvalActionName: aws.String(action), EvalResourceName: aws.String("*"), EvalDecision: decision, MissingContextValues: missing}
+	}
+	all := iamtypes.EvaluationResult{
+		EvalActionName: aws.String(action), EvalResourceName: aws.String(resources[0]), EvalDecision: iamtypes.PolicyEvaluationDecisionTypeAllowed,
+	}
+	for _, resource := range resources {
+		decision, missing := c.decide(action, resource, known)
+		if decision != iamtypes.PolicyEvaluationDecisionTypeAllowed {
+			all.EvalDecision = decision
+		}
+		all.ResourceSpecificResults = append(all.ResourceSpecificResults, iamtypes.ResourceSpecificResult{
+			EvalResourceName: aws.String(resource), EvalResourceDecision: decision, MissingContextValues: missing,
+		})
+	}
+	return all
+}
+
+// noEntity is IAM's answer to a name that it does not know; roles are known with their path only.
+func noEntity(principal string) *apiError {
+	kind, name, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
+	return &apiError{Code: "NoSuchEntity", Message: fmt.Sprintf("The %s with name %s cannot be found.", kind, name), Status: http.StatusNotFound}
+}
+
+// sameAuthorization refuses actions of several services in one request. IAM takes those together that are authorized
+// by the same kinds of resources, which are not documented here: two services never have them.
+func sameAuthorization(actions []string) error {
+	var first string
+	for _, action := range actions {
+		service, _, _ := strings.Cut(action, ":")
+		if first == "" {
+			first = service
+		}
+		if service != first {
+			return refuse("InvalidInput", "Invalid Input Actions: [%s] and [%s] require different authorization information.", actions[0], action)
+		}
+	}
+	return nil
+}

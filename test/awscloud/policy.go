@@ -1,0 +1,123 @@
+package awscloud
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
+)
+
+// policyDocument is an IAM policy as far as it is modelled: what it has beside that is refused.
+type policyDocument struct {
+	Version, ID string
+	Statement   []policyStatement
+}
+
+type policyStatement struct {
+	Sid, Effect      string
+	Action, Resource oneOrMany
+	Condition        map[string]map[string]oneOrMany // values by operator and key
+}
+
+// oneOrMany is a string or a list of them, as policies have them.
+type oneOrMany []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *oneOrMany) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*o = oneOrMany{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(o))
+}
+
+func parsePolicy(text []byte) (policyDocument, error) {
+	var p policyDocument
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("reading an IAM policy: %w", err)
+	}
+	for _, s := range p.Statement {
+		if s.Effect != "Allow" && s.Effect != "Deny" || len(s.Action) == 0 || len(s.Resource) == 0 {
+			return p, fmt.Errorf("reading an IAM policy: statement %q: want an Effect, an Action and a Resource", s.Sid)
+		}
+		for operator := range s.Condition {
+			if operator != "StringEquals" && operator != "StringNotEquals" {
+				return p, fmt.Errorf("reading an IAM policy: the stand-in does not model the condition %s", operator)
+			}
+		}
+	}
+	return p, nil
+}
+
+// question is what is asked of policies: may a caller do this, to that, with these values known.
+type question struct {
+	action, resource string
+	username         string // what ${aws:username} stands for; "" for a role
+	context          map[string][]string
+}
+
+// decidePolicies is IAM's decision: what any statement denies is denied, and what none allows. missing are keys of
+// conditions whose values are not known; such a condition does not hold, unless it asks for inequality.
+func decidePolicies(documents []policyDocument, q question) (d iamtypes.PolicyEvaluationDecisionType, missing []string) {
+	d = iamtypes.PolicyEvaluationDecisionTypeImplicitDeny
+	for _, document := range documents {
+		for _, s := range document.Statement {
+			if !s.names(q) {
+				continue
+			}
+			holds, unknown := s.holds(q.context)
+			missing = append(missing, unknown...)
+			switch {
+			case holds && s.Effect == "Deny":
+				d = iamtypes.PolicyEvaluationDecisionTypeExplicitDeny
+			case holds && d == iamtypes.PolicyEvaluationDecisionTypeImplicitDeny:
+				d = iamtypes.PolicyEvaluationDecisionTypeAllowed
+			}
+		}
+	}
+	slices.Sort(missing)
+	return d, slices.Compact(missing)
+}
+
+// names says whether the statement is about the action on the resource.
+func (s policyStatement) names(q question) bool {
+	action := slices.ContainsFunc(s.Action, func(p string) bool { return wildcardMatch(strings.ToLower(p), strings.ToLower(q.action)) })
+	return action && slices.ContainsFunc(s.Resource, func(p string) bool {
+		if strings.Contains(p, "${aws:username}") && q.username == "" {
+			return false
+		}
+		return wildcardMatch(strings.ReplaceAll(p, "${aws:username}", q.username), q.resource)
+	})
+}
+
+// holds says whether all conditions of the statement hold, and which keys have no value.
+func (s policyStatement) holds(known map[string][]string) (holds bool, missing []string) {
+	holds = true
+	for operator, keys := range s.Condition {
+		for key, values := range keys {
+			have, ok := known[key]
+			if !ok {
+				missing = append(missing, key)
+			}
+			equal := slices.ContainsFunc(have, func(v string) bool { return slices.Contains(values, v) })
+			if equal != (operator == "StringEquals") {
+				holds = false
+			}
+		}
+	}
+	return holds, missing
+}
+
+// wildcardMatch matches as policies do: * is any text and ? any character, slashes included.
+func wildcardMatch(pattern, text string) bool {
+	expression := regexp.QuoteMeta(pattern)
+	expression = strings.ReplaceAll(strings.ReplaceAll(expression, `\*`, `.*`), `\?`, `.`)
+	return regexp.MustCompile(`^` + expression + `$`).MatchString(text)
+}
