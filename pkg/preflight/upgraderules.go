@@ -23,9 +23,10 @@ func groupRules() []Rule {
 		},
 		{
 			ID: "IAM001", Severity: Warn, find: findDeniedActions,
-			Text: "The cloud does not let the user do what the upgrade takes. Actions that it does not tell of beforehand, since they have no dry run, " +
-				"are named as an info: an upgrade that lacks one of them stops when it comes to it, and continues when it is allowed.",
-			Source: "AWS: EC2 API, DryRun; Auto Scaling and EKS have none",
+			Text: "The cloud does not let the user do what the upgrade takes. Actions that it does not tell of beforehand are named as an info: " +
+				"those without a dry run where IAM may not be asked, does not know the user's role by its name alone, or lacks what a condition looks at. " +
+				"An upgrade that lacks one of them stops when it comes to it, and continues when it is allowed.",
+			Source: "AWS: EC2 API, DryRun; IAM API, SimulatePrincipalPolicy",
 		},
 		{
 			ID: "NG001", Severity: Refuse, find: ofUpgrade("NG001"),

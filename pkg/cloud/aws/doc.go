@@ -1,10 +1,11 @@
 // Package aws drives self-managed Auto Scaling groups, and has EKS upgrade its managed node groups,
 // through aws-sdk-go-v2.
 //
-// What is read and what is decided are kept apart. provider.go, read.go, do.go and point.go talk to
-// AWS, and for managed node groups managedread.go and delegate.go; spec.go, judge.go, refuse.go,
-// describe.go, image.go, node.go and errors.go are pure functions over the SDK's types, and so are
-// managed.go, managedtarget.go, release.go and explain.go.
+// What is read and what is decided are kept apart. provider.go, read.go, do.go, point.go, rights.go
+// and simulate.go talk to AWS, and for managed node groups managedread.go and delegate.go; spec.go,
+// judge.go, refuse.go, describe.go, image.go, node.go, rightchecks.go and errors.go are pure
+// functions over the SDK's types, and so are managed.go, managedtarget.go, release.go and
+// explain.go.
 //
 // # What an observation costs
 //

@@ -263,6 +263,11 @@ func iamAction(message string, err error) string {
 	} else if found != nil {
 		return found[1]
 	}
+	if strings.Contains(message, "not authorized to use launch template") {
+		// Auto Scaling names no action (its user guide, "Control Amazon EC2 launch template usage
+		// in Auto Scaling groups").
+		return "ec2:RunInstances, and what its launch template takes"
+	}
 	var op *smithy.OperationError
 	if !errors.As(err, &op) {
 		return "that was refused"

@@ -53,6 +53,7 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 		return f, fatalError("reading node group %q of cluster %q: EKS does not describe it", name.nodegroup, name.cluster)
 	}
 	f.nodegroup = *out.Nodegroup
+	m.aws.arns.keep(map[string]string{name.nodegroup: sdk.ToString(out.Nodegroup.NodegroupArn)})
 	if !listing || f.nodegroup.Status == kt.NodegroupStatusUpdating {
 		if err = m.readUpdates(ctx, name, &f); err != nil {
 			return f, err

@@ -16,6 +16,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/logging"
@@ -36,12 +37,15 @@ type Provider struct {
 	autoscaling *autoscaling.Client
 	ec2         *ec2.Client
 	sts         *sts.Client
+	policies    policySimulator
 	// versions, images and instanceImages need not be asked again; seen is where instances were.
 	versions       memory[versionKey, templateVersion]
 	images         memory[string, image]
 	instanceImages memory[string, string]
 	seen           memory[string, seenInstance]
-	managed        managedGroups
+	// arns are the ARNs of groups by name; for a managed node group it is that of EKS.
+	arns    memory[string, string]
+	managed managedGroups
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -92,6 +96,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
 		region: cfg.Region, autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
 	}
+	p.policies = policySimulator{region: cfg.Region, iam: iam.NewFromConfig(cfg), sts: p.sts}
 	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: managedMemory{named: o.ClusterName}}
 	return p, nil
 }
@@ -179,6 +184,7 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 		return p.managed.judgeManaged(ctx, asg, to, listing)
 	}
 	group := describeGroup(asg)
+	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readFacts(ctx, asg, to)
 	var no refusedError
 	switch {

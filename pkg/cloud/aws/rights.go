@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -16,32 +17,69 @@ import (
 
 var _ cloud.Authorizer = (*Provider)(nil)
 
+// addsVersion is the action that a dry run of EC2 answers for.
+const addsVersion = "ec2:CreateLaunchTemplateVersion"
+
 // AskRights implements cloud.Authorizer. EC2 answers a dry run of the one request that upgrades to
-// an AMI make of it; Auto Scaling and EKS have no dry run, so what is asked of them is unverified.
+// an AMI make of it; Auto Scaling and EKS have no dry run, so IAM is asked to simulate the user's
+// policies. What neither answers is unverified.
 func (p *Provider) AskRights(ctx context.Context, group *nodegroup.Group) cloud.Rights {
-	if group.Managed != nil {
-		return cloud.Rights{Unverified: []string{"eks:UpdateNodegroupVersion"}}
+	var r cloud.Rights
+	if add := newVersionCheck(group); add != nil {
+		_, err := p.ec2.CreateLaunchTemplateVersion(ctx, add)
+		addVerdict(&r, addsVersion, judgeDryRun(err))
 	}
-	r := cloud.Rights{Unverified: []string{
-		"autoscaling:LaunchInstances", "autoscaling:ResumeProcesses", "autoscaling:SuspendProcesses",
-		"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup", "ec2:CreateFleet",
-	}}
-	var to revisionPointer
-	if err := json.Unmarshal([]byte(group.Wanted.Spec), &to); err != nil || to.Image == "" {
-		return r // it goes to a version that is there
+	checks := rightChecks(group, p.arns.recall(group.Name))
+	verdicts := p.policies.simulate(ctx, checks)
+	for _, check := range checks {
+		for _, action := range check.actions {
+			addVerdict(&r, action, verdicts[action])
+		}
 	}
-	r.Unverified = append(r.Unverified, "ec2:RunInstances")
-	_, err := p.ec2.CreateLaunchTemplateVersion(ctx, &ec2.CreateLaunchTemplateVersionInput{
+	slices.Sort(r.Denied)
+	slices.Sort(r.Unverified)
+	return r
+}
+
+func addVerdict(r *cloud.Rights, action string, v verdict) {
+	switch v {
+	case denied:
+		r.Denied = append(r.Denied, action)
+	case unverified:
+		r.Unverified = append(r.Unverified, action)
+	}
+}
+
+// newVersionCheck is the dry run of adding a version to the group's template, nil where the upgrade
+// goes to a version that is there.
+func newVersionCheck(group *nodegroup.Group) *ec2.CreateLaunchTemplateVersionInput {
+	to := pointerOf(group)
+	if group.Managed != nil || to.Image == "" {
+		return nil
+	}
+	return &ec2.CreateLaunchTemplateVersionInput{
 		DryRun: sdk.Bool(true), LaunchTemplateId: sdk.String(to.Template), LaunchTemplateData: &et.RequestLaunchTemplateData{ImageId: sdk.String(to.Image)},
-	})
-	const adds = "ec2:CreateLaunchTemplateVersion"
+	}
+}
+
+// pointerOf is where an Auto Scaling group is to point, zero where that cannot be read.
+func pointerOf(group *nodegroup.Group) revisionPointer {
+	var to revisionPointer
+	if json.Unmarshal([]byte(group.Wanted.Spec), &to) != nil {
+		return revisionPointer{}
+	}
+	return to
+}
+
+// judgeDryRun reads the answer to a dry run: EC2 says yes by an error, too.
+func judgeDryRun(err error) verdict {
 	var answer smithy.APIError
 	switch {
 	case errors.As(err, &answer) && answer.ErrorCode() == "DryRunOperation":
+		return allowed
 	case errors.As(err, &answer) && isDenied(answer.ErrorCode()):
-		r.Denied = append(r.Denied, adds)
+		return denied
 	default:
-		r.Unverified = append(r.Unverified, adds)
+		return unverified
 	}
-	return r
 }

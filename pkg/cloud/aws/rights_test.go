@@ -2,29 +2,33 @@ package aws_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 )
 
-// TestAskRights asks EC2 by a dry run, and nothing else (IAM001).
+// TestAskRights asks EC2 by a dry run, and leaves all else unverified where IAM may not be asked (IAM001).
 func TestAskRights(t *testing.T) {
 	const adds, launches = "ec2:CreateLaunchTemplateVersion", "autoscaling:LaunchInstances"
+	const asked = "GetCallerIdentity SimulatePrincipalPolicy"
 	cases := map[string]struct {
 		to, code, calls string
 		// denied and unverified are whether adding a version is.
 		denied, unverified bool
 	}{
-		"to a version":           {"", "", "", false, false},
-		"to an image":            {"ami-3", "", "CreateLaunchTemplateVersion", false, false},
-		"which is denied":        {"ami-3", "UnauthorizedOperation", "CreateLaunchTemplateVersion", true, false},
-		"of which EC2 is silent": {"ami-3", "InvalidLaunchTemplateId.NotFound", "CreateLaunchTemplateVersion", false, true},
+		"to a version":           {"", "", asked, false, false},
+		"to an image":            {"ami-3", "", "CreateLaunchTemplateVersion " + asked, false, false},
+		"which is denied":        {"ami-3", "UnauthorizedOperation", "CreateLaunchTemplateVersion " + asked, true, false},
+		"of which EC2 is silent": {"ami-3", "InvalidLaunchTemplateId.NotFound", "CreateLaunchTemplateVersion " + asked, false, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, quick())
 			s.workers()
 			group := s.observe("workers", c.to)
+			s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, operatePolicy))
 			s.requests()
 			if c.code != "" {
 				s.Fault(awscloud.Fault{Operation: "CreateLaunchTemplateVersion", Code: c.code})
@@ -33,16 +37,47 @@ func TestAskRights(t *testing.T) {
 			if slices.Contains(r.Denied, adds) != c.denied || slices.Contains(r.Unverified, adds) != c.unverified || !slices.Contains(r.Unverified, launches) {
 				t.Errorf("denied %v, unverified %v", r.Denied, r.Unverified)
 			}
-			var calls string
+			var calls []string
 			for _, request := range s.requests() {
-				calls += request.Operation
+				calls = append(calls, request.Operation)
 				if request.Mutating {
 					t.Errorf("asking changes something: %s", request.Operation)
 				}
 			}
-			if calls != c.calls {
+			if calls := strings.Join(calls, " "); calls != c.calls {
 				t.Errorf("sent %q, want %q", calls, c.calls)
 			}
 		})
 	}
+}
+
+// TestActionsThatIAMRefusesTogether leaves the actions of one request unverified, and asks for the others.
+func TestActionsThatIAMRefusesTogether(t *testing.T) {
+	s := start(t, quick())
+	s.workers()
+	group := s.observe("workers", "")
+	s.limit(awscloud.Caller{}, whole(t, simulatePolicy))
+	s.Fault(awscloud.Fault{Operation: "SimulatePrincipalPolicy", Code: "InvalidInput"})
+	r := s.AskRights(t.Context(), &group)
+	if saidOf(r, "autoscaling:LaunchInstances") != "unverified" || !slices.Equal(r.Denied, []string{"ec2:CreateFleet"}) {
+		t.Errorf("denied %v, unverified %v", r.Denied, r.Unverified)
+	}
+}
+
+// TestRightToLaunchFromATemplate asks for it where the group is to be pointed at another version, and names it where
+// Auto Scaling only says that the template may not be used.
+func TestRightToLaunchFromATemplate(t *testing.T) {
+	const launches = "ec2:RunInstances"
+	s := start(t, quick())
+	s.workers()
+	there, other := s.observe("workers", ""), s.observe("workers", "1")
+	s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, simulatePolicy), without(t, operatePolicy, launches))
+	if r := s.AskRights(t.Context(), &there); saidOf(r, launches) != "" {
+		t.Errorf("a group that points there already: denied %v, unverified %v", r.Denied, r.Unverified)
+	}
+	if r := s.AskRights(t.Context(), &other); saidOf(r, launches) != "denied" {
+		t.Errorf("a group that is to point elsewhere: denied %v, unverified %v", r.Denied, r.Unverified)
+	}
+	err := s.do(nodegroup.SetRevision{To: other.Wanted, Token: "run/1"})
+	s.wantOutcome(err, nodegroup.OutcomeFatal, "not authorized to use launch template", "the IAM action "+launches)
 }

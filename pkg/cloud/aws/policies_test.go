@@ -1,0 +1,271 @@
+package aws_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/aws"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// The published policies.
+const (
+	readPolicy     = "aws-read.json"
+	operatePolicy  = "aws-operate.json"
+	simulatePolicy = "aws-simulate.json"
+)
+
+type policy struct {
+	Version   string
+	Statement []statement
+}
+
+type statement struct {
+	Sid, Effect      string
+	Action, Resource any
+	Condition        map[string]map[string]string `json:",omitempty"`
+}
+
+// published is a policy of docs/permissions with the actions that keep takes.
+func published(t *testing.T, file string, keep func(action string) bool) policy {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../../docs/permissions", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p policy
+	if err := json.Unmarshal(text, &p); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.Statement {
+		var kept []string
+		for _, action := range p.Statement[i].Action.([]any) {
+			if name := action.(string); keep(name) {
+				kept = append(kept, name)
+			}
+		}
+		p.Statement[i].Action = kept
+	}
+	p.Statement = slices.DeleteFunc(p.Statement, func(s statement) bool { return len(s.Action.([]string)) == 0 })
+	return p
+}
+
+func whole(t *testing.T, file string) policy {
+	t.Helper()
+	return published(t, file, func(string) bool { return true })
+}
+
+func without(t *testing.T, file, missing string) policy {
+	t.Helper()
+	return published(t, file, func(action string) bool { return action != missing })
+}
+
+// actionsIn are the actions of a published policy, sorted.
+func actionsIn(t *testing.T, file string) []string {
+	t.Helper()
+	var actions []string
+	for _, s := range whole(t, file).Statement {
+		actions = append(actions, s.Action.([]string)...)
+	}
+	if len(actions) == 0 {
+		t.Fatalf("%s allows nothing", file)
+	}
+	slices.Sort(actions)
+	return actions
+}
+
+// limit holds the caller to policies.
+func (s *site) limit(who awscloud.Caller, policies ...policy) {
+	s.t.Helper()
+	for _, p := range policies {
+		text, err := json.Marshal(p)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		who.Policies = append(who.Policies, text)
+	}
+	if err := s.SetCaller(awscloud.AccessKey, who); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestMissingRightIsDeniedBeforehand takes each single line of aws-operate.json away: it is named before anything is
+// changed, and nothing else is (IAM001).
+func TestMissingRightIsDeniedBeforehand(t *testing.T) {
+	for _, action := range actionsIn(t, operatePolicy) {
+		t.Run(action, func(t *testing.T) {
+			s, group, to := start(t, quick()), "workers", "ami-3"
+			if strings.HasPrefix(action, "eks:") {
+				s, group, to = startManaged(t).site, "web", ""
+			} else {
+				s.workers()
+			}
+			s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, simulatePolicy), without(t, operatePolicy, action))
+			g := s.observe(group, to)
+			r := s.AskRights(t.Context(), &g)
+			if !slices.Equal(r.Denied, []string{action}) || len(r.Unverified) > 0 {
+				t.Errorf("denied %v, unverified %v, want %s denied", r.Denied, r.Unverified, action)
+			}
+			if changes := s.changes(); len(changes) > 0 {
+				t.Errorf("asking changes something: %v", changes)
+			}
+		})
+	}
+}
+
+// reader reads of an account what commands read, and notes what cannot be read.
+type reader struct {
+	*site
+	problems []string
+}
+
+func (r *reader) note(err error) {
+	if err != nil {
+		r.problems = append(r.problems, err.Error())
+	}
+}
+
+// look lists the groups and observes one, with a survey of it.
+func (r *reader) look(name, to string) {
+	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: to})
+	r.note(err)
+	if g.Refusal != "" {
+		r.problems = append(r.problems, g.Refusal)
+	}
+	_, err = r.Survey(r.t.Context(), &g)
+	r.note(err)
+}
+
+// TestMissingReadIsNamed takes each single line of aws-read.json away: what needs it fails by an error that names it.
+// With all of them nothing fails.
+func TestMissingReadIsNamed(t *testing.T) {
+	for _, action := range append(actionsIn(t, readPolicy), "") {
+		t.Run(action, func(t *testing.T) {
+			s := startManaged(t)
+			s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Latest" })
+			g := s.look("")
+			s.mustUpgrade(&g, "run/1")
+			s.await(awscloud.UpdateState.Ended)
+			s.limit(awscloud.Caller{}, without(t, readPolicy, action))
+			fresh, err := aws.New(t.Context(), aws.Options{ClusterName: "shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Provider = fresh
+			r := reader{site: s.site}
+			_, err = r.Groups(t.Context(), s.nodes("workers"))
+			r.note(err)
+			r.look("workers", "ami-3")
+			r.look("web", "1.34")
+			all := strings.Join(r.problems, "\n")
+			switch {
+			case action == "" && all != "":
+				t.Errorf("with all rights: %s", all)
+			case !strings.Contains(all, "the IAM action "+action) && action != "":
+				t.Errorf("got %q, want it to name %s", all, action)
+			}
+		})
+	}
+}
+
+// TestPublishedPoliciesAreEnough has a group of each kind upgraded under aws-read.json and aws-operate.json alone: they
+// are enough, and each of their lines is used.
+func TestPublishedPoliciesAreEnough(t *testing.T) {
+	s := startManaged(t)
+	s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
+	s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, operatePolicy))
+	if _, err := s.Groups(t.Context(), s.nodes("workers", s.asg)); err != nil {
+		t.Fatal(err)
+	}
+	first := s.observe("workers", "1")
+	group := s.observe("workers", "ami-3")
+	if _, err := s.Survey(t.Context(), &group); err != nil {
+		t.Fatal(err)
+	}
+	s.AskRights(t.Context(), &group)
+	s.mustDo(nodegroup.Quiesce{Processes: group.Quiesce})
+	s.mustDo(nodegroup.SetRevision{To: group.Wanted, Token: "run/revision"})
+	s.mustDo(nodegroup.RaiseMax{From: group.Max, Max: group.Max + 1})
+	s.mustDo(nodegroup.AddCapacity{Zone: group.Zones[0], N: 1, Desired: group.Desired, Max: group.Max + 1, Token: "run/launch"})
+	s.mustDo(nodegroup.Terminate{Instance: group.Instances[0].ID, Shrink: true})
+	s.mustDo(nodegroup.LowerMax{From: group.Max + 1, Max: group.Max})
+	s.mustDo(nodegroup.SetRevision{To: first.Wanted, Token: "run/back"})
+	s.mustDo(nodegroup.Resume{Processes: group.Quiesce})
+
+	managed := s.look("1.34")
+	s.mustUpgrade(&managed, "run/1")
+	s.await(awscloud.UpdateState.Ended)
+	s.look("1.34")
+
+	want := slices.Sorted(slices.Values(append(actionsIn(t, readPolicy), actionsIn(t, operatePolicy)...)))
+	used := s.UsedActions(awscloud.AccessKey)
+	if used = slices.DeleteFunc(used, func(action string) bool { return strings.HasPrefix(action, "iam:") }); !slices.Equal(used, want) {
+		t.Errorf("used %v\nwant %v", used, want)
+	}
+}
+
+// TestRightsThatIAMCannotTell holds what IAM says for sure against what it does not: a refusal that need not be one is
+// unverified.
+func TestRightsThatIAMCannotTell(t *testing.T) {
+	const account, updates, launches = "123456789012", "autoscaling:UpdateAutoScalingGroup", "ec2:CreateFleet"
+	session := "arn:aws:sts::" + account + ":assumed-role/operator/alice"
+	allow := func(resource string, condition map[string]map[string]string) []statement {
+		return []statement{{Effect: "Allow", Action: "autoscaling:*", Resource: resource, Condition: condition}}
+	}
+	deny := func(operator, key, value string) []statement {
+		return append(allow("*", nil), statement{Effect: "Deny", Action: []string{"autoscaling:*", "ec2:*"}, Resource: "*", Condition: map[string]map[string]string{operator: {key: value}}})
+	}
+	const own, other = "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/workers", "arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/other"
+	cases := map[string]struct {
+		caller     awscloud.Caller
+		statements []statement
+		// updates and launches are what is said of the two actions, as saidOf has it.
+		updates, launches string
+	}{
+		"allowed for the group":         {awscloud.Caller{}, allow(own, nil), "", "denied"},
+		"allowed for another group":     {awscloud.Caller{}, allow(other, nil), "denied", "denied"},
+		"allowed by a tag":              {awscloud.Caller{}, allow("*", map[string]map[string]string{"StringEquals": {"aws:ResourceTag/team": "a"}}), "unverified", "denied"},
+		"denied but for a tag":          {awscloud.Caller{}, deny("StringNotEquals", "aws:PrincipalTag/team", "a"), "unverified", "unverified"},
+		"denied in other regions":       {awscloud.Caller{}, deny("StringNotEquals", "aws:RequestedRegion", "us-east-1"), "", "denied"},
+		"denied in this region":         {awscloud.Caller{}, deny("StringEquals", "aws:RequestedRegion", "us-east-1"), "denied", "denied"},
+		"session of a role":             {awscloud.Caller{ARN: session, Principal: "arn:aws:iam::" + account + ":role/operator"}, allow("*", nil), "", "denied"},
+		"session of a role with a path": {awscloud.Caller{ARN: session, Principal: "arn:aws:iam::" + account + ":role/aws-reserved/sso.amazonaws.com/operator"}, allow("*", nil), "unverified", "unverified"},
+		"the root user":                 {awscloud.Caller{ARN: "arn:aws:iam::" + account + ":root"}, allow("*", nil), "unverified", "unverified"},
+		"a federated user":              {awscloud.Caller{ARN: "arn:aws:sts::" + account + ":federated-user/bob"}, allow("*", nil), "unverified", "unverified"},
+		"a user with a path":            {awscloud.Caller{ARN: "arn:aws:iam::" + account + ":user/team/bob"}, allow("*", nil), "", "denied"},
+		"a session of no role":          {awscloud.Caller{ARN: "arn:aws:sts::" + account + ":assumed-role"}, allow("*", nil), "unverified", "unverified"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, quick())
+			s.workers()
+			ask := []statement{{Effect: "Allow", Action: "iam:SimulatePrincipalPolicy", Resource: "*"}}
+			g := s.observe("workers", "")
+			s.limit(c.caller, policy{Statement: append(ask, c.statements...)})
+			r := s.AskRights(t.Context(), &g)
+			for action, want := range map[string]string{updates: c.updates, launches: c.launches} {
+				if got := saidOf(r, action); got != want {
+					t.Errorf("%s is %q, want %q", action, got, want)
+				}
+			}
+		})
+	}
+}
+
+// saidOf is what the rights say of an action: "denied", "unverified" or nothing.
+func saidOf(r cloud.Rights, action string) string {
+	switch {
+	case slices.Contains(r.Denied, action):
+		return "denied"
+	case slices.Contains(r.Unverified, action):
+		return "unverified"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,78 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/iam"
+	it "github.com/aws/aws-sdk-go-v2/service/iam/types"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+)
+
+// simulationTime is how long IAM may take for all of its answers. It has no endpoint in many
+// private networks, and a plan must not wait for it there.
+const simulationTime = 5 * time.Second
+
+// policySimulator asks IAM what the user's own policies allow.
+type policySimulator struct {
+	region string
+	iam    *iam.Client
+	sts    *sts.Client
+}
+
+// simulate asks IAM which of the actions the user's own policies allow. Those without an answer are
+// left out: all, where IAM may not be asked or is out of reach.
+func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map[string]verdict {
+	ctx, cancel := context.WithTimeout(ctx, simulationTime)
+	defer cancel()
+	verdicts := map[string]verdict{}
+	who, err := s.sts.GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{})
+	if err != nil {
+		return verdicts
+	}
+	principal, ok := principalOf(sdk.ToString(who.Arn))
+	if !ok {
+		return verdicts
+	}
+	for _, check := range checks {
+		if check.resource == "" {
+			continue
+		}
+		results, err := s.simulateActions(ctx, principal, check)
+		var invalid *it.InvalidInputException
+		switch {
+		case errors.As(err, &invalid):
+			continue // IAM does not take these actions together; it may take others
+		case err != nil:
+			return verdicts
+		}
+		for _, action := range check.actions {
+			verdicts[action] = judgeSimulation(results, action, check.resource)
+		}
+	}
+	return verdicts
+}
+
+// simulateActions asks for the actions of one resource. Those of several would be evaluated in all
+// combinations, and IAM refuses actions that are authorized by different resources in one request
+// (InvalidInput, "require different authorization information").
+func (s *policySimulator) simulateActions(ctx context.Context, principal string, check rightCheck) ([]it.EvaluationResult, error) {
+	pages := iam.NewSimulatePrincipalPolicyPaginator(s.iam, &iam.SimulatePrincipalPolicyInput{
+		PolicySourceArn: sdk.String(principal), ActionNames: check.actions, ResourceArns: []string{check.resource},
+		// Policies that keep users to some regions are common, and this one is known.
+		ContextEntries: []it.ContextEntry{{
+			ContextKeyName: sdk.String("aws:RequestedRegion"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{s.region},
+		}},
+	})
+	var results []it.EvaluationResult
+	for pages.HasMorePages() {
+		out, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, out.EvaluationResults...)
+	}
+	return results, nil
+}
