@@ -47,7 +47,10 @@ func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*i
 	if !strings.Contains(principal, ":iam:") {
 		return nil, refuse("InvalidInput", "Invalid Entity Arn: %s does not clearly define entity type and name.", principal)
 	}
-	who, ok := a.book.byPrincipal(principal)
+	who, ok := a.who, a.who.principal == principal // of two keys of one user, the policies of the one that asks
+	if !ok {
+		who, ok = a.book.byPrincipal(principal)
+	}
 	if !ok {
 		return nil, noEntity(principal)
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -46,6 +47,7 @@ func TestCommandLine(t *testing.T) {
 	scripts(t, s, testscript.Params{Dir: "testdata/script"})
 	before.checkNone(t, s)
 	t.Run("reads", func(t *testing.T) { checkReads(t, s) })
+	t.Run("cloud rights", func(t *testing.T) { checkCloudRights(t, s) })
 	t.Run("refusal", func(t *testing.T) { checkAllRefusals(t, s) })
 }
 
@@ -292,4 +294,30 @@ func probes(t *testing.T, s *stage.Stage) []string {
 		}
 	}
 	return found
+}
+
+// checkCloudRights takes a line of the published policy away: plans and check name it, and with the right to ask IAM
+// they leave nothing open (IAM001).
+func checkCloudRights(t *testing.T, s *stage.Stage) {
+	t.Helper()
+	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
+	who, err := stage.Published("aws-read.json", "aws-simulate.json", "aws-operate.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := len(who.Policies) - 1
+	who.Policies[last] = bytes.Replace(who.Policies[last], []byte(`"`+missing+`",`), nil, 1)
+	if err := s.Cloud.SetCaller(key, who); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"check", "workers", "--fail-on=never"}, {"workers", "--dry-run"}} {
+		var out, errOut bytes.Buffer
+		code, err := s.Start(t.Context(), &out, &errOut, []string{"AWS_ACCESS_KEY_ID=" + key}, append([]string{"nodeupgrade"}, args...)...).Wait()
+		if err != nil || code != 0 {
+			t.Fatalf("%v ended with %d, %v: %s", args, code, err, &errOut)
+		}
+		if text := out.String(); !strings.Contains(text, "your cloud credentials may not "+missing) || strings.Contains(text, "does not say beforehand") {
+			t.Errorf("%v says\n%s\nwant it to name %s and to leave nothing open", args, text, missing)
+		}
+	}
 }

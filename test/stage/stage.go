@@ -76,7 +76,25 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 	if s.Cloud, err = awscloud.Start(o.Cloud); err != nil {
 		return fmt.Errorf("starting the cloud: %w", err)
 	}
-	return nil
+	who, err := Published("aws-read.json", "aws-operate.json")
+	if err != nil {
+		return err
+	}
+	return s.Cloud.SetCaller(awscloud.AccessKey, who)
+}
+
+// Published is a caller with policies of docs/permissions. The plugin has those for upgrades, unless a test gives it
+// another access key: what it does beyond them is refused.
+func Published(policies ...string) (awscloud.Caller, error) {
+	var who awscloud.Caller
+	for _, file := range policies {
+		text, err := os.ReadFile(filepath.Join(root(), "docs/permissions", file))
+		if err != nil {
+			return who, fmt.Errorf("reading what the plugin may do: %w", err)
+		}
+		who.Policies = append(who.Policies, text)
+	}
+	return who, nil
 }
 
 // completion is the script that kubectl completes our arguments with.
