@@ -131,7 +131,7 @@ func (r *reader) note(err error) {
 	}
 }
 
-// look lists the groups and observes one, with a survey of it.
+// look observes a group, with a survey of it.
 func (r *reader) look(name, to string) {
 	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: to})
 	r.note(err)
@@ -211,7 +211,7 @@ func TestPublishedPoliciesAreEnough(t *testing.T) {
 }
 
 // TestRightsThatIAMCannotTell holds what IAM says for sure against what it does not: a refusal that need not be one is
-// unverified.
+// unverified (IAM001).
 func TestRightsThatIAMCannotTell(t *testing.T) {
 	const account, updates, launches = "123456789012", "autoscaling:UpdateAutoScalingGroup", "ec2:CreateFleet"
 	session := "arn:aws:sts::" + account + ":assumed-role/operator/alice"
