@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,18 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
-)
-
-const (
-	apiServer = "kube-apiserver"
-	// resting is how much CPU time an API server with nothing to do may use within a second, restingNode how much more for each node.
-	resting     = 250 * time.Millisecond
-	restingNode = 2 * time.Millisecond
 )
 
 // tooBusy is the busy share of the machine from which on times say more about it than about what is measured.
@@ -65,23 +54,6 @@ func machineTime(stat string) (busy, all float64) {
 	return busy, all
 }
 
-// rest waits until the API server of so many nodes has come to rest, for what setting up has left behind is no part of what is
-// measured. It returns at once where that is not known, and says so when it never does.
-func rest(ctx context.Context, c *controlplane.Cluster, nodes int) error {
-	last := c.CPU()[apiServer]
-	err := wait.PollUntilContextTimeout(ctx, time.Second, stage.StartupLimit, false, func(context.Context) (bool, error) {
-		used, known := c.CPU()[apiServer]
-		spent := used - last
-		last = used
-		return !known || spent < resting+time.Duration(nodes)*restingNode, nil
-	})
-	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", stage.StartupLimit)
-		return nil
-	}
-	return err
-}
-
 // since is the CPU time of each program, and the machine's busy share from 0 to 1, since the load before; what is not
 // known at both moments is left out, and the share negative.
 func (l load) since(before load) (cpus map[string]time.Duration, busy float64) {
@@ -104,7 +76,7 @@ func (r *result) writeLoad(w io.Writer) error {
 	for i := range r.figures {
 		f := &r.figures[i]
 		row := []string{fmt.Sprintf("%d %s", i+1, f.way), seconds(f.cpu)}
-		for _, program := range []string{apiServer, "etcd", "kube-controller-manager", "kube-scheduler", "kwok"} {
+		for _, program := range []string{"kube-apiserver", "etcd", "kube-controller-manager", "kube-scheduler", "kwok"} {
 			row = append(row, spent(f.cpus, program))
 		}
 		rows = append(rows, append(row, percent(f.busy)))

@@ -163,40 +163,34 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 			return err
 		}
 	}
-	if err := addNodes(ctx, s, "new", sc.spare); err != nil {
+	if err := s.AddPool(ctx, stage.Pool{Name: pool, Image: "new", Nodes: sc.spare}); err != nil {
 		return err
 	}
-	if err := s.AwaitNodes(ctx, "pool=bench", sc.nodes+sc.spare); err != nil {
+	if err := s.AwaitNodes(ctx, "pool="+pool, sc.nodes+sc.spare); err != nil {
 		return err
 	}
-	return rest(ctx, s.Cluster, sc.nodes+sc.spare)
+	rested, err := s.Rest(ctx, sc.nodes+sc.spare)
+	if err == nil && !rested {
+		fmt.Fprintf(os.Stderr, "bench: the API server does not come to rest within %s; measuring all the same\n", stage.StartupLimit)
+	}
+	return err
 }
 
 func (sc *scenario) addOld(ctx context.Context, s *stage.Stage) error {
 	if len(sc.zones) == 0 {
-		if err := addNodes(ctx, s, "old", sc.nodes); err != nil {
+		if err := s.AddPool(ctx, stage.Pool{Name: pool, Image: "old", Nodes: sc.nodes}); err != nil {
 			return err
 		}
-		return s.AwaitNodes(ctx, "pool=bench", sc.nodes)
+		return s.AwaitNodes(ctx, "pool="+pool, sc.nodes)
 	}
 	counts := make([]int, len(sc.zones))
 	for i := range sc.nodes {
 		counts[i%len(counts)]++
 	}
-	if err := s.AddGroup(stage.Group{Name: "bench", Zones: sc.zones, Counts: counts}); err != nil {
+	if err := s.AddGroup(stage.Group{Name: pool, Zones: sc.zones, Counts: counts}); err != nil {
 		return err
 	}
-	return s.AwaitNodes(ctx, "pool=bench", sc.nodes)
-}
-
-func addNodes(ctx context.Context, s *stage.Stage, image string, n int) error {
-	for i := range n {
-		spec := controlplane.NodeSpec{Name: fmt.Sprintf("%s-%03d", image, i), Labels: map[string]string{"pool": "bench", "image": image}}
-		if err := s.Cluster.AddNode(ctx, spec); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.AwaitNodes(ctx, "pool="+pool, sc.nodes)
 }
 
 // addBroken adds the broken workload and waits until each of its pods has crashed on a node.

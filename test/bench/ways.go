@@ -6,17 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
-// rival is how people drain nodes without the tool: all are cordoned first, so that no pod moves twice.
+// pool is the name of the nodes that are drained, or of their group.
+const pool = "bench"
+
+// rival is how people drain nodes without the tool.
 type rival struct {
 	way string
-	// each is the shell's line that drains the nodes which it reads; DRAIN is a kubectl drain without the node.
+	// each is one of the ways of a stage to drain a pool's nodes.
 	each  string
 	heavy bool
 	// self is the tool itself.
@@ -25,8 +27,8 @@ type rival struct {
 
 // The rivals.
 var (
-	loop      = rival{way: "kubectl drain, one by one", each: "xargs -n 1 DRAIN"}
-	four      = rival{way: "xargs -P 4 kubectl drain", each: "xargs -n 1 -P 4 DRAIN"}
+	loop      = rival{way: "kubectl drain, one by one", each: stage.OneByOne}
+	four      = rival{way: "xargs -P 4 kubectl drain", each: stage.FourAtOnce}
 	heavyLoop = rival{way: loop.way, each: loop.each, heavy: true}
 )
 
@@ -38,24 +40,23 @@ func (r rival) line(sc *scenario) string {
 	if r.self {
 		return sc.line()
 	}
-	drain := "kubectl drain --ignore-daemonsets --delete-emptydir-data"
+	var flags []string
 	if sc.limit > 0 {
-		drain += " --timeout=" + sc.limit.String()
+		flags = append(flags, "--timeout="+sc.limit.String())
 	}
-	const old = "pool=bench,image=old"
-	return fmt.Sprintf("kubectl cordon -l %s && kubectl get nodes -l %s -o name | cut -d / -f 2 | %s", old, old, strings.ReplaceAll(r.each, "DRAIN", drain))
+	return stage.DrainLine(pool, r.each, flags...)
 }
 
 // line is the tool's command.
 func (sc *scenario) line() string {
-	line := "kubectl nodeupgrade bench"
-	if len(sc.zones) == 0 {
-		line = fmt.Sprintf("kubectl nodeupgrade -l pool=bench --current image=new --wait-replacement=false --max-unavailable=%d", sc.window)
+	line := stage.UpgradeLine(pool, sc.window)
+	if len(sc.zones) > 0 {
+		line = "kubectl nodeupgrade " + pool + " --settle=0s --yes --progress=json"
 	}
 	if sc.limit > 0 {
 		line += " --on-timeout=skip --drain-timeout=" + sc.limit.String()
 	}
-	return line + " --settle=0s --yes --progress=json"
+	return line
 }
 
 // ended is how a command ended.
@@ -70,10 +71,8 @@ type ended struct {
 // measure runs the shell's line with the stage's tools. CPU is that of all processes which the shell waited for.
 func measure(ctx context.Context, s *stage.Stage, line string) (ended, error) {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Env, cmd.Stderr = s.Env(), &stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 15 * time.Second
+	cmd := s.Shell(ctx, line)
+	cmd.Stderr = &stderr
 	began := time.Now()
 	err := cmd.Run()
 	took := time.Since(began)

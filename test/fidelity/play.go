@@ -143,7 +143,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if sc.aws() {
 		err = sc.launchGroup(ctx, s)
 	} else {
-		err = sc.addNodes(ctx, s, "old", zoneA, zoneB)
+		err = s.AddPool(ctx, sc.pool("old", zoneA, zoneB))
 	}
 	if err != nil {
 		return err
@@ -160,24 +160,15 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := s.Settle(ctx); err != nil || sc.aws() {
 		return err
 	}
-	if err := sc.addNodes(ctx, s, "new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB)); err != nil {
+	if err := s.AddPool(ctx, sc.pool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))); err != nil {
 		return err
 	}
 	return s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes)
 }
 
-// addNodes adds nodes that no cloud knows, zone by turn.
-func (sc *scenario) addNodes(ctx context.Context, s *stage.Stage, image string, zones ...string) error {
-	for i := range sc.nodes {
-		spec := controlplane.NodeSpec{
-			Name: fmt.Sprintf("%s-%s-%02d", sc.group(), image, i), Zone: zones[i%len(zones)],
-			Labels: map[string]string{"pool": sc.group(), "image": image},
-		}
-		if err := s.Cluster.AddNode(ctx, spec); err != nil {
-			return err
-		}
-	}
-	return nil
+// pool are nodes that no cloud knows, zone by turn.
+func (sc *scenario) pool(image string, zones ...string) stage.Pool {
+	return stage.Pool{Name: sc.group(), Image: image, Nodes: sc.nodes, Zones: zones}
 }
 
 // launchGroup has the cloud launch a group of nodes of the older version, so that they have booted as the

@@ -45,15 +45,27 @@ type Process struct {
 
 // Start starts kubectl; extra is added to the environment.
 func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string, args ...string) *Process {
-	cmd := exec.CommandContext(ctx, s.Dir+"/kubectl", args...)
-	cmd.Env = append(s.Env(), extra...)
+	cmd := s.command(ctx, s.Dir+"/kubectl", args...)
+	cmd.Env = append(cmd.Env, extra...)
 	cmd.Stdout, cmd.Stderr = out, errOut
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 15 * time.Second
 	if err := cmd.Start(); err != nil {
 		return &Process{err: fmt.Errorf("starting kubectl %s: %w", strings.Join(args, " "), err)}
 	}
 	return &Process{cmd: cmd}
+}
+
+// Shell is a line of the shell with the tools of a user of the stage, to be run.
+func (s *Stage) Shell(ctx context.Context, line string) *exec.Cmd {
+	return s.command(ctx, "sh", "-c", line)
+}
+
+// command is told to end when the context ends, and is ended when it does not.
+func (s *Stage) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = s.Env()
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 15 * time.Second
+	return cmd
 }
 
 // Interrupt sends what Ctrl-C does.

@@ -83,6 +83,29 @@ func (s *Stage) unsettledBudget(ctx context.Context) (string, error) {
 	return "", nil
 }
 
+const (
+	apiServer = "kube-apiserver"
+	// resting is how much CPU time an API server with nothing to do may use within a second, restingNode how much more for each node.
+	resting     = 250 * time.Millisecond
+	restingNode = 2 * time.Millisecond
+)
+
+// Rest waits until the API server of so many nodes has come to rest, for what setting up has left behind is no part of what is
+// measured. It reports whether it has within [StartupLimit], and true at once where that is not known.
+func (s *Stage) Rest(ctx context.Context, nodes int) (bool, error) {
+	last := s.Cluster.CPU()[apiServer]
+	err := wait.PollUntilContextTimeout(ctx, time.Second, StartupLimit, false, func(context.Context) (bool, error) {
+		used, known := s.Cluster.CPU()[apiServer]
+		spent := used - last
+		last = used
+		return !known || spent < resting+time.Duration(nodes)*restingNode, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // AwaitNodes waits until the label selector, "" for every node, selects n nodes and all of them take pods. The error
 // says what it saw last.
 func (s *Stage) AwaitNodes(ctx context.Context, selector string, n int) error {
