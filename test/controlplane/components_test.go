@@ -44,7 +44,7 @@ func TestKWOKConfigIsFilledIn(t *testing.T) {
 func TestStagesKnowTheAnnotations(t *testing.T) {
 	for _, annotation := range []string{
 		AnnotationReadyAfter, AnnotationTerse, AnnotationGoneAfter, AnnotationCompletesAfter, AnnotationNeverReady,
-		AnnotationCrashLoop, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,
+		AnnotationCrashLoop, AnnotationCrashOn, AnnotationNeverGone, AnnotationBootAfter, AnnotationKubelet,
 	} {
 		if !strings.Contains(stages, annotation) {
 			t.Errorf("no stage reads %s", annotation)

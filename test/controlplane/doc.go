@@ -37,6 +37,8 @@ const (
 	AnnotationNeverReady = "test.kubectl-nodeupgrade/never-ready"
 	// AnnotationCrashLoop, "true": the pod's containers wait in CrashLoopBackOff.
 	AnnotationCrashLoop = "test.kubectl-nodeupgrade/crash-loop"
+	// AnnotationCrashOn of a pod: what the names of the nodes begin with on which its containers wait in CrashLoopBackOff.
+	AnnotationCrashOn = "test.kubectl-nodeupgrade/crash-on"
 	// AnnotationNeverGone, "true": the pod, once deleted, terminates until another actor deletes it with grace 0.
 	AnnotationNeverGone = "test.kubectl-nodeupgrade/never-gone"
 	// AnnotationBootAfter of a node: how long it is registered, not Ready, before it is Ready.

@@ -134,6 +134,19 @@ func testPodInCrashLoop(t *testing.T, s *space) {
 	}
 }
 
+// The pod's nodes differ in nothing but their names.
+func testPodCrashesOnSomeNodes(t *testing.T, s *space) {
+	for _, prefix := range []string{"bad", "good"} {
+		node := s.node(t, prefix)
+		s.pod(t, prefix, map[string]string{AnnotationCrashOn: s.name + "-bad"}, func(p *corev1.Pod) { p.Spec.NodeName = node })
+	}
+	s.waitForPod(t, "good", "to be Ready", isReady)
+	pod := s.waitForPod(t, "bad", "to run", isRunning)
+	if got, want := containerWords(pod.Status.ContainerStatuses[0]), "not ready, waiting: CrashLoopBackOff"; got != want || isReady(pod) {
+		t.Errorf("the container is %s, want %s", got, want)
+	}
+}
+
 func testPodWithReadinessGate(t *testing.T, s *space) {
 	s.node(t, "a")
 	const gate = "example.com/registered"
