@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
@@ -37,16 +36,12 @@ func neededLast(t *testing.T, shared *stage.Stage) {
 func (s *scene) askHook() {
 	s.t.Helper()
 	ctx, client := s.t.Context(), s.Cluster.Client()
-	_, err := client.CoreV1().Services(s.Namespace).Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "asked"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": hook}, Ports: []corev1.ServicePort{{Port: 443}}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	if err := s.AddService(ctx, "asked", hook); err != nil {
 		s.t.Fatal(err)
 	}
 	none := admissionv1.SideEffectClassNone
 	configs := client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err = configs.Create(ctx, &admissionv1.ValidatingWebhookConfiguration{
+	_, err := configs.Create(ctx, &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
 		Webhooks: []admissionv1.ValidatingWebhook{{
 			Name: "nothings.example.com", SideEffects: &none, AdmissionReviewVersions: []string{"v1"},

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
@@ -48,17 +47,7 @@ func (s *scene) nodeOf(app string) string {
 // change changes a node as a person does.
 func (s *scene) change(name string, change func(*corev1.Node)) {
 	s.t.Helper()
-	client := s.Cluster.Client().CoreV1().Nodes()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		node, err := client.Get(s.t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(node)
-		_, err = client.Update(s.t.Context(), node, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
+	if err := s.ChangeNode(s.t.Context(), name, change); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -47,11 +47,23 @@ type Process struct {
 func (s *Stage) Start(ctx context.Context, out, errOut io.Writer, extra []string, args ...string) *Process {
 	cmd := s.command(ctx, s.Dir+"/kubectl", args...)
 	cmd.Env = append(cmd.Env, extra...)
+	return begin(cmd, out, errOut)
+}
+
+func begin(cmd *exec.Cmd, out, errOut io.Writer) *Process {
 	cmd.Stdout, cmd.Stderr = out, errOut
 	if err := cmd.Start(); err != nil {
-		return &Process{err: fmt.Errorf("starting kubectl %s: %w", strings.Join(args, " "), err)}
+		return &Process{err: fmt.Errorf("starting %s: %w", strings.Join(cmd.Args, " "), err)}
 	}
 	return &Process{cmd: cmd}
+}
+
+// RunLine runs a line of the shell, with the tools of a user of the stage, to its end. An error is a shell that could not be run; how
+// it ended is in the Result.
+func (s *Stage) RunLine(ctx context.Context, line string) (Result, error) {
+	var out, errOut bytes.Buffer
+	code, err := begin(s.Shell(ctx, line), &out, &errOut).Wait()
+	return Result{Stdout: out.String(), Stderr: errOut.String(), Code: code}, err
 }
 
 // Shell is a line of the shell with the tools of a user of the stage, to be run.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
@@ -35,6 +37,24 @@ func (s *Stage) AddPool(ctx context.Context, p Pool) error {
 		if err := s.Cluster.AddNode(ctx, spec); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// ChangeNode changes a node as a person does.
+func (s *Stage) ChangeNode(ctx context.Context, name string, change func(*corev1.Node)) error {
+	client := s.Cluster.Client().CoreV1().Nodes()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := client.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(node)
+		_, err = client.Update(ctx, node, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("changing node %q: %w", name, err)
 	}
 	return nil
 }

@@ -35,15 +35,22 @@ type Workload struct {
 	Tolerations                  []corev1.Toleration
 	// CPU is what each pod requests, "100m" by default.
 	CPU string
+	// Service has its pods serve under its name.
+	Service bool
 }
 
-// Add creates the workload and its budget. It does not wait for its pods.
+// Add creates the workload, its Service and its budget. It does not wait for its pods.
 func (s *Stage) Add(ctx context.Context, w Workload) error {
 	if err := s.addDisks(ctx, w); err != nil {
 		return fmt.Errorf("creating the volumes of workload %q: %w", w.Name, err)
 	}
 	if err := s.addPods(ctx, w); err != nil {
 		return fmt.Errorf("creating workload %q: %w", w.Name, err)
+	}
+	if w.Service {
+		if err := s.AddService(ctx, w.Name, w.Name); err != nil {
+			return err
+		}
 	}
 	if w.MaxUnavailable == "" && w.MinAvailable == "" {
 		return nil
@@ -61,6 +68,18 @@ func (s *Stage) Add(ctx context.Context, w Workload) error {
 	}
 	if _, err := s.Cluster.Client().PolicyV1().PodDisruptionBudgets(s.Namespace).Create(ctx, pdb, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the budget of workload %q: %w", w.Name, err)
+	}
+	return nil
+}
+
+// AddService creates a Service that leads to the pods of a workload.
+func (s *Stage) AddService(ctx context.Context, name, workload string) error {
+	_, err := s.Cluster.Client().CoreV1().Services(s.Namespace).Create(ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": workload}, Ports: []corev1.ServicePort{{Port: 443}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating service %q: %w", name, err)
 	}
 	return nil
 }
