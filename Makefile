@@ -14,7 +14,7 @@ PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate
 # These tests check how long upgrades of real control planes take, so that they run
 # one package after the other while nothing else is compiled. They run the tool as a
 # process of its own, where the race detector would only watch the tests.
-LIVE      := $(addprefix $(MODULE)/test/,stage e2e crash fidelity rivals)
+LIVE      := $(addprefix $(MODULE)/test/,stage e2e crash fidelity rivals gaps)
 FUZZTIME  ?= 30s
 NODES     ?= 6
 # The largest that the binary may be as it is released.
@@ -121,6 +121,10 @@ crash: controlplane ## Kill the tool after each of its writes, lose each answer,
 rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 while somebody else changes their size, and again with the record lost
 	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1)
 	$(GO) run ./test/rivals -n $(or $(N),20) -seed $(or $(SEED),1) -lost
+
+.PHONY: gaps
+gaps: controlplane ## Sum the time in which Services have no ready endpoint, in LAYOUTS=5 from SEED=1, beside kubectl drain
+	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1)
 
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now

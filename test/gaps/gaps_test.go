@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// small is a fifth of a layout, whose pods are quick.
+func small() *layout {
+	l := draw(1, 5, 6)
+	for i := range l.workloads {
+		w := &l.workloads[i]
+		w.Ready, w.Gone = second/2, min(w.Gone, 2*second)
+	}
+	return &l
+}
+
+// TestSample has the tool move the pods of a small layout; "make gaps" has it and kubectl drain move those of whole ones. That a
+// workload of one pod has a gap as long as its new pod takes to be ready shows that gaps are seen.
+func TestSample(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it needs a control plane, which -short leaves out")
+	}
+	l := small()
+	alone := &l.workloads[0]
+	alone.Ready = 2 * second
+	p, err := l.play(t.Context(), ours(""), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := write(t.Output(), []played{p}, nil); err != nil {
+		t.Log(err)
+	}
+	if gaps := p.gaps[alone.Name]; len(gaps) != 1 || gaps[0] < alone.Ready {
+		t.Errorf("the only pod of %s moved with gaps %v, want one of %s or more", alone.Name, gaps, alone.Ready)
+	}
+	for i := range l.workloads {
+		w := &l.workloads[i]
+		guarded := w.MaxUnavailable != "" || w.MinAvailable != ""
+		if guarded && w.Replicas > 1 && len(p.gaps[w.Name]) > 0 {
+			t.Errorf("%s has a budget, and no ready endpoint for %v", w.Name, p.gaps[w.Name])
+		}
+	}
+}
+
+func TestDraw(t *testing.T) {
+	for seed := range uint64(50) {
+		l := draw(seed, nodes, workloads)
+		if !reflect.DeepEqual(l, draw(seed, nodes, workloads)) {
+			t.Fatalf("seed %d draws another layout the second time", seed)
+		}
+		bare, together := 0, 0
+		for _, w := range l.workloads {
+			if w.MaxUnavailable == "" && w.MinAvailable == "" {
+				bare++
+			}
+			places := l.places[w.Name]
+			if len(places) != int(w.Replicas) || slices.Max(places) >= nodes {
+				t.Errorf("seed %d: %s has %d pods on nodes %v", seed, w.Name, w.Replicas, places)
+			}
+			if len(places) > 1 && len(slices.Compact(slices.Sorted(slices.Values(places)))) == 1 {
+				together++
+			}
+			if w.Replicas < 1 || w.Replicas > 5 || !w.Service {
+				t.Errorf("seed %d: %s has %d replicas, a Service: %t", seed, w.Name, w.Replicas, w.Service)
+			}
+			if w.Replicas == 1 && w.MinAvailable != "" {
+				t.Errorf("seed %d: the budget of %s never opens", seed, w.Name)
+			}
+		}
+		if bare != workloads/3 || l.count(several) != 22 || l.count(aloneSurging) != 5 || l.count(aloneFixed) != 3 {
+			t.Errorf("seed %d: %d without a budget, %d of many, %d and %d alone", seed, bare, l.count(several), l.count(aloneSurging), l.count(aloneFixed))
+		}
+		if together == l.count(several) {
+			t.Errorf("seed %d: all workloads have their pods on one node", seed)
+		}
+	}
+}
+
+// sliceOf is a slice of a Service with endpoints that are ready or not.
+func sliceOf(service, name string, ready ...bool) *discoveryv1.EndpointSlice {
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}}}
+	for i := range ready {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &ready[i]}})
+	}
+	return slice
+}
+
+func TestGapsAreCounted(t *testing.T) {
+	type seen struct {
+		at    time.Duration
+		event watch.EventType
+		slice *discoveryv1.EndpointSlice
+	}
+	unknown := sliceOf("web", "a")
+	unknown.Endpoints = []discoveryv1.Endpoint{{}}
+	cases := map[string]struct {
+		seen []seen
+		want []time.Duration
+	}{
+		"never without": {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {2 * second, watch.Modified, sliceOf("web", "a", true, false)}}, nil},
+		"not before it had one": {[]seen{
+			{0, watch.Added, sliceOf("web", "a")}, {second, watch.Modified, sliceOf("web", "a", false)}, {2 * second, watch.Modified, sliceOf("web", "a", true)},
+		}, nil},
+		"two": {[]seen{
+			{0, watch.Added, sliceOf("web", "a", true)}, {second, watch.Modified, sliceOf("web", "a", false)}, {2 * second, watch.Modified, sliceOf("web", "a")},
+			{4 * second, watch.Modified, sliceOf("web", "a", true)}, {5 * second, watch.Modified, sliceOf("web", "a", false)}, {7 * second, watch.Modified, sliceOf("web", "a", true)},
+		}, []time.Duration{3 * second, 2 * second}},
+		"not over yet": {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {6 * second, watch.Modified, sliceOf("web", "a", false)}}, []time.Duration{4 * second}},
+		"in another slice": {[]seen{
+			{0, watch.Added, sliceOf("web", "a", true)}, {second, watch.Added, sliceOf("web", "b", true)}, {2 * second, watch.Modified, sliceOf("web", "a", false)},
+		}, nil},
+		"its slice is deleted": {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {7 * second, watch.Deleted, sliceOf("web", "a", true)}}, []time.Duration{3 * second}},
+		"another's":            {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {second, watch.Added, sliceOf("db", "b", false)}}, nil},
+		"whether it is ready is not known": {[]seen{{0, watch.Added, unknown}, {second, watch.Modified, sliceOf("web", "a")}, {2 * second, watch.Modified, unknown}},
+			[]time.Duration{second}},
+	}
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			all := services{}
+			for _, s := range c.seen {
+				all.note(s.event, s.slice, began.Add(s.at))
+			}
+			gaps := all.gaps(began.Add(10 * second))
+			if !slices.Equal(gaps["web"], c.want) || len(gaps) > 1 {
+				t.Errorf("gaps %v, want %v", gaps, c.want)
+			}
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	l := layout{seed: 7, workloads: []stage.Workload{
+		{Name: "many", Kind: "Deployment", Replicas: 3, MaxUnavailable: "1"}, {Name: "few", Kind: "StatefulSet", Replicas: 2},
+		{Name: "one", Kind: "Deployment", Replicas: 1}, {Name: "disk", Kind: "StatefulSet", Replicas: 1},
+	}}
+	gapsOf := func(names ...string) map[string][]time.Duration {
+		gaps := map[string][]time.Duration{}
+		for _, name := range names {
+			gaps[name] = []time.Duration{second, 2 * second}
+		}
+		return gaps
+	}
+	o := options{flags: []string{"", "--move=surge"}, against: "--canary=false"}
+	ways, against := o.ways()
+	all := []played{
+		{&l, ways[0], 21 * second, gapsOf("one", "disk")}, {&l, ways[1], 22 * second, gapsOf("few", "one", "disk")},
+		{&l, ways[2], 20 * second, gapsOf("many")}, {&l, ways[3], 40 * second, gapsOf("many", "few", "one", "disk")},
+	}
+	var text bytes.Buffer
+	if err := write(&text, all, against); err == nil {
+		t.Error("promises were not kept, and nothing is said of it")
+	}
+	want := `LAYOUT WAY TIME WITH-GAP-OF-MANY DEPLOYMENTS-OF-1 STATEFULSETS-OF-1 GAPS SUM LONGEST
+7 kubectl nodeupgrade 21.0s 0/2 1/1 1/1 4 6.0s 2.0s one
+7 kubectl nodeupgrade --move=surge 22.0s 1/2 1/1 1/1 6 9.0s 2.0s few
+7 kubectl nodeupgrade --canary=false 20.0s 1/2 0/1 0/1 2 3.0s 2.0s many
+7 xargs -P 4 kubectl drain 40.0s 2/2 1/1 1/1 8 12.0s 2.0s many
+
+layout 7: kubectl nodeupgrade takes 21.0s, kubectl nodeupgrade --canary=false 20.0s: 1.050 times as long
+in the middle 1.050 times as long, at most 1.05
+layout 7: kubectl nodeupgrade --move=surge: StatefulSet few of 2 without a ready endpoint for 1.00s and 2.00s, no budget
+layout 7: kubectl nodeupgrade --move=surge: Deployment one of 1 without a ready endpoint for 1.00s and 2.00s, no budget
+`
+	var got strings.Builder
+	for line := range strings.Lines(text.String()) {
+		got.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	if got.String() != want {
+		t.Errorf("got\n%s", got.String())
+	}
+	all[0].took, all[1].gaps = 22*second, nil
+	if err := write(&text, all, against); err == nil {
+		t.Error("it takes a tenth longer, and nothing is said of it")
+	}
+	all[0].took = 20 * second
+	if err := write(&text, all, against); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+const second = time.Second
+
+// layout is a pool with what runs on it.
+type layout struct {
+	seed      uint64
+	nodes     int
+	workloads []stage.Workload
+	// places are the numbers of the nodes that the pods of each workload start on, by its name.
+	places map[string][]int
+}
+
+// draw draws a layout from a seed. Every sixth workload is a Deployment of one replica, every twelfth a StatefulSet of one; the
+// others have two to five. A third of all have no budget, and those of others let pods go.
+func draw(seed uint64, nodes, workloads int) layout {
+	random := rand.New(rand.NewPCG(seed, 0))
+	l := layout{seed: seed, nodes: nodes, places: map[string][]int{}}
+	bare := map[int]bool{}
+	for _, i := range random.Perm(workloads)[:workloads/3] {
+		bare[i] = true
+	}
+	for i := range workloads {
+		w := drawWorkload(random, i)
+		if !bare[i] {
+			drawBudget(random, &w)
+		}
+		l.workloads = append(l.workloads, w)
+		l.places[w.Name] = drawPlaces(random, nodes, int(w.Replicas))
+	}
+	return l
+}
+
+func drawWorkload(random *rand.Rand, i int) stage.Workload {
+	w := stage.Workload{Kind: "Deployment", Replicas: int32(2 + random.IntN(4)), Service: true}
+	w.Ready, w.Gone = pick(random, second/2, second, 2*second, 5*second), pick(random, second/2, second, 3*second)
+	switch {
+	case i%6 == 0:
+		w.Replicas = 1
+	case i%12 == 3:
+		w.Replicas, w.Kind = 1, "StatefulSet"
+	case i%3 == 2:
+		w.Kind = "StatefulSet"
+	}
+	if w.Kind == "StatefulSet" {
+		w.Ordered = random.IntN(2) == 0
+		// A pod that is back under its name before the disruption controller looked again passes for the
+		// evicted one, and counts as disrupted for two minutes (disruption.go, buildDisruptedPodMap).
+		w.Gone = pick(random, 2*second, 3*second)
+	}
+	w.Name = fmt.Sprintf("%s-%02d", map[string]string{"Deployment": "web", "StatefulSet": "db"}[w.Kind], i)
+	return w
+}
+
+func drawBudget(random *rand.Rand, w *stage.Workload) {
+	switch {
+	case w.Replicas == 1: // any other would keep its pod for ever
+		w.MaxUnavailable = "1"
+	case random.IntN(3) == 0:
+		w.MaxUnavailable = "1"
+	default:
+		w.MinAvailable = pick(random, strconv.Itoa(int(w.Replicas-1)), "50%")
+	}
+}
+
+// drawPlaces spreads pods over nodes as a scheduler does, but for every fourth workload, whose pods share a node: schedulers put
+// them there when other nodes are full.
+func drawPlaces(random *rand.Rand, nodes, pods int) []int {
+	places := random.Perm(nodes)[:min(nodes, pods)]
+	together := random.IntN(4) == 0
+	all := make([]int, pods)
+	for i := range all {
+		all[i] = places[i%len(places)]
+		if together {
+			all[i] = places[0]
+		}
+	}
+	return all
+}
+
+func pick[T any](random *rand.Rand, choice ...T) T { return choice[random.IntN(len(choice))] }
+
+// kind is how the gaps of a workload are counted.
+type kind int
+
+// The kinds: of two or more replicas, and of one that can have a second beside it for a while, or cannot.
+const (
+	several kind = iota
+	aloneSurging
+	aloneFixed
+	kinds
+)
+
+func kindOf(w *stage.Workload) kind {
+	switch {
+	case w.Replicas > 1:
+		return several
+	case w.Kind == "Deployment":
+		return aloneSurging
+	default:
+		return aloneFixed
+	}
+}
+
+// count counts the workloads of a kind.
+func (l *layout) count(k kind) int {
+	n := 0
+	for i := range l.workloads {
+		if kindOf(&l.workloads[i]) == k {
+			n++
+		}
+	}
+	return n
+}
+
+// pods counts the pods.
+func (l *layout) pods() int {
+	n := 0
+	for i := range l.workloads {
+		n += int(l.workloads[i].Replicas)
+	}
+	return n
+}

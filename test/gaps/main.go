@@ -1,0 +1,93 @@
+// Command gaps measures who notices an upgrade: for how long Services have no ready endpoint while all pods move to new nodes of a
+// real control plane. Layouts of 24 nodes and 30 workloads with a Service each are drawn from a seed, and every way to move
+// the pods begins with the same layout: the tool, with each -flags that are given, and xargs -P 4 kubectl drain. It exits with 1 when a
+// Service of two or more pods had none while the tool moved them or, with --move=surge, one of a Deployment of a single pod.
+//
+//	gaps [-layouts N] [-seed N] [-flags FLAGS]... [-against FLAGS] [-runs N] [-alone] [-keep FOLDER]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+// The size of a layout.
+const (
+	nodes     = 24
+	workloads = 30
+)
+
+// options are the flags.
+type options struct {
+	layouts, runs int
+	seed          uint64
+	flags         []string
+	against       string
+	alone         bool
+	keep          string
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.layouts, "layouts", 5, "How many layouts")
+	flag.Uint64Var(&o.seed, "seed", 1, "The seed of the first; each of the others has the next")
+	flag.Func("flags", "Flags of the tool, a way of its own each time they are given (none)", func(text string) error {
+		o.flags = append(o.flags, text)
+		return nil
+	})
+	flag.StringVar(&o.against, "against", "", "Flags of the tool that leave out what costs time; the first way may take 1.05 times as long")
+	flag.IntVar(&o.runs, "runs", 1, "How often each way is played on each layout, by turns; the medians of their times count")
+	flag.BoolVar(&o.alone, "alone", false, "Leave kubectl drain out")
+	flag.StringVar(&o.keep, "keep", "", "A folder to keep in what each way wrote")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gaps:", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, out io.Writer) error {
+	if o.layouts < 1 || o.runs < 1 {
+		return errors.New("-layouts and -runs have to be 1 or more")
+	}
+	var layouts []layout
+	for i := range o.layouts {
+		layouts = append(layouts, draw(o.seed+uint64(i), nodes, workloads))
+	}
+	ways, against := o.ways()
+	all, err := playAll(ctx, layouts, ways, o, func(p *played) { fmt.Fprintln(os.Stderr, strings.Join(p.row(), "  ")) })
+	if err != nil {
+		return err
+	}
+	return write(out, all, against)
+}
+
+// ways are all that are played, and among them the one that the first is held against, nil for none.
+func (o options) ways() (ways []way, against *way) {
+	flags := o.flags
+	if len(flags) == 0 {
+		flags = []string{""}
+	}
+	for _, f := range flags {
+		ways = append(ways, ours(f))
+	}
+	if o.against != "" {
+		less := ours(strings.TrimSpace(flags[0] + " " + o.against))
+		less.promises = false
+		ways, against = append(ways, less), &less
+	}
+	if !o.alone {
+		ways = append(ways, kubectl())
+	}
+	return ways, against
+}

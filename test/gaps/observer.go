@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// service is one Service as its EndpointSlices show it.
+type service struct {
+	// ready counts the ready endpoints of each slice.
+	ready map[string]int
+	// served tells that it has had a ready endpoint; what was before is no gap.
+	served bool
+	// since is when it was left without one; zero while it has one.
+	since time.Time
+	gaps  []time.Duration
+}
+
+// count notes how many endpoints of a slice are ready from now on.
+func (s *service) count(slice string, ready int, now time.Time) {
+	s.ready[slice] = ready
+	serves := false
+	for _, n := range s.ready {
+		serves = serves || n > 0
+	}
+	switch {
+	case serves && !s.since.IsZero():
+		s.gaps = append(s.gaps, now.Sub(s.since))
+		s.since = time.Time{}
+	case serves:
+		s.served = true
+	case s.served && s.since.IsZero():
+		s.since = now
+	}
+}
+
+// services are the Services of a namespace by name.
+type services map[string]*service
+
+func (all services) note(event watch.EventType, slice *discoveryv1.EndpointSlice, now time.Time) {
+	name := slice.Labels[discoveryv1.LabelServiceName]
+	if all[name] == nil {
+		all[name] = &service{ready: map[string]int{}}
+	}
+	ready := 0
+	if event != watch.Deleted {
+		ready = countReady(slice)
+	}
+	all[name].count(slice.Name, ready, now)
+}
+
+// countReady counts the endpoints that are ready; one of which that is not known is (EndpointConditions.ready). A pod that terminates is
+// not, though kube-proxy leads to it when there is no other: it may end at any moment.
+func countReady(slice *discoveryv1.EndpointSlice) int {
+	n := 0
+	for i := range slice.Endpoints {
+		if ready := slice.Endpoints[i].Conditions.Ready; ready == nil || *ready {
+			n++
+		}
+	}
+	return n
+}
+
+// gaps are the times without a ready endpoint of each Service that had any, up to now.
+func (all services) gaps(now time.Time) map[string][]time.Duration {
+	found := map[string][]time.Duration{}
+	for name, s := range all {
+		gaps := slices.Clone(s.gaps)
+		if !s.since.IsZero() {
+			gaps = append(gaps, now.Sub(s.since))
+		}
+		if len(gaps) > 0 {
+			found[name] = gaps
+		}
+	}
+	return found
+}
+
+// serving lists the Services that have a ready endpoint, in order.
+func (all services) serving() []string {
+	var names []string
+	for name, s := range all {
+		if s.served && s.since.IsZero() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// observer watches the EndpointSlices of a namespace. It integrates: a watch delivers each version of a slice, so that a gap is as
+// long as the time between two of them, and none falls between two samples.
+type observer struct {
+	cancel context.CancelFunc
+	ended  chan error
+
+	mu       sync.Mutex // guards services
+	services services
+}
+
+// observe begins to watch, until end.
+func observe(ctx context.Context, s *stage.Stage) (*observer, error) {
+	client := s.Cluster.Client().DiscoveryV1().EndpointSlices(s.Namespace)
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing the endpoints: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	watcher, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("watching the endpoints: %w", err)
+	}
+	o := &observer{cancel: cancel, ended: make(chan error, 1), services: services{}}
+	for i := range list.Items {
+		o.note(watch.Added, &list.Items[i])
+	}
+	go func() { o.ended <- o.follow(ctx, watcher) }()
+	return o, nil
+}
+
+func (o *observer) follow(ctx context.Context, watcher watch.Interface) error {
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		slice, ok := event.Object.(*discoveryv1.EndpointSlice)
+		if !ok && ctx.Err() != nil {
+			return nil // it was told to end
+		}
+		if !ok {
+			return fmt.Errorf("watching the endpoints: %s: %v", event.Type, event.Object)
+		}
+		o.note(event.Type, slice)
+	}
+	if ctx.Err() == nil {
+		return errors.New("watching the endpoints: the watch ended early: what came after it is not known")
+	}
+	return nil
+}
+
+func (o *observer) note(event watch.EventType, slice *discoveryv1.EndpointSlice) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.services.note(event, slice, time.Now())
+}
+
+// serving lists the Services that have a ready endpoint now, in order.
+func (o *observer) serving() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.services.serving()
+}
+
+// missing lists the Services of the layout that have no ready endpoint now, in order.
+func (o *observer) missing(l *layout) []string {
+	names := map[string]bool{}
+	for i := range l.workloads {
+		names[l.workloads[i].Name] = true
+	}
+	for _, name := range o.serving() {
+		delete(names, name)
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// end ends the watch and returns the gaps of each Service that had any.
+func (o *observer) end() (map[string][]time.Duration, error) {
+	now := time.Now()
+	o.cancel()
+	if err := <-o.ended; err != nil {
+		return nil, err
+	}
+	return o.services.gaps(now), nil
+}

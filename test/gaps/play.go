@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// way is one way to move all pods to the new nodes.
+type way struct {
+	name, line string
+	// promises tells that it means to leave no gap, surges that this goes for Deployments of one replica as well.
+	promises, surges bool
+}
+
+// kubectl is how people do it without the tool.
+func kubectl() way {
+	return way{name: "xargs -P 4 kubectl drain", line: stage.DrainLine(pool, stage.FourAtOnce)}
+}
+
+// ours is the tool with flags of the caller.
+func ours(flags string) way {
+	return way{
+		name: strings.TrimSpace("kubectl nodeupgrade " + flags), line: strings.TrimSpace(stage.UpgradeLine(pool, window) + " " + flags),
+		promises: true, surges: strings.Contains(flags, "--move=surge"),
+	}
+}
+
+// played is one way on one layout.
+type played struct {
+	layout *layout
+	way    way
+	took   time.Duration
+	// gaps are the times in which the Services of workloads had no ready endpoint, by name; none for one that always had.
+	gaps map[string][]time.Duration
+}
+
+// gapped counts the workloads of a kind that had a gap.
+func (p *played) gapped(k kind) int {
+	n := 0
+	for i := range p.layout.workloads {
+		if w := &p.layout.workloads[i]; kindOf(w) == k && len(p.gaps[w.Name]) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// sum is how many gaps there were, and how long all of them and the longest lasted, whose workload is named.
+func (p *played) sum() (count int, all, longest time.Duration, workload string) {
+	for i := range p.layout.workloads {
+		name := p.layout.workloads[i].Name
+		for _, gap := range p.gaps[name] {
+			count++
+			all += gap
+			if gap > longest {
+				longest, workload = gap, name
+			}
+		}
+	}
+	return count, all, longest, workload
+}
+
+// play plays one way on the layout, on a control plane of its own.
+func (l *layout) play(ctx context.Context, w way, keep string) (played, error) {
+	s, err := newStage(ctx)
+	if err != nil {
+		return played{}, err
+	}
+	defer s.Close()
+	if err := l.furnish(ctx, s); err != nil {
+		return played{}, err
+	}
+	// Both programs are in memory, whoever comes first.
+	if result, err := s.RunLine(ctx, "kubectl nodeupgrade --help"); err != nil || result.Code != 0 {
+		return played{}, fmt.Errorf("asking for help: %w: it ended with %d: %s", err, result.Code, result.Stderr)
+	}
+	o, err := observe(ctx, s)
+	if err != nil {
+		return played{}, err
+	}
+	defer o.cancel()
+	if missing := o.missing(l); len(missing) > 0 {
+		return played{}, fmt.Errorf("watching the endpoints: there are none of %s at first", strings.Join(missing, ", "))
+	}
+	return l.carryOut(ctx, s, o, w, keep)
+}
+
+// carryOut runs the way's line, and watches on until all pods are ready, for a drain ends before they are.
+func (l *layout) carryOut(ctx context.Context, s *stage.Stage, o *observer, w way, keep string) (played, error) {
+	began := time.Now()
+	result, err := s.RunLine(ctx, w.line)
+	if err != nil {
+		return played{}, err
+	}
+	p := played{layout: l, way: w, took: time.Since(began)}
+	if err := keepSaid(keep, l, w, result.Stderr); err != nil {
+		return played{}, err
+	}
+	if result.Code != 0 {
+		return played{}, fmt.Errorf("it ended with %d: %s", result.Code, result.Stderr)
+	}
+	if err := s.Settle(ctx); err != nil {
+		return played{}, err
+	}
+	if err := checkMoved(ctx, s); err != nil {
+		return played{}, err
+	}
+	p.gaps, err = o.end()
+	return p, err
+}
+
+// checkMoved returns an error when a pod is on an old node: who moves nothing leaves no gap.
+func checkMoved(ctx context.Context, s *stage.Stage) error {
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		if node := pods.Items[i].Spec.NodeName; !strings.HasPrefix(node, poolOf(newImage, 0).NodePrefix()) {
+			return fmt.Errorf("looking where the pods are: %s is still on node %q", pods.Items[i].Name, node)
+		}
+	}
+	return nil
+}
+
+// keepSaid keeps what the way wrote, where a folder is named for that.
+func keepSaid(folder string, l *layout, w way, said string) error {
+	if folder == "" {
+		return nil
+	}
+	name := fmt.Sprintf("layout-%d.%s.stderr", l.seed, strings.ReplaceAll(w.name, " ", "-"))
+	return os.WriteFile(filepath.Join(folder, name), []byte(said), 0o644)
+}
+
+// playAll plays all ways on each layout, so many times by turns, and tells each as it ends.
+func playAll(ctx context.Context, layouts []layout, ways []way, o options, tell func(*played)) ([]played, error) {
+	var all []played
+	for i := range layouts {
+		for range o.runs {
+			for _, w := range ways {
+				p, err := layouts[i].play(ctx, w, o.keep)
+				if err != nil {
+					return all, fmt.Errorf("playing layout %d: %s: %w", layouts[i].seed, w.name, err)
+				}
+				tell(&p)
+				all = append(all, p)
+			}
+		}
+	}
+	return all, nil
+}
+
+// median is the middle one of the times that a way took on a layout; of two in the middle, the longer.
+func median(all []played, seed uint64, w way) time.Duration {
+	var times []time.Duration
+	for i := range all {
+		if all[i].layout.seed == seed && all[i].way == w {
+			times = append(times, all[i].took)
+		}
+	}
+	slices.Sort(times)
+	return times[len(times)/2]
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+)
+
+// costMost is how much longer an upgrade may take with what is switched off in the way that it is held against.
+const costMost = 1.05
+
+func header() []string {
+	return []string{"LAYOUT", "WAY", "TIME", "WITH-GAP-OF-MANY", "DEPLOYMENTS-OF-1", "STATEFULSETS-OF-1", "GAPS", "SUM", "LONGEST"}
+}
+
+func (p *played) row() []string {
+	row := []string{strconv.FormatUint(p.layout.seed, 10), p.way.name, seconds(p.took)}
+	for k := range kinds {
+		row = append(row, fmt.Sprintf("%d/%d", p.gapped(k), p.layout.count(k)))
+	}
+	count, all, longest, workload := p.sum()
+	if count == 0 {
+		return append(row, "0", "0.0s", "-")
+	}
+	return append(row, strconv.Itoa(count), seconds(all), seconds(longest)+" "+workload)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) }
+
+// write writes what was measured and what was promised of it. The error is a promise that was not kept.
+func write(w io.Writer, all []played, against *way) error {
+	var rows [][]string
+	for i := range all {
+		rows = append(rows, all[i].row())
+	}
+	if err := report.WriteTable(w, report.Plain, header(), rows); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	broken := append(brokenPromises(all), tooDear(w, all, against)...)
+	for _, what := range broken {
+		fmt.Fprintln(w, what)
+	}
+	if len(broken) > 0 {
+		return errors.New("a promise was not kept: see the last lines")
+	}
+	return nil
+}
+
+// brokenPromises names each gap that a way promised not to leave.
+func brokenPromises(all []played) []string {
+	var broken []string
+	for i := range all {
+		p := &all[i]
+		for j := range p.layout.workloads {
+			w := &p.layout.workloads[j]
+			k, gaps := kindOf(w), p.gaps[w.Name]
+			if !p.way.promises || len(gaps) == 0 || k == aloneFixed || k == aloneSurging && !p.way.surges {
+				continue
+			}
+			broken = append(broken, fmt.Sprintf("layout %d: %s: %s %s of %d without a ready endpoint for %s, %s",
+				p.layout.seed, p.way.name, w.Kind, w.Name, w.Replicas, list(gaps), budgetOf(w.MaxUnavailable, w.MinAvailable)))
+		}
+	}
+	return broken
+}
+
+func list(gaps []time.Duration) string {
+	text := ""
+	for i, gap := range gaps {
+		if i > 0 {
+			text += " and "
+		}
+		text += fmt.Sprintf("%.2fs", gap.Seconds())
+	}
+	return text
+}
+
+func budgetOf(maxUnavailable, minAvailable string) string {
+	switch {
+	case maxUnavailable != "":
+		return "maxUnavailable " + maxUnavailable
+	case minAvailable != "":
+		return "minAvailable " + minAvailable
+	default:
+		return "no budget"
+	}
+}
+
+// tooDear holds the times of the tool's first way to those of the one that leaves out what costs time: the ratio of their medians on
+// each layout, of which the middle one counts. It writes them, and returns a line when that is too much.
+func tooDear(w io.Writer, all []played, against *way) []string {
+	if against == nil {
+		return nil
+	}
+	i := slices.IndexFunc(all, func(p played) bool { return p.way.promises })
+	first := all[i].way
+	var ratios []float64
+	for _, seed := range seedsOf(all) {
+		with, without := median(all, seed, first), median(all, seed, *against)
+		ratios = append(ratios, with.Seconds()/without.Seconds())
+		fmt.Fprintf(w, "layout %d: %s takes %s, %s %s: %.3f times as long\n", seed, first.name, seconds(with), against.name, seconds(without), ratios[len(ratios)-1])
+	}
+	slices.Sort(ratios)
+	cost := ratios[len(ratios)/2]
+	fmt.Fprintf(w, "in the middle %.3f times as long, at most %.2f\n", cost, costMost)
+	if cost > costMost {
+		return []string{fmt.Sprintf("%s takes %.3f times as long as %s", first.name, cost, against.name)}
+	}
+	return nil
+}
+
+// seedsOf are the seeds of the layouts in their order.
+func seedsOf(all []played) []uint64 {
+	var seeds []uint64
+	for i := range all {
+		seeds = append(seeds, all[i].layout.seed)
+	}
+	return slices.Compact(seeds)
+}
