@@ -124,7 +124,9 @@ rivals: controlplane ## Upgrade N=20 groups of a real control plane from SEED=1 
 
 .PHONY: gaps
 gaps: controlplane ## Sum the time in which Services have no ready endpoint, in LAYOUTS=5 from SEED=1, beside kubectl drain
-	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1)
+	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -flags "" -flags --move=surge
+	$(GO) run ./test/gaps -layouts $(or $(LAYOUTS),5) -seed $(or $(SEED),1) -spread -alone -runs 2 -against "--implicit-budgets=false --ignore-unready=*"
+	$(GO) run ./test/gaps -crash -seed $(or $(SEED),1)
 
 .PHONY: update-golden
 update-golden: ## Rewrite golden and scenario files from what the code does now

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,8 +22,9 @@ type layout struct {
 }
 
 // draw draws a layout from a seed. Every sixth workload is a Deployment of one replica, every twelfth a StatefulSet of one; the
-// others have two to five. A third of all have no budget, and those of others let pods go.
-func draw(seed uint64, nodes, workloads int) layout {
+// others have two to five. A third of all have no budget, and those of others let pods go. Unless the layout is spread, every fourth
+// workload has its pods on one node, where a scheduler puts them when others are full.
+func draw(seed uint64, nodes, workloads int, spread bool) layout {
 	random := rand.New(rand.NewPCG(seed, 0))
 	l := layout{seed: seed, nodes: nodes, places: map[string][]int{}}
 	bare := map[int]bool{}
@@ -36,6 +38,9 @@ func draw(seed uint64, nodes, workloads int) layout {
 		}
 		l.workloads = append(l.workloads, w)
 		l.places[w.Name] = drawPlaces(random, nodes, int(w.Replicas))
+		if together := random.IntN(4) == 0; together && !spread {
+			l.places[w.Name] = slices.Repeat(l.places[w.Name][:1], int(w.Replicas))
+		}
 	}
 	return l
 }
@@ -72,17 +77,12 @@ func drawBudget(random *rand.Rand, w *stage.Workload) {
 	}
 }
 
-// drawPlaces spreads pods over nodes as a scheduler does, but for every fourth workload, whose pods share a node: schedulers put
-// them there when other nodes are full.
+// drawPlaces spreads pods over nodes.
 func drawPlaces(random *rand.Rand, nodes, pods int) []int {
 	places := random.Perm(nodes)[:min(nodes, pods)]
-	together := random.IntN(4) == 0
 	all := make([]int, pods)
 	for i := range all {
 		all[i] = places[i%len(places)]
-		if together {
-			all[i] = places[0]
-		}
 	}
 	return all
 }

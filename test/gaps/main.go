@@ -3,7 +3,11 @@
 // the pods begins with the same layout: the tool, with each -flags that are given, and xargs -P 4 kubectl drain. It exits with 1 when a
 // Service of two or more pods had none while the tool moved them or, with --move=surge, one of a Deployment of a single pod.
 //
-//	gaps [-layouts N] [-seed N] [-flags FLAGS]... [-against FLAGS] [-runs N] [-alone] [-keep FOLDER]
+// With -crash three workloads of one layout crash on the new nodes: the tool has to stop while all Services have a ready endpoint,
+// name the three, and end well by the same command when they are mended.
+//
+//	gaps [-layouts N] [-seed N] [-spread] [-flags FLAGS]... [-against FLAGS] [-runs N] [-alone] [-keep FOLDER]
+//	gaps -crash [-seed N] [-keep FOLDER]
 package main
 
 import (
@@ -30,7 +34,8 @@ type options struct {
 	seed          uint64
 	flags         []string
 	against       string
-	alone         bool
+	spread        bool
+	alone, crash  bool
 	keep          string
 }
 
@@ -38,6 +43,7 @@ func main() {
 	var o options
 	flag.IntVar(&o.layouts, "layouts", 5, "How many layouts")
 	flag.Uint64Var(&o.seed, "seed", 1, "The seed of the first; each of the others has the next")
+	flag.BoolVar(&o.spread, "spread", false, "No workload has all of its pods on one node")
 	flag.Func("flags", "Flags of the tool, a way of its own each time they are given (none)", func(text string) error {
 		o.flags = append(o.flags, text)
 		return nil
@@ -45,6 +51,7 @@ func main() {
 	flag.StringVar(&o.against, "against", "", "Flags of the tool that leave out what costs time; the first way may take 1.05 times as long")
 	flag.IntVar(&o.runs, "runs", 1, "How often each way is played on each layout, by turns; the medians of their times count")
 	flag.BoolVar(&o.alone, "alone", false, "Leave kubectl drain out")
+	flag.BoolVar(&o.crash, "crash", false, "Have three workloads crash on the new nodes")
 	flag.StringVar(&o.keep, "keep", "", "A folder to keep in what each way wrote")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,9 +67,12 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if o.layouts < 1 || o.runs < 1 {
 		return errors.New("-layouts and -runs have to be 1 or more")
 	}
+	if o.crash {
+		return o.playCrash(ctx, out)
+	}
 	var layouts []layout
 	for i := range o.layouts {
-		layouts = append(layouts, draw(o.seed+uint64(i), nodes, workloads))
+		layouts = append(layouts, draw(o.seed+uint64(i), nodes, workloads, o.spread))
 	}
 	ways, against := o.ways()
 	all, err := playAll(ctx, layouts, ways, o, func(p *played) { fmt.Fprintln(os.Stderr, strings.Join(p.row(), "  ")) })

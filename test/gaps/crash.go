@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// stateSpace is the namespace that upgrades keep their records in unless told otherwise.
+const stateSpace = "kube-system"
+
+// drawCrash draws a layout of which three workloads crash on new nodes: two Deployments, one of them under a budget, and a
+// StatefulSet. Their pods share nodes, so that whichever of these is drained first shows all three.
+func drawCrash(seed uint64) (l layout, broken []stage.Workload) {
+	l = draw(seed, nodes, workloads, false)
+	const replicas = 3
+	shared := rand.New(rand.NewPCG(seed, 1)).Perm(nodes)[:replicas]
+	wanted := []stage.Workload{{Kind: "Deployment", MaxUnavailable: "1"}, {Kind: "Deployment"}, {Kind: "StatefulSet"}}
+	for i := range l.workloads {
+		w := &l.workloads[i]
+		if len(broken) == len(wanted) || kindOf(w) != several || w.Kind != wanted[len(broken)].Kind {
+			continue
+		}
+		w.Replicas, w.Ordered, w.MinAvailable, w.MaxUnavailable = replicas, false, "", wanted[len(broken)].MaxUnavailable
+		w.Annotations = map[string]string{controlplane.AnnotationCrashOn: poolOf(newImage, 0).NodePrefix()}
+		l.places[w.Name] = shared
+		broken = append(broken, *w)
+	}
+	return l, broken
+}
+
+// playCrash upgrades to an image on which three of the layout's workloads crash. The upgrade has to stop while all Services have a
+// ready endpoint, and name the three; once they are mended, the same command has to end well. An error says what did not.
+func (o options) playCrash(ctx context.Context, out io.Writer) error {
+	l, broken := drawCrash(o.seed)
+	s, err := newStage(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := l.furnish(ctx, s); err != nil {
+		return err
+	}
+	w := ours("")
+	faults, err := l.stop(ctx, s, w, broken, out)
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("upgrading to an image on which three workloads crash: %s", strings.Join(faults, "; "))
+	}
+	for i := range broken {
+		if err := mend(ctx, s, &broken[i]); err != nil {
+			return err
+		}
+	}
+	if err := s.Settle(ctx); err != nil {
+		return err
+	}
+	seen, err := observe(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer seen.cancel()
+	p, err := l.carryOut(ctx, s, seen, w, o.keep)
+	if err != nil {
+		return fmt.Errorf("running the same command when the three are mended: %w", err)
+	}
+	return write(out, []played{p}, nil)
+}
+
+// stop runs the upgrade until it stops, and lists what is not as it has to be then.
+func (l *layout) stop(ctx context.Context, s *stage.Stage, w way, broken []stage.Workload, out io.Writer) (faults []string, err error) {
+	seen, err := observe(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.cancel()
+	began := time.Now()
+	result, err := s.RunLine(ctx, w.line)
+	if err != nil {
+		return nil, err
+	}
+	p := played{layout: l, way: w, took: time.Since(began)}
+	missing := seen.missing(l)
+	if p.gaps, err = seen.end(); err != nil {
+		return nil, err
+	}
+	record, err := cluster.NewStore(s.Cluster.Client(), stateSpace, "pool="+pool).LoadRecord(ctx)
+	if err != nil {
+		return nil, err
+	}
+	left, err := l.countOccupied(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(out, "stopped after %s with %d, pods are on %d of %d old nodes: %s\n", seconds(p.took), result.Code, left, l.nodes, stage.Complaint(result.Stderr))
+	faults = append(stopFaults(result, record.Result, broken), brokenPromises([]played{p})...)
+	if len(missing) > 0 {
+		faults = append(faults, "no ready endpoint of "+strings.Join(missing, ", "))
+	}
+	if left < l.nodes/2 {
+		faults = append(faults, fmt.Sprintf("pods are left on %d of %d nodes: these are not the first", left, l.nodes))
+	}
+	return faults, nil
+}
+
+// stopFaults lists what a stop lacks.
+func stopFaults(result stage.Result, recorded upgrade.Result, broken []stage.Workload) []string {
+	var faults []string
+	if result.Code != 1 {
+		faults = append(faults, fmt.Sprintf("it ended with %d, not with 1: %s", result.Code, result.Stderr))
+	}
+	if recorded != upgrade.WorkloadUnhealthy {
+		faults = append(faults, fmt.Sprintf("its result is %q, not %q", recorded, upgrade.WorkloadUnhealthy))
+	}
+	said := stage.Complaint(result.Stderr)
+	for _, w := range broken {
+		if name := metav1.NamespaceDefault + "/" + w.Kind + "/" + w.Name; !strings.Contains(said, name) {
+			faults = append(faults, fmt.Sprintf("it does not name %s: %s", name, said))
+		}
+	}
+	return faults
+}
+
+// countOccupied counts the old nodes that have pods.
+func (l *layout) countOccupied(ctx context.Context, s *stage.Stage) (int, error) {
+	pods, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, err
+	}
+	var occupied []string
+	for i := range pods.Items {
+		if node := pods.Items[i].Spec.NodeName; strings.HasPrefix(node, poolOf(oldImage, 0).NodePrefix()) {
+			occupied = append(occupied, node)
+		}
+	}
+	slices.Sort(occupied)
+	return len(slices.Compact(occupied)), nil
+}
+
+// mend has a workload's pods no longer crash, as its owner does: by another template.
+func mend(ctx context.Context, s *stage.Stage, w *stage.Workload) error {
+	annotations := map[string]any{controlplane.AnnotationCrashOn: nil}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}})
+	if err != nil {
+		return err
+	}
+	apps := s.Cluster.Client().AppsV1()
+	if w.Kind == "StatefulSet" {
+		_, err = apps.StatefulSets(s.Namespace).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	} else {
+		_, err = apps.Deployments(s.Namespace).Patch(ctx, w.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("mending workload %q: %w", w.Name, err)
+	}
+	return nil
+}
