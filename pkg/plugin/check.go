@@ -211,6 +211,7 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 		for i := range g.members {
 			g.members[i].Outdated = true
 		}
+		g.group.Refusal = "" // that no target is known is no matter
 	}
 	world := g.makeWorld(g.now)
 	scene := preflight.NewScene(&world, g.makeFacts(s.Version), objects)

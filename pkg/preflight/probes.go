@@ -85,7 +85,8 @@ func servedPorts(services []*corev1.Service, c *corev1.Container) []corev1.Conta
 			if target == (intstr.IntOrString{}) {
 				target = intstr.FromInt32(service.Spec.Ports[i].Port)
 			}
-			if port := findDeclaredPort(c, target); port != nil {
+			asked := service.Spec.Ports[i].Protocol != corev1.ProtocolUDP // which no probe asks on
+			if port := findDeclaredPort(c, target); port != nil && asked {
 				ports = append(ports, *port)
 			}
 		}

@@ -109,8 +109,8 @@ func (w *Workload) addReplica() (remedy, mend string) {
 
 // patchSecondReplica raises the workload to two replicas, "" where its autoscaler allows one only.
 func (w *Workload) patchSecondReplica() string {
-	if w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2 {
-		return ""
+	if w.isRecreated() || (w.Scaler != nil && w.Scaler.Spec.MaxReplicas < 2) {
+		return "" // who wrote Recreate may want one alone
 	}
 	return w.patchReplicas(2)
 }

@@ -30,9 +30,13 @@ func systemRules() []Rule {
 // dnsLabel is the value of k8s-app on the pods of the cluster's DNS, whatever answers.
 const dnsLabel = "kube-dns"
 
+func isDNS(w *Workload) bool {
+	return w.Kind == "Deployment" && w.Namespace == metav1.NamespaceSystem && w.Model().Labels["k8s-app"] == dnsLabel
+}
+
 // findWeakDNS is SYS001.
 func findWeakDNS(s *Scene, w *Workload) *Finding {
-	if w.Kind != "Deployment" || w.Namespace != metav1.NamespaceSystem || w.Model().Labels["k8s-app"] != dnsLabel {
+	if !isDNS(w) {
 		return nil
 	}
 	f := s.findWeakness(w)

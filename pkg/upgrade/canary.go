@@ -92,7 +92,7 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 	var found *corev1.Pod
 	var reason string
 	for _, pod := range r.Pods {
-		if drain.Ready(pod) || !pod.CreationTimestamp.After(d.rec.Started.Truncate(time.Second)) || d.isOnOutdated(pod) || found != nil && found.Name < pod.Name {
+		if drain.Ready(pod) || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) || d.isOnOutdated(pod) || found != nil && found.Name < pod.Name {
 			continue
 		}
 		if why, from := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration); !d.w.Now.Before(from) {
