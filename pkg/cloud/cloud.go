@@ -53,6 +53,28 @@ type Authorizer interface {
 	AskRights(ctx context.Context, group *nodegroup.Group) Rights
 }
 
+// Balancer is a Provider whose cloud has load balancers that send to the machines of its groups, or
+// to pods on them.
+type Balancer interface {
+	// TargetGroups finds the target groups to follow while machines of the group leave: those that
+	// the provider puts the machines in itself, and the bound ones, which objects of the cluster
+	// name.
+	TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (TargetGroups, error)
+	// Targets reads the targets of the groups. It may leave groups out of which a reading of the
+	// last minute knows none of the IDs. A group that is gone has no targets.
+	Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error)
+}
+
+// TargetGroups are what Balancer finds.
+type TargetGroups struct {
+	Groups []nodegroup.TargetGroup
+	// Skipped are bound ones that belong to another account, which these credentials cannot read.
+	Skipped []string
+	// Denied are the actions, as the cloud's policies name them, that reading them takes and the
+	// user may not do. There are no Groups then.
+	Denied []string
+}
+
 // Rights are actions that an upgrade takes, as the cloud's policies name them: those that the user
 // may not do, and those that the cloud does not say it of beforehand.
 type Rights struct{ Denied, Unverified []string }

@@ -56,3 +56,21 @@ func (l labelled) Survey(ctx context.Context, group *nodegroup.Group) (Survey, e
 	}
 	return surveyor.Survey(ctx, group)
 }
+
+// TargetGroups implements Balancer; of a provider that knows no load balancers there are none.
+func (l labelled) TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (TargetGroups, error) {
+	balancer, ok := l.Provider.(Balancer)
+	if !ok {
+		return TargetGroups{}, nil
+	}
+	return balancer.TargetGroups(ctx, group, bound)
+}
+
+// Targets implements Balancer.
+func (l labelled) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
+	balancer, ok := l.Provider.(Balancer)
+	if !ok {
+		return nil, nil
+	}
+	return balancer.Targets(ctx, groups, ids)
+}

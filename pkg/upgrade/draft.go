@@ -40,6 +40,7 @@ type draft struct {
 	fencing  bool
 	pausing  bool
 	poll     time.Duration
+	targets  TargetWatch
 	finished bool
 	waiting  string
 	wake     time.Time

@@ -66,6 +66,7 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	}
 	d.stages[name] = schedule.Resting
 	view := d.classifyPodsOf(m)
+	balancing{d.draft}.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
 		d.ensureStarted(n, m)
 		d.waitSettled(name, n, m)
@@ -167,6 +168,9 @@ func (d lifecycle) waitSettled(name string, n NodeRecord, m *nodegroup.Member) {
 		}
 		if end := n.EmptyAt.Add(detachLimit); d.hasAttachedVolumes(m) && d.w.Now.Before(end) {
 			d.requeueAt(end)
+			return
+		}
+		if (balancing{d.draft}).waitForBalancers(name, n, m) {
 			return
 		}
 		if m.Node.Annotations[nodemark.AnnotationDeadline] != nodemark.FormatTime(n.Deadline) {

@@ -34,6 +34,11 @@ type Notes struct {
 	UnhealthySince map[string]time.Time
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
 	OlderSince time.Time
+	// Addresses are, by node in drain, those of its pods that leave it, and until when each pod was
+	// seen and not yet about to end.
+	Addresses map[string]map[string]time.Time
+	// DrainingSince is since when a target has been seen to drain, by its key.
+	DrainingSince map[string]time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
@@ -48,9 +53,10 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		Lacking:      map[string]bool{}, Evicting: map[types.UID]string{},
-		UnhealthySince: map[string]time.Time{}, // of those that still do not
-		Memory:         n.Memory,
-		At:             n.At,
+		UnhealthySince: map[string]time.Time{},                                                   // of those that still do not
+		Addresses:      map[string]map[string]time.Time{}, DrainingSince: map[string]time.Time{}, // of nodes that drain still
+		Memory: n.Memory,
+		At:     n.At,
 	}
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {

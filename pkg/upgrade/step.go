@@ -32,6 +32,8 @@ type Step struct {
 	// Poll is how often the provider, which has no watch, is to be asked while something of ours is
 	// under way there; 0 while nothing is.
 	Poll time.Duration
+	// Targets are those of load balancers that are to be read.
+	Targets TargetWatch
 	// Status is the upgrade as a person wants to see it.
 	Status Status
 	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.

@@ -32,6 +32,8 @@ type World struct {
 	Disrupted map[types.NamespacedName]time.Time
 	// EndingNamespaces are the namespaces that are being deleted.
 	EndingNamespaces map[string]bool
+	// Targets are what load balancers send to, where the cloud tells.
+	Targets nodegroup.Targets
 	// Facts tell which pods others need, as it was when this process took the upgrade up.
 	Facts drain.Facts
 	// Workloads are the pods of the whole cluster by what keeps them running.

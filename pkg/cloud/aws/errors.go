@@ -272,5 +272,6 @@ func iamAction(message string, err error) string {
 	if !errors.As(err, &op) {
 		return "that was refused"
 	}
-	return strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")) + ":" + op.OperationName
+	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies know one Elastic Load Balancing
+	return service + ":" + op.OperationName
 }

@@ -16,6 +16,7 @@ import (
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/eks"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
@@ -44,8 +45,9 @@ type Provider struct {
 	instanceImages memory[string, string]
 	seen           memory[string, seenInstance]
 	// arns are the ARNs of groups by name; for a managed node group it is that of EKS.
-	arns    memory[string, string]
-	managed managedGroups
+	arns      memory[string, string]
+	managed   managedGroups
+	balancers balancers
 }
 
 var _ cloud.Provider = (*Provider)(nil)
@@ -97,6 +99,7 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 		region: cfg.Region, autoscaling: autoscaling.NewFromConfig(cfg), ec2: ec2.NewFromConfig(cfg), sts: sts.NewFromConfig(cfg),
 	}
 	p.policies = policySimulator{region: cfg.Region, iam: iam.NewFromConfig(cfg), sts: p.sts}
+	p.balancers.elb = elasticloadbalancingv2.NewFromConfig(cfg)
 	p.managed = managedGroups{aws: p, eks: eks.NewFromConfig(cfg), ssm: ssm.NewFromConfig(cfg), memory: managedMemory{named: o.ClusterName}}
 	return p, nil
 }

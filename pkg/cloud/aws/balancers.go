@@ -1,0 +1,215 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	lt "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+	"github.com/aws/smithy-go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+var _ cloud.Balancer = (*Provider)(nil)
+
+const (
+	// delayAttribute is the attribute of a target group that holds its deregistration delay, in
+	// seconds; usualDelay is what it is unless it was set (Elastic Load Balancing, "Edit target
+	// group attributes").
+	delayAttribute = "deregistration_delay.timeout_seconds"
+	usualDelay     = 300 * time.Second
+	// quietFor is how long a target group is not read again that had none of the targets in question.
+	quietFor = time.Minute
+)
+
+// balancers reads the target groups of load balancers.
+type balancers struct {
+	elb *elasticloadbalancingv2.Client
+	// delays are the deregistration delays by ARN, readings what was read last.
+	delays   memory[string, time.Duration]
+	readings memory[string, targetReading]
+}
+
+// targetReading are the targets of one group at one moment.
+type targetReading struct {
+	at      time.Time
+	targets []nodegroup.Target
+}
+
+// TargetGroups implements cloud.Balancer with one DescribeAutoScalingGroups and, for each target
+// group, once a DescribeTargetGroupAttributes and a DescribeTargetHealth. The first target groups
+// that may not be read end it, since no others may be read then either.
+func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
+	var found cloud.TargetGroups
+	asg, err := p.readGroup(ctx, group.Name, false)
+	if err != nil {
+		return found, err
+	}
+	account := accountOf(sdk.ToString(asg.AutoScalingGroupARN))
+	all := append(attachedTargetGroups(asg), bound...)
+	slices.Sort(all)
+	for _, arn := range slices.Compact(all) {
+		if other := accountOf(arn); other != account {
+			found.Skipped = append(found.Skipped, fmt.Sprintf("%s of account %s", targetGroupName(arn), other))
+			continue
+		}
+		found.Groups = append(found.Groups, nodegroup.TargetGroup{ID: arn, Name: targetGroupName(arn), Bound: slices.Contains(bound, arn)})
+	}
+	found.Groups, err = p.balancers.readDelays(ctx, found.Groups)
+	if err == nil {
+		_, err = p.Targets(ctx, found.Groups, nil)
+	}
+	var answer smithy.APIError
+	if err != nil && errors.As(err, &answer) && isDenied(answer.ErrorCode()) {
+		found.Groups, found.Denied = nil, []string{iamAction(answer.ErrorMessage(), err)}
+		return found, nil
+	}
+	return found, err
+}
+
+// attachedTargetGroups are the target groups that the Auto Scaling group registers its instances
+// in. It takes them out of these when it terminates them, and waits until they are drained (EC2
+// Auto Scaling user guide, "Attach a target group").
+func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
+	arns := slices.Clone(asg.TargetGroupARNs)
+	for _, source := range asg.TrafficSources {
+		if sdk.ToString(source.Type) == "elbv2" {
+			arns = append(arns, sdk.ToString(source.Identifier))
+		}
+	}
+	return arns
+}
+
+// accountOf is the account in an ARN, "" where it has none.
+func accountOf(arn string) string {
+	parts := strings.Split(arn, ":")
+	if len(parts) < 6 {
+		return ""
+	}
+	return parts[4]
+}
+
+// targetGroupName is the name in a target group's ARN: arn:…:targetgroup/NAME/0123456789abcdef.
+func targetGroupName(arn string) string {
+	parts := strings.Split(arn, "/")
+	if len(parts) < 3 {
+		return arn
+	}
+	return parts[1]
+}
+
+// readDelays are the groups with their delays, each read once. Those that do not exist are left out.
+func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
+	err := forEachAtOnce(groups, func(g *nodegroup.TargetGroup) (err error) {
+		if g.Delay = b.delays.recall(g.ID); g.Delay == 0 {
+			g.Delay, err = b.readDelay(ctx, g)
+		}
+		return err
+	})
+	return slices.DeleteFunc(groups, func(g nodegroup.TargetGroup) bool { return g.Delay < 0 }), err
+}
+
+// readDelay reads how long the target group keeps connections, below 0 for one that does not exist.
+func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (time.Duration, error) {
+	out, err := b.elb.DescribeTargetGroupAttributes(ctx, &elasticloadbalancingv2.DescribeTargetGroupAttributesInput{TargetGroupArn: sdk.String(g.ID)})
+	var gone *lt.TargetGroupNotFoundException
+	if errors.As(err, &gone) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, explainError(fmt.Sprintf("reading the deregistration delay of target group %q", g.Name), err)
+	}
+	delay := usualDelay
+	for _, a := range out.Attributes {
+		if seconds, err := strconv.Atoi(sdk.ToString(a.Value)); err == nil && sdk.ToString(a.Key) == delayAttribute {
+			delay = time.Duration(seconds) * time.Second
+		}
+	}
+	b.delays.keep(map[string]time.Duration{g.ID: delay})
+	return delay, nil
+}
+
+// Targets implements cloud.Balancer with one DescribeTargetHealth for each target group that has
+// one of the targets in question, or may have one by now.
+func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
+	read := make([]groupTargets, len(groups))
+	for i := range groups {
+		read[i].group = groups[i]
+	}
+	err := forEachAtOnce(read, func(r *groupTargets) (err error) {
+		last := p.balancers.readings.recall(r.group.ID)
+		if r.targets = last.targets; time.Since(last.at) < quietFor && !hasTargetOf(last.targets, ids) {
+			return nil
+		}
+		r.targets, err = p.balancers.readTargets(ctx, r.group)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []nodegroup.Target
+	for i := range read {
+		all = append(all, read[i].targets...)
+	}
+	return all, nil
+}
+
+// groupTargets are a target group and its targets.
+type groupTargets struct {
+	group   nodegroup.TargetGroup
+	targets []nodegroup.Target
+}
+
+func hasTargetOf(targets []nodegroup.Target, ids []string) bool {
+	return slices.ContainsFunc(targets, func(t nodegroup.Target) bool { return slices.Contains(ids, t.ID) })
+}
+
+func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup) ([]nodegroup.Target, error) {
+	began := time.Now()
+	out, err := b.elb.DescribeTargetHealth(ctx, &elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: sdk.String(group.ID)})
+	var gone *lt.TargetGroupNotFoundException
+	if errors.As(err, &gone) {
+		out, err = &elasticloadbalancingv2.DescribeTargetHealthOutput{}, nil
+	}
+	if err != nil {
+		return nil, explainError(fmt.Sprintf("reading the targets of target group %q", group.Name), err)
+	}
+	targets := describeTargets(group, out.TargetHealthDescriptions)
+	b.readings.keep(map[string]targetReading{group.ID: {began, targets}})
+	return targets, nil
+}
+
+// describeTargets are the targets that something may be sent to, or was. A machine may be in a
+// group by several ports: it drains as long as one of them does, and is sent to as long as one is.
+func describeTargets(group nodegroup.TargetGroup, described []lt.TargetHealthDescription) []nodegroup.Target {
+	var targets []nodegroup.Target
+	for _, d := range described {
+		if d.Target == nil || d.TargetHealth == nil || d.TargetHealth.State == lt.TargetHealthStateEnumUnused {
+			continue // of a group that no load balancer uses, or not in it any more
+		}
+		targets = append(targets, nodegroup.Target{
+			Group: group, ID: sdk.ToString(d.Target.Id), Draining: d.TargetHealth.State == lt.TargetHealthStateEnumDraining,
+		})
+	}
+	return targets
+}
+
+// forEachAtOnce calls do for each element, some at once, and returns the first error.
+func forEachAtOnce[T any](all []T, do func(*T) error) error {
+	var work errgroup.Group
+	work.SetLimit(parallelReads)
+	for i := range all {
+		work.Go(func() error { return do(&all[i]) })
+	}
+	return work.Wait()
+}

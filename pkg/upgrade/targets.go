@@ -1,0 +1,142 @@
+package upgrade
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+const (
+	// targetSlack is how much longer than its delay a target is waited for: what takes it out, and
+	// the cloud that shows it, take a moment.
+	targetSlack = 10 * time.Second
+	// targetPatience is how long an empty node waits for load balancers to be read that were not
+	// read since.
+	targetPatience = 30 * time.Second
+	// pollTargets is how often load balancers are read while nodes drain that still have pods; while
+	// an empty one waits for them it is as often as the cloud.
+	pollTargets = 30 * time.Second
+)
+
+// TargetWatch is what is to be known of load balancers.
+type TargetWatch struct {
+	// IDs are the machines of the nodes in drain, and the addresses of the pods that leave them.
+	IDs []string
+	// Every is how often their targets are to be read; 0 while no one needs to know.
+	Every time.Duration
+}
+
+// balancing follows the targets of nodes in drain, so that no machine is terminated that a load
+// balancer still keeps connections to (EKS E45).
+type balancing struct{ *draft }
+
+// followTargets notes what load balancers may know of the node: its machine, and the addresses of
+// pods that leave it, with the time until which each was to stay.
+func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePods) {
+	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
+		return
+	}
+	addresses := maps.Clone(d.w.Notes.Addresses[name])
+	if addresses == nil {
+		addresses = map[string]time.Time{}
+	}
+	for _, pod := range slices.Concat(view.Evict, view.Held, view.Leaving) {
+		address := pod.Status.PodIP // of a pod in its host's network it was trimmed
+		if _, known := addresses[address]; address != "" && (pod.DeletionTimestamp == nil || !known) {
+			addresses[address] = d.w.Now
+		}
+	}
+	d.notes.Addresses[name] = addresses
+	d.targets.IDs = append(append(d.targets.IDs, m.Instance.ID), slices.Sorted(maps.Keys(addresses))...)
+	d.pollTargetsEvery(pollTargets)
+	for _, target := range d.listTargetsOf(name, m) {
+		if target.Draining {
+			d.notes.DrainingSince[target.Key()] = d.drainingSince(target)
+		}
+	}
+}
+
+// pollTargetsEvery has load balancers read at least so often.
+func (d balancing) pollTargetsEvery(interval time.Duration) {
+	if d.targets.Every == 0 || interval < d.targets.Every {
+		d.targets.Every = interval
+	}
+}
+
+// listTargetsOf are the targets of the node and of pods that left it or are about to.
+func (d balancing) listTargetsOf(name string, m *nodegroup.Member) []*nodegroup.Target {
+	var own []*nodegroup.Target
+	for i := range d.w.Targets.List {
+		target := &d.w.Targets.List[i]
+		if _, address := d.notes.Addresses[name][target.ID]; address || target.ID == m.Instance.ID {
+			own = append(own, target)
+		}
+	}
+	return own
+}
+
+// drainingSince is when the target was first seen to drain.
+func (d balancing) drainingSince(target *nodegroup.Target) time.Time {
+	if since, known := d.w.Notes.DrainingSince[target.Key()]; known {
+		return since
+	}
+	return d.w.Targets.Observed
+}
+
+// waitForBalancers reports whether an empty node must stay because a load balancer keeps
+// connections to it, and has it looked at again when that is over at the latest.
+func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Member) bool {
+	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
+		return false // nothing is known of load balancers: the label and the settling are all there is
+	}
+	until, reason := n.EmptyAt.Add(targetPatience), "load balancers to be read"
+	if d.w.Targets.Observed.After(n.EmptyAt) {
+		until, reason = d.findLastTarget(name, n, m)
+	}
+	if !d.w.Now.Before(until) {
+		return false
+	}
+	d.waiting = reason
+	d.pollTargetsEvery(pollInterval)
+	d.requeueAt(until)
+	return true
+}
+
+// findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
+// for, and what is said of it meanwhile.
+func (d balancing) findLastTarget(name string, n NodeRecord, m *nodegroup.Member) (until time.Time, reason string) {
+	for _, target := range d.listTargetsOf(name, m) {
+		end := d.endOfTarget(name, n, target)
+		if !end.After(until) {
+			continue
+		}
+		state := "is draining"
+		if !target.Draining {
+			state = "is still to be taken out"
+		}
+		left := max(0, end.Sub(d.w.Now)).Round(time.Second)
+		until, reason = end, fmt.Sprintf("target group %s to let go of node %s: target %s %s, %s left at most", target.Group.Name, name, target.ID, state, left)
+	}
+	return until, reason
+}
+
+// endOfTarget is until when a target is waited for: its group's delay from when it was seen to
+// drain or, where it is to be taken out, from when that could be done. What its provider takes out
+// by itself it takes out when the machine is to end, and waits.
+func (d balancing) endOfTarget(name string, n NodeRecord, target *nodegroup.Target) time.Time {
+	var since time.Time
+	switch left, address := d.notes.Addresses[name][target.ID]; {
+	case target.Draining:
+		since = d.drainingSince(target)
+	case !target.Group.Bound:
+		return time.Time{}
+	case address:
+		since = left
+	default:
+		since = n.Began // from then on the node carries the label that has it taken out (EKS E46)
+	}
+	return since.Add(target.Group.Delay + targetSlack)
+}

@@ -1,0 +1,150 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// span is when a target is seen in one way: from one moment after the start to before another.
+type span struct {
+	id       string
+	draining bool
+	from, to time.Duration
+}
+
+// balancer is a load balancer beside a scene, with one target group.
+type balancer struct {
+	group nodegroup.TargetGroup
+	spans []span
+}
+
+// read is what the cloud tells of it after so long.
+func (b *balancer) read(after time.Duration) nodegroup.Targets {
+	read := nodegroup.Targets{Groups: []nodegroup.TargetGroup{b.group}, Observed: start.Add(after)}
+	for _, s := range b.spans {
+		if after >= s.from && after < s.to {
+			read.List = append(read.List, nodegroup.Target{Group: b.group, ID: s.id, Draining: s.draining})
+		}
+	}
+	return read
+}
+
+const never = 1000 * time.Hour
+
+// bound is a target group of the delay that a TargetGroupBinding manages.
+func bound(delay time.Duration) nodegroup.TargetGroup {
+	return nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: delay, Bound: true}
+}
+
+// E45, L22: an empty node that has settled is not terminated while a target of it, or of a pod that left
+// it, is draining or is still to be taken out, and not later than its target group's delay allows.
+func TestTargetsAreWaitedFor(t *testing.T) {
+	own := bound(5 * time.Minute)
+	own.Bound = false
+	cases := map[string]struct {
+		group  nodegroup.TargetGroup
+		spans  []span
+		leaves time.Duration
+		want   time.Duration
+	}{
+		"nothing is known of it":            {bound(5 * time.Minute), nil, 0, time.Minute},
+		"of another node":                   {bound(5 * time.Minute), []span{{"i-other", true, 0, never}}, 0, time.Minute},
+		"drained within the settling":       {bound(5 * time.Minute), []span{{"i-old-a-1", true, 0, 50 * time.Second}}, 0, time.Minute},
+		"drains as long as it may":          {bound(5 * time.Minute), []span{{"i-old-a-1", true, 5 * time.Second, 305 * time.Second}}, 0, 305 * time.Second},
+		"drains while its pods leave":       {bound(5 * time.Minute), []span{{"i-old-a-1", true, 5 * time.Second, 305 * time.Second}}, 10 * time.Minute, 11 * time.Minute},
+		"drains for ever":                   {bound(5 * time.Minute), []span{{"i-old-a-1", true, 0, never}}, 0, 310 * time.Second},
+		"taken out late":                    {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, 30 * time.Second}, {"i-old-a-1", true, 30 * time.Second, 150 * time.Second}}, 0, 150 * time.Second},
+		"never taken out":                   {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, never}}, 0, 130 * time.Second},
+		"taken out by its provider":         {own, []span{{"i-old-a-1", false, 0, never}}, 0, time.Minute},
+		"a pod that left last":              {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, 5 * time.Minute}, {"10.0.0.7", true, 5 * time.Minute, 7 * time.Minute}}, 5 * time.Minute, 7 * time.Minute},
+		"a pod whose target is left behind": {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, never}}, 30 * time.Second, 130 * time.Second},
+		"a pod that took longer to end":     {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, never}}, 5 * time.Minute, 6 * time.Minute},
+		"a pod that stays":                  {bound(2 * time.Minute), []span{{"10.0.0.8", false, 0, never}}, 0, time.Minute},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			address := func(ip string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Status.PodIP = ip } }
+			pods := []*corev1.Pod{build.Pod("agent", build.OwnedBy("DaemonSet", "agent"), address("10.0.0.8"))}
+			if c.leaves > 0 {
+				pods = append(pods, build.Pod("web-0", address("10.0.0.7")))
+			}
+			s, b := draining(t, pods...), balancer{c.group, c.spans}
+			if got := s.terminatedAfter(&b, c.leaves); got != c.want {
+				t.Errorf("terminated after %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// terminatedAfter has time go by, the balancer be read as often as a step asks for it and the node's last pod leave, and
+// tells when the node is terminated.
+func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration {
+	s.t.Helper()
+	s.Targets = b.read(0)
+	for waited := time.Duration(0); waited < time.Hour; waited += 5 * time.Second {
+		step := s.rest()
+		for _, action := range step.Actions {
+			s.t.Fatalf("%s is left", action)
+		}
+		if s.at("old-a-1").Instance.State == nodegroup.InstanceLeaving {
+			return waited
+		}
+		if every := step.Targets.Every; every > 0 && s.Now.Sub(s.Targets.Observed) >= every-5*time.Second {
+			s.Targets = b.read(waited + 5*time.Second)
+		}
+		s.pass(5 * time.Second)
+		if waited+5*time.Second == leaves {
+			pods := s.at("old-a-1").Pods
+			s.at("old-a-1").Pods = pods[:1]
+		}
+	}
+	s.t.Fatal("never terminated")
+	return 0
+}
+
+// An empty node waits until load balancers were read since, but not for long where they are not; who watches is told.
+func TestTargetsAreReadSince(t *testing.T) {
+	s := draining(t)
+	s.Record.Request.Settle = duration(0)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}, Observed: start.Add(-time.Second)}
+	step := s.rest()
+	if watch := step.Targets; len(watch.IDs) != 1 || watch.IDs[0] != "i-old-a-1" || watch.Every != 5*time.Second {
+		t.Errorf("load balancers are asked for %v", watch)
+	}
+	s.pass(time.Second)
+	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: s.Targets.Groups[0], ID: "i-old-a-1", Draining: true}}
+	waits := s.next()
+	wantActions(t, waits)
+	for _, part := range []string{"target group web", "node old-a-1", "i-old-a-1 is draining", "5m10s left"} {
+		if !strings.Contains(waits.Status.Waiting, part) {
+			t.Errorf("it does not say %q: %s", part, waits.Status.Waiting)
+		}
+	}
+	s.Targets.List = nil
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+
+	late := draining(t)
+	late.Record.Request.Settle = duration(0)
+	late.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}}
+	wantState(t, late.rest(), "old-a-1", upgrade.NodeEmpty)
+	late.pass(30*time.Second - 1)
+	wantActions(t, late.next())
+	late.pass(1)
+	wantActions(t, late.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// Without target groups nothing is asked, and no address is kept.
+func TestTargetsAreUnknown(t *testing.T) {
+	s := draining(t)
+	step := s.rest()
+	if step.Targets.Every != 0 || len(step.Targets.IDs) > 0 || len(step.Notes.Addresses) > 0 {
+		t.Errorf("load balancers are asked for %v, and %v is noted", step.Targets, step.Notes.Addresses)
+	}
+}
