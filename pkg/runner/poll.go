@@ -24,10 +24,11 @@ const (
 	refusalsBelieved = 2
 )
 
-// pollResult is the cloud's answer.
+// pollResult is the cloud's answer, of the group or, where those are set, of load balancers.
 type pollResult struct {
-	group nodegroup.Group
-	err   error
+	group   nodegroup.Group
+	targets *nodegroup.Targets
+	err     error
 }
 
 // nextPollTime is when the cloud is to be asked: often while something of ours is under way there,
@@ -56,6 +57,18 @@ func (s *run) requestPollBy(at time.Time) {
 	}
 	if s.pollAt.IsZero() || at.Before(s.pollAt) {
 		s.pollAt = at
+	}
+}
+
+// askCloud asks the cloud what is due.
+func (s *run) askCloud(ctx context.Context, step *upgrade.Step) {
+	now := time.Now()
+	never := now.Add(cloudIdle)
+	if !s.targetPolls.nextTime(step, never).After(now) {
+		s.pollTargets(ctx, step.Targets.IDs)
+	}
+	if !s.nextPollTime(*step).After(now) {
+		s.pollCloud(ctx)
 	}
 }
 
@@ -92,6 +105,10 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 // recordPoll keeps what the cloud said. While it cannot be asked the last answer stands: nothing
 // destructive rests on it that would not be re-read by the provider first.
 func (s *run) recordPoll(p pollResult) {
+	if p.targets != nil {
+		s.recordTargets(p)
+		return
+	}
 	s.pollInFlight = false
 	switch {
 	case p.err == nil:

@@ -54,8 +54,8 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Lost, Expires, Unrenewed, Watch, Polled,
-// Failures and Unreached are required.
+// Runner carries one upgrade out. All fields but Asks, Targets, BalancersRead, Lost, Expires,
+// Unrenewed, Watch, Polled, Failures and Unreached are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -70,6 +70,10 @@ type Runner struct {
 	// Movable tells which pods a restart of their Deployment moves without a gap; see
 	// upgrade.World.
 	Movable drain.Movable
+	// Targets are the load balancers to follow, and BalancersRead sees how each reading of them
+	// ended, from the runner's own goroutine; none where the cloud is no cloud.Balancer.
+	Targets       nodegroup.Targets
+	BalancersRead func(error)
 	// Stay has the process wait through a long soak instead of leaving; see upgrade.World.
 	Stay bool
 	// Lost is closed when another actor may write; nothing is written from then on.
@@ -115,6 +119,7 @@ type run struct {
 	clusterQueue requestQueue
 	cloudQueue   requestQueue
 	pollInFlight bool
+	targetPolls  targetPolls
 	// lastPoll is when the cloud was asked last, recentPolls its last questions, not more than may
 	// follow each other.
 	lastPoll    time.Time
@@ -159,7 +164,7 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: r.Group.Observed,
-		results: make(chan result, toCluster+toCloud), polls: make(chan pollResult, 1),
+		results: make(chan result, toCluster+toCloud), polls: make(chan pollResult, 2),
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
 	record, err := s.runLoop(ctx, work, stop)
@@ -372,7 +377,7 @@ func retryDelay(answer Answer, tries int) time.Duration {
 // waitForEvent returns when there is reason to look again.
 func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	wake, asked := s.wakeChannels(&step)
-	ask := time.NewTimer(time.Until(s.nextPollTime(step)))
+	ask := time.NewTimer(time.Until(s.targetPolls.nextTime(&step, s.nextPollTime(step))))
 	defer ask.Stop()
 	select {
 	case r := <-s.results:
@@ -381,7 +386,7 @@ func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	case p := <-s.polls:
 		s.recordPoll(p)
 	case <-ask.C:
-		s.pollCloud(work)
+		s.askCloud(work, &step)
 	case err := <-s.Failures:
 		s.recordWatchFailure(err)
 	case <-s.Cluster.NodesChanged():

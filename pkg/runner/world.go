@@ -65,6 +65,7 @@ func (s *run) observeWorld() upgrade.World {
 	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
 	world.Movable = s.Movable
+	world.Targets = s.Targets
 	world.Stop, world.Asked, world.Stay = s.stopping, s.readRequest(), s.Stay
 	return world
 }

@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// targetPolls are the questions about load balancers.
+type targetPolls struct {
+	inFlight bool
+	// last is when the last was asked.
+	last time.Time
+}
+
+// nextTime is when load balancers are to be read, no later than the time.
+func (p *targetPolls) nextTime(step *upgrade.Step, latest time.Time) time.Time {
+	next := p.last.Add(step.Targets.Every)
+	if p.inFlight || step.Targets.Every == 0 || next.After(latest) {
+		return latest
+	}
+	return next
+}
+
+// pollTargets reads the targets of the nodes in drain.
+func (s *run) pollTargets(ctx context.Context, ids []string) {
+	balancer, ok := s.Cloud.(cloud.Balancer)
+	if !ok {
+		return
+	}
+	s.targetPolls = targetPolls{inFlight: true, last: time.Now()}
+	read := nodegroup.Targets{Groups: s.Targets.Groups, Observed: s.targetPolls.last.Round(0)}
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, requestLimit)
+		defer cancel()
+		all, err := balancer.Targets(ctx, read.Groups, ids)
+		for _, target := range all {
+			if slices.Contains(ids, target.ID) {
+				read.List = append(read.List, target)
+			}
+		}
+		s.polls <- pollResult{targets: &read, err: err}
+	}()
+}
+
+// recordTargets keeps what the cloud said of load balancers. While it does not answer, or refuses,
+// the last answer stands: no wait that rests on it is without an end.
+func (s *run) recordTargets(p pollResult) {
+	s.targetPolls.inFlight = false
+	if p.err == nil {
+		s.Targets = *p.targets
+	}
+	if s.BalancersRead != nil {
+		s.BalancersRead(p.err)
+	}
+}

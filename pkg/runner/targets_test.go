@@ -1,0 +1,94 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// harbor is the site's cloud with a load balancer: it takes a machine out when it is first asked about it, and the
+// machine drains for a while.
+type harbor struct {
+	sky
+	drains time.Duration
+	err    error
+	taken  map[string]time.Time
+}
+
+// TargetGroups implements cloud.Balancer.
+func (h *harbor) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
+	return cloud.TargetGroups{}, nil
+}
+
+// Targets implements cloud.Balancer.
+func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.site.note("targets")
+	var all []nodegroup.Target
+	for _, id := range append(slices.Clone(ids), "i-other") {
+		if h.taken[id].IsZero() {
+			h.taken[id] = time.Now()
+		}
+		if time.Since(h.taken[id]) < h.drains {
+			all = append(all, nodegroup.Target{Group: groups[0], ID: id, Draining: true})
+		}
+	}
+	return all, h.err
+}
+
+// follow is a runner of the site that follows the harbor's load balancer.
+func (h *harbor) follow(delay time.Duration) *Runner {
+	r := h.runner(func(r *upgrade.Request) { r.Settle.Duration = 0 })
+	r.Cloud = h
+	r.Targets.Groups = []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: delay, Bound: true}}
+	return r
+}
+
+// TestTargetsAreFollowed has a machine that drains in its load balancer for two minutes: it is not terminated before, and a
+// moment later it is.
+func TestTargetsAreFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		s.addPods("old-1", 2)
+		h := &harbor{sky: sky{s}, drains: 2 * time.Minute, taken: map[string]time.Time{}}
+		if record, err := h.follow(5 * time.Minute).Run(t.Context()); err != nil || record.Result != upgrade.Succeeded {
+			t.Fatalf("ended with %q, error %v", record.Result, err)
+		}
+		terminated, drained := s.times("terminate")[0], h.taken["i-old-1"].Sub(s.began)+h.drains
+		if terminated < drained || terminated > drained+6*time.Second {
+			t.Errorf("terminated at %s; the target was drained at %s", terminated, drained)
+		}
+		for _, pause := range pauses(s.times("targets"), 0) {
+			if pause > 5*time.Second {
+				t.Errorf("%s between two readings while the node was empty", pause)
+			}
+		}
+	})
+}
+
+// TestTargetsThatCannotBeRead are no reason to stop: the node is terminated after a while, and the error is told.
+func TestTargetsThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		denied := errors.New("denied")
+		h := &harbor{sky: sky{s}, drains: time.Hour, taken: map[string]time.Time{}, err: denied}
+		r := h.follow(5 * time.Minute)
+		var told error
+		r.BalancersRead = func(err error) { told = err }
+		record, err := r.Run(t.Context())
+		if err != nil || record.Result != upgrade.Succeeded || !errors.Is(told, denied) {
+			t.Fatalf("ended with %q, error %v, told %v", record.Result, err, told)
+		}
+		if at := s.times("terminate")[0]; at < 30*time.Second || at > 45*time.Second {
+			t.Errorf("terminated at %s, want after half a minute", at)
+		}
+	})
+}
