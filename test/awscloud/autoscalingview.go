@@ -37,6 +37,7 @@ func (g *group) describe() at.AutoScalingGroup {
 		MixedInstancesPolicy:             g.mixed,
 		LoadBalancerNames:                []string{},
 		TargetGroupARNs:                  append([]string{}, g.spec.TargetGroupARNs...),
+		TrafficSources:                   g.spec.TrafficSources,
 		TerminationPolicies:              []string{"Default"},
 		NewInstancesProtectedFromScaleIn: aws.Bool(g.spec.ProtectNew),
 		WarmPoolConfiguration:            g.spec.WarmPool,

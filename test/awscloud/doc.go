@@ -1,6 +1,7 @@
 // Package awscloud is a stand-in for the parts of AWS that hold a node group: Auto Scaling groups, EC2 instances and
-// launch templates, EKS managed node groups, SSM parameters. It is an HTTP server on loopback that speaks the wire
-// protocols of aws-sdk-go-v2, so that an unmodified program reaches it through AWS_ENDPOINT_URL.
+// launch templates, EKS managed node groups, target groups of load balancers, SSM parameters. It is an HTTP server on
+// loopback that speaks the wire protocols of aws-sdk-go-v2, so that an unmodified program reaches it through
+// AWS_ENDPOINT_URL.
 //
 // It behaves rather than answers. A group keeps its desired capacity, launches in the zone with the fewest instances,
 // replaces what it loses, shrinks by the default termination policy and rebalances its zones without draining anything,

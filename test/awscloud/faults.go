@@ -9,7 +9,7 @@ import (
 
 // Fault makes the next calls of an operation fail.
 type Fault struct {
-	Service   string // autoscaling, ec2, eks, iam, ssm, sts; empty: any
+	Service   string // autoscaling, ec2, eks, elasticloadbalancing, iam, ssm, sts; empty: any
 	Operation string // empty: any
 	Times     int    // how many calls; 0 means one, a negative number until ClearFaults
 

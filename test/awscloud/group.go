@@ -239,6 +239,9 @@ func (r *region) nodeName(third, fourth int) string {
 // terminate takes an instance out of its group and stops it.
 func (r *region) terminate(g *group, i instance, now time.Time, cause string) at.Activity {
 	after := takeOut(i, g.spec.TerminatingHook, r.opts, now)
+	if drained := r.detach(g, i, now); drained.After(now) && !stopped(i) {
+		after = holdBack(i, g.spec.TerminatingHook, drained, now)
+	}
 	after.activity = r.begin(g, now, "Terminating EC2 instance: "+i.id, g.takeCause()+cause)
 	r.replace(i, after, now)
 	return g.activities[len(g.activities)-1]

@@ -26,6 +26,7 @@ type instance struct {
 
 	state     at.LifecycleState
 	hookUntil time.Time // end of Terminating:Wait
+	heldUntil time.Time // by its group, when load balancers have let go of it
 	unhealthy bool
 	protected bool
 	rebalance bool // launched by AZRebalance, beyond the desired capacity
@@ -47,6 +48,9 @@ func age(i instance, o Options, now time.Time) instance {
 	switch {
 	case i.state == at.LifecycleStateTerminatingWait && !now.Before(i.hookUntil):
 		i.state = at.LifecycleStateTerminatingProceed
+		i = shutDown(i, o, now)
+	case !i.heldUntil.IsZero() && i.state == at.LifecycleStateTerminating && !now.Before(i.heldUntil):
+		i.heldUntil = time.Time{}
 		i = shutDown(i, o, now)
 	case !now.Before(i.powerUntil):
 		i = agePower(i, o, now)
@@ -98,6 +102,17 @@ func takeOut(i instance, hook time.Duration, o Options, now time.Time) instance 
 	}
 	i.state = at.LifecycleStateTerminating
 	return shutDown(i, o, now)
+}
+
+// holdBack starts the termination of an instance that load balancers have to let go of first: its group waits for that before it stops the
+// machine, at the side of a hook.
+func holdBack(i instance, hook time.Duration, drained, now time.Time) instance {
+	if hook > 0 {
+		i.state, i.hookUntil = at.LifecycleStateTerminatingWait, now.Add(max(hook, drained.Sub(now)))
+		return i
+	}
+	i.state, i.heldUntil = at.LifecycleStateTerminating, drained
+	return i
 }
 
 // nodeEffects lists what has to happen to an instance's Node when the instance changes from before to after.

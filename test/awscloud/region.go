@@ -27,11 +27,12 @@ type region struct {
 	parameters map[string]parameter
 	clusters   map[string]ekstypes.Cluster
 	nodegroups map[string]map[string]*nodegroup // by cluster and name
-	room       map[string]int                   // launches a zone has room for; absent: no limit
-	launches   map[string]*launchCall           // by client token
-	versions   map[string]versionCall           // by client token
-	addresses  map[string]int                   // given out, by zone
-	others     map[string]int                   // addresses that machines of others have, by zone
+	balancers  balancers
+	room       map[string]int         // launches a zone has room for; absent: no limit
+	launches   map[string]*launchCall // by client token
+	versions   map[string]versionCall // by client token
+	addresses  map[string]int         // given out, by zone
+	others     map[string]int         // addresses that machines of others have, by zone
 	counter    uint64
 	past       []view
 	timelines  map[string][]Size
@@ -57,6 +58,7 @@ func newRegion(o Options, hosts *hostQueue, now time.Time) *region {
 		parameters: map[string]parameter{},
 		clusters:   map[string]ekstypes.Cluster{},
 		nodegroups: map[string]map[string]*nodegroup{},
+		balancers:  balancers{map[string]*targetGroup{}},
 		room:       map[string]int{},
 		launches:   map[string]*launchCall{},
 		versions:   map[string]versionCall{},
@@ -91,7 +93,9 @@ func (r *region) tick() {
 		}
 		for _, name := range sortedKeys(r.groups) {
 			r.balance(r.groups[name], now)
+			r.attach(r.groups[name], now)
 		}
+		r.balancers.age(now)
 		return nil
 	})
 }

@@ -43,12 +43,13 @@ type response struct {
 // services are the services by the name that signatures use.
 func services() map[string]protocol {
 	return map[string]protocol{
-		"autoscaling": queryProtocol{"http://autoscaling.amazonaws.com/doc/2011-01-01/", autoscalingOperations()},
-		"iam":         queryProtocol{"https://iam.amazonaws.com/doc/2010-05-08/", iamOperations()},
-		"sts":         queryProtocol{"https://sts.amazonaws.com/doc/2011-06-15/", stsOperations()},
-		"ec2":         ec2Protocol{ec2Operations()},
-		"eks":         eksProtocol{},
-		"ssm":         ssmProtocol{},
+		"autoscaling":          queryProtocol{"http://autoscaling.amazonaws.com/doc/2011-01-01/", autoscalingOperations()},
+		"sts":                  queryProtocol{"https://sts.amazonaws.com/doc/2011-06-15/", stsOperations()},
+		"iam":                  queryProtocol{"https://iam.amazonaws.com/doc/2010-05-08/", iamOperations()},
+		"elasticloadbalancing": queryProtocol{"http://elasticloadbalancing.amazonaws.com/doc/2015-12-01/", elbOperations()},
+		"ec2":                  ec2Protocol{ec2Operations()},
+		"eks":                  eksProtocol{},
+		"ssm":                  ssmProtocol{},
 	}
 }
 

@@ -113,8 +113,9 @@ type GroupSpec struct {
 	Tags            map[string]string // on the group and its instances
 	Suspended       []string          // processes, from the start
 	TargetGroupARNs []string
-	TerminatingHook time.Duration // how long a TERMINATING lifecycle hook holds an instance; 0: no hook
-	ProtectNew      bool          // scale-in protection for what the group launches
+	TrafficSources  []at.TrafficSourceIdentifier // as they are shown; nothing is registered by them
+	TerminatingHook time.Duration                // how long a TERMINATING lifecycle hook holds an instance; 0: no hook
+	ProtectNew      bool                         // scale-in protection for what the group launches
 	WarmPool        *at.WarmPoolConfiguration
 	Refreshes       []at.InstanceRefresh // newest first
 	Operator        string               // service principal that manages the group

@@ -1,0 +1,173 @@
+package aws_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// balanced is a stand-in with the group workers in one target group, and with two that objects of the cluster would name.
+func balanced(t *testing.T, o awscloud.Options) (s *site, own, web, pods string) {
+	s = start(t, o)
+	own = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own", Delay: 80 * time.Millisecond, Said: 300 * time.Second})
+	web = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", Delay: time.Hour})
+	pods = s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "pods", IP: true, Delay: 80 * time.Millisecond, Said: 30 * time.Second})
+	s.workers(func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} })
+	s.awaitTargets(own, 3)
+	return s, own, web, pods
+}
+
+// awaitTargets waits until so many targets are registered.
+func (s *site) awaitTargets(arn string, n int) {
+	s.t.Helper()
+	if err := s.Wait(s.t.Context(), "workers", func(awscloud.GroupStatus) bool { return len(s.Cloud.Targets(arn)) == n }); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestTargetGroups finds those of the Auto Scaling group and those that are bound, with their delays, each asked once.
+func TestTargetGroups(t *testing.T) {
+	s, own, web, pods := balanced(t, quick())
+	foreign := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999"})
+	group := s.observe("workers", "")
+	s.requests()
+	found, err := s.TargetGroups(t.Context(), &group, []string{pods, web, foreign, own, strings.Replace(web, "web", "gone", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []nodegroup.TargetGroup{
+		{ID: own, Name: "own", Delay: 5 * time.Minute, Bound: true}, {ID: pods, Name: "pods", Delay: 30 * time.Second, Bound: true}, {ID: web, Name: "web", Delay: time.Hour, Bound: true},
+	}
+	if !slices.Equal(found.Groups, want) {
+		t.Errorf("got %+v, want %+v", found.Groups, want)
+	}
+	if !slices.Equal(found.Skipped, []string{"theirs of account 999999999999"}) || found.Denied != nil {
+		t.Errorf("skipped %q, denied %q", found.Skipped, found.Denied)
+	}
+	const health, attributes = "DescribeTargetHealth", "DescribeTargetGroupAttributes"
+	if got, want := s.calls(), strings.Join([]string{"DescribeAutoScalingGroups", attributes, attributes, attributes, attributes, health, health, health}, " "); got != want {
+		t.Errorf("sent %s, want %s", got, want)
+	}
+	if found, err = s.TargetGroups(t.Context(), &group, nil); err != nil || len(found.Groups) != 1 || found.Groups[0].Bound {
+		t.Errorf("of the Auto Scaling group alone: %+v, %v", found, err)
+	}
+	if got := s.calls(); strings.Contains(got, attributes) {
+		t.Errorf("a delay is read again: %s", got)
+	}
+}
+
+// TestTargetGroupsThatMayNotBeRead are named by the action that it takes, and nothing is followed.
+func TestTargetGroupsThatMayNotBeRead(t *testing.T) {
+	for _, operation := range []string{"DescribeTargetGroupAttributes", "DescribeTargetHealth"} {
+		t.Run(operation, func(t *testing.T) {
+			s, _, web, _ := balanced(t, quick())
+			group := s.observe("workers", "")
+			s.Fault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "AccessDenied", Times: -1})
+			found, err := s.TargetGroups(t.Context(), &group, []string{web})
+			if err != nil || len(found.Groups) > 0 || !slices.Equal(found.Denied, []string{"elasticloadbalancing:" + operation}) {
+				t.Errorf("got %+v, error %v", found, err)
+			}
+			s.ClearFaults()
+			s.Fault(awscloud.Fault{Service: "elasticloadbalancing", Operation: operation, Code: "ValidationError", Times: -1})
+			_, err = s.TargetGroups(t.Context(), &group, []string{web})
+			s.wantOutcome(err, nodegroup.OutcomeFatal, "target group", "ValidationError")
+		})
+	}
+}
+
+// TestTargets reads those of the groups that have one in question: registered, draining, gone.
+func TestTargets(t *testing.T) {
+	s, _, web, pods := balanced(t, quick())
+	group := s.observe("workers", "")
+	instance := group.Instances[0].ID
+	for arn, id := range map[string]string{web: instance, pods: "10.0.0.7"} {
+		if err := s.RegisterTarget(arn, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := s.TargetGroups(t.Context(), &group, []string{pods, web})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.requests()
+	look := func(ids ...string) map[string]bool {
+		t.Helper()
+		all, err := s.Provider.Targets(t.Context(), found.Groups, ids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		draining := map[string]bool{}
+		for _, target := range all {
+			if slices.Contains(ids, target.ID) {
+				draining[target.Group.Name+" "+target.ID] = target.Draining
+			}
+		}
+		return draining
+	}
+	if got := look("10.0.0.7"); len(got) != 1 || got["pods 10.0.0.7"] || s.calls() != "DescribeTargetHealth" {
+		t.Errorf("got %v of a registered address", got)
+	}
+	if got := look("10.0.0.8", instance); len(got) != 2 || got["own "+instance] || got["web "+instance] || s.calls() != "DescribeTargetHealth DescribeTargetHealth" {
+		t.Errorf("got %v of a registered machine", got)
+	}
+	for arn, id := range map[string]string{web: instance, pods: "10.0.0.7"} {
+		if err := s.DeregisterTarget(arn, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := look("10.0.0.7", instance); len(got) != 3 || !got["pods 10.0.0.7"] || !got["web "+instance] || got["own "+instance] {
+		t.Errorf("got %v once they were taken out", got)
+	}
+	drained := func(awscloud.GroupStatus) bool {
+		got := look("10.0.0.7", instance)
+		return len(got) == 2 && got["web "+instance]
+	}
+	if err := s.Wait(t.Context(), "workers", drained); err != nil {
+		t.Fatal(err)
+	}
+	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
+	if got := look(instance); !got["own "+instance] {
+		t.Errorf("got %v when the machine is terminated", got)
+	}
+}
+
+// TestTrafficSources are target groups, too; those of other services are not.
+func TestTrafficSources(t *testing.T) {
+	s, own, web, _ := balanced(t, quick())
+	s.add(awscloud.GroupSpec{
+		Name: "others", Zones: []string{"us-east-1a"}, Min: 1, Max: 2, Desired: 1, Template: awscloud.TemplateRef{Name: "workers", Version: "2"},
+		TrafficSources: []at.TrafficSourceIdentifier{{Identifier: sdk.String(web), Type: sdk.String("elbv2")}, {Identifier: sdk.String("arn:aws:vpc-lattice:x"), Type: sdk.String("vpc-lattice")}},
+	})
+	found, err := s.TargetGroups(t.Context(), &nodegroup.Group{Name: "others"}, []string{own})
+	if err != nil || len(found.Groups) != 2 || found.Groups[1].ID != web || found.Groups[1].Bound || !found.Groups[0].Bound {
+		t.Errorf("got %+v, error %v", found, err)
+	}
+}
+
+// TestGroupWaitsForItsOwnTargets has the stand-in terminate as Auto Scaling does: the machine stops when its load balancers have let go.
+func TestGroupWaitsForItsOwnTargets(t *testing.T) {
+	o := quick()
+	s, own, _, _ := balanced(t, o)
+	instance := s.observe("workers", "").Instances[0].ID
+	began := time.Now()
+	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
+	if slices.Contains(s.Cloud.Targets(own), instance) {
+		t.Error("it is still sent to")
+	}
+	gone := func(g awscloud.GroupStatus) bool {
+		return !slices.ContainsFunc(g.Instances, func(i awscloud.InstanceStatus) bool { return i.ID == instance })
+	}
+	if err := s.Wait(t.Context(), "workers", gone); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 80*time.Millisecond {
+		t.Errorf("the machine was gone after %s, while its target drained", took)
+	}
+}

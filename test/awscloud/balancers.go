@@ -1,0 +1,194 @@
+package awscloud
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	lt "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+)
+
+// TargetGroupSpec describes a target group to create.
+type TargetGroupSpec struct {
+	Name    string
+	Account string // "" for the stand-in's own
+	IP      bool   // targets are addresses; else instances
+	// Delay is how long a target drains that is taken out, and Said what the attribute says of it: in tests seconds pass for minutes.
+	// Without Said it says Delay, in whole seconds.
+	Delay, Said time.Duration
+}
+
+// TargetEvent is a change of one target: it was registered, began to drain, or is gone.
+type TargetEvent struct {
+	At        time.Time
+	Group, ID string // the target group by its name
+	State     string // healthy, draining or gone
+}
+
+// targetGroup is one target group.
+type targetGroup struct {
+	spec    TargetGroupSpec
+	arn     string
+	targets []target // in order of registration
+	events  []TargetEvent
+}
+
+// target is one registered target, or one that drains.
+type target struct {
+	id    string
+	port  int32
+	until time.Time // when it has drained; zero while it is registered
+}
+
+func (t target) drains() bool { return !t.until.IsZero() }
+
+// AddTargetGroup creates a target group that a load balancer uses, and returns its ARN.
+func (c *Cloud) AddTargetGroup(s TargetGroupSpec) string {
+	if s.Account == "" {
+		s.Account = c.opts.Account
+	}
+	if s.Said == 0 {
+		s.Said = s.Delay
+	}
+	var arn string
+	_ = c.home.do(func(time.Time) error {
+		arn = fmt.Sprintf("arn:aws:elasticloadbalancing:%s:%s:targetgroup/%s/%016x", c.opts.Region, s.Account, s.Name, c.home.next())
+		c.home.balancers.groups[arn] = &targetGroup{spec: s, arn: arn}
+		return nil
+	})
+	return arn
+}
+
+// RegisterTarget and DeregisterTarget change a target group as a controller in the cluster does; they are not in the request log.
+// What is so already is left as it is.
+func (c *Cloud) RegisterTarget(arn, id string) error {
+	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).register) })
+}
+
+// DeregisterTarget has a target drain.
+func (c *Cloud) DeregisterTarget(arn, id string) error {
+	return c.home.do(func(now time.Time) error { return c.home.balancers.change(arn, id, now, (*targetGroup).deregister) })
+}
+
+// Targets lists the registered targets of a target group, by id; those that drain are left out.
+func (c *Cloud) Targets(arn string) []string {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	var ids []string
+	if g := c.home.balancers.groups[arn]; g != nil {
+		for _, t := range g.targets {
+			if !t.drains() {
+				ids = append(ids, t.id)
+			}
+		}
+	}
+	return ids
+}
+
+// TargetEvents lists what happened to the targets of all target groups, in order.
+func (c *Cloud) TargetEvents() []TargetEvent {
+	c.home.mu.Lock()
+	defer c.home.mu.Unlock()
+	var all []TargetEvent
+	for _, arn := range sortedKeys(c.home.balancers.groups) {
+		all = append(all, c.home.balancers.groups[arn].events...)
+	}
+	slices.SortStableFunc(all, func(a, b TargetEvent) int { return a.At.Compare(b.At) })
+	return all
+}
+
+// balancers are the target groups of a region, by ARN.
+type balancers struct{ groups map[string]*targetGroup }
+
+// change changes a target of the group of the ARN.
+func (b *balancers) change(arn, id string, now time.Time, how func(*targetGroup, target, time.Time)) error {
+	g, ok := b.groups[arn]
+	if !ok {
+		return errors.New("changing target " + id + " of " + arn + ": there is no such target group: add it with AddTargetGroup")
+	}
+	how(g, target{id: id, port: 80}, now)
+	return nil
+}
+
+// find is the place of a target, -1 for none.
+func (g *targetGroup) find(id string, port int32) int {
+	return slices.IndexFunc(g.targets, func(t target) bool { return t.id == id && t.port == port })
+}
+
+func (g *targetGroup) note(id, state string, now time.Time) {
+	g.events = append(g.events, TargetEvent{At: now, Group: g.spec.Name, ID: id, State: state})
+}
+
+// register adds a target; one that drains is sent to again.
+func (g *targetGroup) register(t target, now time.Time) {
+	switch i := g.find(t.id, t.port); {
+	case i < 0:
+		g.targets = append(g.targets, t)
+	case !g.targets[i].drains():
+		return
+	default:
+		g.targets[i].until = time.Time{}
+	}
+	g.note(t.id, "healthy", now)
+}
+
+// deregister has a target drain for the delay of its group.
+func (g *targetGroup) deregister(t target, now time.Time) {
+	if i := g.find(t.id, t.port); i >= 0 && !g.targets[i].drains() {
+		g.targets[i].until = now.Add(g.spec.Delay)
+		g.note(t.id, "draining", now)
+	}
+}
+
+// age takes away what has drained.
+func (b *balancers) age(now time.Time) {
+	for _, g := range b.groups {
+		g.targets = slices.DeleteFunc(g.targets, func(t target) bool {
+			over := t.drains() && !now.Before(t.until)
+			if over {
+				g.note(t.id, "gone", t.until)
+			}
+			return over
+		})
+	}
+}
+
+// attach registers the instances in service of a group in the target groups that it names.
+func (r *region) attach(g *group, now time.Time) {
+	if len(g.spec.TargetGroupARNs) == 0 || g.isSuspended("AddToLoadBalancer") {
+		return
+	}
+	for _, i := range r.liveMembers(g.name) {
+		for _, arn := range g.spec.TargetGroupARNs {
+			if tg := r.balancers.groups[arn]; tg != nil && i.state == at.LifecycleStateInService && tg.find(i.id, 80) < 0 {
+				tg.register(target{id: i.id, port: 80}, now)
+			}
+		}
+	}
+}
+
+// detach takes an instance out of the target groups that its group names, and tells when it has drained in all of them; zero when it
+// is in none.
+func (r *region) detach(g *group, i instance, now time.Time) (drained time.Time) {
+	for _, arn := range g.spec.TargetGroupARNs {
+		tg := r.balancers.groups[arn]
+		if tg == nil {
+			continue
+		}
+		tg.deregister(target{id: i.id, port: 80}, now)
+		if n := tg.find(i.id, 80); n >= 0 && tg.targets[n].until.After(drained) {
+			drained = tg.targets[n].until
+		}
+	}
+	return drained
+}
+
+// health is a target's, as it is described.
+func (t target) health() *lt.TargetHealth {
+	if t.drains() {
+		return &lt.TargetHealth{State: lt.TargetHealthStateEnumDraining, Reason: lt.TargetHealthReasonEnumDeregistrationInProgress}
+	}
+	return &lt.TargetHealth{State: lt.TargetHealthStateEnumHealthy}
+}
