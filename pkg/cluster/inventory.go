@@ -92,7 +92,10 @@ func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string
 		"validatingwebhookconfigurations": func(ctx context.Context, kind string) error {
 			return listForChecks(ctx, admission, kind, prunedMetadata(), &o.Validating)
 		},
-		"targetgroupbindings": func(ctx context.Context, _ string) error { return readBindings(ctx, core, o) },
+		"targetgroupbindings": func(ctx context.Context, _ string) (err error) {
+			o.Bindings, err = ListBindings(ctx, client)
+			return err
+		},
 	}
 }
 
@@ -119,24 +122,27 @@ func readPolicies(ctx context.Context, client kubernetes.Interface, o *inventory
 	return nil
 }
 
-// readBindings lists TargetGroupBindings, of which a cluster without the AWS Load Balancer
-// Controller has no kind.
-func readBindings(ctx context.Context, client rest.Interface, o *inventory.Objects) error {
-	text, err := client.Get().AbsPath("/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings").SetHeader("Accept", "application/json").DoRaw(ctx)
+// ListBindings lists TargetGroupBindings, of which a cluster without the AWS Load Balancer
+// Controller has no kind. It returns the server's error otherwise, which is forbidden where the user
+// may not list them.
+func ListBindings(ctx context.Context, client kubernetes.Interface) ([]inventory.TargetGroupBinding, error) {
+	const path = "/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings"
+	text, err := client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("listing targetgroupbindings: %w", err)
+		return nil, fmt.Errorf("listing targetgroupbindings: %w", err)
 	}
 	var list struct {
 		Items []inventory.BindingObject `json:"items"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
-		return fmt.Errorf("listing targetgroupbindings: %w", err)
+		return nil, fmt.Errorf("listing targetgroupbindings: %w", err)
 	}
+	var bindings []inventory.TargetGroupBinding
 	for i := range list.Items {
-		o.Bindings = append(o.Bindings, list.Items[i].Binding())
+		bindings = append(bindings, list.Items[i].Binding())
 	}
-	return nil
+	return bindings, nil
 }

@@ -44,8 +44,9 @@ type Objects struct {
 // (elbv2.k8s.aws/v1beta1).
 type TargetGroupBinding struct {
 	Namespace, Name string
-	// Service is the service it binds, of the same namespace; TargetType is "ip" or "instance".
-	Service, TargetType string
+	// Service is the service it binds, of the same namespace; TargetType is "ip" or "instance", and
+	// TargetGroup the target group's ARN.
+	Service, TargetType, TargetGroup string
 }
 
 // BindingObject is a TargetGroupBinding as the API server writes it.
@@ -53,7 +54,9 @@ type BindingObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		TargetType string `json:"targetType"`
-		ServiceRef struct {
+		// TargetGroup is filled in by the controller's webhook where the object names it.
+		TargetGroup string `json:"targetGroupARN"`
+		ServiceRef  struct {
 			Name string `json:"name"`
 		} `json:"serviceRef"`
 	} `json:"spec"`
@@ -61,5 +64,7 @@ type BindingObject struct {
 
 // Binding is what is kept of it.
 func (o *BindingObject) Binding() TargetGroupBinding {
-	return TargetGroupBinding{Namespace: o.Namespace, Name: o.Name, Service: o.Spec.ServiceRef.Name, TargetType: o.Spec.TargetType}
+	return TargetGroupBinding{
+		Namespace: o.Namespace, Name: o.Name, Service: o.Spec.ServiceRef.Name, TargetType: o.Spec.TargetType, TargetGroup: o.Spec.TargetGroup,
+	}
 }

@@ -146,6 +146,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 			return err
 		}
 		g.askRights(ctx, s)
+		g.loadBalancers(ctx, s, objects)
 		g.missingReads = cluster.ListMissingReads(ctx, command.Client, c.stateNamespace)
 		reports = append(reports, c.checkGroup(s, g, objects))
 	}

@@ -57,6 +57,9 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 		progress.writeNote(describeLoss(&g.record))
 	}
 	progress.writeNote(describeStart(g))
+	for _, line := range g.balancers.describeStart() {
+		progress.writeNote(line)
+	}
 	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
@@ -109,7 +112,7 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	again.actions = e.g.actions
+	again.actions, again.balancers = e.g.actions, e.g.balancers
 	*e.g = *again
 	return e.g.rejectRefused()
 }
@@ -162,6 +165,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	r := &runner.Runner{
 		Idle: idle, Movable: movable, Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
+		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.progress.showBalancerAnswer,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
 		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
 	}

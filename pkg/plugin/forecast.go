@@ -53,6 +53,7 @@ func (g *groupContext) makeFacts(serverVersion string) preflight.Facts {
 	return preflight.Facts{
 		ServerVersion: serverVersion, MissingRights: g.missingRights, MissingReads: g.missingReads,
 		DeniedActions: g.cloudRights.Denied, UnverifiedActions: g.cloudRights.Unverified,
+		DeniedReads: g.balancers.Denied, Delays: g.balancers.delays(),
 	}
 }
 
@@ -96,6 +97,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	var assumed []string
 	spec.Times, assumed = simulate.Estimate(&spec)
+	assumed = append(assumed, g.balancers.notes...)
 	if g.surveyErr != nil {
 		assumed = append(assumed, "the cloud does not tell everything: "+g.surveyErr.Error())
 	}

@@ -43,6 +43,8 @@ type groupContext struct {
 	missingRights []string
 	// cloudRights are what the cloud says of the user's rights, where it was asked.
 	cloudRights cloud.Rights
+	// balancers are the load balancers to follow, where they were looked for.
+	balancers balancers
 	// missingReads are what the user lacks that plans and checks read with.
 	missingReads []string
 	// noForecast plans tell no times: the upgrade is not simulated.

@@ -37,6 +37,8 @@ type progress struct {
 	last   report.Moment
 	spoken time.Time
 	cloud  string
+	// balancers is what was said last of load balancers that could not be read.
+	balancers string
 	// outage is what was said last of a cluster that takes no change, "" when it does.
 	outage string
 	drawn  bool
@@ -150,6 +152,16 @@ func (p *progress) showCloudAnswer(err error) {
 		p.writeLine(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
+}
+
+// showBalancerAnswer sees whether load balancers could be read; each reason is told once.
+func (p *progress) showBalancerAnswer(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil && err.Error() != p.balancers {
+		p.balancers = err.Error()
+		p.writeLine(report.Event{Type: "waiting", Text: "load balancers cannot be read, the last answer stands: " + p.balancers})
+	}
 }
 
 // showOutage sees why the cluster takes no change, "" when it does; each outage is told once.

@@ -104,6 +104,7 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 // planGroup is the plan of one group, with what a dry run asks the server.
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
 	g.askRights(ctx, s)
+	g.loadBalancers(ctx, s, s.objects)
 	plan, err := g.makePlan(ctx, s)
 	if err == nil && s.dryRun == cmdutil.DryRunServer {
 		plan.Probes = probeEvictions(ctx, s.connection, g)
@@ -129,6 +130,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {
 		return err
 	}
+	g.loadBalancers(ctx, s, s.objects)
 	if err := s.askUser(confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}); err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func balancerRules() []Rule {
 		},
 		{
 			ID: "LB008", Severity: Warn, Reads: balancerKinds(), find: findHastyNodes,
-			Text:   "A load balancer sends to nodes and, by an annotation, waits longer for a node's connections than --settle leaves between a node's last pod and its end. Connections through the node to pods elsewhere are cut off. A delay that is not set is not looked at.",
+			Text:   "A load balancer sends to nodes and, by an annotation, waits longer for a node's connections than --settle leaves between a node's last pod and its end. Connections through the node to pods elsewhere are cut off. A delay that is not set is not looked at, nor one of a target group that the upgrade follows.",
 			Source: "kubernetes#90823, #111691; docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 	}
@@ -247,7 +247,7 @@ func findHastyNodes(s *Scene) []Finding {
 	var found []Finding
 	add := func(kind string, object metav1.Object) {
 		delay, settle := deregistrationDelay(object.GetAnnotations()), s.World.Request.Settle.Duration
-		if !isNodeBalanced(object) || delay <= settle {
+		if !isNodeBalanced(object) || delay <= settle || isFollowed(s, object) {
 			return
 		}
 		found = append(found, Finding{

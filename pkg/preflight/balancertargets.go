@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // Annotations of the AWS Load Balancer Controller.
@@ -84,6 +86,33 @@ func statedDelay(w *Workload) (where string, delay time.Duration) {
 		}
 	}
 	return "", 0
+}
+
+// usualDelay is the deregistration delay of a target group for which none was set.
+const usualDelay = 300 * time.Second
+
+// readDelay is the deregistration delay that the cloud tells of a target group of the workload's
+// pods, and which binding names that; 0 where it tells none, or the usual one.
+func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
+	for _, binding := range w.Bindings {
+		if delay := s.Facts.Delays[binding.TargetGroup]; binding.TargetType == "ip" && delay > 0 && delay != usualDelay {
+			return fmt.Sprintf("the target group of TargetGroupBinding %s/%s", binding.Namespace, binding.Name), delay
+		}
+	}
+	return "", 0
+}
+
+// isFollowed reports whether the upgrade follows a target group of the service or ingress, and waits
+// until its load balancer has let go of a node.
+func isFollowed(s *Scene, object metav1.Object) bool {
+	services := []string{object.GetName()}
+	if ingress, ok := object.(*networkingv1.Ingress); ok {
+		services = backendServices(ingress)
+	}
+	return slices.ContainsFunc(s.Bindings, func(b inventory.TargetGroupBinding) bool {
+		_, followed := s.Facts.Delays[b.TargetGroup]
+		return followed && b.Namespace == object.GetNamespace() && slices.Contains(services, b.Service)
+	})
 }
 
 // deregistrationDelay is what annotations set, 0 where they do not.

@@ -130,6 +130,13 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 		}
 	}
 	facts := preflight.Facts{ServerVersion: "v1.34.0", MissingRights: linesAfter(text, "# request: missing "), DeniedActions: linesAfter(text, "# request: denied "), UnverifiedActions: linesAfter(text, "# request: unverified ")}
+	facts.DeniedReads, facts.Delays = linesAfter(text, "# request: denied-read "), map[string]time.Duration{}
+	for _, line := range linesAfter(text, "# request: delay ") {
+		group, delay, _ := strings.Cut(line, " ")
+		if facts.Delays[group], err = time.ParseDuration(delay); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return preflight.NewScene(w, facts, &d.Objects)
 }
 
@@ -162,7 +169,7 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
 			w.Group.Wanted.Kubernetes = value
 		case "zones":
 			w.Group.Zones = strings.Fields(value)
-		case "missing", "denied", "unverified": // rights, of which facts tell
+		case "missing", "denied", "denied-read", "unverified", "delay": // of which facts tell
 		case "refusal":
 			w.Group.Refusal = value
 		default:

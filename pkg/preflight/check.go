@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,6 +96,11 @@ type Facts struct {
 	// DeniedActions are what the cloud does not let the user do and the upgrade takes, as its
 	// policies name it; UnverifiedActions are those that it does not say it of beforehand.
 	DeniedActions, UnverifiedActions []string
+	// DeniedReads are what the cloud does not let the user read and the upgrade does without, at a
+	// cost: load balancers are not followed then.
+	DeniedReads []string
+	// Delays are the deregistration delays of the target groups that are followed, by their IDs.
+	Delays map[string]time.Duration
 }
 
 // CheckUpgrade applies every rule to the upgrade that would start from the World.

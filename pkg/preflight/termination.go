@@ -42,7 +42,7 @@ func terminationRules() []Rule {
 		},
 		{
 			ID: "TERM004", Severity: Warn, Reads: balancerKinds(), find: perTemplate(findLongDeregistration),
-			Text:   "The deregistration delay that an annotation sets for a target group of pods is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that is not set, which is 300 s, is not looked at.",
+			Text:   "The deregistration delay of a target group of pods, as an annotation or the cloud tells it, is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that is not set, which is 300 s, is not looked at.",
 			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 		{
@@ -161,14 +161,17 @@ func canSleep(s *Scene) bool {
 }
 
 // findLongDeregistration is TERM004.
-func findLongDeregistration(_ *Scene, w *Workload, pod *Pod) *Finding {
+func findLongDeregistration(s *Scene, w *Workload, pod *Pod) *Finding {
 	where, delay := statedDelay(w)
+	if delay == 0 {
+		where, delay = readDelay(s, w)
+	}
 	grace := drain.GracePeriod(pod)
 	if findAddressTarget(w) == "" || delay <= grace {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("%s sets a deregistration delay of %d s, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
+		Message: fmt.Sprintf("%s has a deregistration delay of %d s, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
 			where, wholeSeconds(delay), wholeSeconds(grace)),
 		Remedy: fmt.Sprintf("set terminationGracePeriodSeconds to %d, or the delay to %d", wholeSeconds(delay)+10, wholeSeconds(grace)),
 		Mend:   w.patchTemplate(fields{"terminationGracePeriodSeconds": wholeSeconds(delay) + 10}),

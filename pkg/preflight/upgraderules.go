@@ -153,6 +153,12 @@ func findDeniedActions(s *Scene) []Finding {
 			Message: "your cloud credentials may not " + strings.Join(denied, ", "), Remedy: "whoever carries the upgrade out needs a policy as in " + policy,
 		})
 	}
+	if denied := s.Facts.DeniedReads; len(denied) > 0 {
+		found = append(found, Finding{
+			Message: "your cloud credentials may not " + strings.Join(denied, ", ") + ": load balancers are not followed, and nodes leave them by label and --settle",
+			Remedy:  "whoever carries the upgrade out needs a policy as in docs/permissions/aws-read.json",
+		})
+	}
 	if unverified := s.Facts.UnverifiedActions; len(unverified) > 0 {
 		found = append(found, Finding{
 			Severity: Note, Message: "the cloud does not say beforehand whether you may " + strings.Join(unverified, ", "), Remedy: "compare your policy with " + policy,

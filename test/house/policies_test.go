@@ -34,7 +34,7 @@ func calledActions(srcs []source) map[string]bool {
 				return true
 			}
 			if _, isService := src.imports()["github.com/aws/aws-sdk-go-v2/service/"+service.Name]; isService {
-				called[service.Name+":"+name] = true
+				called[strings.TrimSuffix(service.Name, "v2")+":"+name] = true // policies know one Elastic Load Balancing
 			}
 			return true
 		})

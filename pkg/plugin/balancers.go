@@ -1,0 +1,111 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// balancers are what is known of the load balancers that send to a group's nodes and their pods.
+type balancers struct {
+	cloud.TargetGroups
+	// notes say, for people, which of them are not followed and why.
+	notes []string
+}
+
+// byOtherMeans is how nodes leave load balancers that are not followed.
+const byOtherMeans = "nodes leave them by label and --settle"
+
+// loadBalancers finds the load balancers to follow. What cannot be read is not followed, and noted:
+// an upgrade does without. objects are what was read of the cluster, nil where nothing was.
+func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *inventory.Objects) {
+	g.balancers = balancers{}
+	balancer, ok := g.provider.(cloud.Balancer)
+	if !ok || g.isCurrent() || g.request.Strategy == upgrade.Delegated || g.request.Strategy == upgrade.ShortLived {
+		return // nothing is drained here
+	}
+	bound, err := listBound(ctx, s, objects)
+	if err != nil {
+		g.balancers.addNote("target groups that only TargetGroupBindings name", err.Error())
+	}
+	if g.balancers.TargetGroups, err = balancer.TargetGroups(ctx, &g.group, bound); err != nil {
+		g.balancers.TargetGroups = cloud.TargetGroups{}
+		g.balancers.addNote("load balancers", err.Error())
+	}
+	if denied := g.balancers.Denied; len(denied) > 0 {
+		g.balancers.addNote("load balancers", "your cloud credentials may not "+strings.Join(denied, ", "))
+	}
+	if skipped := g.balancers.Skipped; len(skipped) > 0 {
+		g.balancers.addNote("target groups of other accounts ("+strings.Join(skipped, ", ")+")", "")
+	}
+}
+
+// addNote says what is not followed and why, "" where that is said already.
+func (b *balancers) addNote(what, why string) {
+	note := fmt.Sprintf("%s are not followed, %s", what, byOtherMeans)
+	if why != "" {
+		note += ": " + why
+	}
+	b.notes = append(b.notes, note)
+}
+
+// listBound lists the target groups that TargetGroupBindings of the cluster name.
+func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
+	var bindings []inventory.TargetGroupBinding
+	var err error
+	if objects != nil {
+		bindings = objects.Bindings
+	} else if bindings, err = cluster.ListBindings(ctx, s.Client); apierrors.IsForbidden(err) {
+		err = fmt.Errorf("you may not list targetgroupbindings")
+	}
+	var arns []string
+	for _, binding := range bindings {
+		if binding.TargetGroup != "" {
+			arns = append(arns, binding.TargetGroup)
+		}
+	}
+	return arns, err
+}
+
+// delays are the deregistration delays of the target groups that are followed, by their IDs.
+func (b *balancers) delays() map[string]time.Duration {
+	if len(b.Groups) == 0 {
+		return nil
+	}
+	delays := map[string]time.Duration{}
+	for _, group := range b.Groups {
+		delays[group.ID] = group.Delay
+	}
+	return delays
+}
+
+// describeStart says before the start what is followed and what is not.
+func (b *balancers) describeStart() []string {
+	lines := b.notes
+	if names := namesOf(b.Groups); len(names) > 0 {
+		const shown = 5
+		text := strings.Join(names[:min(shown, len(names))], ", ")
+		if len(names) > shown {
+			text += fmt.Sprintf(" and %d more", len(names)-shown)
+		}
+		lines = append(lines, "a node is terminated when load balancers have let go of it: target groups "+text)
+	}
+	return lines
+}
+
+func namesOf(groups []nodegroup.TargetGroup) []string {
+	var names []string
+	for _, group := range groups {
+		names = append(names, group.Name)
+	}
+	return names
+}
