@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// reading is how much later than a target is gone the plugin may know it: it reads load balancers every 5 s while a node waits.
+const reading = 7 * time.Second
+
+// TestBalancers upgrades groups whose nodes and pods are targets of load balancers (L22).
+func TestBalancers(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	s := balancedScene(t, shared, 12*time.Second)
+	s.add(stage.Workload{Name: "web", Replicas: 4, MaxUnavailable: "1"})
+	s.ready()
+	s.noteOwners()
+
+	s.Cloud.Fault(awscloud.Fault{Service: "elasticloadbalancing", Code: "AccessDenied", Times: -1})
+	plan := start(t, s.Stage, "nodeupgrade", "check", s.group, "--fail-on=never")
+	plan.end(0)
+	plan.says("may not elasticloadbalancing:DescribeTargetGroupAttributes", "by label and --settle")
+	s.Cloud.ClearFaults()
+
+	c := s.upgrade(0)
+	s.checkDone()
+	for _, part := range []string{"target groups nodes, own, pods", "target groups of other accounts (theirs of account 999999999999) are not followed"} {
+		if !strings.Contains(c.transcript(), part) {
+			t.Errorf("it does not say %q", part)
+		}
+	}
+	last := s.checkLetGo()
+	for instance, at := range s.terminations() {
+		if waited := at.Sub(last[instance]); waited > 12*time.Second+reading {
+			t.Errorf("instance %s was terminated %s after its last target began to drain, which takes 12s", instance, waited)
+		}
+	}
+}
+
+// TestBalancersBesideSlowPods has pods that take longer to end than load balancers take to let go: following them costs nothing.
+func TestBalancersBesideSlowPods(t *testing.T) {
+	t.Parallel()
+	shared := stage.ForTest(t, quick())
+	s := balancedScene(t, shared, 3*time.Second)
+	err := s.Add(t.Context(), stage.Workload{
+		Name: "web", Replicas: 4, MaxUnavailable: "2", Ready: 200 * time.Millisecond, Gone: 8 * time.Second, NodeSelector: map[string]string{"pool": s.group},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ready()
+	s.noteOwners()
+	empty := map[string]time.Time{}
+	c := s.start("--settle=6s")
+	for range s.before.group.Instances {
+		e := c.until("a node that is empty", nodeState("Empty"))
+		empty[e.Node] = e.Time
+	}
+	c.end(0)
+	s.checkDone()
+	s.checkLetGo()
+	for instance, at := range s.terminations() {
+		if waited := at.Sub(empty[s.nodeOf(instance)]); waited > 7*time.Second {
+			t.Errorf("node %s was terminated %s after it was empty, and has 6s to settle", s.nodeOf(instance), waited)
+		}
+	}
+}
+
+// balancedGroup is a scene in front of whose nodes and pods load balancers stand.
+type balancedGroup struct {
+	*scene
+	// owners are the instances that targets belong to: their own, and those that pods are on at first.
+	owners map[string]string
+}
+
+// balancedScene has target groups of a deregistration delay: of the Auto Scaling group, of nodes, of the pods of web, and one of
+// another account.
+func balancedScene(t *testing.T, shared *stage.Stage, delay time.Duration) *balancedGroup {
+	t.Helper()
+	add := func(name, account string, ip bool) string {
+		return shared.Cloud.AddTargetGroup(awscloud.TargetGroupSpec{Name: name, Account: account, IP: ip, Delay: delay})
+	}
+	own, nodes, pods, theirs := add("own", "", false), add("nodes", "", false), add("pods", "", true), add("theirs", "999999999999", false)
+	s := openEmpty(t, shared, stage.Group{
+		Name: "balanced", Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}, Suspended: []string{rebalance},
+		More: func(spec *awscloud.GroupSpec) { spec.TargetGroupARNs = []string{own} },
+	})
+	for i, node := range s.nodes() { // addresses of its own, or those of pods that are gone would be given to others
+		s.change(node.Name, func(n *corev1.Node) {
+			n.Spec.PodCIDR = fmt.Sprintf("10.20.%d.0/24", i)
+			n.Spec.PodCIDRs = []string{n.Spec.PodCIDR}
+		})
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	wait, err := s.AddBindings(ctx,
+		stage.Binding{Name: "nodes", TargetGroup: nodes, Nodes: "pool=balanced"}, stage.Binding{Name: "web", TargetGroup: pods, Pods: "app=web"},
+		stage.Binding{Name: "theirs", TargetGroup: theirs, Nodes: "pool=balanced"},
+	)
+	if err != nil {
+		stop()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &balancedGroup{scene: s}
+}
+
+// noteOwners takes down which target belongs to which instance.
+func (s *balancedGroup) noteOwners() {
+	s.t.Helper()
+	s.owners = map[string]string{}
+	byNode := map[string]string{}
+	for _, i := range s.before.group.Instances {
+		s.owners[i.ID], byNode[i.Node] = i.ID, i.ID
+	}
+	for _, pod := range s.pods() {
+		if s.owners[pod.Status.PodIP] != "" {
+			s.t.Fatalf("two pods have the address %s", pod.Status.PodIP)
+		}
+		s.owners[pod.Status.PodIP] = byNode[pod.Spec.NodeName]
+	}
+}
+
+func (s *balancedGroup) nodeOf(instance string) string {
+	for _, i := range s.before.group.Instances {
+		if i.ID == instance {
+			return i.Node
+		}
+	}
+	return ""
+}
+
+// terminations are when each instance of the group was asked to end.
+func (s *balancedGroup) terminations() map[string]time.Time {
+	at := map[string]time.Time{}
+	for _, r := range s.Cloud.Requests() {
+		if r.Operation == "TerminateInstanceInAutoScalingGroup" {
+			at[r.Params["InstanceId"]] = r.Time
+		}
+	}
+	return at
+}
+
+// checkLetGo holds the stand-in's timeline to it: no instance was terminated while a target of it, or of a pod that was on it, drained or was
+// still registered by a binding. It tells when the last target of each instance began to drain.
+func (s *balancedGroup) checkLetGo() (last map[string]time.Time) {
+	s.t.Helper()
+	last = map[string]time.Time{}
+	terminated, registered, pods := s.terminations(), map[string]bool{}, 0
+	for _, e := range s.Cloud.TargetEvents() {
+		owner := s.owners[e.ID]
+		if owner == "" || e.Group == "own" || e.Group == "theirs" {
+			continue // of new nodes, or of what Auto Scaling itself waits for
+		}
+		switch e.State {
+		case "healthy":
+			registered[e.Group+" "+e.ID] = true
+		case "draining":
+			last[owner] = e.At // events are in order
+			if e.Group == "pods" {
+				pods++
+			}
+		case "gone":
+			delete(registered, e.Group+" "+e.ID)
+			if at := terminated[owner]; at.Before(e.At) {
+				s.t.Errorf("instance %s was terminated %s before its target %s of group %s was drained", owner, e.At.Sub(at), e.ID, e.Group)
+			}
+		}
+	}
+	if len(terminated) != len(s.before.group.Instances) || pods != len(s.before.moves) {
+		s.t.Errorf("%d instances were terminated, %d pods of %d drained", len(terminated), pods, len(s.before.moves))
+	}
+	for key := range registered {
+		s.t.Errorf("target %s was never taken out", key)
+	}
+	return last
+}
