@@ -123,8 +123,8 @@ func readPolicies(ctx context.Context, client kubernetes.Interface, o *inventory
 }
 
 // ListBindings lists TargetGroupBindings, of which a cluster without the AWS Load Balancer
-// Controller has no kind. It returns the server's error otherwise, which is forbidden where the user
-// may not list them.
+// Controller has no kind. It returns the server's error otherwise, which is forbidden where the
+// user may not list them.
 func ListBindings(ctx context.Context, client kubernetes.Interface) ([]inventory.TargetGroupBinding, error) {
 	const path = "/apis/elbv2.k8s.aws/v1beta1/targetgroupbindings"
 	text, err := client.CoreV1().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)

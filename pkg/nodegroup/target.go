@@ -8,9 +8,9 @@ type TargetGroup struct {
 	ID, Name string
 	// Delay is how long the load balancer keeps the connections of a target that is taken out.
 	Delay time.Duration
-	// Bound tells that a controller in the cluster takes nodes or pods out of it when they are about
-	// to leave. Out of one that is not the provider takes a machine itself, when it is asked to
-	// terminate it, and waits until the load balancer has let go.
+	// Bound tells that a controller in the cluster takes nodes or pods out of it when they are
+	// about to leave. Out of others the provider takes a machine when it is asked to terminate it,
+	// and waits until the load balancer has let go.
 	Bound bool
 }
 

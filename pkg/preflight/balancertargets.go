@@ -102,8 +102,8 @@ func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	return "", 0
 }
 
-// isFollowed reports whether the upgrade follows a target group of the service or ingress, and waits
-// until its load balancer has let go of a node.
+// isFollowed reports whether the upgrade follows a target group of the service or ingress, and
+// waits until its load balancer has let go of a node.
 func isFollowed(s *Scene, object metav1.Object) bool {
 	services := []string{object.GetName()}
 	if ingress, ok := object.(*networkingv1.Ingress); ok {

@@ -52,9 +52,11 @@ func (n *Notes) cloneNotes() Notes {
 		Yielding:     map[string]bool{},
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
-		Lacking:      map[string]bool{}, Evicting: map[types.UID]string{},
-		UnhealthySince: map[string]time.Time{},                                                   // of those that still do not
-		Addresses:      map[string]map[string]time.Time{}, DrainingSince: map[string]time.Time{}, // of nodes that drain still
+		// Of workloads that still lack pods, or do not recover.
+		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{},
+		Evicting: map[types.UID]string{},
+		// Of nodes that drain still.
+		Addresses: map[string]map[string]time.Time{}, DrainingSince: map[string]time.Time{},
 		Memory: n.Memory,
 		At:     n.At,
 	}

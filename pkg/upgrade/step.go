@@ -40,6 +40,14 @@ type Step struct {
 	Finished bool
 }
 
+// TargetWatch is what is to be known of load balancers.
+type TargetWatch struct {
+	// IDs are the machines of the nodes in drain, and the addresses of the pods that leave them.
+	IDs []string
+	// Every is how often their targets are to be read; 0 while no one needs to know.
+	Every time.Duration
+}
+
 // Blocked is one obstacle in the way of one pod of a node that is being drained.
 type Blocked struct {
 	Node string               `json:"node"`

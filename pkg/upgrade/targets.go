@@ -16,25 +16,17 @@ const (
 	// targetPatience is how long an empty node waits for load balancers to be read that were not
 	// read since.
 	targetPatience = 30 * time.Second
-	// pollTargets is how often load balancers are read while nodes drain that still have pods; while
-	// an empty one waits for them it is as often as the cloud.
+	// pollTargets is how often load balancers are read while nodes drain that still have pods.
+	// While an empty one waits for them it is as often as the cloud.
 	pollTargets = 30 * time.Second
 )
-
-// TargetWatch is what is to be known of load balancers.
-type TargetWatch struct {
-	// IDs are the machines of the nodes in drain, and the addresses of the pods that leave them.
-	IDs []string
-	// Every is how often their targets are to be read; 0 while no one needs to know.
-	Every time.Duration
-}
 
 // balancing follows the targets of nodes in drain, so that no machine is terminated that a load
 // balancer still keeps connections to (EKS E45).
 type balancing struct{ *draft }
 
 // followTargets notes what load balancers may know of the node: its machine, and the addresses of
-// pods that leave it, with the time until which each was to stay.
+// pods that leave it, with the time until which each was seen to stay.
 func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePods) {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return

@@ -28,7 +28,8 @@ const (
 	// group attributes").
 	delayAttribute = "deregistration_delay.timeout_seconds"
 	usualDelay     = 300 * time.Second
-	// quietFor is how long a target group is not read again that had none of the targets in question.
+	// quietFor is how long a target group is not read again that had none of the targets in
+	// question.
 	quietFor = time.Minute
 )
 
@@ -108,7 +109,8 @@ func targetGroupName(arn string) string {
 	return parts[1]
 }
 
-// readDelays are the groups with their delays, each read once. Those that do not exist are left out.
+// readDelays are the groups with their delays, each read once. Those that do not exist are left
+// out.
 func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
 	err := forEachAtOnce(groups, func(g *nodegroup.TargetGroup) (err error) {
 		if g.Delay = b.delays.recall(g.ID); g.Delay == 0 {
