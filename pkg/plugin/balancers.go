@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,10 +64,15 @@ func (b *balancers) addNote(what, why string) {
 func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]string, error) {
 	var bindings []inventory.TargetGroupBinding
 	var err error
+	forbidden := false
 	if objects != nil {
-		bindings = objects.Bindings
-	} else if bindings, err = cluster.ListBindings(ctx, s.Client); apierrors.IsForbidden(err) {
-		err = fmt.Errorf("you may not list targetgroupbindings")
+		bindings, forbidden = objects.Bindings, slices.Contains(objects.Unread, "targetgroupbindings")
+	} else {
+		bindings, err = cluster.ListBindings(ctx, s.Client)
+		forbidden = apierrors.IsForbidden(err)
+	}
+	if forbidden {
+		err = errors.New("you may not list targetgroupbindings")
 	}
 	var arns []string
 	for _, binding := range bindings {
@@ -90,7 +97,7 @@ func (b *balancers) delays() map[string]time.Duration {
 
 // describeStart says before the start what is followed and what is not.
 func (b *balancers) describeStart() []string {
-	lines := b.notes
+	lines := slices.Clone(b.notes)
 	if names := namesOf(b.Groups); len(names) > 0 {
 		const shown = 5
 		text := strings.Join(names[:min(shown, len(names))], ", ")

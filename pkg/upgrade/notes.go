@@ -55,10 +55,8 @@ func (n *Notes) cloneNotes() Notes {
 		// Of workloads that still lack pods, or do not recover.
 		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{},
 		Evicting: map[types.UID]string{},
-		// Of nodes that drain still.
-		Addresses: map[string]map[string]time.Time{}, DrainingSince: map[string]time.Time{},
-		Memory: n.Memory,
-		At:     n.At,
+		Memory:   n.Memory,
+		At:       n.At,
 	}
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {

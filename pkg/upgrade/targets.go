@@ -41,6 +41,9 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 			addresses[address] = d.w.Now
 		}
 	}
+	if d.notes.Addresses == nil { // only of nodes that drain still
+		d.notes.Addresses, d.notes.DrainingSince = map[string]map[string]time.Time{}, map[string]time.Time{}
+	}
 	d.notes.Addresses[name] = addresses
 	d.targets.IDs = append(append(d.targets.IDs, m.Instance.ID), slices.Sorted(maps.Keys(addresses))...)
 	d.pollTargetsEvery(pollTargets)

@@ -1,0 +1,72 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// harbor is a provider whose load balancers are what it was told; nothing else of it is asked.
+type harbor struct {
+	cloud.Provider
+	asked []string
+	found cloud.TargetGroups
+	err   error
+}
+
+// TargetGroups implements cloud.Balancer.
+func (h *harbor) TargetGroups(_ context.Context, _ *nodegroup.Group, bound []string) (cloud.TargetGroups, error) {
+	h.asked = bound
+	return h.found, h.err
+}
+
+// Targets implements cloud.Balancer.
+func (*harbor) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
+	return nil, errors.New("not asked for before an upgrade")
+}
+
+// TestLoadBalancers names before the start what is followed, and what is not and why.
+func TestLoadBalancers(t *testing.T) {
+	const otherwise = " are not followed, nodes leave them by label and --settle"
+	web := nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: time.Minute, Bound: true}
+	bindings := []inventory.TargetGroupBinding{{Name: "web", TargetGroup: "arn:web"}, {Name: "young"}}
+	cases := map[string]struct {
+		harbor   harbor
+		strategy upgrade.Strategy
+		unread   []string
+		want     []string
+	}{
+		"one":           {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.Surge, nil, []string{"a node is terminated when load balancers have let go of it: target groups web"}},
+		"none":          {harbor{}, upgrade.Surge, nil, nil},
+		"denied":        {harbor{found: cloud.TargetGroups{Denied: []string{"elasticloadbalancing:DescribeTargetHealth"}}}, upgrade.Surge, nil, []string{"load balancers" + otherwise + ": your cloud credentials may not elasticloadbalancing:DescribeTargetHealth"}},
+		"no answer":     {harbor{err: errors.New("no route")}, upgrade.Surge, nil, []string{"load balancers" + otherwise + ": no route"}},
+		"of others":     {harbor{found: cloud.TargetGroups{Skipped: []string{"theirs of account 9"}}}, upgrade.Surge, nil, []string{"target groups of other accounts (theirs of account 9)" + otherwise}},
+		"unlisted":      {harbor{}, upgrade.Surge, []string{"targetgroupbindings"}, []string{"target groups that only TargetGroupBindings name" + otherwise + ": you may not list targetgroupbindings"}},
+		"EKS drains":    {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.Delegated, nil, nil},
+		"no one drains": {harbor{found: cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}}, upgrade.ShortLived, nil, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &groupContext{provider: &c.harbor, members: []nodegroup.Member{{Outdated: true}}, request: upgrade.Request{Strategy: c.strategy}}
+			g.loadBalancers(t.Context(), nil, &inventory.Objects{Bindings: bindings, Unread: c.unread})
+			if got := g.balancers.describeStart(); !slices.Equal(got, c.want) {
+				t.Errorf("it says %q, want %q", got, c.want)
+			}
+			if c.strategy == upgrade.Surge && !slices.Equal(c.harbor.asked, []string{"arn:web"}) {
+				t.Errorf("the cloud was asked for %q", c.harbor.asked)
+			}
+			facts := g.makeFacts("v1.34.0")
+			if len(g.balancers.Groups) > 0 && !maps.Equal(facts.Delays, map[string]time.Duration{"arn:web": time.Minute}) || !slices.Equal(facts.DeniedReads, g.balancers.Denied) {
+				t.Errorf("rules are told %v, %v", facts.Delays, facts.DeniedReads)
+			}
+		})
+	}
+}
