@@ -20,6 +20,8 @@ import (
 // balancers are what is known of the load balancers that send to a group's nodes and their pods.
 type balancers struct {
 	cloud.TargetGroups
+	// targets are all of their targets, as they were read then.
+	targets []nodegroup.Target
 	// notes say, for people, which of them are not followed and why.
 	notes []string
 }
@@ -42,6 +44,9 @@ func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *i
 	if g.balancers.TargetGroups, err = balancer.TargetGroups(ctx, &g.group, bound); err != nil {
 		g.balancers.TargetGroups = cloud.TargetGroups{}
 		g.balancers.addNote("load balancers", err.Error())
+	}
+	if g.balancers.targets, err = balancer.Targets(ctx, g.balancers.Groups, nil); err != nil {
+		g.balancers.targets = nil // a forecast is worth having without it
 	}
 	if denied := g.balancers.Denied; len(denied) > 0 {
 		g.balancers.addNote("load balancers", "your cloud credentials may not "+strings.Join(denied, ", "))

@@ -160,7 +160,8 @@ func (g *groupContext) makeSpec() simulate.Spec {
 	spec := simulate.Spec{
 		Now: g.now, Group: g.judgeInstances(), Record: upgrade.CreditIdleTime(&g.record, g.idle, g.now), Budgets: g.view.PDBs, EndingNamespaces: g.view.EndingNamespaces,
 		Times: simulate.Times{Seen: runner.CloudSoon}, Launched: g.survey.Launched, Terminations: g.survey.Terminations,
-		Facts: g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
+		Targets: nodegroup.Targets{Groups: g.balancers.Groups, List: g.balancers.targets},
+		Facts:   g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
 		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}

@@ -27,6 +27,7 @@ type Cluster struct {
 	cloud     *cloud
 	// autoscaler is nil where there is none.
 	autoscaler *autoscaler
+	balancers  loadBalancers
 	facts      drain.Facts
 
 	actions *actionLog
@@ -47,7 +48,7 @@ func New(spec Spec) *Cluster {
 	clock := &clock{now: spec.Now}
 	c := &Cluster{
 		clock: clock, index: newPodIndex(&spec), budgets: newDisruption(&spec, clock), facts: spec.Facts, record: spec.Record,
-		workloads: drain.NewWorkloadIndex(spec.Facts), movable: spec.Movable,
+		workloads: drain.NewWorkloadIndex(spec.Facts), movable: spec.Movable, balancers: newLoadBalancers(spec.Targets),
 		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
 		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
 	}
@@ -162,7 +163,7 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	return upgrade.World{
 		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster, Budgets: c.budgets.index,
 		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(), Movable: c.movable,
-		Open: c.actions.attempts, Record: c.record, Notes: c.notes,
+		Open: c.actions.attempts, Record: c.record, Notes: c.notes, Targets: c.readTargets(),
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *Cluster) runToEnd(req upgrade.Request, watch func(upgrade.World, upgrad
 		default:
 			still = 0
 			c.budgets.watchBudgets(&step)
-			c.waitForChange(nextWakeTime(&step))
+			c.waitForChange(nextWakeTime(&step, c.clock.now))
 		}
 	}
 	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
@@ -58,12 +58,16 @@ func (c *Cluster) runToEnd(req upgrade.Request, watch func(upgrade.World, upgrad
 
 // nextWakeTime is when a step has to follow though nothing happens. A process looks again from time
 // to time, in case that it has missed something; here nothing is missed, but that the cloud has to
-// be asked.
-func nextWakeTime(step *upgrade.Step) time.Time {
+// be asked, and load balancers.
+func nextWakeTime(step *upgrade.Step, now time.Time) time.Time {
+	wake := step.Wake
 	if step.Due.After(step.Wake) && step.Poll == 0 {
-		return step.Due
+		wake = step.Due
 	}
-	return step.Wake
+	if read := now.Add(step.Targets.Every); step.Targets.Every > 0 && read.Before(wake) {
+		return read
+	}
+	return wake
 }
 
 // waitForChange lets time pass until something happens that the upgrade might act on, or it wants

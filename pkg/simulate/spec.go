@@ -33,6 +33,8 @@ type Spec struct {
 	Volumes []*corev1.PersistentVolume
 	// EndingNamespaces are being deleted: nothing can be evicted there.
 	EndingNamespaces map[string]bool
+	// Targets are the load balancers to follow, with all of their targets.
+	Targets nodegroup.Targets
 	// Facts tell which pods others need.
 	Facts drain.Facts
 	// Movable tells which pods a rolling restart moves without a gap.
