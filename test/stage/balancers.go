@@ -27,7 +27,7 @@ const bindingKind = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResou
 
 // AddBindings makes TargetGroupBindings and keeps their targets as the AWS Load Balancer Controller does, until the context ends or a
 // request fails; the returned function waits for that and says how it ended.
-func (s *Stage) AddBindings(ctx context.Context, bindings ...Binding) (wait func() error, err error) {
+func (s *Stage) AddBindings(ctx context.Context, bindings ...Binding) (join func() error, err error) {
 	if err := s.post(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", bindingKind); err != nil {
 		return nil, fmt.Errorf("creating the kind TargetGroupBinding: %w", err)
 	}
