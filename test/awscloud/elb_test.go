@@ -1,0 +1,66 @@
+package awscloud_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	lb "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
+	lt "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+)
+
+// TestTargetsDrain has targets come and go through the API: registered, draining for the delay, and unused when they are asked for then.
+func TestTargetsDrain(t *testing.T) {
+	c, _ := start(t, fast())
+	client := lb.NewFromConfig(config(c))
+	arn := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "web", IP: true, Delay: 500 * time.Millisecond, Said: 5 * time.Minute})
+	attributes := must(client.DescribeTargetGroupAttributes(t.Context(), &lb.DescribeTargetGroupAttributesInput{TargetGroupArn: &arn}))(t)
+	if !slices.ContainsFunc(attributes.Attributes, func(a lt.TargetGroupAttribute) bool {
+		return *a.Key == "deregistration_delay.timeout_seconds" && *a.Value == "300"
+	}) {
+		t.Errorf("attributes are %v", attributes.Attributes)
+	}
+	a, b := lt.TargetDescription{Id: aws.String("10.0.0.7")}, lt.TargetDescription{Id: aws.String("10.0.0.8"), Port: aws.Int32(8080)}
+	look := func(targets ...lt.TargetDescription) (states []string) {
+		t.Helper()
+		out := must(client.DescribeTargetHealth(t.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn, Targets: targets}))(t)
+		for _, d := range out.TargetHealthDescriptions {
+			states = append(states, fmt.Sprintf("%s:%d %s", *d.Target.Id, *d.Target.Port, d.TargetHealth.State))
+		}
+		return states
+	}
+	must(client.RegisterTargets(t.Context(), &lb.RegisterTargetsInput{TargetGroupArn: &arn, Targets: []lt.TargetDescription{a, b}}))(t)
+	equal(t, "registered", look(), []string{"10.0.0.7:80 healthy", "10.0.0.8:8080 healthy"})
+	began := time.Now()
+	must(client.DeregisterTargets(t.Context(), &lb.DeregisterTargetsInput{TargetGroupArn: &arn, Targets: []lt.TargetDescription{a}}))(t)
+	equal(t, "taken out", look(a, b), []string{"10.0.0.7:80 draining", "10.0.0.8:8080 healthy"})
+	for len(look()) > 1 {
+		if time.Since(began) > 10*time.Second {
+			t.Fatal("it drains for ever")
+		}
+	}
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("it drained for %s", took)
+	}
+	equal(t, "drained", look(a), []string{"10.0.0.7:80 unused"})
+	var states []string
+	for _, e := range c.TargetEvents() {
+		states = append(states, e.ID+" "+e.State)
+	}
+	equal(t, "events", states, []string{"10.0.0.7 healthy", "10.0.0.8 healthy", "10.0.0.7 draining", "10.0.0.7 gone"})
+}
+
+// TestTargetGroupsAreRefused that do not exist, or belong to others.
+func TestTargetGroupsAreRefused(t *testing.T) {
+	c, _ := start(t, fast())
+	client := lb.NewFromConfig(config(c))
+	theirs := c.AddTargetGroup(awscloud.TargetGroupSpec{Name: "theirs", Account: "999999999999", Delay: time.Second})
+	for arn, code := range map[string]string{theirs: "AccessDenied", theirs + "0": "TargetGroupNotFound"} {
+		_, err := client.DescribeTargetHealth(t.Context(), &lb.DescribeTargetHealthInput{TargetGroupArn: &arn})
+		wantCode(t, err, code)
+	}
+}
