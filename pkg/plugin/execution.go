@@ -53,13 +53,7 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 	if g.request.Run == "" {
 		g.request.Run = rand.String(8)
 	}
-	if g.record.Lost {
-		progress.writeNote(describeLoss(&g.record))
-	}
-	progress.writeNote(describeStart(g))
-	for _, line := range g.balancers.describeStart() {
-		progress.writeNote(line)
-	}
+	e.announceStart(ctx)
 	record, err := e.driveUpgrade(ctx)
 	switch {
 	case err != nil:
@@ -68,6 +62,20 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 		err = &exitErr{code: exitPaused, err: errors.New(record.Message)}
 	}
 	return record, err
+}
+
+// announceStart finds the load balancers to follow, and says what is about to be done.
+func (e *execution) announceStart(ctx context.Context) {
+	if e.g.record.Lost {
+		e.progress.writeNote(describeLoss(&e.g.record))
+	}
+	e.progress.writeNote(describeStart(e.g))
+	if e.mode != modeAbort { // which drains nothing
+		e.g.loadBalancers(ctx, e.s, nil)
+	}
+	for _, line := range e.g.balancers.describeStart() {
+		e.progress.writeNote(line)
+	}
 }
 
 // fresh is how long ago the cluster and the group may have been read before the lease was had.
@@ -112,7 +120,7 @@ func (e *execution) reloadGroup(ctx context.Context, all bool) error {
 	if err != nil {
 		return err
 	}
-	again.actions, again.balancers = e.g.actions, e.g.balancers
+	again.actions = e.g.actions
 	*e.g = *again
 	return e.g.rejectRefused()
 }

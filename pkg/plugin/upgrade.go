@@ -130,7 +130,6 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {
 		return err
 	}
-	g.loadBalancers(ctx, s, s.objects)
 	if err := s.askUser(confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}); err != nil {
 		return err
 	}
@@ -175,6 +174,7 @@ func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) er
 
 // showPlan writes the plan for the one who is asked.
 func (s *session) showPlan(ctx context.Context, g *groupContext) error {
+	g.loadBalancers(ctx, s, s.objects)
 	plan, err := g.makePlan(ctx, s)
 	if err != nil {
 		return err
