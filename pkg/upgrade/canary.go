@@ -92,7 +92,7 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 	var found *corev1.Pod
 	var reason string
 	for _, pod := range r.Pods {
-		if drain.Ready(pod) || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) || d.isOnOutdated(pod) || found != nil && found.Name < pod.Name {
+		if !d.isSuccessor(pod) || found != nil && found.Name < pod.Name {
 			continue
 		}
 		if why, from := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration); !d.w.Now.Before(from) {
@@ -105,6 +105,20 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 	return Unhealthy{
 		Workload: r.Workload, Name: r.Workload.String(), Pod: found.Name, Node: found.Spec.NodeName, Why: reason, Ready: r.Ready, Before: before.Ready,
 	}, true
+}
+
+// isSuccessor reports whether a pod that is not ready came up during the upgrade, other than on a
+// node that is to be replaced. Where a person brings the nodes, no one knows when there is one for
+// it.
+func (d canary) isSuccessor(pod *corev1.Pod) bool {
+	switch {
+	case drain.Ready(pod) || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)):
+		return false
+	case pod.Spec.NodeName == "":
+		return d.w.Group.Refill() != nodegroup.RefillByUser
+	default:
+		return !d.isOnOutdated(pod)
+	}
 }
 
 // isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and

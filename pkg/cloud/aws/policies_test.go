@@ -142,6 +142,19 @@ func (r *reader) look(name, to string) {
 	r.note(err)
 }
 
+// balance reads the load balancers of a group; what may not be read is told beforehand.
+func (r *reader) balance(name string, bound string) {
+	g, err := r.Observe(r.t.Context(), cloud.Ref{Name: name, To: "ami-3"})
+	r.note(err)
+	found, err := r.TargetGroups(r.t.Context(), &g, []string{bound})
+	r.note(err)
+	for _, action := range found.Denied {
+		r.problems = append(r.problems, "the IAM action "+action)
+	}
+	_, err = r.Provider.Targets(r.t.Context(), found.Groups, []string{"i-1"})
+	r.note(err)
+}
+
 // TestMissingReadIsNamed takes each single line of aws-read.json away: what needs it fails by an error that names it.
 // With all of them nothing fails.
 func TestMissingReadIsNamed(t *testing.T) {
@@ -149,6 +162,7 @@ func TestMissingReadIsNamed(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			s := startManaged(t)
 			s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Latest" })
+			balanced := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own"})
 			g := s.look("")
 			s.mustUpgrade(&g, "run/1")
 			s.await(awscloud.UpdateState.Ended)
@@ -163,6 +177,7 @@ func TestMissingReadIsNamed(t *testing.T) {
 			r.note(err)
 			r.look("workers", "ami-3")
 			r.look("web", "1.34")
+			r.balance("workers", balanced)
 			all := strings.Join(r.problems, "\n")
 			switch {
 			case action == "" && all != "":
@@ -179,7 +194,13 @@ func TestMissingReadIsNamed(t *testing.T) {
 func TestPublishedPoliciesAreEnough(t *testing.T) {
 	s := startManaged(t)
 	s.workers(func(spec *awscloud.GroupSpec) { spec.Template.Version = "$Default" })
+	balanced := s.AddTargetGroup(awscloud.TargetGroupSpec{Name: "own"})
 	s.limit(awscloud.Caller{}, whole(t, readPolicy), whole(t, operatePolicy))
+	r := reader{site: s.site}
+	r.balance("workers", balanced)
+	if len(r.problems) > 0 {
+		t.Fatal(r.problems)
+	}
 	if _, err := s.Groups(t.Context(), s.nodes("workers", s.asg)); err != nil {
 		t.Fatal(err)
 	}
