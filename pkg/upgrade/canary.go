@@ -108,17 +108,23 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 }
 
 // isSuccessor reports whether a pod that is not ready came up during the upgrade, other than on a
-// node that is to be replaced. Where a person brings the nodes, no one knows when there is one for
-// it.
+// node that is to be replaced. One that no node takes tells something when no node is awaited.
 func (d canary) isSuccessor(pod *corev1.Pod) bool {
 	switch {
 	case drain.Ready(pod) || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)):
 		return false
 	case pod.Spec.NodeName == "":
-		return d.w.Group.Refill() != nodegroup.RefillByUser
+		return !d.isShortOfNodes()
 	default:
 		return !d.isOnOutdated(pod)
 	}
+}
+
+// isShortOfNodes reports whether the group is to get nodes that it does not have: for ones that are
+// in flight, for ones that were removed, or whenever a person brings them.
+func (d canary) isShortOfNodes() bool {
+	g := &d.w.Group
+	return g.Refill() == nodegroup.RefillByUser || d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || g.Sized && d.countUnavailable() > 0
 }
 
 // isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
