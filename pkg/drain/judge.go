@@ -168,7 +168,7 @@ func reasonToStay(pod *corev1.Pod, nodeLost bool) Reason {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return ReasonMirror
-	case pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed:
+	case isFinished(pod):
 		return ReasonFinished
 	case OwnerKind(pod) == "DaemonSet":
 		return ReasonDaemonSet
@@ -179,6 +179,11 @@ func reasonToStay(pod *corev1.Pod, nodeLost bool) Reason {
 	default:
 		return ""
 	}
+}
+
+// isFinished reports whether nothing of the pod runs any more, and nothing will.
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // OwnerKind is the kind of the pod's controller, "" when it has none.

@@ -52,7 +52,7 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 // Replicas are the pods of one workload at one moment. They are not changed once they are made.
 type Replicas struct {
 	Workload
-	// Pods are those that are not deleted, bound to a node or not, in no order.
+	// Pods are those that are neither deleted nor finished, bound to a node or not, in no order.
 	Pods []*corev1.Pod
 	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
 	// had at once.
@@ -79,7 +79,7 @@ func (r *Replicas) ReadyTime() time.Duration {
 func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Most: int(most)}
 	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil {
+		if !isLiving(pod) {
 			continue
 		}
 		r.Pods = append(r.Pods, pod)
@@ -92,6 +92,11 @@ func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts F
 	}
 	return r
 }
+
+// isLiving reports whether the pod's controller counts it as one of its replicas. One that failed,
+// as kubelets have pods fail to free memory or disk, stays as an object long after another took its
+// place (controller_utils.go, IsPodActive).
+func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
 
 // newLastReadyBudget is the budget that a careful owner would have written for the workload, with
 // the status that the disruption controller would give it. Its name is one that no object can have.
@@ -209,7 +214,7 @@ func (x *WorkloadIndex) renew(w Workload) {
 	live, most := map[types.UID]int32{}, int32(0)
 	for _, pod := range x.pods[w] {
 		controller := ControllerOf(pod)
-		if pod.DeletionTimestamp == nil {
+		if isLiving(pod) {
 			live[controller]++
 		}
 		x.most[controller] = max(x.most[controller], live[controller])

@@ -56,7 +56,7 @@ func behind() drain.Facts {
 // (kubernetes#31487): the last ready one of a workload behind a Service stays, all others go.
 func TestLastReadyPod(t *testing.T) {
 	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)} }
-	unready := build.Unready
+	unready, failed := build.Unready, build.Phase(corev1.PodFailed)
 	for name, c := range map[string]struct {
 		facts   drain.Facts
 		pods    [][]func(*corev1.Pod)
@@ -66,6 +66,8 @@ func TestLastReadyPod(t *testing.T) {
 		"two are ready":                 {facts: behind(), pods: [][]func(*corev1.Pod){{}, {}}},
 		"the other is not ready":        {facts: behind(), pods: [][]func(*corev1.Pod){{}, {unready}}, want: drain.LastReady},
 		"the other is leaving":          {facts: behind(), pods: [][]func(*corev1.Pod){{}, {deleted}, {unready}}, want: drain.LastReady},
+		"the other has failed":          {facts: behind(), pods: [][]func(*corev1.Pod){{}, {failed, unready}, {unready}}, want: drain.LastReady},
+		"the others have failed":        {facts: behind(), pods: [][]func(*corev1.Pod){{}, {failed, unready}}},
 		"it is not ready itself":        {facts: behind(), pods: [][]func(*corev1.Pod){{unready}, {unready}}},
 		"it is the only one":            {facts: behind(), pods: [][]func(*corev1.Pod){{}}},
 		"no Service sends to it":        {pods: [][]func(*corev1.Pod){{}, {unready}}},
