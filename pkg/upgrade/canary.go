@@ -27,7 +27,7 @@ type canary struct{ *draft }
 func (d canary) recordWorkloads(m *nodegroup.Member) {
 	known := make(map[string]WorkloadRecord, len(d.rec.Workloads))
 	for name, w := range d.rec.Workloads {
-		if w.Ready > 0 && d.countReady(name) >= w.Ready {
+		if w.Ready > 0 && d.hasRecovered(name, w) {
 			w.Ready, w.Usual = 0, Duration{}
 		}
 		known[name] = w
@@ -52,6 +52,16 @@ func (d canary) countReady(name string) int {
 		return r.Ready
 	}
 	return 0
+}
+
+// hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
+// node which was started: it may have as many only because those are still to leave.
+func (d canary) hasRecovered(name string, before WorkloadRecord) bool {
+	r := d.replicasOf(name)
+	return r != nil && r.Ready >= before.Ready && !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool {
+		_, started := d.rec.Nodes[pod.Spec.NodeName]
+		return started
+	})
 }
 
 // replicasOf are the pods of a workload by its name; nil when it has none.
