@@ -102,11 +102,12 @@ func (b Budgets) With(workloads Workloads) Budgets {
 // Counts reports whether a budget's status still counts a pod that was evicted; true where that
 // cannot be told from here.
 func (b Budgets) Counts(budget types.NamespacedName, pod types.UID) bool {
-	if !strings.Contains(budget.Name, "/") {
-		return true
-	}
-	return b.workloads.countsStill(budget, pod)
+	return !IsOfLastReady(budget) || b.workloads.countsStill(budget, pod)
 }
+
+// IsOfLastReady reports whether the name is that of a budget which keeps a last ready pod: no
+// object can have it.
+func IsOfLastReady(budget types.NamespacedName) bool { return strings.Contains(budget.Name, "/") }
 
 // newBudget parses the selector, unless it is that of the budget before; nil where it cannot be
 // parsed.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -204,6 +205,12 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	}
 	b.Since = since
 	d.notes.BlockedSince[key] = since
+	if b.Kind == drain.LastReady {
+		d.notes.LastReadySince[key] = d.w.Now
+		if waits, was := d.w.Notes.LastReadySince[key]; was {
+			d.notes.LastReadySince[key] = waits
+		}
+	}
 	d.blocked = append(d.blocked, b)
 }
 

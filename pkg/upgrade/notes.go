@@ -15,6 +15,8 @@ import (
 type Notes struct {
 	// BlockedSince tells, by pod UID or node name, since when it has been blocked.
 	BlockedSince map[string]time.Time
+	// LastReadySince tells, by UID, since when a pod waits as the last ready one of its workload.
+	LastReadySince map[string]time.Time
 	// Yielded is how long each node was blocked only by other nodes of this run; its limit does not
 	// run meanwhile.
 	Yielded map[string]time.Duration
@@ -54,9 +56,9 @@ func (n *Notes) cloneNotes() Notes {
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
 		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{},
-		Evicting: map[types.UID]string{},
-		Memory:   n.Memory,
-		At:       n.At,
+		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
+		Memory: n.Memory,
+		At:     n.At,
 	}
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {

@@ -42,7 +42,7 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 	req := &d.rec.Request
 	in := schedule.Input{
 		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
-		Workloads: d.w.Workloads, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince,
+		Workloads: d.w.Workloads, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
 		Policy: req.Policy(), Unhealthy: canary{d.draft}.listUnhealthy(), Memory: d.w.Notes.Memory,
 	}

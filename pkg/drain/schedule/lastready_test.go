@@ -46,6 +46,9 @@ func TestLastReady(t *testing.T) {
 		"it waits on before its time":                    {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 119*time.Second), "a:last-ready"},
 		"its time is over":                               {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute), "a"},
 		"the others do not come up":                      {unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
+		"it was blocked for long by something else":      {deniedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour), "a:last-ready"},
+		"an eviction is answered, and seen late":         {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, 20*time.Second), "b:last-ready"},
+		"an eviction is answered, and was of no effect":  {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, time.Minute), "b"},
 		"an eviction is answered and not seen yet":       {sent(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget), "b:last-ready"},
 		"an eviction is answered and seen":               {sent(served([]*corev1.Pod{ending, b, c}, node("n1", b)), "ending", freeBudget), "b"},
 	}
@@ -59,12 +62,24 @@ func TestLastReady(t *testing.T) {
 }
 
 func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
-	in.Waited = map[string]time.Time{"a": now.Add(-long)}
+	in.LastReadySince = map[string]time.Time{"a": now.Add(-long)}
 	return in
 }
 
 func unhealthy(in schedule.Input) schedule.Input {
 	in.Unhealthy = map[drain.Workload]bool{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}: true}
+	return in
+}
+
+// deniedFor has the pod a be blocked, by whatever.
+func deniedFor(in schedule.Input, long time.Duration) schedule.Input {
+	in.Waited = map[string]time.Time{"a": now.Add(-long)}
+	return in
+}
+
+// sentBefore is sent, of an eviction that was answered some time ago.
+func sentBefore(in schedule.Input, pod string, budget types.NamespacedName, ago time.Duration) schedule.Input {
+	send(&in, pod, budget, ago, nodegroup.OutcomeDone)
 	return in
 }
 

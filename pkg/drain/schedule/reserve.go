@@ -58,10 +58,15 @@ func (p *Plan) countSpending() {
 }
 
 // isHiddenFromStatus reports whether an eviction may have spent budget that the status does not
-// show. It shows from the moment its pod was seen in status.disruptedPods.
+// show. It shows from the moment its pod was seen in status.disruptedPods. Of a budget for a last
+// ready pod no API server keeps the count: what was accepted is spent until its pod is seen to
+// leave.
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
-	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
-	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(statusLag)))
+	accepted, lag := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear, statusLag
+	if drain.IsOfLastReady(sent.Budget) {
+		lag = nodegroup.SeenWithin
+	}
+	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
 	if !young || !in.Budgets.Counts(sent.Budget, sent.UID) {
 		return false // most are long over, and are not looked up
 	}
@@ -139,7 +144,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long
 // enough. One whose new pods do not come up waits on: they would all be gone.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod) bool {
-	since, waited := p.in.Waited[string(pod.UID)]
+	since, waited := p.in.LastReadySince[string(pod.UID)]
 	if p.in.Unhealthy[drain.WorkloadOf(pod)] {
 		return false
 	}

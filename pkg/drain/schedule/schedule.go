@@ -32,8 +32,9 @@ type Input struct {
 	Draining []Node
 	// Open holds, by Action.Key, the actions that were begun; it is the evictions that matter.
 	Open map[string]nodegroup.Attempt
-	// Waited tells, by their UIDs, since when pods are blocked that were so before.
-	Waited map[string]time.Time
+	// Waited tells, by their UIDs, since when pods are blocked that were so before, LastReadySince
+	// those that wait as the last ready ones of their workloads.
+	Waited, LastReadySince map[string]time.Time
 	// Unhealthy are the workloads whose new pods do not become ready: the last ready pod of one is
 	// waited for however long it takes.
 	Unhealthy map[drain.Workload]bool
