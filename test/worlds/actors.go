@@ -49,6 +49,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		AdminProtects:   u.protect,
 		NodeSilent:      u.silence,
 		PodCrashes:      u.crash,
+		OwnerMends:      u.mend,
 		BudgetChanges:   u.changeBudget,
 		TargetMoves:     u.moveTarget,
 		NamespaceEnds:   u.endNamespace,
@@ -362,7 +363,7 @@ func (u *user) calm() {
 	for _, name := range sortedKeys(c.makers) {
 		m := c.makers[name]
 		tolerant := m.tolerant
-		m.broken, m.undead, m.tolerant = false, false, false
+		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
 		if m.role == Completes || m.role == Protected {
 			m.role = ""
 		}

@@ -92,6 +92,8 @@ func (r *rules) reason(record upgrade.Record) {
 			r.fail("E33", "the message names no cause: %q", record.Message)
 		}
 		r.returned(record)
+	case upgrade.WorkloadUnhealthy:
+		r.unhealthy(record)
 	case upgrade.Failed:
 		if !p.hasFault(Forbidden) || !strings.Contains(record.Message, "forbidden") {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)

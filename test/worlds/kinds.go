@@ -82,6 +82,7 @@ const (
 	AdminProtects   ActorKind = "admin protects an instance"
 	NodeSilent      ActorKind = "node goes silent"
 	PodCrashes      ActorKind = "pod crashes"
+	OwnerMends      ActorKind = "owner mends a workload"
 	BudgetChanges   ActorKind = "budget changes"
 	TargetMoves     ActorKind = "target moves"
 	NamespaceEnds   ActorKind = "namespace ends"
@@ -100,5 +101,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate and blueGreen add.
-func rareActors() []ActorKind { return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak} }
+// rareActors are those that only rare, delegate, blueGreen and crashes add.
+func rareActors() []ActorKind {
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends}
+}

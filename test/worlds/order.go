@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -47,17 +48,23 @@ func protections(p *Plan) {
 	}
 }
 
-// facts are what is known of the webhooks' services.
+// facts are what is known of the services, those of webhooks and others.
 func (p *Plan) facts() drain.Facts {
 	var services []*corev1.Service
+	webhooks := drain.Webhooks{}
 	for i := range p.Workloads {
-		if w := &p.Workloads[i]; w.Role == Hook {
-			services = append(services, &corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: w.Name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": w.Name}},
-			})
+		w := &p.Workloads[i]
+		if !w.served() {
+			continue
+		}
+		services = append(services, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: w.Name}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": w.Name}},
+		})
+		if w.Role == Hook {
+			webhooks[types.NamespacedName{Namespace: space, Name: w.Name}] = true
 		}
 	}
-	return drain.NewFacts(services)
+	return webhooks.FactsOf(services)
 }
 
 // mark has a new pod show its role, as far as it is the pod that shows it.

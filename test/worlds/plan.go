@@ -99,6 +99,12 @@ type Workload struct {
 	Grace time.Duration
 	// Broken pods are never ready, Undead ones never end, Tolerant ones tolerate every taint; until Calm.
 	Broken, Undead, Tolerant bool
+	// Crashes is true when its pods crash on nodes of the wanted revision, Slow how long they take there to become ready otherwise, 0 for
+	// as long as elsewhere; until another actor mends it, or Calm.
+	Crashes bool
+	Slow    time.Duration
+	// Served is true when a Service sends to its pods.
+	Served bool
 	// Claims is true when its pods have volumes that detach after them.
 	Claims bool
 	Role   Role

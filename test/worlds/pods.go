@@ -14,16 +14,17 @@ import (
 // maker is a workload as it continues: what it wants and what is in the way of its pods.
 type maker struct {
 	*Workload
-	broken, undead, tolerant bool
-	role                     Role
-	serial                   int
+	broken, undead, tolerant, crashes bool
+	slow                              time.Duration
+	role                              Role
+	serial                            int
 	// away is true when no one makes its pods any more.
 	away bool
 }
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, role: w.Role}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, role: w.Role}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -49,7 +50,7 @@ func (c *cluster) deal(w *Workload) {
 // settlePod makes a pod of the start one that has been there for long.
 func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(!m.broken)}
+	pod.Status = c.statusOf(pod, !m.broken)
 	c.complete(m, pod)
 	switch m.Kind {
 	case Finished:
@@ -109,9 +110,7 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 func (c *cluster) putPod(pod *corev1.Pod) {
 	pod.ResourceVersion = c.touch()
 	c.pods[pod.UID] = pod
-	if pod.Spec.NodeName != "" {
-		c.watch(change{pod: pod})
-	}
+	c.watch(change{pod: pod})
 	c.count(pod)
 }
 
@@ -240,20 +239,21 @@ func (c *cluster) makeDaemons(m *maker) {
 
 // bound has a pod come up on its node.
 func (c *cluster) bound(m *maker, pod *corev1.Pod) {
+	pod.Status.Conditions = append(pod.Status.Conditions, scheduledCondition(c.now))
 	c.putPod(pod)
 	uid := pod.UID
 	c.complete(m, pod)
-	c.after(m.Ready, func() { c.turn(uid, !m.broken) })
+	c.after(c.startTime(m, pod), func() { c.turn(uid, !m.broken) })
 }
 
-// turn makes a pod that is not being deleted ready, or not.
+// turn makes a pod that is not being deleted ready, or not. One that crashes where it is stays as it is.
 func (c *cluster) turn(uid types.UID, ready bool) {
 	old, ok := c.pods[uid]
 	if !ok || old.DeletionTimestamp != nil || old.Status.Phase == corev1.PodSucceeded {
 		return
 	}
 	pod := old.DeepCopy()
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready)}
+	pod.Status = c.statusOf(old, ready)
 	c.putPod(pod)
 }
 

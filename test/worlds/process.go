@@ -115,6 +115,9 @@ func (p *process) notice(ch change) {
 	if ch.node != nil {
 		p.soon = p.c.now.Add(cloudSoon)
 	}
+	if ch.pod != nil && ch.pod.Spec.NodeName == "" {
+		return // it changes no decision by itself
+	}
 	p.look()
 }
 
@@ -155,7 +158,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }

@@ -41,6 +41,8 @@ type rules struct {
 	// resumed is true once another actor resumed processes.
 	resumed bool
 	duties  duties
+	// recovery is what is known of workloads that lost pods.
+	recovery recovery
 	// delegations are those of a group that its cloud upgrades, soaks those of a blue-green upgrade.
 	delegations delegations
 	soaks       soaks
@@ -58,7 +60,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
-		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(),
+		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(), recovery: newRecovery(),
 		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
 		quiet:       len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
 	}
@@ -78,7 +80,7 @@ func newRules(c *cluster, say func(string)) *rules {
 // easy reports whether nothing but patience is needed to drain every node of the plan.
 func easy(p *Plan) bool {
 	hard := p.hasWorkload(func(w *Workload) bool {
-		return w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
+		return w.ailing() || w.Broken || w.Undead || w.Tolerant || w.Role == Completes || (w.Role == Protected && p.Request.RespectDoNotDisrupt) || (w.Kind == Bare && !p.Request.EvictUnmanaged)
 	})
 	tight := slices.ContainsFunc(p.Budgets, func(b Budget) bool { return b.Shape != MaxUnavailable || b.N < 1 || b.Percent })
 	twice := map[string]bool{}
@@ -131,6 +133,7 @@ func (r *rules) remaxed() { r.maxed = true }
 func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.reset()
+	r.recovery.begin(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {
 		if n.State == upgrade.NodeRemoving && n.Shrink && !n.Landed {
 			r.doubt(n.Instance)
@@ -208,6 +211,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.autoscales(w, step)
 	r.turns(w, step)
 	r.duty(p, w, step)
+	r.recovers(p, w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
 	}

@@ -1,6 +1,9 @@
 package worlds
 
-import "slices"
+import (
+	"reflect"
+	"slices"
+)
 
 // Shrink makes the plan of a broken world smaller, one part at a time, for as long as a rule stays broken
 // and there are tries left: what remains is what it takes.
@@ -72,6 +75,16 @@ func plainer(p Plan) []Plan {
 			q.Workloads[i].Replicas--
 			plans = append(plans, q)
 		}
+		for _, change := range []func(*Workload){
+			func(w *Workload) { w.Served = false },
+			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
+		} {
+			q := p
+			q.Workloads = slices.Clone(p.Workloads)
+			if change(&q.Workloads[i]); q.Workloads[i] != p.Workloads[i] {
+				plans = append(plans, q)
+			}
+		}
 	}
 	for _, change := range []func(*Plan){
 		func(q *Plan) { q.WatchLag = 0 },
@@ -84,11 +97,12 @@ func plainer(p Plan) []Plan {
 		func(q *Plan) { q.Request.Surge = 0 },
 		func(q *Plan) { q.Calm = 0 },
 		func(q *Plan) { q.Spot = false },
+		func(q *Plan) { q.Request.IgnoreUnready = nil },
+		func(q *Plan) { q.Request.NoImplicitBudgets = false },
 	} {
 		q := p
-		if change(&q); q.WatchLag != p.WatchLag || q.CloudLag != p.CloudLag || q.Repoint != p.Repoint || q.Suspended != p.Suspended ||
-			q.Request.BatchBarrier != p.Request.BatchBarrier || q.Request.KeepFence != p.Request.KeepFence ||
-			q.Request.KeepMax != p.Request.KeepMax || (q.Request.Surge != p.Request.Surge && q.Request.MaxUnavailable > 0) || q.Calm != p.Calm || q.Spot != p.Spot {
+		change(&q)
+		if noneLeft := q.Request.Surge != p.Request.Surge && q.Request.MaxUnavailable == 0; !noneLeft && !reflect.DeepEqual(q, p) {
 			plans = append(plans, q)
 		}
 	}

@@ -37,6 +37,7 @@ func (t Tally) plan(p *Plan) {
 			t.met("role", string(w.Role))
 		}
 	}
+	t.health(p)
 	for _, b := range p.Budgets {
 		t.met("budget", string(b.Shape))
 	}
@@ -128,12 +129,13 @@ func declared() [][2]string {
 		keys("instance", nodegroup.InstancePending, nodegroup.InstanceInService, nodegroup.InstanceLeaving, nodegroup.InstanceUnknown),
 		keys("outcome", nodegroup.OutcomeDone, nodegroup.OutcomeMoved, nodegroup.OutcomeRefused, nodegroup.OutcomeLater, nodegroup.OutcomeUnclear,
 			nodegroup.OutcomeExhausted, nodegroup.OutcomeUnsupported, nodegroup.OutcomeFatal),
-		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.Failed,
+		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.WorkloadUnhealthy, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
-		keys("blocked", drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
+		keys("blocked", drain.LastReady, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
 			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
+		keys("health", allHealth()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 	)

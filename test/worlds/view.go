@@ -23,17 +23,16 @@ type view struct {
 	index     drain.Budgets
 	indexed   bool
 	disrupted map[types.NamespacedName]time.Time
+	workloads *drain.WorkloadIndex
 }
 
 func newView(c *cluster) *view {
 	v := &view{
 		nodes: maps.Clone(c.nodes), pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
-		disrupted: map[types.NamespacedName]time.Time{},
+		disrupted: map[types.NamespacedName]time.Time{}, workloads: drain.NewWorkloadIndex(c.plan.facts()),
 	}
-	for uid, pod := range c.pods {
-		if pod.Spec.NodeName != "" {
-			v.pods[uid] = pod
-		}
+	for _, pod := range c.pods {
+		v.take(change{pod: pod}, c.now)
 	}
 	for _, pdb := range c.budgets {
 		v.take(change{budget: pdb}, c.now)
@@ -50,8 +49,10 @@ func (v *view) take(ch change, now time.Time) {
 		v.nodes[ch.node.Name] = ch.node
 	case ch.pod != nil && ch.gone:
 		delete(v.pods, ch.pod.UID)
+		v.workloads.Remove(ch.pod)
 	case ch.pod != nil:
 		v.pods[ch.pod.UID] = ch.pod
+		v.workloads.Store(ch.pod)
 	case ch.gone:
 		delete(v.budgets, ch.budget.Name)
 		v.indexed = false

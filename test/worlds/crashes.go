@@ -1,0 +1,177 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// crashes puts some workloads behind Services, and gives some worlds a workload whose pods do not come up on nodes of the wanted revision.
+// It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+func crashes(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x63726173))}
+	var fit []int
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if !w.replicated() || w.Replicas == 0 {
+			continue
+		}
+		w.Served = d.chance(40)
+		if !w.Broken && w.Role != Completes { // else none of its pods is ready, or leaves
+			fit = append(fit, i)
+		}
+	}
+	if p.delegated() || p.shortLived() {
+		return // nothing is evicted
+	}
+	p.Request.NoImplicitBudgets = d.chance(5)
+	if len(fit) == 0 || !d.chance(18) {
+		return
+	}
+	for range 1 + min(d.IntN(2), d.IntN(2)) {
+		d.crash(p, &p.Workloads[pick(d, fit...)])
+	}
+	d.menders(p)
+}
+
+// crash has the pods of a workload crash on nodes of the wanted revision, or be slow there.
+func (d dice) crash(p *Plan, w *Workload) {
+	if w.Crashes = d.chance(65); !w.Crashes {
+		w.Slow = d.between(time.Minute, 20*time.Minute)
+	}
+	if d.chance(50) { // or budgets alone keep the workload up
+		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
+	}
+	if d.chance(12) {
+		p.Request.IgnoreUnready = []string{pick(d, upgrade.AllWorkloads, w.id().String(), strings.ToLower(w.id().String()))}
+	}
+}
+
+// menders are those who see that pods crash: whose workload it is, and who goes back.
+func (d dice) menders(p *Plan) {
+	if d.chance(40) {
+		return
+	}
+	if d.chance(60) {
+		p.Actors = append(p.Actors, Actor{Kind: OwnerMends, At: d.between(time.Minute, time.Hour), Pick: d.IntN(1000)})
+	}
+	if p.sized() && !p.autoscaled() && d.chance(50) {
+		p.Actors = append(p.Actors, Actor{Kind: RollsBack, At: d.between(2*time.Minute, 30*time.Minute), Pick: d.IntN(1000)})
+	}
+}
+
+// replicated reports whether the workload keeps a number of pods up wherever there is room.
+func (w *Workload) replicated() bool { return w.Kind == Deployment || w.Kind == StatefulSet }
+
+func (w *Workload) id() drain.Workload {
+	return drain.Workload{Namespace: space, Kind: string(w.Kind), Name: w.Name}
+}
+
+// served reports whether a Service sends to the workload's pods.
+func (w *Workload) served() bool { return w.Served || w.Role == Hook }
+
+// ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
+func (w *Workload) ailing() bool { return w.Crashes || w.Slow > 0 }
+
+// isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
+func (c *cluster) isOnNew(pod *corev1.Pod) bool {
+	node := c.nodes[pod.Spec.NodeName]
+	return node != nil && node.Labels[groupLabel] != "" && node.Labels[imageLabel] != "1"
+}
+
+func (c *cluster) crashesOn(m *maker, pod *corev1.Pod) bool { return m.crashes && c.isOnNew(pod) }
+
+// startTime is how long the pod takes on its node until it is ready, or crashes.
+func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
+	if m.slow > 0 && c.isOnNew(pod) {
+		return m.slow
+	}
+	return m.Ready
+}
+
+// statusOf is the status of a pod that runs.
+func (c *cluster) statusOf(pod *corev1.Pod, ready bool) corev1.PodStatus {
+	crashes := c.crashesOn(c.makers[pod.Labels["app"]], pod)
+	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready && !crashes)}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled {
+			status.Conditions = append(status.Conditions, condition)
+		}
+	}
+	if crashes {
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: crashLoop}},
+		}}
+	}
+	return status
+}
+
+// crashLoop is how a kubelet says that a container ends again and again.
+const crashLoop = "CrashLoopBackOff"
+
+func isCrashing(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.State.Waiting != nil && s.State.Waiting.Reason == crashLoop
+	})
+}
+
+func scheduledCondition(at time.Time) corev1.PodCondition {
+	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: at}}
+}
+
+// mend is the owner of a workload who repairs it.
+func (u *user) mend(pick int) bool {
+	var ailing []*maker
+	for _, name := range sortedKeys(u.c.makers) {
+		if m := u.c.makers[name]; m.crashes || m.slow > 0 {
+			ailing = append(ailing, m)
+		}
+	}
+	if len(ailing) == 0 {
+		return false
+	}
+	m := ailing[pick%len(ailing)]
+	m.crashes, m.slow = false, 0
+	for _, uid := range sortedKeys(u.c.pods) {
+		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !podIsReady(pod) {
+			u.c.after(m.Ready, func() { u.c.turn(uid, !m.broken) })
+		}
+	}
+	return true
+}
+
+// The words for how workloads fare.
+const (
+	behindService = "behind a Service"
+	crashesThere  = "crashes on new nodes"
+	slowThere     = "slow on new nodes"
+	ignoresOne    = "unready pods ignored"
+	noImplicit    = "no implicit budgets"
+	holdsNodes    = "holds further nodes"
+)
+
+func allHealth() []string {
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes}
+}
+
+// health counts what the plan has of workloads that are behind Services or do not come up.
+func (t Tally) health(p *Plan) {
+	for name, has := range map[string]bool{
+		behindService: p.hasWorkload((*Workload).served),
+		crashesThere:  p.hasWorkload(func(w *Workload) bool { return w.Crashes }),
+		slowThere:     p.hasWorkload(func(w *Workload) bool { return w.Slow > 0 }),
+		ignoresOne:    len(p.Request.IgnoreUnready) > 0,
+		noImplicit:    p.Request.NoImplicitBudgets,
+	} {
+		if has {
+			t.met("health", name)
+		}
+	}
+}

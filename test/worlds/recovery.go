@@ -1,0 +1,309 @@
+package worlds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// unwell is how long workloads may fail to recover before the upgrade stops.
+	unwell = 5 * time.Minute
+	// lastReady is how long the last ready pod of a workload behind a Service waits for another.
+	lastReady = 2 * time.Minute
+)
+
+// recovery is what the rules about workloads that do not recover have to remember.
+type recovery struct {
+	// run is the upgrade's name, began when its process did.
+	run   string
+	began time.Time
+	// before are the workloads whose pods had to leave a node and that have not recovered since, by name.
+	before map[string]baseline
+	// crashing is since when this process has seen each workload keep nodes from being started.
+	crashing map[string]time.Time
+	// last is since when each pod has been seen to be the last ready one of its workload.
+	last map[types.UID]time.Time
+}
+
+// baseline is how a workload was when the first of its pods had to leave: how many were ready, and when.
+type baseline struct {
+	ready int
+	at    time.Time
+}
+
+func newRecovery() recovery {
+	return recovery{before: map[string]baseline{}, crashing: map[string]time.Time{}, last: map[types.UID]time.Time{}}
+}
+
+// begin begins a new process, of the same upgrade or of another.
+func (y *recovery) begin(run string, now time.Time) {
+	if run == "" || run != y.run {
+		clear(y.before)
+	}
+	y.run, y.began = run, now
+	clear(y.crashing)
+}
+
+// recovers holds one decision to the rules about workloads that do not recover.
+func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
+	if step.Record.Run == "" {
+		return
+	}
+	r.recovery.run = step.Record.Run
+	var started []*nodegroup.Member
+	for _, name := range sortedKeys(step.Record.Nodes) {
+		n := step.Record.Nodes[name]
+		if _, known := w.Record.Nodes[name]; known || n.Batch == 0 || step.Record.Phase == upgrade.PhaseWait {
+			continue // it was begun before, is a new one that is given back, or has nothing on it
+		}
+		if m := find(w, name); m != nil {
+			started = append(started, m)
+		}
+	}
+	for i := range r.c.plan.Workloads {
+		if app := &r.c.plan.Workloads[i]; app.replicated() {
+			pods := living(w, app)
+			r.asSeen(p, w, app, pods)
+			r.awaitsRecovery(w, step, app, pods, started)
+			r.keepsLast(w, step, app, pods)
+		}
+	}
+	r.saysUnhealthy(w, step)
+}
+
+// living are the pods of a workload that were seen, but for those that end or have ended.
+func living(w *upgrade.World, app *Workload) []*corev1.Pod {
+	replicas := w.Workloads.Named(app.id())
+	if replicas == nil {
+		return nil
+	}
+	return replicas.Pods
+}
+
+func countReady(pods []*corev1.Pod) (n int) {
+	for _, pod := range pods {
+		if podIsReady(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// asSeen holds what is known of a workload to the pods that the process has seen.
+func (r *rules) asSeen(p *process, w *upgrade.World, app *Workload, pods []*corev1.Pod) {
+	if !w.Now.Equal(r.c.now) {
+		return // more was seen while the record was stored
+	}
+	all, ready := 0, 0
+	for _, pod := range p.seen.pods {
+		if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded {
+			all++
+			if podIsReady(pod) {
+				ready++
+			}
+		}
+	}
+	if all != len(pods) || ready != countReady(pods) {
+		r.fail("I11", "%d pods of %s are known, %d of them ready, and %d were seen, %d of them ready", len(pods), app.id(), countReady(pods), all, ready)
+	}
+}
+
+// awaitsRecovery is I11: no node is started while a workload that lost pods has fewer that are ready than before and one that crashes on a node
+// which stays, and for no longer than its time.
+func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+	name, record := app.id().String(), &step.Record
+	crashed := r.failed(w, app, pods)
+	if crashed == nil || ignores(record, name) {
+		delete(r.recovery.crashing, name)
+	} else {
+		r.stopsFor(w, record, name, crashed)
+		for _, m := range started {
+			r.fail("I11", "node %s is started, and pod %s of %s crashes: %d are ready, and %d were", m.Name(), crashed.Name, name, countReady(pods), r.recovery.before[name].ready)
+		}
+	}
+	before, lost := r.recovery.before[name]
+	if len(started) > 0 && lost && countReady(pods) >= before.ready && !hasLeavers(w, pods) {
+		delete(r.recovery.before, name)
+		lost = false
+	}
+	loses := slices.ContainsFunc(started, func(m *nodegroup.Member) bool {
+		return slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool {
+			return pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && mustGo(pod, false) && !held(record, pod)
+		})
+	})
+	if loses && !lost {
+		r.recovery.before[name] = baseline{ready: countReady(pods), at: w.Now}
+	}
+}
+
+// failed is a pod that crashes where it is to stay, in the place of one that had to leave, while the workload has fewer ready ones than before.
+func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
+	before, lost := r.recovery.before[app.id().String()]
+	if !lost || countReady(pods) >= before.ready {
+		return nil
+	}
+	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
+		return isCrashing(pod) && pod.CreationTimestamp.After(before.at) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod)
+	})
+	if i < 0 {
+		return nil
+	}
+	return pods[i]
+}
+
+func isOnOutdated(w *upgrade.World, pod *corev1.Pod) bool {
+	m := find(w, pod.Spec.NodeName)
+	return m != nil && m.Outdated
+}
+
+// hasLeavers reports whether pods are on nodes that were started.
+func hasLeavers(w *upgrade.World, pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		_, started := w.Record.Nodes[pod.Spec.NodeName]
+		return started
+	})
+}
+
+func ignores(record *upgrade.Record, name string) bool {
+	return slices.ContainsFunc(record.Request.IgnoreUnready, func(pattern string) bool {
+		return pattern == upgrade.AllWorkloads || strings.EqualFold(pattern, name)
+	})
+}
+
+// stopsFor is the end of I11: the upgrade does not wait for a workload for longer than its time. It does not matter when nothing is drained
+// any more.
+func (r *rules) stopsFor(w *upgrade.World, record *upgrade.Record, name string, pod *corev1.Pod) {
+	r.tally.met("health", holdsNodes)
+	since, was := r.recovery.crashing[name]
+	if !was {
+		since = w.Now
+	}
+	if since = since.Add(w.Idle); since.After(w.Now) {
+		since = w.Now
+	}
+	r.recovery.crashing[name] = since
+	drains := record.Phase != upgrade.PhaseScaleDown && record.Phase != upgrade.PhaseDone
+	if waited := w.Now.Sub(since); waited >= unwell && drains && record.Stopping == "" && record.Result == "" {
+		r.fail("I11", "pod %s of %s has crashed for %s, and the upgrade does not stop", pod.Name, name, waited)
+	}
+}
+
+// keepsLast is I12: the last ready pod of a workload behind a Service is evicted when it has waited for another, and not while others crash.
+func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod) {
+	stays := map[types.UID]bool{}
+	for _, pod := range pods {
+		if podIsReady(pod) && !isEvicted(w, pod) {
+			stays[pod.UID] = true
+		}
+	}
+	for _, pod := range pods {
+		others := len(stays)
+		if stays[pod.UID] {
+			others--
+		}
+		if since, was := r.recovery.last[pod.UID]; !podIsReady(pod) || others > 0 {
+			delete(r.recovery.last, pod.UID)
+		} else if !was || since.After(w.Now) {
+			r.recovery.last[pod.UID] = w.Now
+		}
+	}
+	covered := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return len(w.Budgets.Covering(pod)) > 0 })
+	if covered || !app.served() || app.Replicas < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
+		return
+	}
+	r.waitedLast(w, step, app, stays)
+}
+
+// isEvicted reports whether an eviction of the pod is under way, or was accepted so shortly ago that its end may not be seen.
+func isEvicted(w *upgrade.World, pod *corev1.Pod) bool {
+	a := w.Open[upgrade.Evict{UID: pod.UID}.Key()]
+	accepted := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear
+	return a.InFlight || accepted && w.Now.Sub(a.Ended) < visible
+}
+
+// waitedLast holds the evictions of one step to I12. stays are the workload's ready pods before them.
+func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, stays map[types.UID]bool) {
+	waited, sent, left := false, "", len(stays)
+	for _, action := range step.Actions {
+		a, evicts := action.(upgrade.Evict)
+		if !evicts || !stays[a.UID] {
+			continue
+		}
+		sent, left = a.Pod, left-1
+		since, last := r.recovery.last[a.UID]
+		waited = waited || last && w.Now.Sub(since) >= lastReady-visible // before, the others waited to be sent
+	}
+	if sent == "" || left > 0 {
+		return
+	}
+	name := app.id().String()
+	crashed := r.failed(w, app, living(w, app))
+	switch {
+	case !waited:
+		r.fail("I12", "pod %s is evicted, the last ready one of %s, and has not waited for another", sent, name)
+	case crashed != nil && !ignores(&step.Record, name):
+		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s crashes", sent, name, crashed.Name)
+	}
+}
+
+// saysUnhealthy holds what is said of workloads that do not recover to what was seen, and a stop because of them to the time that they have.
+func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
+	for _, u := range step.Status.Unhealthy {
+		i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool { return app.id().String() == u.Name })
+		if i < 0 {
+			r.fail("I11", "%s does not recover, which is none of the workloads", u.Name)
+			continue
+		}
+		pods := living(w, &r.c.plan.Workloads[i])
+		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
+		switch {
+		case at < 0 || podIsReady(pods[at]) || u.Ready != countReady(pods) || u.Ready >= u.Before:
+			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
+		case isOnOutdated(w, pods[at]):
+			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)
+		case ignores(&step.Record, u.Name):
+			r.fail("I11", "%s is said not to recover, and is to be ignored", u)
+		}
+	}
+	if stops := w.Record.Stopping == "" && step.Record.Stopping == upgrade.WorkloadUnhealthy; !stops {
+		return
+	}
+	if ran := w.Now.Sub(r.recovery.began); ran < unwell {
+		r.fail("I11", "it stops for a workload %s after it was begun", ran)
+	}
+	if len(step.Status.Unhealthy) == 0 {
+		r.fail("I11", "it stops, and no workload is said not to recover: %s", step.Record.Message)
+	}
+}
+
+// unhealthy is the reason of WorkloadUnhealthy: its message names a workload and a pod, and something is known to keep pods of it from being
+// ready.
+func (r *rules) unhealthy(record upgrade.Record) {
+	var named []*Workload
+	for i := range r.c.plan.Workloads {
+		app := &r.c.plan.Workloads[i]
+		if strings.Contains(record.Message, fmt.Sprintf("%s (", app.id())) && strings.Contains(record.Message, "pod "+app.Name+"-") {
+			named = append(named, app)
+		}
+	}
+	if len(named) == 0 {
+		r.fail("I11", "the message names no workload and no pod: %q", record.Message)
+	}
+	unplaced := strings.Contains(record.Message, "no node takes it")
+	for _, app := range named {
+		if !app.ailing() && !unplaced && !r.c.plan.hasActor(PodCrashes) {
+			r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
+		}
+	}
+	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {
+		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
+	}
+}
