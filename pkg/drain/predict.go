@@ -185,6 +185,10 @@ func Predict(pod *corev1.Pod, budgets Budgets, spent Spending, endingNamespace b
 	}
 }
 
+// IsLast reports whether the pod is seen to be the last ready one of its workload, and not only
+// becomes it with evictions that are under way.
+func (o Obstacle) IsLast() bool { return o.Kind == LastReady && o.Have <= 1 }
+
 // FindObstacle is what is in the way of a pod's eviction as the cluster is now: nothing where it
 // need not leave.
 func FindObstacle(pod *corev1.Pod, verdict Verdict, budgets Budgets, endingNamespaces map[string]bool) Obstacle {

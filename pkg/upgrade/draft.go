@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -205,7 +204,7 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	}
 	b.Since = since
 	d.notes.BlockedSince[key] = since
-	if b.Kind == drain.LastReady {
+	if b.IsLast() {
 		d.notes.LastReadySince[key] = d.w.Now
 		if waits, was := d.w.Notes.LastReadySince[key]; was {
 			d.notes.LastReadySince[key] = waits

@@ -205,13 +205,9 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		}
 	}
 	for _, pod := range pods {
-		others := len(stays)
-		if stays[pod.UID] {
-			others--
-		}
-		if since, was := r.recovery.last[pod.UID]; !podIsReady(pod) || others > 0 {
+		if _, was := r.recovery.last[pod.UID]; !podIsReady(pod) || countReady(pods) > 1 {
 			delete(r.recovery.last, pod.UID)
-		} else if !was || since.After(w.Now) {
+		} else if !was {
 			r.recovery.last[pod.UID] = w.Now
 		}
 	}
@@ -239,7 +235,7 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 		}
 		sent, left = a.Pod, left-1
 		since, last := r.recovery.last[a.UID]
-		waited = waited || last && w.Now.Sub(since) >= lastReady-visible // before, the others waited to be sent
+		waited = waited || last && w.Now.Sub(since) >= lastReady
 	}
 	if sent == "" || left > 0 {
 		return

@@ -98,6 +98,8 @@ func (r *rules) soaking(w *upgrade.World, record *upgrade.Record) {
 	ended := !before.Until.After(w.Now) // the next one may begin at once
 	switch {
 	case now.Until.Equal(before.Until):
+	case now.Until.IsZero() && now.Left.Duration > 0 && ended && before.Left.Duration == 0 && w.Record.Phase != record.Phase:
+		r.beginsSoak(w, record, soaksLast)
 	case now.Until.IsZero() && now.Left.Duration > 0:
 		if left := before.Until.Sub(w.Now); now.Left.Duration != left {
 			r.fail("G54", "it is paused with %s of its soak left, and keeps %s", left, now.Left)
@@ -137,7 +139,11 @@ func (r *rules) beginsSoak(w *upgrade.World, record *upgrade.Record, last bool) 
 		}
 		r.soaks.last = last
 	}
-	if got := record.Soak.Until.Sub(w.Now); got != want {
+	got := record.Soak.Until.Sub(w.Now)
+	if record.Soak.Until.IsZero() { // it is paused as it begins
+		got = record.Soak.Left.Duration
+	}
+	if got != want {
 		r.fail("G50", "a soak takes %s, want %s", got, want)
 	}
 }

@@ -46,6 +46,7 @@ func TestLastReady(t *testing.T) {
 		"it waits on before its time":                    {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 119*time.Second), "a:last-ready"},
 		"its time is over":                               {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute), "a"},
 		"the others do not come up":                      {unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
+		"another is still to leave":                      {waitedFor(sent(served([]*corev1.Pod{a, b}, node("n1", a)), "b", freeBudget), time.Hour), "a:last-ready"},
 		"it was blocked for long by something else":      {deniedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour), "a:last-ready"},
 		"an eviction is answered, and seen late":         {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, 20*time.Second), "b:last-ready"},
 		"an eviction is answered, and was of no effect":  {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, time.Minute), "b"},

@@ -117,7 +117,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	}
 	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
 	budget, last := prediction.Budget, false
-	if prediction.Kind == drain.LastReady && p.isDoneWaiting(pod) {
+	if prediction.IsLast() && p.isDoneWaiting(pod) {
 		prediction, last = drain.Prediction{}, true
 	}
 	switch {
