@@ -230,7 +230,8 @@ func (d blueGreen) soakPool() bool {
 }
 
 // deleteBlue deletes what is left of the outdated nodes, at most mostDeleted at once: pods that are
-// left are deleted, not evicted (GKE G53).
+// left are deleted, not evicted (GKE G53). Those that were drained carry nothing, and are not held
+// back by workloads that do not recover.
 func (d blueGreen) deleteBlue() bool {
 	if d.fencing = !(marks{d.draft}).fenceOutdatedNodes(); d.rec.Stopping != "" {
 		return false
@@ -239,7 +240,7 @@ func (d blueGreen) deleteBlue() bool {
 		lifecycle{d.draft}.advanceNode(name)
 		d.startDeletion(name)
 	}
-	for len(d.count.pending) > 0 && d.rec.countInFlight() < mostDeleted { // that were never drained, or came late
+	for len(d.count.pending) > 0 && d.rec.countInFlight() < mostDeleted && !(canary{d.draft}).isHolding() { // that were never drained, or came late
 		m := d.count.pending[0]
 		n := window{d.draft}.recordStart(m)
 		n.Deadline = d.w.Now // it has no time, so that what is on it is named and deleted
