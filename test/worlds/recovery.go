@@ -211,6 +211,9 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 			r.recovery.last[pod.UID] = w.Now
 		}
 	}
+	if app.Role == Completes {
+		return // of those that have completed no one brings another up here: one may be left that is the only one
+	}
 	covered := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return len(w.Budgets.Covering(pod)) > 0 })
 	if covered || !app.served() || app.Replicas < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
@@ -280,24 +283,21 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
-// unhealthy is the reason of WorkloadUnhealthy: its message names a workload and a pod, and something is known to keep pods of it from being
-// ready.
+// unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and last the one that it stops for, of which
+// something is known to keep pods from being ready.
 func (r *rules) unhealthy(record upgrade.Record) {
-	var named []*Workload
-	for i := range r.c.plan.Workloads {
-		app := &r.c.plan.Workloads[i]
-		if strings.Contains(record.Message, fmt.Sprintf("%s (", app.id())) && strings.Contains(record.Message, "pod "+app.Name+"-") {
-			named = append(named, app)
-		}
-	}
-	if len(named) == 0 {
-		r.fail("I11", "the message names no workload and no pod: %q", record.Message)
+	_, last, _ := strings.Cut(record.Message, "--ignore-unready=")
+	i := slices.IndexFunc(r.c.plan.Workloads, func(app Workload) bool {
+		rest, named := strings.CutPrefix(last, app.id().String())
+		return named && (rest == "" || rest[0] == ';')
+	})
+	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || !strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") {
+		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
+		return
 	}
 	unplaced := strings.Contains(record.Message, "no node takes it")
-	for _, app := range named {
-		if !app.ailing() && !unplaced && !r.c.plan.hasActor(PodCrashes) {
-			r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
-		}
+	if app := &r.c.plan.Workloads[i]; !app.ailing() && !unplaced && !r.c.plan.hasActor(PodCrashes) {
+		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
 	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {
 		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
