@@ -15,6 +15,8 @@
 // predictor cannot stand on both sides and hide; and it honours what the simulator
 // of a plan has no need of: preconditions, lost answers, watches that lag.
 //
+// In some worlds pods crash on new nodes: crashes.go draws and keeps them so, recovery.go has the rules of what an upgrade does about it.
+//
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
 // their rules.
 //
