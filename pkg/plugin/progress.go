@@ -129,7 +129,7 @@ func (p *progress) closeDisplay() {
 func (p *progress) showStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked}
+	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions}
 	for _, event := range report.DescribeChanges(p.last, now) {
 		p.writeLine(event)
 	}

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // Event is one change of an upgrade's state, as a person or a program follows it.
 type Event struct {
-	// Type is phase, capacity, node, blocked, waiting or note.
+	// Type is phase, capacity, node, workload, blocked, waiting or note.
 	Type string `json:"type"`
 	Node string `json:"node,omitempty"`
 	// State is the phase or node state reached.
@@ -24,6 +25,8 @@ type Moment struct {
 	At      time.Time
 	Status  upgrade.Status
 	Blocked []upgrade.Blocked
+	// Sent are the actions that the step begins.
+	Sent []nodegroup.Action
 }
 
 // DescribeChanges lists what is different between two moments, one event for each thing that
@@ -46,6 +49,8 @@ func DescribeChanges(before, now Moment) []Event {
 			})
 		}
 	}
+	events = append(events, listWorkloadChanges(&before.Status, &now.Status)...)
+	events = append(events, listMoves(now.Sent)...)
 	return append(events, listBlockedChanges(before, now)...)
 }
 

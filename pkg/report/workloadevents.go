@@ -1,0 +1,45 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// listWorkloadChanges tells which workloads do not recover, and which have.
+func listWorkloadChanges(before, now *upgrade.Status) []Event {
+	var events []Event
+	for _, u := range now.Unhealthy {
+		if !containsWorkload(before.Unhealthy, u.Name) {
+			events = append(events, Event{Type: "workload", State: "unhealthy", Text: fmt.Sprintf("workload %s: no further node is started", u)})
+		}
+	}
+	for _, u := range before.Unhealthy {
+		if !containsWorkload(now.Unhealthy, u.Name) {
+			events = append(events, Event{Type: "workload", State: "recovered", Text: fmt.Sprintf("workload %s no longer holds the upgrade", u.Name)})
+		}
+	}
+	return events
+}
+
+func containsWorkload(all []upgrade.Unhealthy, name string) bool {
+	return slices.ContainsFunc(all, func(u upgrade.Unhealthy) bool { return u.Name == name })
+}
+
+// listMoves tells of what is sent that users may notice, or that is written for them not to.
+func listMoves(sent []nodegroup.Action) []Event {
+	var events []Event
+	for _, action := range sent {
+		switch a := action.(type) {
+		case upgrade.Evict:
+			if a.LastReady {
+				events = append(events, Event{Type: "workload", State: "last-ready", Node: a.Node, Text: a.String()})
+			}
+		case upgrade.Restart:
+			events = append(events, Event{Type: "workload", State: "restart", Node: a.Node, Text: a.String()})
+		}
+	}
+	return events
+}
