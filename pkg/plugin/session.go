@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -82,7 +83,26 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 	if err != nil {
 		return explainReadError(err)
 	}
+	if !s.podsOfGroupOnly {
+		s.view.Workloads = indexWorkloads(s.view.Pods, s.clusterWorkloads).Current()
+	}
 	return nil
+}
+
+// indexWorkloads sorts pods by what keeps them running. Without background no one knows which of
+// them are behind Services.
+func indexWorkloads(pods map[string][]*corev1.Pod, background *cluster.Background) *drain.WorkloadIndex {
+	var facts drain.Facts
+	if background != nil {
+		facts = background.Facts
+	}
+	index := drain.NewWorkloadIndex(facts)
+	for _, onNode := range pods {
+		for _, pod := range onNode {
+			index.Store(pod)
+		}
+	}
+	return index
 }
 
 // podsByNode are the pods by the name of their node, "" for those without.
