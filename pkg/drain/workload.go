@@ -98,6 +98,12 @@ func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts F
 // place (controller_utils.go, IsPodActive).
 func isLiving(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !isFinished(pod) }
 
+// isReplacedLater reports whether a pod that leaves is replaced only after its end: until then it
+// still tells how many pods there are to be.
+func isReplacedLater(pod *corev1.Pod) bool {
+	return OwnerKind(pod) == "StatefulSet" && !isFinished(pod)
+}
+
 // newLastReadyBudget is the budget that a careful owner would have written for the workload, with
 // the status that the disruption controller would give it. Its name is one that no object can have.
 func newLastReadyBudget(w Workload, ready, expected int32) *Budget {
@@ -214,7 +220,7 @@ func (x *WorkloadIndex) renew(w Workload) {
 	live, most := map[types.UID]int32{}, int32(0)
 	for _, pod := range x.pods[w] {
 		controller := ControllerOf(pod)
-		if isLiving(pod) {
+		if isLiving(pod) || isReplacedLater(pod) {
 			live[controller]++
 		}
 		x.most[controller] = max(x.most[controller], live[controller])

@@ -106,6 +106,20 @@ func TestOnePodOfTwoIsNoSingleton(t *testing.T) {
 	}
 }
 
+// TestLeavingOrdinal: a process that begins while one of a StatefulSet's two pods leaves knows that there are two.
+func TestLeavingOrdinal(t *testing.T) {
+	for kind, want := range map[string]drain.ObstacleKind{"StatefulSet": drain.LastReady, "ReplicaSet": drain.NoObstacle} {
+		index := drain.NewWorkloadIndex(behind())
+		a, b := build.Pod("a", build.OwnedBy(kind, "web")), build.Pod("b", build.OwnedBy(kind, "web"))
+		b.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+		index.Store(a)
+		index.Store(b)
+		if got := drain.Predict(a, drain.Budgets{}.With(index.Current()), nil, false); got.Kind != want {
+			t.Errorf("%s: %q, want %q", kind, got.Kind, want)
+		}
+	}
+}
+
 // TestCounts: an eviction has spent a budget until its pod is seen to leave.
 func TestCounts(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())

@@ -11,8 +11,9 @@ import (
 const (
 	// patience is how long an upgrade may take once nothing is in its way, in virtual time.
 	patience = 48 * time.Hour
-	// mostTurns bounds the turns of a process: one that takes more acts without end.
-	mostTurns = 20_000
+	// mostTurns bounds the turns of a process beside those in which it looks again, twice a minute: one that takes more acts without end.
+	mostTurns  = 20_000
+	looksAgain = 30 * time.Second
 	// mostRuns is how often the command is run again once nothing is in its way.
 	mostRuns = 12
 	// stubbornRuns is how often it is run where the obstacles stay.
@@ -84,7 +85,7 @@ func (u *user) turns() int { return u.past + u.process.turns }
 // live passes the time until the user is done or a rule is broken.
 func (u *user) live() {
 	for !u.done && u.rules.broken == "" && u.c.tick() {
-		if u.process != nil && u.process.turns > mostTurns {
+		if u.process != nil && u.process.turns > mostTurns+int(u.c.since()/looksAgain) {
 			u.rules.fail("liveness", "it acts without end, in phase %q", u.process.record.Phase)
 		}
 		if limit := u.c.plan.Calm + patience + u.c.plan.absences(); u.c.since() > limit {
