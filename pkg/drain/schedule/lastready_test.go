@@ -99,7 +99,7 @@ func TestLastReadyIsNamed(t *testing.T) {
 	}
 }
 
-// TestMoves: the only ready pod of a Deployment leaves by a rolling restart, once, and by eviction
+// TestMoves holds L23: the only ready pod of a Deployment leaves by a rolling restart, once, and by eviction
 // where that cannot be.
 func TestMoves(t *testing.T) {
 	web := func(hash string) func(*corev1.Pod) {
