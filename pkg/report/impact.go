@@ -14,10 +14,12 @@ const mostImpacts = 10
 // others in one line. There are none where no pod was evicted.
 func ImpactLines(all []upgrade.WorkloadImpact) []string {
 	var lines []string
-	out, evictions := 0, 0
+	out, evictions, count := 0, 0, formatCount(len(all), "workload")
 	var below time.Duration
 	for _, w := range all { // those without a ready pod come first
-		evictions += w.Evictions
+		if evictions += w.Evictions; w.Name == upgrade.OtherWorkloads {
+			count = fmt.Sprintf("more than %d workloads", len(all)-1)
+		}
 		below = max(below, w.Below.Duration)
 		if w.None.Duration <= 0 {
 			continue
@@ -31,11 +33,11 @@ func ImpactLines(all []upgrade.WorkloadImpact) []string {
 		return nil
 	case out == 0:
 		return []string{fmt.Sprintf("no workload was without a ready pod: %s of %s, which had fewer than before for at most %s",
-			formatCount(evictions, "eviction"), formatCount(len(all), "workload"), formatSeconds(below))}
+			formatCount(evictions, "eviction"), count, formatSeconds(below))}
 	case out > mostImpacts:
 		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while: see them with -o json", out-mostImpacts))
 	}
-	return append(lines, fmt.Sprintf("%s of %s, of which %d had a ready pod at all times", formatCount(evictions, "eviction"), formatCount(len(all), "workload"), len(all)-out))
+	return append(lines, fmt.Sprintf("%s of %s, of which %d had a ready pod at all times", formatCount(evictions, "eviction"), count, len(all)-out))
 }
 
 // formatSeconds is a time to the tenth of a second.

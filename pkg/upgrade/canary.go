@@ -37,12 +37,13 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		if r == nil {
 			continue
 		}
-		w, noted := known[r.String()]
-		if w.Ready == 0 && (noted || len(known) < mostWorkloads) {
+		w := known[r.String()]
+		if w.Ready == 0 {
 			w.Ready, w.Usual = r.Ready, Duration{r.ReadyTime()}
 			known[r.String()] = w
 		}
 	}
+	sumUpOthers(known)
 	d.rec.Workloads = known
 }
 

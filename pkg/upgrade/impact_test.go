@@ -1,6 +1,7 @@
 package upgrade_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -45,5 +46,30 @@ func TestImpacts(t *testing.T) {
 		if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("crash %t: %+v, want %+v", crash, got, want)
 		}
+	}
+}
+
+// TestImpactsOfMany: of more workloads than the record holds those that were noticed least are summed up.
+func TestImpactsOfMany(t *testing.T) {
+	spec := groupSketch{outdated: map[string]int{"a": 3}, provider: "aws", zonal: true}.spec()
+	for i := range 600 {
+		addWorkload(&spec, fmt.Sprintf("app%d", i), "ReplicaSet", 1, -1)
+	}
+	addWorkload(&spec, "web", "ReplicaSet", 3, -1)
+	d := newDriver(t, spec, upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 1,
+		DrainTimeout: duration(15 * time.Minute), Settle: duration(time.Minute), BootTimeout: duration(20 * time.Minute), OnTimeout: upgrade.Fail,
+	})
+	d.run(time.Time{})
+	all := upgrade.ListImpacts(&d.record)
+	evictions, others := 0, 0
+	for _, w := range all {
+		evictions += w.Evictions
+		if w.Name == upgrade.OtherWorkloads {
+			others = w.Evictions
+		}
+	}
+	if evictions != 603 || others == 0 || len(all) > 603-others+1 {
+		t.Errorf("%d workloads with %d evictions, %d of others", len(all), evictions, others)
 	}
 }

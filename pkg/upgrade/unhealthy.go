@@ -7,9 +7,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// mostWorkloads is how many workloads are on record: each takes some 100 bytes of it, which is a
-// ConfigMap of at most 1 MiB.
-const mostWorkloads = 2000
+// mostWorkloads is of how many workloads it is kept by name what the upgrade cost them: each takes
+// some 100 bytes of the record, which is written twice for each node.
+const mostWorkloads = 500
+
+// OtherWorkloads is the name under which the others are summed up that have recovered: those that
+// were noticed least.
+const OtherWorkloads = "others"
 
 // WorkloadRecord is what is known of a workload whose pods left nodes.
 type WorkloadRecord struct {
