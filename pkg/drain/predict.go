@@ -90,19 +90,21 @@ func (o Obstacle) String() string {
 		return fmt.Sprintf("PDB %s and %s cover the same pod, which the eviction API refuses", pdb, o.Detail)
 	case BudgetPending:
 		return fmt.Sprintf("PDB %s is not processed yet by the disruption controller", pdb)
-	case Unmanaged:
-		return "it has no controller that would bring it back"
-	case Completing:
-		return "it waits for completion, as its label " + Label + " asks"
-	case DoNotDisrupt:
-		return "its owner asks that it is not disrupted, by annotation"
-	case NamespaceEnding:
-		return "its namespace is being deleted"
-	case Returns:
-		return "it came back to the fenced node after each eviction"
 	default:
-		return o.describeAnswer()
+		return o.describeOther()
 	}
+}
+
+// describeOther is what is in the way other than a budget.
+func (o Obstacle) describeOther() string {
+	texts := map[ObstacleKind]string{
+		Unmanaged:       "it has no controller that would bring it back",
+		Completing:      "it waits for completion, as its label " + Label + " asks",
+		DoNotDisrupt:    "its owner asks that it is not disrupted, by annotation",
+		NamespaceEnding: "its namespace is being deleted",
+		Returns:         "it came back to the fenced node after each eviction",
+	}
+	return cmp.Or(texts[o.Kind], o.describeAnswer())
 }
 
 // describeHealth is how many pods are healthy. Those beyond the need are granted to evictions that
@@ -154,6 +156,11 @@ type Prediction struct {
 	Spends bool
 	// Version is the resourceVersion of the budget the prediction rests on, "" without a budget.
 	Version string
+}
+
+// IsOfBudget reports whether the pod leaves through its budget, now or when that opens.
+func (p Prediction) IsOfBudget() bool {
+	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady
 }
 
 // Admitted reports whether the eviction may be sent.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -177,21 +178,15 @@ func parseDryRun(cmd *cobra.Command, args []string) (cmdutil.DryRunStrategy, err
 func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	s, typed := &line.settings, f.settings
 	line.typed = cmd.Flags().Changed
-	if line.typed("drain-timeout") {
-		s.DrainTimeout = &typed.drainTimeout
+	ifTyped := func(flag string, value *time.Duration) *time.Duration {
+		if line.typed(flag) {
+			return value
+		}
+		return nil
 	}
-	if line.typed("settle") {
-		s.Settle = &typed.settle
-	}
-	if line.typed("batch-soak") {
-		s.BatchSoak = &typed.batchSoak
-	}
-	if line.typed("soak") {
-		s.Soak = &typed.soak
-	}
-	if line.typed("wait-for-drain") {
-		s.WaitForDrain = &typed.waitForDrain
-	}
+	s.DrainTimeout, s.Settle = ifTyped("drain-timeout", &typed.drainTimeout), ifTyped("settle", &typed.settle)
+	s.BatchSoak, s.Soak = ifTyped("batch-soak", &typed.batchSoak), ifTyped("soak", &typed.soak)
+	s.WaitForDrain = ifTyped("wait-for-drain", &typed.waitForDrain)
 	s.NoImplicitBudgets = line.typed("implicit-budgets") && !typed.implicitBudgets
 	var err error
 	if s.Batch, err = parseQuantity("batch", typed.batch); err != nil {
@@ -203,11 +198,7 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if s.MaxSurge, err = parseQuantity("max-surge", typed.maxSurge); err != nil {
 		return err
 	}
-	switch typed.unmanaged {
-	case "refuse":
-	case "evict":
-		s.EvictUnmanaged = true
-	default:
+	if s.EvictUnmanaged = typed.unmanaged == "evict"; !s.EvictUnmanaged && typed.unmanaged != "refuse" {
 		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", typed.unmanaged)
 	}
 	return s.Check()

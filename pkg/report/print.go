@@ -88,29 +88,15 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	if s.Unread != "" {
 		lines = append(lines, "Not read    the group, only what the cluster tells: "+s.Unread)
 	}
-	switch s.Result {
-	case "":
-	case upgrade.Waiting:
-		what := "the soak"
-		if st.Phase == upgrade.PhaseExpire {
-			what = "outdated nodes to end"
-		}
-		lines = append(lines, fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message))
-	default:
-		lines = append(lines, fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message)))
-	}
+	lines = append(lines, resultLines(s)...)
 	if st.Waiting != "" {
 		lines = append(lines, "Waits for   "+st.Waiting)
 	}
 	for _, w := range CollectWaits(s.Blocked, now) {
 		lines = append(lines, fmt.Sprintf("Blocked     node %s%s%s: %s", w.Node, w.formatDuration(now), w.formatLimit(s.Status.Manager, now), w))
 	}
-	for i, line := range ImpactLines(s.Impacts) {
-		title := "            "
-		if i == 0 {
-			title = "Workloads   "
-		}
-		lines = append(lines, title+line)
+	for _, line := range ImpactLines(s.Impacts) {
+		lines = append(lines, "Workloads   "+line)
 	}
 	if s.Remaining.Latest.Duration > 0 {
 		lines = append(lines, "Remaining   "+formatSpan(s.Remaining)+", if nothing else interferes")
@@ -122,6 +108,22 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 		lines = append(lines, "Still ours  suspended "+strings.Join(s.Suspended, ", "))
 	}
 	return append(lines, LeftoverLines(s.Leftovers)...)
+}
+
+// resultLines say how an upgrade stopped, none of one under way.
+func resultLines(s *UpgradeStatus) []string {
+	switch s.Result {
+	case "":
+		return nil
+	case upgrade.Waiting:
+		what := "the soak"
+		if s.Status.Phase == upgrade.PhaseExpire {
+			what = "outdated nodes to end"
+		}
+		return []string{fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message)}
+	default:
+		return []string{fmt.Sprintf("Ended       %s%s", s.Result, withPrefix(": ", s.Message))}
+	}
 }
 
 // operationLines tell of the newest operation of a group that its own cloud upgrades.

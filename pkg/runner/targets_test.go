@@ -31,7 +31,7 @@ func (h *harbor) TargetGroups(context.Context, *nodegroup.Group, []string) (clou
 func (h *harbor) Targets(_ context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.site.note("targets")
+	h.note("targets")
 	var all []nodegroup.Target
 	for _, id := range append(slices.Clone(ids), "i-other") {
 		if h.taken[id].IsZero() {

@@ -114,7 +114,7 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 		return Unhealthy{}, false
 	}
 	return Unhealthy{
-		Workload: r.Workload, Name: r.Workload.String(), Pod: found.Name, Node: found.Spec.NodeName, Why: reason, Ready: r.Ready, Before: before.Ready,
+		Workload: r.Workload, Name: r.String(), Pod: found.Name, Node: found.Spec.NodeName, Why: reason, Ready: r.Ready, Before: before.Ready,
 	}, true
 }
 

@@ -1,19 +1,11 @@
 package upgrade
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
-
-// WorkloadImpact is the Impact on one workload, NAMESPACE/KIND/NAME.
-type WorkloadImpact struct {
-	Name string `json:"name"`
-	Impact
-}
 
 // ListImpacts are the impacts that are on record, those first that users have noticed most.
 func ListImpacts(r *Record) []WorkloadImpact {
@@ -25,37 +17,6 @@ func ListImpacts(r *Record) []WorkloadImpact {
 	}
 	slices.SortFunc(all, compareImpacts)
 	return all
-}
-
-// compareImpacts puts those first that users have noticed more.
-func compareImpacts(a, b WorkloadImpact) int {
-	return cmp.Or(cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
-		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
-}
-
-// sumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
-// have recovered, to OtherWorkloads: their evictions, and the longest of their times.
-func sumUpOthers(workloads map[string]WorkloadRecord) {
-	if len(workloads) <= mostWorkloads {
-		return
-	}
-	var recovered []WorkloadImpact
-	for name, w := range workloads {
-		if w.Ready == 0 && name != OtherWorkloads {
-			recovered = append(recovered, WorkloadImpact{name, w.Impact})
-		}
-	}
-	slices.SortFunc(recovered, compareImpacts)
-	others := workloads[OtherWorkloads]
-	for len(workloads) >= mostWorkloads && len(recovered) > 0 {
-		least := recovered[len(recovered)-1]
-		recovered = recovered[:len(recovered)-1]
-		delete(workloads, least.Name)
-		others.Evictions += least.Evictions
-		others.Below.Duration = max(others.Below.Duration, least.Below.Duration)
-		others.None.Duration = max(others.None.Duration, least.None.Duration)
-	}
-	workloads[OtherWorkloads] = others
 }
 
 // impacts add up what the upgrade costs workloads.

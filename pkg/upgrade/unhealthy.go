@@ -7,34 +7,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// mostWorkloads is of how many workloads it is kept by name what the upgrade cost them: each takes
-// some 100 bytes of the record, which is written twice for each node.
-const mostWorkloads = 500
-
-// OtherWorkloads is the name under which the others are summed up that have recovered: those that
-// were noticed least.
-const OtherWorkloads = "others"
-
-// WorkloadRecord is what is known of a workload whose pods left nodes.
-type WorkloadRecord struct {
-	// Ready counts the pods that were ready before the first of them left; 0 when there are as many
-	// again.
-	Ready int `json:"ready,omitempty"`
-	// Usual is how long its pods take to become ready, 0 for not known.
-	Usual Duration `json:"usual,omitzero"`
-	Impact
-}
-
-// Impact is what an upgrade cost a workload, as its holders saw it.
-type Impact struct {
-	// Evictions counts the pods that were evicted.
-	Evictions int `json:"evictions,omitempty"`
-	// Below is for how long the workload had fewer ready pods than before the upgrade, None for how
-	// long it had none.
-	Below Duration `json:"below,omitzero"`
-	None  Duration `json:"none,omitzero"`
-}
-
 // Unhealthy is a workload that has fewer ready pods than before the upgrade, and a pod that is late
 // in making up for it.
 type Unhealthy struct {

@@ -41,6 +41,15 @@ func getCallerIdentity(a asking, _ *sts.GetCallerIdentityInput) (*sts.GetCallerI
 // simulationPage is how many results an answer has at most: IAM may send fewer than were asked for at any time.
 const simulationPage = 2
 
+// parseMarker is where a page begins.
+func parseMarker(marker *string, most int) (int, error) {
+	from, err := strconv.Atoi(aws.ToString(marker))
+	if marker != nil && (err != nil || from < 0 || from > most) {
+		return 0, refuse("InvalidInput", "Invalid Marker: %s", *marker)
+	}
+	return from, nil
+}
+
 // simulatePrincipalPolicy decides about each action on each resource by the policies that requests are held to.
 func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*iam.SimulatePrincipalPolicyOutput, error) {
 	principal := aws.ToString(in.PolicySourceArn)
@@ -57,9 +66,9 @@ func simulatePrincipalPolicy(a asking, in *iam.SimulatePrincipalPolicyInput) (*i
 	if err := sameAuthorization(in.ActionNames); err != nil {
 		return nil, err
 	}
-	from, err := strconv.Atoi(aws.ToString(in.Marker))
-	if in.Marker != nil && (err != nil || from < 0 || from > len(in.ActionNames)) {
-		return nil, refuse("InvalidInput", "Invalid Marker: %s", *in.Marker)
+	from, err := parseMarker(in.Marker, len(in.ActionNames))
+	if err != nil {
+		return nil, err
 	}
 	known := map[string][]string{}
 	for _, entry := range in.ContextEntries {

@@ -27,6 +27,7 @@ func TestCluster(t *testing.T) {
 		"PodLooksAsAKubeletMakesIt":  testPodLooksAsAKubeletMakesIt,
 		"PodNeverReady":              testPodNeverReady,
 		"PodInCrashLoop":             testPodInCrashLoop,
+		"PodCrashesOnSomeNodes":      testPodCrashesOnSomeNodes,
 		"PodWithReadinessGate":       testPodWithReadinessGate,
 		"PodCompletes":               testPodCompletes,
 		"PodNeverGone":               testPodNeverGone,

@@ -52,36 +52,40 @@ func TestDraw(t *testing.T) {
 		if !reflect.DeepEqual(l, draw(seed, nodes, workloads, false)) {
 			t.Fatalf("seed %d draws another layout the second time", seed)
 		}
-		bare, together := 0, 0
-		for _, w := range l.workloads {
-			if w.MaxUnavailable == "" && w.MinAvailable == "" {
-				bare++
-			}
-			places := l.places[w.Name]
-			if len(places) != int(w.Replicas) || slices.Max(places) >= nodes {
-				t.Errorf("seed %d: %s has %d pods on nodes %v", seed, w.Name, w.Replicas, places)
-			}
-			if len(places) > 1 && len(slices.Compact(slices.Sorted(slices.Values(places)))) == 1 {
-				together++
-			}
-			if w.Replicas < 1 || w.Replicas > 5 || !w.Service {
-				t.Errorf("seed %d: %s has %d replicas, a Service: %t", seed, w.Name, w.Replicas, w.Service)
-			}
-			if w.Replicas == 1 && w.MinAvailable != "" {
-				t.Errorf("seed %d: the budget of %s never opens", seed, w.Name)
-			}
-		}
-		if bare != workloads/3 || l.count(several) != 22 || l.count(aloneSurging) != 5 || l.count(aloneFixed) != 3 {
-			t.Errorf("seed %d: %d without a budget, %d of many, %d and %d alone", seed, bare, l.count(several), l.count(aloneSurging), l.count(aloneFixed))
-		}
-		if together == l.count(several) {
-			t.Errorf("seed %d: all workloads have their pods on one node", seed)
+		checkWorkloads(t, &l)
+		counts := []int{l.count(several), l.count(aloneSurging), l.count(aloneFixed)}
+		if !slices.Equal(counts, []int{22, 5, 3}) {
+			t.Errorf("seed %d: %v of many, alone and surging, and alone", seed, counts)
 		}
 		for name, places := range draw(seed, nodes, workloads, true).places {
 			if distinct := slices.Compact(slices.Sorted(slices.Values(places))); len(distinct) != len(places) {
 				t.Errorf("seed %d: %s is on nodes %v, not spread", seed, name, places)
 			}
 		}
+	}
+}
+
+// checkWorkloads holds a layout to having workloads of all kinds, on nodes that are there.
+func checkWorkloads(t *testing.T, l *layout) {
+	t.Helper()
+	bare, together := 0, 0
+	for _, w := range l.workloads {
+		if w.MaxUnavailable == "" && w.MinAvailable == "" {
+			bare++
+		}
+		places := l.places[w.Name]
+		if len(places) != int(w.Replicas) || slices.Max(places) >= nodes || w.Replicas > 5 || !w.Service {
+			t.Errorf("seed %d: %s has %d pods on nodes %v, a Service: %t", l.seed, w.Name, w.Replicas, places, w.Service)
+		}
+		if len(places) > 1 && slices.Min(places) == slices.Max(places) {
+			together++
+		}
+		if w.Replicas == 1 && w.MinAvailable != "" {
+			t.Errorf("seed %d: the budget of %s never opens", l.seed, w.Name)
+		}
+	}
+	if bare != workloads/3 || together == l.count(several) {
+		t.Errorf("seed %d: %d workloads without a budget, %d with their pods on one node", l.seed, bare, together)
 	}
 }
 
@@ -111,8 +115,12 @@ func TestGapsAreCounted(t *testing.T) {
 			{0, watch.Added, sliceOf("web", "a")}, {second, watch.Modified, sliceOf("web", "a", false)}, {2 * second, watch.Modified, sliceOf("web", "a", true)},
 		}, nil},
 		"two": {[]seen{
-			{0, watch.Added, sliceOf("web", "a", true)}, {second, watch.Modified, sliceOf("web", "a", false)}, {2 * second, watch.Modified, sliceOf("web", "a")},
-			{4 * second, watch.Modified, sliceOf("web", "a", true)}, {5 * second, watch.Modified, sliceOf("web", "a", false)}, {7 * second, watch.Modified, sliceOf("web", "a", true)},
+			{0, watch.Added, sliceOf("web", "a", true)},
+			{second, watch.Modified, sliceOf("web", "a", false)},
+			{2 * second, watch.Modified, sliceOf("web", "a")},
+			{4 * second, watch.Modified, sliceOf("web", "a", true)},
+			{5 * second, watch.Modified, sliceOf("web", "a", false)},
+			{7 * second, watch.Modified, sliceOf("web", "a", true)},
 		}, []time.Duration{3 * second, 2 * second}},
 		"not over yet": {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {6 * second, watch.Modified, sliceOf("web", "a", false)}}, []time.Duration{4 * second}},
 		"in another slice": {[]seen{
@@ -120,8 +128,10 @@ func TestGapsAreCounted(t *testing.T) {
 		}, nil},
 		"its slice is deleted": {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {7 * second, watch.Deleted, sliceOf("web", "a", true)}}, []time.Duration{3 * second}},
 		"another's":            {[]seen{{0, watch.Added, sliceOf("web", "a", true)}, {second, watch.Added, sliceOf("db", "b", false)}}, nil},
-		"whether it is ready is not known": {[]seen{{0, watch.Added, unknown}, {second, watch.Modified, sliceOf("web", "a")}, {2 * second, watch.Modified, unknown}},
-			[]time.Duration{second}},
+		"whether it is ready is not known": {
+			[]seen{{0, watch.Added, unknown}, {second, watch.Modified, sliceOf("web", "a")}, {2 * second, watch.Modified, unknown}},
+			[]time.Duration{second},
+		},
 	}
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, c := range cases {
@@ -140,8 +150,10 @@ func TestGapsAreCounted(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	l := layout{seed: 7, workloads: []stage.Workload{
-		{Name: "many", Kind: "Deployment", Replicas: 3, MaxUnavailable: "1"}, {Name: "few", Kind: "StatefulSet", Replicas: 2},
-		{Name: "one", Kind: "Deployment", Replicas: 1}, {Name: "disk", Kind: "StatefulSet", Replicas: 1},
+		{Name: "many", Kind: "Deployment", Replicas: 3, MaxUnavailable: "1"},
+		{Name: "few", Kind: "StatefulSet", Replicas: 2},
+		{Name: "one", Kind: "Deployment", Replicas: 1},
+		{Name: "disk", Kind: "StatefulSet", Replicas: 1},
 	}}
 	gapsOf := func(names ...string) map[string][]time.Duration {
 		gaps := map[string][]time.Duration{}
@@ -153,8 +165,10 @@ func TestTable(t *testing.T) {
 	o := options{flags: []string{"", "--move=surge"}, against: "--canary=false"}
 	ways, against := o.ways()
 	all := []played{
-		{&l, ways[0], 21 * second, gapsOf("one", "disk")}, {&l, ways[1], 22 * second, gapsOf("few", "one", "disk")},
-		{&l, ways[2], 20 * second, gapsOf("many")}, {&l, ways[3], 40 * second, gapsOf("many", "few", "one", "disk")},
+		{&l, ways[0], 21 * second, gapsOf("one", "disk")},
+		{&l, ways[1], 22 * second, gapsOf("few", "one", "disk")},
+		{&l, ways[2], 20 * second, gapsOf("many")},
+		{&l, ways[3], 40 * second, gapsOf("many", "few", "one", "disk")},
 	}
 	var text bytes.Buffer
 	if err := write(&text, all, against); err == nil {

@@ -76,10 +76,10 @@ func (s *Stage) keepTargets(ctx context.Context, bindings []Binding) error {
 		}
 		return false, nil
 	})
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil // it was to end
 }
 
 func (s *Stage) keepTargetsOf(ctx context.Context, b Binding) error {

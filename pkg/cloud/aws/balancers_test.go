@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -97,44 +98,46 @@ func TestTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.requests()
-	look := func(ids ...string) map[string]bool {
+	look := func(ids ...string) string {
 		t.Helper()
 		all, err := s.Provider.Targets(t.Context(), found.Groups, ids)
 		if err != nil {
 			t.Fatal(err)
 		}
-		draining := map[string]bool{}
+		var lines []string
 		for _, target := range all {
 			if slices.Contains(ids, target.ID) {
-				draining[target.Group.Name+" "+target.ID] = target.Draining
+				lines = append(lines, fmt.Sprintf("%s %s %t", target.Group.Name, target.ID, target.Draining))
 			}
 		}
-		return draining
+		slices.Sort(lines)
+		return strings.Join(lines, ", ")
 	}
-	if got := look("10.0.0.7"); len(got) != 1 || got["pods 10.0.0.7"] || s.calls() != "DescribeTargetHealth" {
-		t.Errorf("got %v of a registered address", got)
+	wants := func(when, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
 	}
-	if got := look("10.0.0.8", instance); len(got) != 2 || got["own "+instance] || got["web "+instance] || s.calls() != "DescribeTargetHealth DescribeTargetHealth" {
-		t.Errorf("got %v of a registered machine", got)
-	}
+	wants("a registered address", look("10.0.0.7"), "pods 10.0.0.7 false")
+	wants("what is asked for it", s.calls(), "DescribeTargetHealth")
+	wants("a registered machine", look("10.0.0.8", instance), fmt.Sprintf("own %s false, web %s false", instance, instance))
+	wants("what is asked for that", s.calls(), "DescribeTargetHealth DescribeTargetHealth")
 	for arn, id := range map[string]string{web: instance, pods: "10.0.0.7"} {
 		if err := s.DeregisterTarget(arn, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := look("10.0.0.7", instance); len(got) != 3 || !got["pods 10.0.0.7"] || !got["web "+instance] || got["own "+instance] {
-		t.Errorf("got %v once they were taken out", got)
-	}
+	wants("they are taken out", look("10.0.0.7", instance), fmt.Sprintf("own %s false, pods 10.0.0.7 true, web %s true", instance, instance))
 	drained := func(awscloud.GroupStatus) bool {
-		got := look("10.0.0.7", instance)
-		return len(got) == 2 && got["web "+instance]
+		return look("10.0.0.7", instance) == fmt.Sprintf("own %s false, web %s true", instance, instance)
 	}
 	if err := s.Wait(t.Context(), "workers", drained); err != nil {
 		t.Fatal(err)
 	}
 	s.mustDo(nodegroup.Terminate{Instance: instance, Shrink: true})
-	if got := look(instance); !got["own "+instance] {
-		t.Errorf("got %v when the machine is terminated", got)
+	if got, want := look(instance), fmt.Sprintf("own %s true", instance); !strings.Contains(got, want) {
+		t.Errorf("the machine is terminated: got %q, want %q in it", got, want)
 	}
 }
 

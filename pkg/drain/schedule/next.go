@@ -86,7 +86,7 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 			stuck = true
 			continue
 		case started && (q.reserved[pod.UID] || in.isUnderWay(in.lastAttempt(pod))): // it has gone through
-		case prediction.Spends || prediction.Kind == drain.BudgetSpent || prediction.Kind == drain.LastReady:
+		case prediction.IsOfBudget():
 			eviction.budget = q.budgetIndex(prediction.Budget, pod)
 		}
 		l.pods = append(l.pods, eviction)

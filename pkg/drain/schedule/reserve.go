@@ -115,11 +115,8 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	if p.in.isUnderWay(attempt) || p.movesPod(node, pod) {
 		return
 	}
-	prediction := drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
-	budget, last := prediction.Budget, false
-	if prediction.IsLast() && p.isDoneWaiting(pod) {
-		prediction, last = drain.Prediction{}, true
-	}
+	prediction, last := p.predictEviction(pod)
+	budget := prediction.Budget
 	switch {
 	case !prediction.Admitted():
 		p.addBlocked(node, pod, prediction.Obstacle)
@@ -134,11 +131,28 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 		eviction := Eviction{Namespace: pod.Namespace, Pod: pod.Name, UID: pod.UID, Node: node.Name, BudgetVersion: prediction.Version, Workload: drain.WorkloadOf(pod), LastReady: last}
 		if prediction.Spends {
 			eviction.Budget = budget
-			p.spent[budget]++
-			p.flights[budget] = p.flights[budget].withEviction(p.in.Now)
 		}
-		p.candidates = append(p.candidates, candidate{Eviction: eviction, pod: pod, place: place})
+		p.addCandidate(candidate{Eviction: eviction, pod: pod, place: place})
 	}
+}
+
+// predictEviction is what an eviction would meet; last tells that it takes the last ready pod of a
+// workload, which has waited long enough for another.
+func (p *Plan) predictEviction(pod *corev1.Pod) (prediction drain.Prediction, last bool) {
+	prediction = drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
+	if prediction.IsLast() && p.isDoneWaiting(pod) {
+		return drain.Prediction{}, true
+	}
+	return prediction, false
+}
+
+// addCandidate reserves the place of an eviction in its budget, if it has one.
+func (p *Plan) addCandidate(c candidate) {
+	if budget := c.Budget; budget.Name != "" {
+		p.spent[budget]++
+		p.flights[budget] = p.flights[budget].withEviction(p.in.Now)
+	}
+	p.candidates = append(p.candidates, c)
 }
 
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long

@@ -1,0 +1,72 @@
+package upgrade
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// mostWorkloads is of how many workloads it is kept by name what the upgrade cost them: each takes
+// some 100 bytes of the record, which is written twice for each node.
+const mostWorkloads = 500
+
+// OtherWorkloads is the name under which the others are summed up that have recovered: those that
+// were noticed least.
+const OtherWorkloads = "others"
+
+// WorkloadRecord is what is known of a workload whose pods left nodes.
+type WorkloadRecord struct {
+	// Ready counts the pods that were ready before the first of them left; 0 when there are as many
+	// again.
+	Ready int `json:"ready,omitempty"`
+	// Usual is how long its pods take to become ready, 0 for not known.
+	Usual Duration `json:"usual,omitzero"`
+	Impact
+}
+
+// Impact is what an upgrade cost a workload, as its holders saw it.
+type Impact struct {
+	// Evictions counts the pods that were evicted.
+	Evictions int `json:"evictions,omitempty"`
+	// Below is for how long the workload had fewer ready pods than before the upgrade, None for how
+	// long it had none.
+	Below Duration `json:"below,omitzero"`
+	None  Duration `json:"none,omitzero"`
+}
+
+// WorkloadImpact is the Impact on one workload, NAMESPACE/KIND/NAME.
+type WorkloadImpact struct {
+	Name string `json:"name"`
+	Impact
+}
+
+// compareImpacts puts those first that users have noticed more.
+func compareImpacts(a, b WorkloadImpact) int {
+	return cmp.Or(cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
+		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
+}
+
+// sumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
+// have recovered, to OtherWorkloads: their evictions, and the longest of their times.
+func sumUpOthers(workloads map[string]WorkloadRecord) {
+	if len(workloads) <= mostWorkloads {
+		return
+	}
+	var recovered []WorkloadImpact
+	for name, w := range workloads {
+		if w.Ready == 0 && name != OtherWorkloads {
+			recovered = append(recovered, WorkloadImpact{name, w.Impact})
+		}
+	}
+	slices.SortFunc(recovered, compareImpacts)
+	others := workloads[OtherWorkloads]
+	for len(workloads) >= mostWorkloads && len(recovered) > 0 {
+		least := recovered[len(recovered)-1]
+		recovered = recovered[:len(recovered)-1]
+		delete(workloads, least.Name)
+		others.Evictions += least.Evictions
+		others.Below.Duration = max(others.Below.Duration, least.Below.Duration)
+		others.None.Duration = max(others.None.Duration, least.None.Duration)
+	}
+	workloads[OtherWorkloads] = others
+}
