@@ -3,6 +3,7 @@ package drain
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 // Replicas are the pods of one workload at one moment. They are not changed once they are made.
 type Replicas struct {
 	Workload
-	// Pods are those that are neither deleted nor finished, bound to a node or not, in no order.
+	// Pods are those that are neither deleted nor over, bound to a node or not: the ready ones first.
 	Pods []*corev1.Pod
 	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
 	// had at once.
@@ -60,6 +61,9 @@ type Replicas struct {
 	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
 	last []*Budget
 }
+
+// Unready are the pods that are not ready.
+func (r *Replicas) Unready() []*corev1.Pod { return r.Pods[r.Ready:] }
 
 // ReadyTime is how long a pod of the workload usually takes from its binding to a node until it is
 // ready, as far as its pods tell; 0 when none does.
@@ -73,22 +77,15 @@ func (r *Replicas) ReadyTime() time.Duration {
 	return TypicalDuration(samples, 0)
 }
 
-// newReplicas counts the pods of a workload. most is how many pods one of its controllers had at
-// once. A workload behind a Service that has more than one pod gets a budget of its own, which
-// lets all of its pods go but the last that is ready (kubernetes#31487).
-func newReplicas(w Workload, pods map[types.UID]*corev1.Pod, most int32, facts Facts) *Replicas {
-	r := &Replicas{Workload: w, Most: int(most)}
-	for _, pod := range pods {
-		if !isLiving(pod) {
-			continue
-		}
-		r.Pods = append(r.Pods, pod)
-		if Ready(pod) {
-			r.Ready++
-		}
+// newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets a
+// budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
+func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
+	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
+	for controller := range c.counted {
+		r.Most = max(r.Most, c.most[controller])
 	}
-	if most > 1 && len(r.Pods) > 0 && facts.IsBehindService(r.Pods[0]) {
-		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), most)}
+	if r.Most > 1 && len(r.Pods) > 0 && facts.IsBehindService(r.Pods[0]) {
+		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), int32(r.Most))}
 	}
 	return r
 }
@@ -150,11 +147,8 @@ func (w Workloads) countsStill(budget types.NamespacedName, pod types.UID) bool 
 // WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
 // concurrent use.
 type WorkloadIndex struct {
-	facts Facts
-	pods  map[Workload]map[types.UID]*corev1.Pod
-	// most is how many pods that are not deleted each controller had at once: a workload that has
-	// lost all but one of its pods for now is not one of a single pod.
-	most    map[types.UID]int32
+	facts   Facts
+	crews   map[Workload]*crew
 	stale   map[Workload]bool
 	current Workloads
 }
@@ -162,7 +156,7 @@ type WorkloadIndex struct {
 // NewWorkloadIndex is an index without pods.
 func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 	return &WorkloadIndex{
-		facts: facts, pods: map[Workload]map[types.UID]*corev1.Pod{}, most: map[types.UID]int32{}, stale: map[Workload]bool{},
+		facts: facts, crews: map[Workload]*crew{}, stale: map[Workload]bool{},
 		current: Workloads{named: map[Workload]*Replicas{}, byController: map[types.UID]*Replicas{}},
 	}
 }
@@ -170,7 +164,7 @@ func NewWorkloadIndex(facts Facts) *WorkloadIndex {
 // SetFacts says again which pods are behind Services.
 func (x *WorkloadIndex) SetFacts(facts Facts) {
 	x.facts = facts
-	for w := range x.pods {
+	for w := range x.crews {
 		x.stale[w] = true
 	}
 }
@@ -181,16 +175,20 @@ func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 	if w == (Workload{}) {
 		return
 	}
-	if x.pods[w] == nil {
-		x.pods[w] = map[types.UID]*corev1.Pod{}
+	c := x.crews[w]
+	if c == nil {
+		c = newCrew()
+		x.crews[w] = c
 	}
-	x.pods[w][pod.UID], x.stale[w] = pod, true
+	c.removePod(pod.UID)
+	c.addPod(pod)
+	x.stale[w] = true
 }
 
 // Remove takes a pod away.
 func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
-	if w := WorkloadOf(pod); x.pods[w] != nil {
-		delete(x.pods[w], pod.UID)
+	if w := WorkloadOf(pod); x.crews[w] != nil {
+		x.crews[w].removePod(pod.UID)
 		x.stale[w] = true
 	}
 }
@@ -198,7 +196,7 @@ func (x *WorkloadIndex) Remove(pod *corev1.Pod) {
 // Current are the workloads now. They may change with the next Store or Remove.
 func (x *WorkloadIndex) Current() Workloads {
 	for w := range x.stale {
-		x.renew(w)
+		x.renewReplicas(w)
 	}
 	clear(x.stale)
 	return x.current
@@ -210,25 +208,19 @@ func (x *WorkloadIndex) Snapshot() Workloads {
 	return Workloads{named: maps.Clone(w.named), byController: maps.Clone(w.byController)}
 }
 
-// renew counts the pods of a workload again.
-func (x *WorkloadIndex) renew(w Workload) {
-	if len(x.pods[w]) == 0 {
-		delete(x.pods, w)
+// renewReplicas shows a workload as its crew is now.
+func (x *WorkloadIndex) renewReplicas(w Workload) {
+	c := x.crews[w]
+	if len(c.members) == 0 {
+		if w.Kind != "StatefulSet" { // whose only pod is replaced after its end
+			delete(x.crews, w)
+		}
 		delete(x.current.named, w)
 		return // what its controllers lead to is asked for by none of their pods
 	}
-	live, most := map[types.UID]int32{}, int32(0)
-	for _, pod := range x.pods[w] {
-		controller := ControllerOf(pod)
-		if isLiving(pod) || isReplacedLater(pod) {
-			live[controller]++
-		}
-		x.most[controller] = max(x.most[controller], live[controller])
-		most = max(most, x.most[controller])
-	}
-	r := newReplicas(w, x.pods[w], most, x.facts)
+	r := newReplicas(w, c, x.facts)
 	x.current.named[w] = r
-	for controller := range live {
+	for controller := range c.counted {
 		x.current.byController[controller] = r
 	}
 }

@@ -3,6 +3,7 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -26,12 +27,14 @@ type disruption struct {
 	// A change of a budget is one that an upgrade might act on only if it is watched.
 	watched    map[types.NamespacedName]bool
 	watchesAll bool
+	// awaited are the workloads whose ready pods the upgrade waits for.
+	awaited map[drain.Workload]bool
 }
 
 func newDisruption(spec *Spec, clock *clock) *disruption {
 	d := &disruption{
 		clock: clock, endingNamespaces: spec.EndingNamespaces, countsPods: map[*policyv1.PodDisruptionBudget]bool{},
-		disrupted: map[types.NamespacedName]time.Time{}, watched: map[types.NamespacedName]bool{},
+		disrupted: map[types.NamespacedName]time.Time{}, watched: map[types.NamespacedName]bool{}, awaited: map[drain.Workload]bool{},
 	}
 	for _, budget := range spec.Budgets {
 		d.budgets = append(d.budgets, budget.DeepCopy())
@@ -95,14 +98,10 @@ func (d *disruption) countHealthy(u *simPod, change int32) {
 	}
 }
 
-// wakeForWorkload has the upgrade look at a workload that it waits for: of one without a budget it
-// is the pods themselves that tell.
+// wakeForWorkload has the upgrade look at a workload that it waits for: it is the pods themselves
+// that tell of it.
 func (d *disruption) wakeForWorkload(u *simPod) {
-	if len(u.budgets) > 0 || (!d.watchesAll && len(d.watched) == 0) {
-		return
-	}
-	w := drain.WorkloadOf(u.pod)
-	if d.watchesAll || d.watched[types.NamespacedName{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name}] {
+	if w := drain.WorkloadOf(u.pod); d.awaited[w] {
 		d.clock.changed = true
 	}
 }
@@ -136,8 +135,15 @@ func (d *disruption) updateStatus(budget *policyv1.PodDisruptionBudget) {
 // those that block a pod: the others are looked at only when a node may be started.
 func (d *disruption) watchBudgets(step *upgrade.Step) {
 	clear(d.watched)
+	clear(d.awaited)
 	for _, b := range step.Blocked {
 		d.watched[b.Budget] = true
+		if kind, name, found := strings.Cut(b.Budget.Name, "/"); found {
+			d.awaited[drain.Workload{Namespace: b.Budget.Namespace, Kind: kind, Name: name}] = true
+		}
+	}
+	for _, u := range step.Status.Unhealthy {
+		d.awaited[u.Workload] = true
 	}
 	inFlight := 0
 	for _, n := range step.Record.Nodes {

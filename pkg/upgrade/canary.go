@@ -102,7 +102,7 @@ func (d canary) watchWorkloads() {
 func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy, bool) {
 	var found *corev1.Pod
 	var reason string
-	for _, pod := range r.Pods {
+	for _, pod := range r.Unready() {
 		if !d.isSuccessor(pod) || found != nil && found.Name < pod.Name {
 			continue
 		}
@@ -122,7 +122,7 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 // node that is to be replaced. One that no node takes tells something when no node is awaited.
 func (d canary) isSuccessor(pod *corev1.Pod) bool {
 	switch {
-	case drain.Ready(pod) || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)):
+	case pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)):
 		return false
 	case pod.Spec.NodeName == "":
 		return !d.isShortOfNodes()

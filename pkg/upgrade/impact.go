@@ -46,6 +46,9 @@ func (d impacts) addImpacts() {
 		}
 	}
 	for name, before := range d.rec.Workloads {
+		if before.Ready == 0 {
+			continue
+		}
 		if ready := (canary{d.draft}).countReady(name); ready < before.Ready {
 			d.notes.Lacking[name] = ready == 0
 		}

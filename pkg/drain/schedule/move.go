@@ -69,7 +69,7 @@ func isGivenUp(attempt nodegroup.Attempt) bool {
 
 // describeSuccessor says what the pod waits for that is to take over.
 func describeSuccessor(r *drain.Replicas) string {
-	unready := slices.DeleteFunc(slices.Clone(r.Pods), drain.Ready)
+	unready := r.Unready()
 	if len(unready) == 0 {
 		return "its Deployment is restarted to bring another up first"
 	}

@@ -1,0 +1,69 @@
+package drain
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// crew counts the pods of one workload as they come and go, so that none is looked at twice.
+type crew struct {
+	members map[types.UID]crewMember
+	// ready and unready are its replicas, in no order.
+	ready, unready []*corev1.Pod
+	// counted are, by controller, the pods that tell how many there are to be, and most is how many
+	// they were at once: a workload that has lost all but one of its pods for now is not one of a
+	// single pod.
+	counted, most map[types.UID]int
+}
+
+// crewMember is a pod as it was counted.
+type crewMember struct {
+	controller             types.UID
+	living, ready, counted bool
+}
+
+func newCrew() *crew {
+	return &crew{members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{}}
+}
+
+func (c *crew) addPod(pod *corev1.Pod) {
+	m := crewMember{controller: ControllerOf(pod), living: isLiving(pod)}
+	m.ready = m.living && Ready(pod)
+	m.counted = m.living || isReplacedLater(pod)
+	c.members[pod.UID] = m
+	if all := c.replicasLike(m); all != nil {
+		*all = append(*all, pod)
+	}
+	if m.counted {
+		c.counted[m.controller]++
+	}
+	c.most[m.controller] = max(c.most[m.controller], c.counted[m.controller])
+}
+
+// replicasLike are the replicas that the member is counted with; nil when it is none.
+func (c *crew) replicasLike(m crewMember) *[]*corev1.Pod {
+	switch {
+	case m.ready:
+		return &c.ready
+	case m.living:
+		return &c.unready
+	default:
+		return nil
+	}
+}
+
+func (c *crew) removePod(uid types.UID) {
+	m, known := c.members[uid]
+	if !known {
+		return
+	}
+	delete(c.members, uid)
+	if all := c.replicasLike(m); all != nil {
+		*all = slices.DeleteFunc(*all, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	}
+	if m.counted {
+		c.counted[m.controller]--
+	}
+}
