@@ -53,7 +53,8 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 // Replicas are the pods of one workload at one moment. They are not changed once they are made.
 type Replicas struct {
 	Workload
-	// Pods are those that are neither deleted nor over, bound to a node or not: the ready ones first.
+	// Pods are those that are neither deleted nor over, bound to a node or not; the ready ones
+	// first.
 	Pods []*corev1.Pod
 	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
 	// had at once.
@@ -77,8 +78,8 @@ func (r *Replicas) ReadyTime() time.Duration {
 	return TypicalDuration(samples, 0)
 }
 
-// newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets a
-// budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
+// newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets
+// a budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
 func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
 	for controller := range c.counted {
