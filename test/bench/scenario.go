@@ -68,7 +68,7 @@ func scenarios() []scenario {
 		{
 			name: "budgets", title: "24 nodes, 4 at a time, 30 workloads, ready after 2s, gone after 3s",
 			nodes: 24, window: 4, spare: 24, workloads: mixed, rivals: []rival{loop, four}, floor: drainFloor(24, 4, mixed),
-			targets: []target{toFloor(1.35), toRival(four, 0.45), toRival(loop, 0.25)},
+			targets: []target{toFloor(1.45), toRival(four, 0.45), toRival(loop, 0.25)},
 		},
 		{
 			name: "disturbed", title: "budgets, with watches cut after 2s, 5% of answers 500 and 5% 429 with Retry-After 1",
