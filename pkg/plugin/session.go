@@ -83,7 +83,7 @@ func (s *session) readPods(ctx context.Context, members []nodegroup.Member, m mo
 	if err != nil {
 		return explainReadError(err)
 	}
-	if !s.podsOfGroupOnly {
+	if m == modeStatus { // plans sort them when they tell of workloads, and checks do without
 		s.view.Workloads = indexWorkloads(s.view.Pods, s.clusterWorkloads).Current()
 	}
 	return nil

@@ -17,7 +17,7 @@ const longReady = 30 * time.Second
 
 // listLeaving are the workloads with pods on outdated nodes, by name.
 func (g *groupContext) listLeaving() []*drain.Replicas {
-	workloads, found := g.view.Workloads, map[drain.Workload]*drain.Replicas{}
+	workloads, found := indexWorkloads(g.view.Pods, g.clusterWorkloads).Current(), map[drain.Workload]*drain.Replicas{}
 	for i := range g.members {
 		if !g.members[i].Outdated {
 			continue
