@@ -127,9 +127,6 @@ func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 // Of are the pods of the workload that the pod is one of; nil when it is of none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
-// IsEmpty reports whether nothing is known of any workload.
-func (w Workloads) IsEmpty() bool { return len(w.named) == 0 }
-
 // countsStill reports whether a pod that was evicted is still counted as ready.
 func (w Workloads) countsStill(budget types.NamespacedName, pod types.UID) bool {
 	kind, name, _ := strings.Cut(budget.Name, "/")

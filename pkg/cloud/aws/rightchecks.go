@@ -81,8 +81,8 @@ func principalOf(caller string) (arn string, ok bool) {
 	}
 }
 
-// judgeSimulation reads from IAM's results whether the action is allowed on the resource. It errs
-// towards unverified: a refusal that rests on values which the request will have and the simulation
+// judgeSimulation reads from IAM's results whether the action is allowed on the resource. In doubt
+// it is unverified: a refusal that rests on values which the request will have and the simulation
 // has not, such as tags, need not be one; and IAM takes conditions of an organization's policies
 // for a refusal (https://github.com/aws/aws-sdk/issues/102).
 func judgeSimulation(results []it.EvaluationResult, action, resource string) verdict {
