@@ -49,11 +49,12 @@ func findLackOfRoom(s *Scene) []Finding {
 	if !slices.ContainsFunc(s.Nodes, func(n *corev1.Node) bool { return !n.Status.Allocatable.Pods().IsZero() }) {
 		return nil // no one says how much fits on a node
 	}
-	needed, drained := s.sumLeaving()
-	free, staying := s.sumFree()
+	rooms := roomCounter{}
+	needed, drained := s.sumLeaving(rooms)
+	free, staying := s.sumFree(rooms)
 	added := s.newNodes()
 	for range added {
-		free.add(s.roomOfNewNode())
+		free.add(s.roomOfNewNode(rooms))
 	}
 	lacking := needed.describeLack(free)
 	if len(lacking) == 0 {
@@ -87,12 +88,12 @@ func (s *Scene) newNodes() int {
 
 // sumLeaving is the most that the pods ask for which leave at once, and from how many nodes they
 // do: all of them where no one launches a node for one that goes.
-func (s *Scene) sumLeaving() (most room, nodes int) {
+func (s *Scene) sumLeaving(rooms roomCounter) (most room, nodes int) {
 	leaving := map[string]room{}
 	for _, w := range s.Workloads {
 		for _, pod := range w.Leaving {
 			sum := leaving[pod.Spec.NodeName]
-			sum.add(roomOf(pod))
+			sum.add(rooms.count(pod))
 			leaving[pod.Spec.NodeName] = sum
 		}
 	}
@@ -118,12 +119,12 @@ func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
 
 // sumFree is what is free on the nodes that stay and that take one of the workloads, and how many
 // these are.
-func (s *Scene) sumFree() (free room, nodes int) {
+func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 	used := map[string]room{}
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != "" && !hasPodEnded(pod) {
 			sum := used[pod.Spec.NodeName]
-			sum.add(roomOf(pod))
+			sum.add(rooms.count(pod))
 			used[pod.Spec.NodeName] = sum
 		}
 	}
@@ -145,7 +146,7 @@ func (s *Scene) sumFree() (free room, nodes int) {
 
 // roomOfNewNode is what a new node has for pods: what an outdated one has, less the pods that each
 // node has of its own.
-func (s *Scene) roomOfNewNode() room {
+func (s *Scene) roomOfNewNode(rooms roomCounter) room {
 	for i := range s.World.Members {
 		m := &s.World.Members[i]
 		if !m.Outdated || m.Node == nil {
@@ -154,7 +155,7 @@ func (s *Scene) roomOfNewNode() room {
 		free := roomOfList(m.Node.Status.Allocatable)
 		for _, pod := range m.Pods {
 			if drain.OwnerKind(pod) == "DaemonSet" || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
-				free.subtract(roomOf(pod))
+				free.subtract(rooms.count(pod))
 			}
 		}
 		return free

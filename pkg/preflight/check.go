@@ -307,14 +307,14 @@ func ruleOf(kind drain.ObstacleKind) string {
 // isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again
 // (EKS E51), if another actor makes it again.
 func isReturning(pod *corev1.Pod, provider string) bool {
-	return metav1.GetControllerOf(pod) != nil && drain.ToleratesTaint(pod, nodemark.CordonTaint()) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
+	return metav1.GetControllerOfNoCopy(pod) != nil && drain.ToleratesTaint(pod, nodemark.CordonTaint()) && drain.ToleratesTaint(pod, nodegroup.FenceTaint(provider))
 }
 
 // findIntolerant collects the DaemonSets with a pod on the node that the fence's taint keeps from
 // coming back.
 func findIntolerant(w *upgrade.World, m *nodegroup.Member, daemons map[string]bool) {
 	for _, pod := range m.Pods {
-		if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && owner.Kind == "DaemonSet" && !drain.ToleratesTaint(pod, nodegroup.FenceTaint(w.Group.Provider)) {
 			daemons[pod.Namespace+"/"+owner.Name] = true
 		}
 	}

@@ -41,8 +41,31 @@ func formatCPU(milli int64) string { return fmt.Sprintf("%.4g", float64(max(0, m
 
 func formatMemory(bytes int64) string { return fmt.Sprintf("%.4gGi", float64(max(0, bytes))/(1<<30)) }
 
-// roomOf is what the scheduler counts of a pod.
-func roomOf(pod *Pod) room {
+// roomCounter counts what the scheduler counts of a pod, once for pods that share their containers.
+// Pods of one controller do, see trim.Sharer.
+type roomCounter map[sharedContainers]room
+
+// sharedContainers are the first containers of pods that have them in common.
+type sharedContainers struct{ main, init *corev1.Container }
+
+func (c roomCounter) count(pod *Pod) room {
+	spec := &pod.Spec
+	if len(spec.Containers) == 0 || spec.Resources != nil || len(spec.Overhead) > 0 {
+		return countRoom(pod)
+	}
+	key := sharedContainers{main: &spec.Containers[0]}
+	if len(spec.InitContainers) > 0 {
+		key.init = &spec.InitContainers[0]
+	}
+	r, known := c[key]
+	if !known {
+		r = countRoom(pod)
+		c[key] = r
+	}
+	return r
+}
+
+func countRoom(pod *Pod) room {
 	requests := helpers.PodRequests(pod, helpers.PodResourcesOptions{})
 	return room{cpu: requests.Cpu().MilliValue(), memory: requests.Memory().Value(), pods: 1}
 }
