@@ -146,17 +146,18 @@ func (v Verdict) Obstacle() Obstacle {
 // The order follows kubectl drain's filters, except that a finished pod never stops a drain and
 // that an emptyDir never does (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	if reason := reasonToStay(pod, nodeLost); reason != "" {
+	owner, wish := metav1.GetControllerOfNoCopy(pod), WishOf(pod) // once: each step judges many pods
+	if reason := reasonToStay(pod, owner, wish, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return Verdict{Leaving, ReasonTerminating}
-	case WishOf(pod) == WaitCompleted:
+	case wish == WaitCompleted:
 		return Verdict{Held, ReasonCompletes}
 	case policy.RespectDoNotDisrupt && Protection(pod) != "":
 		return Verdict{Held, ReasonDoNotDisrupt}
-	case metav1.GetControllerOfNoCopy(pod) == nil && !policy.EvictUnmanaged:
+	case owner == nil && !policy.EvictUnmanaged:
 		return Verdict{Held, ReasonUnmanaged}
 	default:
 		return Verdict{Fate: Go}
@@ -164,15 +165,15 @@ func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
 }
 
 // reasonToStay is why the pod goes down with its node; empty when it does not.
-func reasonToStay(pod *corev1.Pod, nodeLost bool) Reason {
+func reasonToStay(pod *corev1.Pod, owner *metav1.OwnerReference, wish Wish, nodeLost bool) Reason {
 	switch {
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return ReasonMirror
 	case isFinished(pod):
 		return ReasonFinished
-	case OwnerKind(pod) == "DaemonSet":
+	case owner != nil && owner.Kind == "DaemonSet":
 		return ReasonDaemonSet
-	case WishOf(pod) == Skip:
+	case wish == Skip:
 		return ReasonSkipped
 	case pod.DeletionTimestamp != nil && nodeLost:
 		return ReasonLost

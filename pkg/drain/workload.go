@@ -23,11 +23,12 @@ func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.
 
 // ParseWorkload reads what String writes; its error says what form is expected.
 func ParseWorkload(text string) (Workload, error) {
-	parts := strings.Split(text, "/")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+	namespace, rest, _ := strings.Cut(text, "/")
+	kind, name, _ := strings.Cut(rest, "/")
+	if namespace == "" || kind == "" || name == "" || strings.Contains(name, "/") {
 		return Workload{}, fmt.Errorf("%q is no workload: write NAMESPACE/KIND/NAME, as in shop/Deployment/web", text)
 	}
-	return Workload{Namespace: parts[0], Kind: parts[1], Name: parts[2]}, nil
+	return Workload{Namespace: namespace, Kind: kind, Name: name}, nil
 }
 
 // WorkloadOf is the workload of the pod: its controller or, where that is a Deployment's

@@ -38,9 +38,9 @@ func autoscaledStrategy() strategy {
 	}
 	force := func(d *draft, name string, n NodeRecord) { timeout{d}.giveUpNode(name, n) }
 	return strategy{
-		name: AutoscaledBlueGreen, version: autoscaledVersion,
-		begin: func(*draft) {},
-		fits:  fitsAutoscaled,
+		version: autoscaledVersion,
+		begin:   func(*draft) {},
+		fits:    fitsAutoscaled,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,

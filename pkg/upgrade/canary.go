@@ -28,7 +28,7 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 	known := make(map[string]WorkloadRecord, len(d.rec.Workloads))
 	for name, w := range d.rec.Workloads {
 		if w.Ready > 0 && d.hasRecovered(name, w) {
-			w.Ready, w.Usual = 0, Duration{}
+			w.Ready = 0
 		}
 		known[name] = w
 	}
@@ -37,10 +37,14 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		if r == nil {
 			continue
 		}
-		w := known[r.String()]
+		name := r.String()
+		w := known[name]
 		if w.Ready == 0 {
-			w.Ready, w.Usual = r.Ready, Duration{r.ReadyTime()}
-			known[r.String()] = w
+			w.Ready = r.Ready
+			if w.Usual.Duration == 0 {
+				w.Usual.Duration = r.ReadyTime()
+			}
+			known[name] = w
 		}
 	}
 	sumUpOthers(known)

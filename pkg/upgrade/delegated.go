@@ -35,7 +35,6 @@ type delegated struct{ *draft }
 func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
-		name:    Delegated,
 		version: delegatedVersion,
 		begin:   func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		phases: []phase{

@@ -50,6 +50,7 @@ type draft struct {
 // strategy is one way to replace a group. It keeps no state: what a run has to remember is in its
 // record. Every strategy begins with PhaseSetup, and PhaseDone follows its last phase.
 type strategy struct {
+	// name is the one that allStrategies has.
 	name Strategy
 	// version is the oldest form of Record that knows the strategy.
 	version int

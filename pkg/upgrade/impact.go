@@ -28,23 +28,10 @@ func (d impacts) addImpacts() {
 	if len(d.rec.Workloads) == 0 {
 		return
 	}
-	d.rec.Workloads = maps.Clone(d.rec.Workloads)
-	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
-	for name, none := range d.w.Notes.Lacking {
-		d.changeImpact(name, func(i *Impact) {
-			if i.Below.Duration += since; none {
-				i.None.Duration += since
-			}
-		})
-	}
-	for uid, name := range d.w.Notes.Evicting {
-		switch attempt := d.w.Open[(Evict{UID: uid}).Key()]; {
-		case attempt.InFlight || attempt.Begun.IsZero():
-			d.notes.Evicting[uid] = name
-		case attempt.Outcome == nodegroup.OutcomeDone:
-			d.changeImpact(name, func(i *Impact) { i.Evictions++ })
-		}
-	}
+	records := workloadRecords{all: d.rec.Workloads}
+	d.addTimes(&records)
+	d.addEvictions(&records)
+	d.rec.Workloads = records.all
 	for name, before := range d.rec.Workloads {
 		if before.Ready == 0 {
 			continue
@@ -55,11 +42,49 @@ func (d impacts) addImpacts() {
 	}
 }
 
-func (d impacts) changeImpact(name string, change func(*Impact)) {
-	if w, known := d.rec.Workloads[name]; known {
-		change(&w.Impact)
-		d.rec.Workloads[name] = w
+// addTimes adds the time since the step before to those that lacked pods.
+func (d impacts) addTimes(records *workloadRecords) {
+	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
+	if since == 0 {
+		return
 	}
+	for name, none := range d.w.Notes.Lacking {
+		records.change(name, func(i *Impact) {
+			if i.Below.Duration += since; none {
+				i.None.Duration += since
+			}
+		})
+	}
+}
+
+// addEvictions counts the evictions that were answered. It notes again which are not.
+func (d impacts) addEvictions(records *workloadRecords) {
+	for uid, name := range d.w.Notes.Evicting {
+		switch attempt := d.w.Open[(Evict{UID: uid}).Key()]; {
+		case attempt.InFlight || attempt.Begun.IsZero():
+			d.notes.Evicting[uid] = name
+		case attempt.Outcome == nodegroup.OutcomeDone:
+			records.change(name, func(i *Impact) { i.Evictions++ })
+		}
+	}
+}
+
+// workloadRecords are what is on record of workloads: a copy of it from the first change on.
+type workloadRecords struct {
+	all    map[string]WorkloadRecord
+	copied bool
+}
+
+func (r *workloadRecords) change(name string, change func(*Impact)) {
+	w, known := r.all[name]
+	if !known {
+		return
+	}
+	if !r.copied {
+		r.all, r.copied = maps.Clone(r.all), true
+	}
+	change(&w.Impact)
+	r.all[name] = w
 }
 
 // noteEvictions notes which evictions were decided, for their answers to be counted.

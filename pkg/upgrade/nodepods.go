@@ -33,13 +33,13 @@ func (v *nodePods) listRunning() []types.UID {
 // classifyPods sorts the pods of a member by what its drain has to do with them.
 func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *nodePods {
 	v := &nodePods{}
-	var unready []*corev1.Pod
+	ready, unready := make([]*corev1.Pod, 0, len(m.Pods)), []*corev1.Pod(nil)
 	lost := m.Node != nil && isNodeLost(m.Node, now)
 	for _, pod := range m.Pods {
 		switch drain.Judge(pod, policy, lost).Fate {
 		case drain.Go:
 			if drain.Ready(pod) {
-				v.Evict = append(v.Evict, pod)
+				ready = append(ready, pod)
 			} else {
 				unready = append(unready, pod)
 			}
@@ -53,9 +53,12 @@ func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *node
 	}
 	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
 	// same each time.
-	v.Evict = append(unready, v.Evict...)
-	slices.SortStableFunc(v.Evict[:len(unready)], comparePodNames)
-	slices.SortStableFunc(v.Evict[len(unready):], comparePodNames)
+	slices.SortStableFunc(unready, comparePodNames)
+	slices.SortStableFunc(ready, comparePodNames)
+	v.Evict = ready
+	if len(unready) > 0 {
+		v.Evict = slices.Concat(unready, ready)
+	}
 	return v
 }
 

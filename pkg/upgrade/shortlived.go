@@ -21,9 +21,9 @@ type shortLived struct{ *draft }
 func shortLivedStrategy() strategy {
 	abort := []Verb{VerbAbort}
 	return strategy{
-		name: ShortLived, version: shortLivedVersion,
-		begin: func(*draft) {},
-		fits:  fitsShortLived,
+		version: shortLivedVersion,
+		begin:   func(*draft) {},
+		fits:    fitsShortLived,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, calm: true, verbs: abort,

@@ -9,14 +9,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// allStrategies is the list of all there are.
-func allStrategies() []strategy {
-	return []strategy{
-		surgeStrategy(),
-		blueGreenStrategy(),
-		autoscaledStrategy(),
-		shortLivedStrategy(),
-		delegatedStrategy(),
+// namedStrategy is a strategy that is yet to be made: most of what asks for one asks in each step.
+type namedStrategy struct {
+	name Strategy
+	make func() strategy
+}
+
+// allStrategies is the list of all there are, Surge first.
+func allStrategies() []namedStrategy {
+	return []namedStrategy{
+		{Surge, surgeStrategy},
+		{BlueGreen, blueGreenStrategy},
+		{AutoscaledBlueGreen, autoscaledStrategy},
+		{ShortLived, shortLivedStrategy},
+		{Delegated, delegatedStrategy},
 	}
 }
 
@@ -24,11 +30,13 @@ func allStrategies() []strategy {
 // upgrade was.
 func strategyOf(name Strategy, back bool) strategy {
 	all := allStrategies()
-	i := slices.IndexFunc(all, func(s strategy) bool { return s.name == name })
+	i := slices.IndexFunc(all, func(s namedStrategy) bool { return s.name == name })
 	if i < 0 || back {
-		i = slices.IndexFunc(all, func(s strategy) bool { return s.name == Surge })
+		i = 0
 	}
-	return all[i]
+	s := all[i].make()
+	s.name = all[i].name
+	return s
 }
 
 // findPhase is the phase of the name; the zero phase where the strategy has none.

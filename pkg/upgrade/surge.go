@@ -18,8 +18,8 @@ type surge struct{ *draft }
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
-		name: Surge, version: surgeVersion,
-		begin: func(d *draft) { surge{d}.beginSurge() },
+		version: surgeVersion,
+		begin:   func(d *draft) { surge{d}.beginSurge() },
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,

@@ -130,12 +130,11 @@ func (p *Plan) roomOf(budget *drain.Budget) int32 {
 	return budget.Room(p.leaving[budget.Key()])
 }
 
-// budgetDemand is a budget with the pods that are to leave through it, and how long after an
+// budgetDemand counts the pods that are to leave through a budget, and has how long after an
 // eviction one is made up for.
 type budgetDemand struct {
-	budget *drain.Budget
-	pods   int
-	turn   time.Duration
+	pods int
+	turn time.Duration
 }
 
 // findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
@@ -146,13 +145,13 @@ func (p *Plan) findCriticalBudgets(pace *pace, ahead iter.Seq[Node]) map[types.N
 	if pace.usualGone == 0 {
 		return nil
 	}
-	longest, demands := time.Duration(0), map[types.NamespacedName]budgetDemand{}
+	longest, demands := time.Duration(0), map[*drain.Budget]budgetDemand{}
 	addDemand := func(pods []*corev1.Pod) {
 		for _, pod := range pods {
 			longest = max(longest, pace.terminationTimeOf(pod))
 			if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-				key := covering[0].Key()
-				demands[key] = budgetDemand{covering[0], demands[key].pods + 1, max(demands[key].turn, pace.refillTimeOf(pod))}
+				demand := demands[covering[0]]
+				demands[covering[0]] = budgetDemand{demand.pods + 1, max(demand.turn, pace.refillTimeOf(pod))}
 			}
 		}
 	}
@@ -170,10 +169,10 @@ func (p *Plan) findCriticalBudgets(pace *pace, ahead iter.Seq[Node]) map[types.N
 	halves := time.Duration(2*waiting/max(1, p.in.Window) + 1)
 	places := halves * (longest + p.in.Settle) / 2
 	critical := map[types.NamespacedName]bool{}
-	for key, demand := range demands {
-		room := max(1, int(p.roomOf(demand.budget)))
+	for budget, demand := range demands {
+		room := max(1, int(p.roomOf(budget)))
 		if turns := time.Duration((demand.pods + room - 1) / room); (turns+1)*demand.turn+longest >= places {
-			critical[key] = true
+			critical[budget.Key()] = true
 		}
 	}
 	return critical

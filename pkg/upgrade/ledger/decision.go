@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -114,12 +112,13 @@ func (v *View) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return v.Open
 // ZoneLaunchRefusal is why launches that name a zone are not to be had, "" when they are. open
 // holds the attempts as View.Open does.
 func ZoneLaunchRefusal(open map[string]nodegroup.Attempt) string {
-	for _, key := range slices.Sorted(maps.Keys(open)) {
-		if attempt := open[key]; attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight {
-			return attempt.Detail
+	first := ""
+	for key, attempt := range open {
+		if attempt.Outcome == nodegroup.OutcomeUnsupported && !attempt.InFlight && (first == "" || key < first) {
+			first = key
 		}
 	}
-	return ""
+	return open[first].Detail
 }
 
 // Token names request number serial for a zone in this run; a cloud accepts up to 64 characters of
