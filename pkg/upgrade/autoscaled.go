@@ -164,13 +164,7 @@ func (d autoscaled) drainBlue() bool {
 	if !(surge{d.draft}).setRevision() || !d.suspendProcesses() || !d.makeRoom() {
 		return false
 	}
-	d.fencing = !marks{d.draft}.fenceOutdatedNodes()
-	for _, name := range d.rec.startedNames() {
-		if d.rec.Stopping == "" {
-			lifecycle{d.draft}.advanceNode(name)
-		}
-	}
-	d.plan = scheduling{d.draft}.makePlan("")
+	surge{d.draft}.continueDrains()
 	switch {
 	case d.rec.Stopping != "" || d.fencing:
 		return false

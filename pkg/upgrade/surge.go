@@ -120,13 +120,7 @@ func (d surge) replaceNodes() bool {
 	if !d.setRevision() {
 		return false
 	}
-	d.fencing = !marks{d.draft}.fenceOutdatedNodes()
-	for _, name := range d.rec.startedNames() {
-		if d.rec.Stopping == "" {
-			lifecycle{d.draft}.advanceNode(name)
-		}
-	}
-	d.plan = scheduling{d.draft}.makePlan("")
+	d.continueDrains()
 	if d.rec.Stopping == "" {
 		turns{d.draft}.passTurn()
 		d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
@@ -138,6 +132,18 @@ func (d surge) replaceNodes() bool {
 	}
 	d.suspendProcesses() // they may have been resumed meanwhile, by a stop of ours or by another actor
 	return false
+}
+
+// continueDrains fences the outdated nodes, makes the next step with each that was started and
+// plans which pods are evicted.
+func (d surge) continueDrains() {
+	d.fencing = !marks{d.draft}.fenceOutdatedNodes()
+	for _, name := range d.rec.startedNames() {
+		if d.rec.Stopping == "" {
+			lifecycle{d.draft}.advanceNode(name)
+		}
+	}
+	d.plan = scheduling{d.draft}.makePlan("")
 }
 
 // isReplaced reports whether no outdated node is left but the quarantined, whether what the
