@@ -51,20 +51,31 @@ func (r *CheckReport) Worst() preflight.Severity {
 	return ""
 }
 
+// countBySeverity counts the findings that are not skipped, by severity.
+func (r *CheckReport) countBySeverity() map[preflight.Severity]int {
+	counts := map[preflight.Severity]int{}
+	for i := range r.Findings {
+		if r.Findings[i].Skipped == "" {
+			counts[r.Findings[i].Severity]++
+		}
+	}
+	return counts
+}
+
 // WriteCheck writes the findings by workload, those of the group as a whole first. Infos are left
-// out of all but wide tables, and counted.
+// out of narrow tables, and counted. In Markdown the commands that mend findings follow the table,
+// in a wide one each stands in its row.
 func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	head := fmt.Sprintf("Node group %s (%s), context %s: %d of %d nodes are outdated, with pods of %s",
 		r.Name, r.Kind, cmp.Or(r.Context, "-"), r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
 	if err := writeLines(w, o.Style, head, ""); err != nil {
 		return err
 	}
-	rows := findingRows(r.Findings, o.Wide || o.Style == Markdown)
-	if len(rows) > 0 {
-		header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
-		if o.Wide {
-			header = append(header, "MENDED-BY")
-		}
+	header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
+	if o.Wide {
+		header = append(header, "MENDED-BY")
+	}
+	if rows := findingRows(r.Findings, o); len(rows) > 0 {
 		if err := WriteTable(w, o.Style, header, rows); err != nil {
 			return err
 		}
@@ -72,18 +83,40 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 			return err
 		}
 	}
-	return writeLines(w, o.Style, checkFooterLines(r, o)...)
+	if err := writeLines(w, o.Style, checkFooterLines(r, o)...); err != nil {
+		return err
+	}
+	if o.Style == Markdown && isMendable(r) {
+		return writePatchBlock(w, r)
+	}
+	return nil
+}
+
+// isMendable reports whether there is a command that mends a finding.
+func isMendable(r *CheckReport) bool {
+	return slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" && f.Skipped == "" })
+}
+
+// writePatchBlock writes the commands that mend findings as a block of Markdown.
+func writePatchBlock(w io.Writer, r *CheckReport) error {
+	if err := writeLines(w, Plain, "", "Commands that mend what they can; read them before you run them:", "", "```sh"); err != nil {
+		return err
+	}
+	if err := WritePatches(w, []CheckReport{*r}); err != nil {
+		return err
+	}
+	return writeLines(w, Plain, "```")
 }
 
 // findingRows are the findings by workload; of one rule and workload those that say the same are
 // one row. A workload is named in the first of its rows.
-func findingRows(all []preflight.Finding, wide bool) [][]string {
+func findingRows(all []preflight.Finding, o Options) [][]string {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b preflight.Finding) int { return strings.Compare(a.Workload, b.Workload) })
 	var rows [][]string
 	before := "none yet"
-	for _, f := range mergeFindings(sorted) {
-		if !wide && (f.Severity == preflight.Note || f.Severity == preflight.Unknown) {
+	for _, f := range joinUnread(mergeFindings(sorted)) {
+		if !o.Wide && o.Style != Markdown && (f.Severity == preflight.Note || f.Severity == preflight.Unknown) {
 			continue
 		}
 		workload := cmp.Or(f.Workload, "(group)")
@@ -97,7 +130,7 @@ func findingRows(all []preflight.Finding, wide bool) [][]string {
 			object = "-"
 		}
 		row := []string{workload, string(f.Severity), f.Rule, object, describeFinding(&f)}
-		if wide {
+		if o.Wide {
 			row = append(row, cmp.Or(f.Mend, "-"))
 		}
 		rows = append(rows, row)
@@ -141,16 +174,34 @@ func mergeFindings(all []preflight.Finding) []preflight.Finding {
 	return merged
 }
 
+// joinUnread makes one of the findings of several rules that could not look at the same objects.
+func joinUnread(all []preflight.Finding) []preflight.Finding {
+	var joined []preflight.Finding
+	rules := map[int][]string{} // by index in joined
+	for i := range all {
+		f := &all[i]
+		same := slices.IndexFunc(joined, func(other preflight.Finding) bool {
+			return f.Severity == preflight.Unknown && other.Severity == preflight.Unknown && other.Message == f.Message && other.Workload == f.Workload
+		})
+		if same < 0 {
+			same, joined = len(joined), append(joined, *f)
+		}
+		rules[same] = append(rules[same], f.Rule)
+	}
+	for i, ids := range rules {
+		if len(ids) > 1 {
+			joined[i].Rule = fmt.Sprintf("%d rules", len(ids))
+			joined[i].Message += " (" + strings.Join(ids, ", ") + ")"
+		}
+	}
+	return joined
+}
+
 func checkFooterLines(r *CheckReport, o Options) []string {
 	if r.Outdated == 0 {
 		return []string{"No node is outdated, so that nothing would move: --all-nodes checks as if all were."}
 	}
-	counts := map[preflight.Severity]int{}
-	for i := range r.Findings {
-		if r.Findings[i].Skipped == "" {
-			counts[r.Findings[i].Severity]++
-		}
-	}
+	counts := r.countBySeverity()
 	var parts []string
 	for _, severity := range append(preflight.Severities(), preflight.Unknown) {
 		if n := counts[severity]; n > 0 {
@@ -165,7 +216,7 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 		lines = append(lines, "See infos and rules that could not be looked at with -o wide.")
 	}
 	lines = append(lines, "Read more of a rule with: kubectl nodeupgrade check --explain "+r.Findings[0].Rule)
-	if slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" }) {
+	if o.Style != Markdown && isMendable(r) {
 		lines = append(lines, "Print the commands that mend what they can with: -o patch")
 	}
 	return lines

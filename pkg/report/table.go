@@ -74,10 +74,15 @@ func tableConfig(style Style) tablewriter.Config {
 	return tablewriter.Config{Header: cell, Row: cell}
 }
 
-// writeLines writes lines of which parts may come from the cluster, as harmless as cells.
+// writeLines writes lines of which parts may come from the cluster, as harmless as cells. Markdown
+// would make one line of those that follow each other: each but the last ends with a break.
 func writeLines(w io.Writer, style Style, lines ...string) error {
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w, sanitizeCell(style, line)); err != nil {
+	for i, line := range lines {
+		text := sanitizeCell(style, line)
+		if style == Markdown && line != "" && i+1 < len(lines) && lines[i+1] != "" {
+			text += `\`
+		}
+		if _, err := fmt.Fprintln(w, text); err != nil {
 			return err
 		}
 	}
@@ -98,7 +103,9 @@ func sanitizeCell(style Style, cell string) string {
 		}
 	}, cell)
 	if style == Markdown {
-		cell = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;").Replace(cell)
+		cell = strings.NewReplacer(
+			`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "~", `\~`, "`", "\\`", "[", `\[`,
+		).Replace(cell)
 	}
 	return cell
 }
