@@ -125,6 +125,9 @@ func TestMoves(t *testing.T) {
 		in.Open[restart.Key()] = attempt
 		return in
 	}
+	back := build.Pod("back", web("1"), build.Created(now)) // a minute after the drain began
+	cameUp := input(back)
+	cameUp.Draining = []schedule.Node{node("n1", back)}
 	unasked := input(a)
 	unasked.Movable = drain.Movable{}
 	for name, c := range map[string]struct {
@@ -132,15 +135,16 @@ func TestMoves(t *testing.T) {
 		want     string
 		restarts bool
 	}{
-		"it is the only one":            {input(a), "a:moving", true},
-		"it was not asked for":          {unasked, "a", false},
-		"another is ready":              {input(a, b), "a", false},
-		"its successor is on its way":   {tried(input(a, next), nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}), "a:moving", false},
-		"the request is in flight":      {tried(input(a), nodegroup.Attempt{InFlight: true, Begun: now}), "a:moving", false},
-		"it is refused":                 {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeFatal, Begun: now}), "a", false},
-		"it has changed":                {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 1}), "a:moving", true},
-		"it changes each time":          {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 3}), "a", false},
-		"no answer came: ask once more": {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeUnclear, Begun: now}), "a:moving", true},
+		"it is the only one":              {input(a), "a:moving", true},
+		"it was not asked for":            {unasked, "a", false},
+		"another is ready":                {input(a, b), "a", false},
+		"its successor is on its way":     {tried(input(a, next), nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}), "a:moving", false},
+		"the request is in flight":        {tried(input(a), nodegroup.Attempt{InFlight: true, Begun: now}), "a:moving", false},
+		"it came up on the node in drain": {cameUp, "back", false},
+		"it is refused":                   {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeFatal, Begun: now}), "a", false},
+		"it has changed":                  {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 1}), "a:moving", true},
+		"it changes each time":            {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeMoved, Begun: now, Tries: 3}), "a", false},
+		"no answer came: ask once more":   {tried(input(a), nodegroup.Attempt{Outcome: nodegroup.OutcomeUnclear, Begun: now}), "a:moving", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := schedule.NewPlan(c.in)

@@ -33,7 +33,7 @@ func (r Restart) String() string {
 // movesPod reports whether a pod leaves its node by a restart of its Deployment, which is asked for
 // where that is still to be done. Where it is refused the pod is evicted.
 func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
-	if !p.in.Movable.IsKnown() || !drain.Ready(pod) {
+	if !p.canMove(node, pod) {
 		return false
 	}
 	replicas := p.in.Workloads.Of(pod)
@@ -53,6 +53,12 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	}
 	p.decideAgainAt(attempt.NotBefore)
 	return true
+}
+
+// canMove reports whether pods may be moved, and this one takes part: it is ready, and did not come
+// up on the node after its drain began. Each restart would bring up another there (EKS E51).
+func (p *Plan) canMove(node *Node, pod *corev1.Pod) bool {
+	return p.in.Movable.IsKnown() && drain.Ready(pod) && returnOf(node, pod) == (Return{})
 }
 
 // isOnlyReady reports whether the workload has no other ready pod, and none is on its way.
