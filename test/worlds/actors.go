@@ -50,6 +50,7 @@ func (u *user) deeds() map[ActorKind]func(pick int) bool {
 		NodeSilent:      u.silence,
 		PodCrashes:      u.crash,
 		OwnerMends:      u.mend,
+		OwnerDeploys:    u.redeploy,
 		BudgetChanges:   u.changeBudget,
 		TargetMoves:     u.moveTarget,
 		NamespaceEnds:   u.endNamespace,
@@ -366,6 +367,9 @@ func (u *user) calm() {
 		m.broken, m.undead, m.tolerant, m.crashes, m.slow = false, false, false, false, 0
 		if m.role == Completes || m.role == Protected {
 			m.role = ""
+		}
+		if m.deployment != nil && m.deployment.rollout == Halted {
+			m.deployment.rollout = Surges
 		}
 		for _, uid := range sortedKeys(c.pods) {
 			pod := c.pods[uid]

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +74,9 @@ func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	_, free := action.(upgrade.FreeNode)
 	unfence = unfence || free // what is taken away by whom may do nothing else would be left behind
 	refuse := func(err error) { f.effect, f.refusal = false, err }
+	if _, restart := action.(upgrade.Restart); restart && c.restartFaults(f) {
+		return
+	}
 	switch {
 	case evict && c.befalls(EvictOverload):
 		refuse(apierrors.NewTooManyRequests("too many requests", 1))
@@ -95,6 +99,23 @@ func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	}
 }
 
+// restartFaults draws what becomes of a request to restart a Deployment, beside what may befall any request; false for nothing.
+func (c *cluster) restartFaults(f *flight) bool {
+	deployments := appsv1.Resource("deployments")
+	refuse := func(err error) { f.effect, f.refusal = false, err }
+	switch {
+	case c.befalls(RestartForbidden):
+		refuse(apierrors.NewForbidden(deployments, "", errors.New("no RBAC policy matched")))
+	case c.befalls(RestartDenied):
+		refuse(apierrors.NewForbidden(deployments, "", errors.New(`admission webhook "gitops" denied the request`)))
+	case c.befalls(RestartLost):
+		f.lost = true
+	default:
+		return false
+	}
+	return true
+}
+
 // do has a request's effect, and returns its answer. run is the run of the process that sent it.
 func (c *cluster) do(action nodegroup.Action, run string) error {
 	switch a := action.(type) {
@@ -105,7 +126,10 @@ func (c *cluster) do(action nodegroup.Action, run string) error {
 		})
 	case upgrade.Evict:
 		return c.evict(a)
+	case upgrade.Restart:
+		return c.restart(a)
 	case upgrade.Delete:
+		c.forced[a.UID] = true
 		if _, ok := c.pods[a.UID]; !ok {
 			return apierrors.NewNotFound(corev1.Resource("pods"), a.Pod)
 		}

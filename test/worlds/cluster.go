@@ -13,6 +13,8 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
@@ -50,6 +52,12 @@ type cluster struct {
 	// unplaced is told that pods wait; scaling is true while an autoscaler is about to bring up nodes for them.
 	unplaced func()
 	scaling  bool
+	// restarted is told of each restart that reached a Deployment and what became of it, landed of each pod that got a node, departs of each that
+	// is deleted or gone.
+	restarted       func(*maker, upgrade.Restart, string)
+	landed, departs func(*corev1.Pod)
+	// forced are the pods that an upgrade deleted.
+	forced map[types.UID]bool
 	// emptied is when a pod that a drain waits for last left each node.
 	emptied map[string]time.Time
 	// placing is true while the scheduler is due.
@@ -70,6 +78,7 @@ func newCluster(p *Plan) *cluster {
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, unplaced: func() {}, emptied: map[string]time.Time{},
+		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {

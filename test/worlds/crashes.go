@@ -71,7 +71,11 @@ func (d dice) menders(p *Plan) {
 func (w *Workload) replicated() bool { return w.Kind == Deployment || w.Kind == StatefulSet }
 
 func (w *Workload) id() drain.Workload {
-	return drain.Workload{Namespace: space, Kind: string(w.Kind), Name: w.Name}
+	kind := string(w.Kind)
+	if w.Rollout != "" {
+		kind = "Deployment"
+	}
+	return drain.Workload{Namespace: space, Kind: kind, Name: w.Name}
 }
 
 // served reports whether a Service sends to the workload's pods.

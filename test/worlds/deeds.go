@@ -27,7 +27,7 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 			if step.Record.Stopping != upgrade.Aborted { // which finds out what was launched, and points the group back
 				r.fail("stop", "%s is begun after the upgrade began to stop", action)
 			}
-		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Delete, nodegroup.Quiesce, nodegroup.RaiseMax:
+		case upgrade.Fence, upgrade.HoldNode, upgrade.StartDrain, upgrade.Evict, upgrade.Restart, upgrade.Delete, nodegroup.Quiesce, nodegroup.RaiseMax:
 			r.fail("stop", "%s is begun after the upgrade began to stop", action)
 		}
 	}
@@ -41,6 +41,8 @@ func (r *rules) act(p *process, w *upgrade.World, step *upgrade.Step, action nod
 		r.floor(&step.Record)
 	case upgrade.Evict:
 		r.evict(p, w, stored, a)
+	case upgrade.Restart:
+		r.restart(p, w, step, a)
 	case upgrade.Delete:
 		if pod := r.pod(w, stored, a.Node, string(a.UID), a); pod != nil {
 			n := stored.Nodes[a.Node]
@@ -196,8 +198,9 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if pod == nil {
 		return
 	}
-	r.inOrder(w, pod, a)
+	r.inOrder(w, pod, a.Node, a)
 	r.fencedFirst(w, stored, a)
+	r.notMoved(p, w, stored, pod, a)
 	if len(pod.OwnerReferences) == 0 && !stored.Request.EvictUnmanaged {
 		r.fail("unmanaged", "%s: nobody brings the pod back", a)
 	}
@@ -289,6 +292,10 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 		if err == nil {
 			r.twice(a)
 		}
+	case upgrade.Restart:
+		if p.dead && err == nil {
+			r.tally.met("move", orphaned)
+		}
 	case nodegroup.Terminate:
 		var refused *provider.Error
 		if r.quiet && errors.As(err, &refused) && refused.Outcome == nodegroup.OutcomeExhausted {
@@ -304,15 +311,26 @@ func (r *rules) effect(p *process, action nodegroup.Action, err error) {
 	}
 }
 
-// twice is the promise that no pod moves twice. Of the pods that are drawn only a StatefulSet's keep a name to know them by.
+// twice is the promise that no pod moves twice. Of the pods that are drawn only a StatefulSet's keep a name to know them by,
+// and the only pod of a Deployment needs none.
 func (r *rules) twice(a upgrade.Evict) {
 	app, _, _ := strings.Cut(a.Pod, "-")
 	m := r.c.makers[app]
-	if !r.quiet || m == nil || m.Kind != StatefulSet || m.Tolerant {
+	switch {
+	case m == nil:
+	case m.Kind == StatefulSet:
+		r.movedOnce(m, a.Pod)
+	case m.deployment != nil && m.Replicas == 1:
+		r.movesOnly(m, a.UID)
+	}
+}
+
+func (r *rules) movedOnce(m *maker, pod string) {
+	if !r.quiet || m.Tolerant {
 		return
 	}
-	if r.moved[a.Pod]++; r.moved[a.Pod] > 1 {
-		r.fail("E62", "pod %s is moved twice", a.Pod)
+	if r.moved[pod]++; r.moved[pod] > 1 {
+		r.fail("E62", "pod %s is moved twice", pod)
 	}
 }
 

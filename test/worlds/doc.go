@@ -17,6 +17,9 @@
 //
 // In some worlds pods crash on new nodes: crashes.go draws and keeps them so, recovery.go has the rules of what an upgrade does about it.
 //
+// In one of five worlds restarts of Deployments are asked for instead of evictions of only ready pods (--move=surge): moves.go draws these
+// Deployments, rollouts.go is what brings up and ends their pods, restarts.go has the rules.
+//
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
 // their rules.
 //

@@ -61,7 +61,8 @@ func (r *rules) duty(p *process, w *upgrade.World, step *upgrade.Step) {
 		r.again(p, w, action)
 	}
 	for _, a := range w.Open {
-		if _, optional := a.Action.(upgrade.HoldNode); optional {
+		switch a.Action.(type) {
+		case upgrade.HoldNode, upgrade.Restart:
 			continue // whoever may not say it does without
 		}
 		if a.Outcome == nodegroup.OutcomeFatal && !a.InFlight && step.Record.Stopping == "" && step.Record.Result == "" {

@@ -48,6 +48,7 @@ func Generate(seed uint64) Plan {
 	shortLived(&p)
 	autoscaled(&p)
 	spot(&p)
+	moves(&p)
 	crashes(&p)
 	return p
 }

@@ -36,9 +36,19 @@ const (
 	OperationCancelled FaultKind = "operation is cancelled"
 	OperationShort     FaultKind = "operation succeeds too early"
 	OperationLost      FaultKind = "operation is told of no more"
+
+	RestartForbidden FaultKind = "403 restart forbidden"
+	RestartDenied    FaultKind = "403 webhook denies restart"
+	RestartLost      FaultKind = "answer to restart lost after the effect"
+	RestartKills     FaultKind = "process dies as it restarts"
 )
 
 func allFaults() []FaultKind { return append(commonFaults(), CloudUnknown) }
+
+// restartFaults are those of requests to restart a Deployment.
+func restartFaults() []FaultKind {
+	return []FaultKind{RestartForbidden, RestartDenied, RestartLost, RestartKills, NodeConflict}
+}
 
 // operationFaults are those of a cloud that upgrades its groups itself.
 func operationFaults() []FaultKind {
@@ -90,6 +100,7 @@ const (
 	Aborts          ActorKind = "somebody aborts"
 	RollsBack       ActorKind = "somebody rolls back"
 	EndsSoak        ActorKind = "somebody completes"
+	OwnerDeploys    ActorKind = "owner changes a Deployment"
 	OperationBegun  ActorKind = "another actor has the cloud begin"
 )
 
@@ -101,7 +112,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate, blueGreen and crashes add.
+// rareActors are those that only rare, delegate, blueGreen, moves and crashes add.
 func rareActors() []ActorKind {
-	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends}
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys}
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -137,12 +138,12 @@ func (r *rules) turn(pod *corev1.Pod) int {
 
 // inOrder is L19: a pod behind a webhook is evicted when no ordinary pod is left on its node that is not on its way, one of a CSI driver
 // when all others have gone, or both when half of the node's limit is over, and one that is to complete never.
-func (r *rules) inOrder(w *upgrade.World, pod *corev1.Pod, a upgrade.Evict) {
+func (r *rules) inOrder(w *upgrade.World, pod *corev1.Pod, node string, a nodegroup.Action) {
 	if awaited(pod) {
 		r.fail("L19", "%s, which is to be waited for", a)
 	}
-	m, turn := find(w, a.Node), r.turn(pod)
-	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[a.Node].Deadline.Add(-limit / 2)) {
+	m, turn := find(w, node), r.turn(pod)
+	if limit := w.Record.Request.DrainTimeout.Duration; !w.Now.Before(w.Record.Nodes[node].Deadline.Add(-limit / 2)) {
 		return // who holds the others up does so no longer
 	}
 	for _, other := range m.Pods {

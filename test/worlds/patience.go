@@ -66,7 +66,7 @@ func (r *rules) waitsForOthers(p *process, w *upgrade.World, step *upgrade.Step,
 		if !mustGo(pod, false) {
 			continue
 		}
-		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		if _, begun := p.open[upgrade.Evict{UID: pod.UID}.Key()]; begun || held(&w.Record, pod) || isMoving(step, pod) || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
 			return false
 		}
 		pdb := closed(pod, p.seen.budgets)

@@ -108,6 +108,8 @@ type Workload struct {
 	// Claims is true when its pods have volumes that detach after them.
 	Claims bool
 	Role   Role
+	// Rollout is how its Deployment brings up new pods, "" where it has none.
+	Rollout Rollout
 }
 
 // Shape is how a budget counts.
@@ -162,6 +164,11 @@ func (p *Plan) outdated() int {
 
 // inZones reports whether launches may name a zone.
 func (p *Plan) inZones() bool { return p.Zonal && !p.Zoneless }
+
+// quiet reports whether there are no faults, actors or lags.
+func (p *Plan) quiet() bool {
+	return len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
+}
 
 func (p *Plan) sized() bool { return p.Provider != "manual" }
 

@@ -20,11 +20,13 @@ type maker struct {
 	serial                            int
 	// away is true when no one makes its pods any more.
 	away bool
+	// deployment is nil where there is none.
+	deployment *deployment
 }
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, role: w.Role}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, role: w.Role, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -40,7 +42,7 @@ func (c *cluster) deal(w *Workload) {
 		replicas = len(homes)
 	}
 	for i := range replicas {
-		pod := c.newPod(m, i)
+		pod := c.newPod(m, m.ordinal(i))
 		pod.Spec.NodeName = homes[i%len(homes)]
 		c.settlePod(m, pod)
 		c.putPod(pod)
@@ -69,6 +71,15 @@ func podReady(ready bool) []corev1.PodCondition {
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
 }
 
+// ordinal is the number of the first pods' StatefulSet ordinal, or of their ReplicaSet among those of their Deployment.
+func (m *maker) ordinal(i int) int {
+	if m.deployment != nil {
+		return 0
+	}
+	return i
+}
+
+// newPod makes a pod that no node has; its ordinal is that in a StatefulSet, or its ReplicaSet's among those of a Deployment.
 func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 	m.serial++
 	pod := &corev1.Pod{
@@ -104,6 +115,9 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod.Name},
 		}}}
 	}
+	if m.deployment != nil {
+		m.deployment.own(m, pod, ordinal)
+	}
 	return pod
 }
 
@@ -112,6 +126,7 @@ func (c *cluster) putPod(pod *corev1.Pod) {
 	c.pods[pod.UID] = pod
 	c.watch(change{pod: pod})
 	c.count(pod)
+	c.rollSoon(c.makers[pod.Labels["app"]])
 }
 
 // delete begins a pod's end, as the API server does; its maker brings another up at once, or after the
@@ -134,6 +149,7 @@ func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 		grace = *pod.Spec.TerminationGracePeriodSeconds
 	}
 	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(time.Duration(grace) * time.Second)}
+	c.departs(old)
 	c.putPod(pod)
 	if m.Kind == Deployment || m.Kind == Job {
 		c.make(m)
@@ -162,6 +178,9 @@ func (c *cluster) end(uid types.UID) {
 		return
 	}
 	delete(c.pods, uid)
+	if pod.DeletionTimestamp == nil {
+		c.departs(pod)
+	}
 	if mustGo(pod, false) {
 		c.emptied[pod.Spec.NodeName] = c.now
 	}
@@ -198,6 +217,11 @@ func (c *cluster) make(m *maker) {
 		return
 	case DaemonSet:
 		c.makeDaemons(m)
+		return
+	}
+	if m.deployment != nil {
+		c.scale(m)
+		c.rollSoon(m)
 		return
 	}
 	have, names := 0, map[string]bool{}
@@ -295,6 +319,7 @@ func (c *cluster) bind() {
 		load[best]++
 		pod := old.DeepCopy()
 		pod.Spec.NodeName = best
+		c.landed(pod)
 		c.bound(c.makers[pod.Labels["app"]], pod)
 	}
 	for _, m := range c.makers {

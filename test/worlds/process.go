@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -37,6 +38,9 @@ type process struct {
 	stop    bool
 	// heard is what the process knows to be asked of it.
 	heard upgrade.Asked
+	// movable is what was read of Deployments when the process began, read the same by itself.
+	movable drain.Movable
+	read    reading
 	// dead processes do nothing more; ended is told the last record, once.
 	dead  bool
 	ended func(upgrade.Record)
@@ -73,9 +77,17 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
+	p.readMovable()
 	c.watch = p.hear
 	p.look()
 	return p
+}
+
+// readMovable reads what may be restarted, where that is asked for.
+func (p *process) readMovable() {
+	if p.request.Move == upgrade.MoveBySurge {
+		p.movable, p.read = drain.NewMovable(p.c.listDeployments()), p.c.readDeployments()
+	}
 }
 
 // hear is an event of a watch; it reaches the process late, and in the order of its kind.
@@ -158,7 +170,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }
@@ -237,6 +249,9 @@ func (p *process) begin(action nodegroup.Action) {
 	if p.stray(action) {
 		p.c.after(0, func() { p.settle(action, nodegroup.ErrMoved) })
 		return
+	}
+	if _, restart := action.(upgrade.Restart); restart && p.c.befalls(RestartKills) {
+		p.c.after(0, p.die)
 	}
 	f := p.c.flightOf(action)
 	p.c.after(f.there, func() {

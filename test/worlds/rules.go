@@ -43,6 +43,7 @@ type rules struct {
 	duties  duties
 	// recovery is what is known of workloads that lost pods.
 	recovery recovery
+	moving   moving
 	// delegations are those of a group that its cloud upgrades, soaks those of a blue-green upgrade.
 	delegations delegations
 	soaks       soaks
@@ -62,7 +63,7 @@ func newRules(c *cluster, say func(string)) *rules {
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
 		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(), recovery: newRecovery(),
 		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
-		quiet:       len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0,
+		quiet:       p.quiet(), moving: newMoving(),
 	}
 	r.easy = r.quiet && easy(p)
 	r.rearranged = p.autoscaled()
@@ -73,6 +74,7 @@ func newRules(c *cluster, say func(string)) *rules {
 			r.rearranged = true
 		}
 	}
+	c.restarted, c.departs = r.restarted, r.departs
 	r.tally.plan(p)
 	return r
 }
@@ -133,6 +135,8 @@ func (r *rules) remaxed() { r.maxed = true }
 func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.reset()
+	clear(r.moving.most)
+	r.c.landed = func(pod *corev1.Pod) { r.landed(p, pod) }
 	r.recovery.begin(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {
 		if n.State == upgrade.NodeRemoving && n.Shrink && !n.Landed {
@@ -212,6 +216,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.turns(w, step)
 	r.duty(p, w, step)
 	r.recovers(p, w, step)
+	r.sees(p)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
 	}

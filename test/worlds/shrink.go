@@ -78,6 +78,7 @@ func plainer(p Plan) []Plan {
 		for _, change := range []func(*Workload){
 			func(w *Workload) { w.Served = false },
 			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
+			func(w *Workload) { w.Tolerant = false },
 		} {
 			q := p
 			q.Workloads = slices.Clone(p.Workloads)
@@ -97,6 +98,7 @@ func plainer(p Plan) []Plan {
 		func(q *Plan) { q.Request.Surge = 0 },
 		func(q *Plan) { q.Calm = 0 },
 		func(q *Plan) { q.Spot = false },
+		func(q *Plan) { q.Request.Move = "" },
 		func(q *Plan) { q.Request.IgnoreUnready = nil },
 		func(q *Plan) { q.Request.NoImplicitBudgets = false },
 	} {

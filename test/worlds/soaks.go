@@ -182,7 +182,7 @@ func (r *rules) graced(pod *corev1.Pod, a upgrade.Delete) {
 }
 
 // fencedFirst is G43, and G53: no pod is evicted before all outdated nodes are fenced, and none once they are deleted.
-func (r *rules) fencedFirst(w *upgrade.World, stored *upgrade.Record, a upgrade.Evict) {
+func (r *rules) fencedFirst(w *upgrade.World, stored *upgrade.Record, a nodegroup.Action) {
 	if !isBlueGreen(stored) {
 		return
 	}

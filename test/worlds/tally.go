@@ -33,6 +33,9 @@ func (t Tally) plan(p *Plan) {
 	t.met("on-timeout", string(p.Request.OnTimeout))
 	for _, w := range p.Workloads {
 		t.met("workload", string(w.Kind))
+		if w.Rollout != "" {
+			t.met("rollout", string(w.Rollout))
+		}
 		if w.Role != "" {
 			t.met("role", string(w.Role))
 		}
@@ -116,7 +119,7 @@ func declared() [][2]string {
 		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
-		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost),
+		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual"),
@@ -132,10 +135,12 @@ func declared() [][2]string {
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.WorkloadUnhealthy, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.LastReady, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
-			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt),
+			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
 		keys("health", allHealth()...),
+		keys("rollout", allRollouts()...),
+		keys("move", allMoves()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 	)
@@ -157,6 +162,7 @@ func allActions() []string {
 		upgrade.FreeNode{},
 		upgrade.StartDrain{},
 		upgrade.Evict{},
+		upgrade.Restart{},
 		upgrade.Delete{},
 		nodegroup.Terminate{},
 		nodegroup.Delegate{},

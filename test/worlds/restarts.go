@@ -1,0 +1,221 @@
+package worlds
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// What becomes of restarts.
+const (
+	restarts   = "restarts a Deployment"
+	repeated   = "is asked for again"
+	changed    = "finds another Deployment"
+	orphaned   = "is the last of its process"
+	movedPod   = "has the pod leave"
+	waitsFirst = "of one of several pods"
+	instead    = "is given up for an eviction"
+	crashedNew = "has the successor crash"
+)
+
+func allMoves() []string {
+	return []string{restarts, repeated, changed, orphaned, movedPod, waitsFirst, instead, crashedNew}
+}
+
+// mostRestarts is how often a restart is asked for of a Deployment that has changed.
+const mostRestarts = 3
+
+// moving is what the rules about restarts have to remember.
+type moving struct {
+	// done counts, by Deployment and pod, the restarts that had an effect.
+	done map[[2]types.UID]int
+	// pods are the last ones, by workload, of those with one pod that an eviction or a restart moved.
+	pods map[string]types.UID
+	// most is how many pods this process saw at once of each controller.
+	most map[types.UID]int
+}
+
+func newMoving() moving {
+	return moving{done: map[[2]types.UID]int{}, pods: map[string]types.UID{}, most: map[types.UID]int{}}
+}
+
+// reading is the Deployments as a process read them when it began.
+type reading map[string]deployment
+
+func (c *cluster) readDeployments() reading {
+	read := reading{}
+	for name, m := range c.makers {
+		if m.deployment != nil {
+			read[name] = *m.deployment
+		}
+	}
+	return read
+}
+
+// moves reports whether a restart moves pods of the workload without a gap, as far as was read.
+func (d reading) moves(w *Workload) bool {
+	o, known := d[w.Name]
+	return known && o.rollout.surges() && !w.Claims && w.Rollout != OneNode
+}
+
+// sees notes how many pods there are at once, and that some of those crash which a restart led to.
+func (r *rules) sees(p *process) {
+	if r.c.plan.Request.Move != upgrade.MoveBySurge {
+		return
+	}
+	now := map[types.UID]int{}
+	for _, pod := range p.seen.pods {
+		if pod.DeletionTimestamp == nil && pod.Labels[templateHash] != "" && pod.Status.Phase != corev1.PodSucceeded {
+			now[drain.ControllerOf(pod)]++
+		}
+		if hash := pod.Labels[templateHash]; hash != "" && hash != hashOf(0) && isCrashing(pod) {
+			r.tally.met("move", crashedNew)
+		}
+	}
+	for controller, n := range now {
+		r.moving.most[controller] = max(r.moving.most[controller], n)
+	}
+}
+
+// restart is L23: a Deployment is restarted for its only ready pod, on a node in drain, where another comes up before that goes.
+func (r *rules) restart(p *process, w *upgrade.World, step *upgrade.Step, a upgrade.Restart) {
+	stored := &p.stored.record
+	pod := r.pod(w, stored, a.Node, string(a.Pod), a)
+	if pod == nil {
+		return
+	}
+	r.inOrder(w, pod, a.Node, a)
+	r.fencedFirst(w, stored, a)
+	m := r.c.makers[pod.Labels["app"]]
+	switch read := p.read[m.Name]; {
+	case stored.Request.Move != upgrade.MoveBySurge:
+		r.fail("L23", "%s, and restarts were not asked for", a)
+	case step.Record.Nodes[a.Node].State != upgrade.NodeDraining:
+		r.fail("L23", "%s, and the node is %q", a, step.Record.Nodes[a.Node].State)
+	case a.Deployment != m.Name || a.UID != read.uid || !p.read.moves(m.Workload):
+		r.fail("L23", "%s, which leaves a gap or is another: it %s", a, read.rollout)
+	case cameBack(stored, a.Node, pod):
+		r.fail("E51", "%s, which came up there after the drain began", a)
+	case !podIsReady(pod):
+		r.fail("L23", "%s, and the pod is not ready", a)
+	case !w.Now.Equal(r.c.now): // answers came while it was stored
+	case !p.open[a.Key()].Begun.IsZero():
+		if before := p.open[a.Key()].Outcome; before == nodegroup.OutcomeDone || before == nodegroup.OutcomeFatal {
+			r.fail("L23", "%s again, and the last answer was %q", a, before)
+		}
+	default:
+		r.isOnly(w, m, pod, a)
+	}
+}
+
+// isOnly holds the first restart for a pod to it being the only ready one, and to have waited for another where there were others.
+func (r *rules) isOnly(w *upgrade.World, m *maker, pod *corev1.Pod, a upgrade.Restart) {
+	ready := countReady(living(w, m.Workload))
+	several := r.moving.most[drain.ControllerOf(pod)] > 1
+	since, last := r.recovery.last[pod.UID]
+	switch {
+	case ready != 1:
+		r.fail("L23", "%s, and %d of its pods are ready", a, ready)
+	case several && (!last || w.Now.Sub(since) < lastReady):
+		r.fail("L23", "%s, and the pod has not waited for the others", a)
+	case several:
+		r.tally.met("move", waitsFirst)
+	}
+}
+
+// cameBack reports whether the pod came up on the node after its drain began, as those do that tolerate its fence: a restart would bring up
+// another there.
+func cameBack(stored *upgrade.Record, node string, pod *corev1.Pod) bool {
+	return pod.CreationTimestamp.After(stored.Nodes[node].Began)
+}
+
+// notMoved is L23 from the other end: a pod for which a restart is under way is not evicted, and neither is the only ready pod of a Deployment
+// that can be restarted, unless that was refused.
+func (r *rules) notMoved(p *process, w *upgrade.World, stored *upgrade.Record, pod *corev1.Pod, a upgrade.Evict) {
+	m := r.c.makers[pod.Labels["app"]]
+	if m.deployment == nil || stored.Request.Move != upgrade.MoveBySurge || !p.read.moves(m.Workload) || !podIsReady(pod) || !w.Now.Equal(r.c.now) {
+		return
+	}
+	attempt := p.open[upgrade.Restart{Pod: pod.UID}.Key()]
+	switch {
+	case cameBack(stored, a.Node, pod):
+		return
+	case attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts):
+		r.tally.met("move", instead)
+	case !attempt.Begun.IsZero():
+		r.fail("L23", "%s, and its Deployment is restarted to move it: %q", a, attempt.Outcome)
+	case m.Replicas == 1 && countReady(living(w, m.Workload)) == 1 && r.moving.most[drain.ControllerOf(pod)] == 1:
+		r.fail("L23", "%s, the only ready one of a Deployment that %s", a, p.read[m.Name].rollout)
+	}
+}
+
+// restarted is told of each request to restart a Deployment that reached it.
+func (r *rules) restarted(m *maker, a upgrade.Restart, what string) {
+	r.tally.met("move", what)
+	if what != restarts {
+		return
+	}
+	of := [2]types.UID{a.UID, a.Pod}
+	if r.moving.done[of]++; r.moving.done[of] > 1 {
+		r.fail("L23", "%s, for the second time", a)
+	}
+	if m.Replicas == 1 {
+		r.movesOnly(m, a.Pod)
+	}
+}
+
+// movesOnly holds the only pod of a Deployment, whatever its name, to be moved once. One that is restarted may be evicted as well when
+// another is ready.
+func (r *rules) movesOnly(m *maker, pod types.UID) {
+	if r.moving.pods[m.Name] != pod {
+		r.moving.pods[m.Name] = pod
+		r.movedOnce(m, m.Name)
+	}
+}
+
+// landed is E62: what takes over from a pod that a restart moves is not to be moved again.
+func (r *rules) landed(p *process, pod *corev1.Pod) {
+	m := r.c.makers[pod.Labels["app"]]
+	stops := p.stored.record.Stopping != "" || p.stored.record.Result != "" // and outdated nodes take pods again
+	if !r.quiet || stops || m.deployment == nil || m.Tolerant || pod.Labels[templateHash] == hashOf(0) {
+		return
+	}
+	node := r.c.nodes[pod.Spec.NodeName]
+	if node.Labels[groupLabel] != "" && r.outdated(node, r.c.instanceOf(node), p.stored.record) {
+		r.fail("E62", "pod %s, which takes over from one that was moved, is on node %s, which is outdated", pod.Name, node.Name)
+	}
+}
+
+// departs is I13: the end of a pod, by whatever but the limit of its node's drain, leaves no Deployment without a ready pod that restarts move.
+func (r *rules) departs(pod *corev1.Pod) {
+	m := r.c.makers[pod.Labels["app"]]
+	if m == nil || m.deployment == nil {
+		return
+	}
+	if pod.UID == m.deployment.moved {
+		r.tally.met("move", movedPod)
+	}
+	excused := !r.quiet || m.Tolerant || r.c.plan.Request.Move != upgrade.MoveBySurge || m.Broken || m.Replicas != 1 || m.Role == Skipped || m.Role == Completes || r.c.forced[pod.UID]
+	if excused || !podIsReady(pod) || !m.movable() {
+		return
+	}
+	for _, other := range r.c.pods {
+		if other.Labels["app"] == m.Name && other.UID != pod.UID && other.DeletionTimestamp == nil && podIsReady(other) {
+			return
+		}
+	}
+	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
+}
+
+// isMoving reports whether the step says that a pod leaves by a restart, for which it does not wait for other nodes.
+func isMoving(step *upgrade.Step, pod *corev1.Pod) bool {
+	for _, b := range step.Blocked {
+		if b.Kind == drain.Moving && b.Pod.Name == pod.Name {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,127 @@
+package worlds
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// restart writes a new template, as kubectl rollout restart does, and says for which pod, unless that was said before.
+func (c *cluster) restart(a upgrade.Restart) error {
+	m := c.makers[a.Deployment]
+	if m == nil || m.deployment == nil || c.ending {
+		return apierrors.NewNotFound(corev1.Resource("deployments"), a.Deployment)
+	}
+	o := m.deployment
+	asRead := o.rollout.surges() || o.rollout == OneNode // a claim is none of the Deployment's
+	if o.uid != a.UID || !asRead {
+		c.restarted(m, a, changed)
+		return nodegroup.ErrMoved
+	}
+	if o.moved == a.Pod {
+		c.restarted(m, a, repeated)
+		return nil
+	}
+	o.moved, o.sets = a.Pod, append(o.sets, 0)
+	c.restarted(m, a, restarts)
+	c.rollSoon(m)
+	return nil
+}
+
+// roll is the Deployment controller: the newest ReplicaSet grows as far as the surge goes, and the older ones shrink as far as pods may be
+// missing, those that are not ready first (deployment/rolling.go).
+func (c *cluster) roll(m *maker) {
+	o := m.deployment
+	if c.ending || o.rollout == Halted {
+		return
+	}
+	surge, missing := o.rollout.bounds(m.Replicas)
+	newest := len(o.sets) - 1
+	all, ready := 0, c.readyPerSet(m)
+	available := 0
+	for set, n := range o.sets {
+		all, available = all+n, available+ready[set]
+	}
+	if more := min(m.Replicas+surge-all, m.Replicas-o.sets[newest]); more > 0 {
+		o.sets[newest] += more
+		all += more
+	}
+	least := m.Replicas - missing
+	spare := all - least - (o.sets[newest] - ready[newest])
+	for set := range newest {
+		if unready := min(spare, o.sets[set]-ready[set]); unready > 0 {
+			o.sets[set], spare = o.sets[set]-unready, spare-unready
+		}
+	}
+	for set := range newest {
+		if fewer := min(available-least, spare, o.sets[set]); fewer > 0 {
+			o.sets[set], available, spare = o.sets[set]-fewer, available-fewer, spare-fewer
+		}
+	}
+	c.scale(m)
+}
+
+func (c *cluster) podsOfSet(m *maker, set int) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name && pod.Labels[templateHash] == hashOf(set) && pod.DeletionTimestamp == nil {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+func (c *cluster) readyPerSet(m *maker) []int {
+	ready := make([]int, len(m.deployment.sets))
+	for set := range ready {
+		ready[set] = countReady(c.podsOfSet(m, set))
+	}
+	return ready
+}
+
+// scale is the ReplicaSet controller: each set gets the pods that it lacks, and loses those that are too many, the least useful first.
+func (c *cluster) scale(m *maker) {
+	for set, want := range m.deployment.sets {
+		pods := c.podsOfSet(m, set)
+		for range want - len(pods) {
+			c.putPod(c.newPod(m, set))
+		}
+		slices.SortFunc(pods, func(a, b *corev1.Pod) int { return cmp.Or(compareUse(a, b), cmp.Compare(b.UID, a.UID)) })
+		for _, pod := range pods[:max(0, len(pods)-want)] {
+			c.delete(pod.UID)
+		}
+	}
+	c.place()
+}
+
+// compareUse puts a pod that no node has first, and then those that are not ready (controller_utils.go, ActivePodsWithRanks).
+func compareUse(a, b *corev1.Pod) int {
+	use := func(pod *corev1.Pod) int {
+		switch {
+		case pod.Spec.NodeName == "":
+			return 0
+		case !podIsReady(pod):
+			return 1
+		default:
+			return 2
+		}
+	}
+	return cmp.Compare(use(a), use(b))
+}
+
+// rollSoon has the controller of a Deployment that was restarted look at it, a moment later.
+func (c *cluster) rollSoon(m *maker) {
+	if o := m.deployment; o != nil && len(o.sets) > 1 && !o.syncing {
+		o.syncing = true
+		c.after(20*time.Millisecond, func() {
+			o.syncing = false
+			c.roll(m)
+		})
+	}
+}
