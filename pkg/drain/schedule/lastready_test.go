@@ -99,6 +99,39 @@ func TestLastReadyIsNamed(t *testing.T) {
 	}
 }
 
+// TestMovingSaysWhy holds what is said of a pod that waits for a restart to what is known (EKS E52).
+func TestMovingSaysWhy(t *testing.T) {
+	web := func(pod *corev1.Pod) {
+		build.OwnedBy("ReplicaSet", "web-1")(pod)
+		pod.Labels = map[string]string{"pod-template-hash": "1"}
+	}
+	a, next := build.Pod("a", web), build.Pod("next", web, build.Unready)
+	for name, c := range map[string]struct {
+		pods    []*corev1.Pod
+		attempt nodegroup.Attempt
+		want    string
+	}{
+		"it is asked for":          {[]*corev1.Pod{a}, nodegroup.Attempt{InFlight: true, Begun: now}, "its Deployment is restarted to bring another up first"},
+		"a webhook denies it":      {[]*corev1.Pod{a}, nodegroup.Attempt{Outcome: nodegroup.OutcomeLater, Detail: "no changes by hand", Begun: now}, "a restart of its Deployment is denied: no changes by hand"},
+		"another is not ready yet": {[]*corev1.Pod{a, next}, nodegroup.Attempt{Outcome: nodegroup.OutcomeDone, Begun: now}, "pod next is to be ready first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			index := drain.NewWorkloadIndex(drain.Facts{})
+			for _, pod := range c.pods {
+				index.Store(pod)
+			}
+			in := newInput(0, node("n1", a))
+			in.Workloads = index.Current()
+			in.Movable = drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: build.Namespace, Name: "web", UID: "web"}}}, nil)
+			in.Open[schedule.Restart{Pod: a.UID}.Key()] = c.attempt
+			blocked := schedule.NewPlan(in).Blocked()
+			if len(blocked) != 1 || blocked[0].Kind != drain.Moving || blocked[0].Detail != c.want {
+				t.Errorf("blocked %v, want one that says %q", blocked, c.want)
+			}
+		})
+	}
+}
+
 // TestMoves holds L23: the only ready pod of a Deployment leaves by a rolling restart, once, and by eviction
 // where that cannot be.
 func TestMoves(t *testing.T) {

@@ -47,7 +47,7 @@ func (p *Plan) movesPod(node *Node, pod *corev1.Pod) bool {
 	if why != "" || isGivenUp(attempt) || (!begun && !p.isOnlyReady(replicas, pod)) {
 		return false
 	}
-	p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Moving, Detail: describeSuccessor(replicas)})
+	p.addBlocked(node, pod, drain.Obstacle{Kind: drain.Moving, Detail: describeSuccessor(replicas, attempt)})
 	if !attempt.InFlight && attempt.Outcome != nodegroup.OutcomeDone && !p.in.Now.Before(attempt.NotBefore) {
 		p.restarts = append(p.restarts, restart)
 	}
@@ -73,10 +73,13 @@ func isGivenUp(attempt nodegroup.Attempt) bool {
 	return attempt.Outcome == nodegroup.OutcomeFatal || (attempt.Outcome == nodegroup.OutcomeMoved && attempt.Tries >= mostRestarts)
 }
 
-// describeSuccessor says what the pod waits for that is to take over.
-func describeSuccessor(r *drain.Replicas) string {
+// describeSuccessor says what the pod waits for that is to take over, or why it is not asked for.
+func describeSuccessor(r *drain.Replicas, attempt nodegroup.Attempt) string {
 	unready := r.Unready()
-	if len(unready) == 0 {
+	switch {
+	case attempt.Outcome == nodegroup.OutcomeLater:
+		return "a restart of its Deployment is denied: " + attempt.Detail
+	case len(unready) == 0:
 		return "its Deployment is restarted to bring another up first"
 	}
 	first := slices.MinFunc(unready, func(a, b *corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
