@@ -1,6 +1,9 @@
 package worlds
 
 import (
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -208,6 +211,29 @@ func (r *rules) departs(pod *corev1.Pod) {
 		}
 	}
 	r.fail("I13", "pod %s goes, and its Deployment, which %s, has no other that is ready", pod.Name, m.Rollout)
+}
+
+// saysDenial is E52: of a pod whose Deployment may not be restarted now that is said.
+func (r *rules) saysDenial(w *upgrade.World, step *upgrade.Step) {
+	if !w.Now.Equal(r.c.now) {
+		return // answers came while it was stored
+	}
+	for _, attempt := range w.Open {
+		a, restart := attempt.Action.(upgrade.Restart)
+		if !restart || attempt.InFlight || attempt.Outcome != nodegroup.OutcomeLater {
+			continue
+		}
+		for _, b := range step.Blocked {
+			if m := find(w, a.Node); b.Kind == drain.Moving && m != nil && isNamed(m.Pods, a.Pod, b.Pod.Name) && !strings.Contains(b.String(), attempt.Detail) {
+				r.fail("E52", "pod %s waits for a restart, of which nothing is said but %q: %s", b.Pod, b.String(), attempt.Detail)
+			}
+		}
+	}
+}
+
+// isNamed reports whether one of the pods has the UID and the name.
+func isNamed(pods []*corev1.Pod, uid types.UID, name string) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return pod.UID == uid && pod.Name == name })
 }
 
 // isMoving reports whether the step says that a pod leaves by a restart, for which it does not wait for other nodes.

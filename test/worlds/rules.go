@@ -217,6 +217,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duty(p, w, step)
 	r.recovers(p, w, step)
 	r.sees(p)
+	r.saysDenial(w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)
 	}
