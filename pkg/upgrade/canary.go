@@ -22,8 +22,9 @@ const leastUnhealthy = 5 * time.Minute
 // started before: every node is the canary of the next.
 type canary struct{ *draft }
 
-// recordWorkloads notes how the workloads are whose pods are to leave the member. What is known of
-// those that have recovered is how they were noticed. It is stored with the start of the node.
+// recordWorkloads notes how the workloads are whose pods are to leave the member. Those that have
+// recovered are counted again; how long their pods usually take is kept as it was known first. It
+// is stored with the start of the node.
 func (d canary) recordWorkloads(m *nodegroup.Member) {
 	known := make(map[string]WorkloadRecord, len(d.rec.Workloads))
 	for name, w := range d.rec.Workloads {

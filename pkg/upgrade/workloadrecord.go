@@ -19,7 +19,7 @@ type WorkloadRecord struct {
 	// Ready counts the pods that were ready before the first of them left; 0 when there are as many
 	// again.
 	Ready int `json:"ready,omitempty"`
-	// Usual is how long its pods take to become ready, 0 for not known.
+	// Usual is how long its pods take to become ready, as it was first known; 0 for not known.
 	Usual Duration `json:"usual,omitzero"`
 	Impact
 }
