@@ -14,20 +14,20 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// interfere does an actor's one deed, if the world has something to do it to.
+// interfere does an actor's one action, if the world has something to do it to.
 func (u *user) interfere(a Actor) {
 	if u.c.calm || u.done {
 		return
 	}
-	deed := u.deeds()[a.Kind]
-	if deed(a.Pick) {
+	act := u.actions()[a.Kind]
+	if act(a.Pick) {
 		u.rules.say("%s", a.Kind)
 		u.rules.tally.met("actor", string(a.Kind))
 	}
 }
 
-// deeds are what each actor does, to which of the things there are; false when there are none.
-func (u *user) deeds() map[ActorKind]func(pick int) bool {
+// actions are what each actor does, to which of the things there are; false when there are none.
+func (u *user) actions() map[ActorKind]func(pick int) bool {
 	return map[ActorKind]func(int) bool{
 		Kill:            u.kill,
 		KillMidStep:     u.killMidStep,

@@ -147,7 +147,7 @@ type Fault struct {
 type Actor struct {
 	Kind ActorKind
 	At   time.Duration
-	// Pick chooses among what the deed may be done to.
+	// Pick chooses among what the action may be done to.
 	Pick int
 }
 
