@@ -45,18 +45,28 @@ func (k Keeper) KeepSurgeLaunched() Decision {
 // yet is launched. It is not tried again where that is refused.
 func (k Keeper) LaunchMissing() Decision {
 	even := k.resolveOpenLaunches()
-	if !k.l.books.Zonal {
-		return k.finishDecision(even) // such a group replaces by itself what is terminated
-	}
 	for _, zone := range k.l.zoneNames() {
 		z := k.l.books.Zones[zone]
-		if missing := -z.Contribution() - k.Counts.Shrinking[zone]; missing > 0 && z.Refusal == "" {
-			even = false
-			k.recordLaunches(zone, missing)
-			k.requestLaunches(zone)
+		missing := -z.Contribution() - k.Counts.Shrinking[zone]
+		if missing <= 0 || !z.admitsLaunch(missing, k.Group) {
+			continue
 		}
+		even = false
+		if k.Now.Before(z.RetryAt) {
+			k.waitForCloud("")
+			k.requeueAt(z.RetryAt)
+			continue
+		}
+		k.recordLaunches(zone, missing)
+		k.requestLaunches(zone)
 	}
 	return k.finishDecision(even)
+}
+
+// admitsLaunch reports whether a launch of n nodes may be asked for: the zone's last one was not
+// refused, or only because the group had changed, and the group has room for them as it is now.
+func (z Zone) admitsLaunch(n int, group *nodegroup.Group) bool {
+	return z.Refusal == "" || (z.Stale && group.Desired+n <= group.Max)
 }
 
 // ResolveOpenLaunches finds out what became of launches whose answer no one knows; done is when
@@ -165,16 +175,17 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	switch {
 	case landed:
 		k.l.closeLaunch(zone, launch, true)
-		k.l.updateZone(zone, func(z *Zone) { z.Refusal = "" })
+		k.l.updateZone(zone, func(z *Zone) { z.Refusal, z.Stale = "", false })
 		k.l.NoteSizeChange(cmp.Or(attempt.Ended, k.Now))
 	case refused:
 		k.l.closeLaunch(zone, launch, false)
-		retry := attempt.NotBefore
-		if attempt.Outcome == nodegroup.OutcomeMoved {
+		moved, retry := attempt.Outcome == nodegroup.OutcomeMoved, attempt.NotBefore
+		if moved {
 			retry = attempt.Ended.Add(movedPause)
 		}
 		k.l.updateZone(zone, func(z *Zone) {
-			if z.Refusal = attempt.Detail; retry.After(z.RetryAt) {
+			z.Refusal, z.Stale = attempt.Detail, moved
+			if retry.After(z.RetryAt) {
 				z.RetryAt = retry // several may be refused at once
 			}
 		})

@@ -127,21 +127,33 @@ func TestResolveOpenLaunches(t *testing.T) {
 	}
 }
 
-// E20: what a zone gave is launched in that zone.
+// E20: what a zone gave is launched in that zone. A group that names no zones replaces by itself
+// what is terminated, and lacks a node only where it was shrunk while it named them.
 func TestLaunchMissing(t *testing.T) {
+	missing := func(z ledger.Zone) ledger.Zone { z.Shrunk++; return z }
+	retry := start.Add(time.Hour)
 	cases := map[string]struct {
-		books ledger.Books
-		want  ledger.Decision
+		books   ledger.Books
+		desired int
+		want    ledger.Decision
 	}{
-		"nothing was taken":                 {zoneA(ledger.Zone{Launched: 1}), ledger.Decision{Done: true}},
-		"a node was taken":                  {zoneA(ledger.Zone{Shrunk: 1}), ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))}},
-		"launching it was refused":          {zoneA(ledger.Zone{Shrunk: 1, Refusal: "no capacity"}), ledger.Decision{Done: true}},
-		"the group replaces what was taken": {whole(ledger.Zone{Shrunk: 1}), ledger.Decision{Done: true}},
+		"nothing was taken":        {zoneA(ledger.Zone{Launched: 1}), 4, ledger.Decision{Done: true}},
+		"a node was taken":         {zoneA(missing(ledger.Zone{})), 4, ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))}},
+		"launching it was refused": {zoneA(missing(ledger.Zone{Refusal: "no capacity"})), 4, ledger.Decision{Done: true}},
+		"the group is larger than it was read": {
+			zoneA(missing(ledger.Zone{Refusal: "the desired size is 4 now", Stale: true})), 4, ledger.Decision{Poll: true, Actions: actions(launchIn("a", 1))},
+		},
+		"and not read again yet": {zoneA(missing(ledger.Zone{Refusal: "the desired size is 4 now", Stale: true, RetryAt: retry})), 4, ledger.Decision{Poll: true, Wake: retry}},
+		"and has no room":        {zoneA(missing(ledger.Zone{Refusal: "above max value 6", Stale: true})), 6, ledger.Decision{Done: true}},
+		"the group turned out to name no zones": {
+			whole(missing(ledger.Zone{})), 4, ledger.Decision{Poll: true, Actions: actions(nodegroup.AddCapacity{N: 1, Desired: 4, Max: 6, Token: ledger.Token("r1", "", 1)})},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := ledger.FromBooks(c.books)
-			wantDecision(t, l.Keeper(view()).LaunchMissing(), c.want)
+			l, v := ledger.FromBooks(c.books), view()
+			v.Group.Desired = c.desired
+			wantDecision(t, l.Keeper(v).LaunchMissing(), c.want)
 		})
 	}
 }

@@ -80,6 +80,9 @@ type Zone struct {
 	RetryAt time.Time `json:"retryAt,omitzero"`
 	// Refusal is what the provider said of that.
 	Refusal string `json:"refusal,omitempty"`
+	// Stale is true when it was refused because the group was read before it changed: the group as
+	// it is now may accept the launch.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Launch is one request for capacity. Its number makes the token under which a repeated request has
@@ -253,7 +256,7 @@ func (l *Ledger) UnbookShrink(zone string) { l.updateZone(zone, func(z *Zone) { 
 // ForgetRefusals has launches that were refused be tried again.
 func (l *Ledger) ForgetRefusals() {
 	for zone := range l.books.Zones {
-		l.updateZone(zone, func(z *Zone) { z.Refusal, z.RetryAt = "", time.Time{} })
+		l.updateZone(zone, func(z *Zone) { z.Refusal, z.Stale, z.RetryAt = "", false, time.Time{} })
 	}
 }
 
