@@ -22,29 +22,47 @@ func IsFault(reason string) bool {
 // leastPatience is how long a pod may take to become ready, whatever is usual.
 const leastPatience = 30 * time.Second
 
-// Lateness tells why a pod that is not ready is late, and from when on: at once when a container of
-// it cannot come up, or when it has taken twice as long as usual and at least 30 s, or when no node
-// was found for it within placing.
-func Lateness(pod *corev1.Pod, usual, placing time.Duration) (why string, from time.Time) {
-	began, scheduled := pod.CreationTimestamp.Time, scheduledCondition(pod)
-	if pod.Spec.NodeName == "" {
-		return describeUnplaced(scheduled), began.Add(placing)
+// Lateness tells why a pod that is not ready is late, "" when it is not yet: a container of it
+// cannot come up, or it has taken twice as long as usual and at least 30 s, or no node was found
+// for it within placing.
+func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
+	scheduled, patience := scheduledCondition(pod), max(leastPatience, 2*usual)
+	switch fault := faultyContainer(pod); {
+	case pod.Spec.NodeName == "" && now.Before(pod.CreationTimestamp.Add(placing)):
+		return ""
+	case pod.Spec.NodeName == "":
+		return describeUnplaced(scheduled)
+	case fault != nil:
+		return describeFault(fault)
+	case now.Before(placedAt(pod, scheduled).Add(patience)):
+		return ""
+	default:
+		return fmt.Sprintf("it is not ready after %s", patience)
 	}
+}
+
+// faultyContainer is a container of the pod that cannot come up, nil where all may.
+func faultyContainer(pod *corev1.Pod) *corev1.ContainerStatus {
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
 			if waits := statuses[i].State.Waiting; waits != nil && IsFault(waits.Reason) {
-				return describeFault(&statuses[i]), began
+				return &statuses[i]
 			}
 		}
 	}
+	return nil
+}
+
+// placedAt is when the pod was last known to begin: created, bound to its node or started there.
+func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
+	began := pod.CreationTimestamp.Time
 	if scheduled != nil && scheduled.Status == corev1.ConditionTrue && scheduled.LastTransitionTime.After(began) {
 		began = scheduled.LastTransitionTime.Time
 	}
 	if pod.Status.StartTime != nil && pod.Status.StartTime.After(began) {
 		began = pod.Status.StartTime.Time
 	}
-	patience := max(leastPatience, 2*usual)
-	return fmt.Sprintf("it is not ready after %s", patience), began.Add(patience)
+	return began
 }
 
 func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {

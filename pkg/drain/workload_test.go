@@ -166,9 +166,12 @@ func TestLateness(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := build.Pod("web-1", append([]func(*corev1.Pod){build.Unready}, c.with...)...)
 			pod.CreationTimestamp = metav1.Time{Time: created}
-			why, from := drain.Lateness(pod, c.usual, 20*time.Minute)
-			if why != c.why || !from.Equal(created.Add(c.after)) {
-				t.Errorf("%q from %s, want %q from %s", why, from.Sub(created), c.why, c.after)
+			late := created.Add(c.after)
+			if why := drain.Lateness(pod, c.usual, 20*time.Minute, late); why != c.why {
+				t.Errorf("%q, want %q", why, c.why)
+			}
+			if why := drain.Lateness(pod, c.usual, 20*time.Minute, late.Add(-time.Second)); c.after > 0 && why != "" {
+				t.Errorf("%q too early", why)
 			}
 		})
 	}

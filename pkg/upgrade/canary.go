@@ -108,10 +108,11 @@ func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy
 	var found *corev1.Pod
 	var reason string
 	for _, pod := range r.Unready() {
-		if !d.isSuccessor(pod) || found != nil && found.Name < pod.Name {
+		if found != nil && found.Name < pod.Name {
 			continue
 		}
-		if why, from := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration); !d.w.Now.Before(from) {
+		why := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration, d.w.Now)
+		if why != "" && d.isSuccessor(pod) {
 			found, reason = pod, why
 		}
 	}

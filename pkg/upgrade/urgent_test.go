@@ -69,7 +69,7 @@ func TestBudgetsWithTimeAreNotPressing(t *testing.T) {
 	}
 	s := newScene(t, old("old-a-1", build.Pod("web-0")), old("old-a-2", carts...), old("old-a-3"), old("old-a-4"), current("cur-a-1"))
 	s.budgets(budgets...)
-	s.Request.Settle = duration(0)
+	s.Request.MaxUnavailable, s.Request.Window, s.Request.Settle = 2, 2, duration(0)
 	s.do(s.next().Actions...) // the fences
 	s.Notes.Gone = map[types.UID]time.Duration{"": 30 * time.Second}
 	s.next()

@@ -100,10 +100,15 @@ func (m *Memory) learnTerminationTimes(in *Input) {
 			m.Leaving[pod.UID] = departure
 		}
 	}
-	for _, uid := range slices.Sorted(maps.Keys(before)) {
+	var gone []types.UID
+	for uid := range before {
 		if _, still := m.Leaving[uid]; !still {
-			m.learnTerminationTime(before[uid].Owner, in.Now.Sub(before[uid].Since))
+			gone = append(gone, uid)
 		}
+	}
+	slices.Sort(gone)
+	for _, uid := range gone {
+		m.learnTerminationTime(before[uid].Owner, in.Now.Sub(before[uid].Since))
 	}
 }
 
@@ -145,7 +150,8 @@ func (p *Plan) learnStatusLag(pod *corev1.Pod) {
 		return
 	}
 	pace := p.paceOfPods()
-	lag := p.in.Now.Sub(accepted[len(accepted)-1]) - (pace.refillTimeOf(pod) - pace.lag)
+	_, refill := pace.timesOf(pod)
+	lag := p.in.Now.Sub(accepted[len(accepted)-1]) - (refill - pace.lag)
 	p.memory.Lag = (3*pace.lag + min(max(lag, time.Millisecond), longestLag)) / 4
 }
 
@@ -185,26 +191,27 @@ func (p *Plan) paceOfPods() *pace {
 	}
 }
 
-// terminationTimeOf is how long after its deletion the pod will be gone.
-func (p *pace) terminationTimeOf(pod *corev1.Pod) time.Duration {
-	if took, known := p.gone[drain.ControllerOf(pod)]; known {
-		return took
+// timesOf is how long after its deletion the pod will be gone, and how long after its eviction it
+// is made up for. A StatefulSet waits for the end of the old one.
+func (p *pace) timesOf(pod *corev1.Pod) (gone, refill time.Duration) {
+	var owner metav1.OwnerReference
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		owner = *controller
 	}
-	if p.usualGone > 0 {
-		return p.usualGone
+	gone, known := p.gone[owner.UID]
+	switch {
+	case known:
+	case p.usualGone > 0:
+		gone = p.usualGone
+	default:
+		gone = min(drain.SoonestEnd(pod)+usualEnd, drain.LatestEnd(pod))
 	}
-	return min(drain.SoonestEnd(pod)+usualEnd, drain.LatestEnd(pod))
-}
-
-// refillTimeOf is how long after its eviction the pod is made up for. A StatefulSet waits for the
-// end of the old one.
-func (p *pace) refillTimeOf(pod *corev1.Pod) time.Duration {
-	ready, known := p.ready[drain.ControllerOf(pod)]
+	refill, known = p.ready[owner.UID]
 	if !known {
-		ready = p.usualReady
+		refill = p.usualReady
 	}
-	if drain.OwnerKind(pod) == "StatefulSet" {
-		ready += p.terminationTimeOf(pod)
+	if owner.Kind == "StatefulSet" {
+		refill += gone
 	}
-	return ready + p.lag
+	return gone, refill + p.lag
 }

@@ -75,11 +75,13 @@ func (q *queueBuilder) describeNodeDrain(node *Node, started bool) (l nodeDrain,
 	in := q.plan.in
 	l = nodeDrain{least: in.Settle, pods: make([]podEviction, 0, len(node.Evict))}
 	for _, pod := range node.Leaving {
-		l.least = max(l.least, q.plan.memory.Leaving[pod.UID].Since.Add(q.pace.terminationTimeOf(pod)+in.Settle).Sub(in.Now))
+		gone, _ := q.pace.timesOf(pod)
+		l.least = max(l.least, q.plan.memory.Leaving[pod.UID].Since.Add(gone+in.Settle).Sub(in.Now))
 	}
 	stuck = len(node.Held) > 0
 	for _, pod := range node.Evict {
-		eviction := podEviction{budget: -1, gone: q.pace.terminationTimeOf(pod) + in.Settle}
+		gone, _ := q.pace.timesOf(pod)
+		eviction := podEviction{budget: -1, gone: gone + in.Settle}
 		prediction := drain.Predict(pod, in.Budgets, nil, in.EndingNamespaces[pod.Namespace])
 		switch {
 		case prediction.Structural() || prediction.Kind == drain.BudgetUnhealthy:
@@ -104,7 +106,8 @@ func (q *queueBuilder) budgetIndex(key types.NamespacedName, pod *corev1.Pod) in
 		return i
 	}
 	now, budget, accepted := q.plan.in.Now, q.plan.in.Budgets.Covering(pod)[0], q.accepted[key]
-	slots := budgetSlots{refill: q.pace.refillTimeOf(pod)}
+	_, refill := q.pace.timesOf(pod)
+	slots := budgetSlots{refill: refill}
 	open := int(max(0, budget.Status.DisruptionsAllowed-q.plan.spent[key]))
 	missing := max(0, int(max(1, q.plan.roomOf(budget)))-open)
 	slots.open = make([]time.Duration, open, open+missing)

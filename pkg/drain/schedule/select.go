@@ -137,41 +137,55 @@ type budgetDemand struct {
 	turn time.Duration
 }
 
+// demand is what is left to leave: through each budget, and how long a pod takes at most.
+type demand struct {
+	budgets map[*drain.Budget]*budgetDemand
+	longest time.Duration
+}
+
+func (d *demand) addPods(pods []*corev1.Pod, budgets drain.Budgets, pace *pace) {
+	for _, pod := range pods {
+		gone, refill := pace.timesOf(pod)
+		d.longest = max(d.longest, gone)
+		covering := budgets.Covering(pod)
+		if len(covering) != 1 || !drain.Ready(pod) {
+			continue
+		}
+		left := d.budgets[covering[0]]
+		if left == nil {
+			left = &budgetDemand{}
+			d.budgets[covering[0]] = left
+		}
+		left.pods, left.turn = left.pods+1, max(left.turn, refill)
+	}
+}
+
 // findCriticalBudgets are the budgets that decide when the upgrade ends: what is left to leave
 // through them takes as long as the nodes that wait, when places have become free for them, or a
 // turn less. It is nil as long as no pod was seen to leave, for then no one knows how long nodes
-// take.
+// take, and where nodes are drained one by one: none waits for a budget that another one uses.
 func (p *Plan) findCriticalBudgets(pace *pace, ahead iter.Seq[Node]) map[types.NamespacedName]bool {
-	if pace.usualGone == 0 {
+	if pace.usualGone == 0 || p.in.Window == 1 {
 		return nil
 	}
-	longest, demands := time.Duration(0), map[*drain.Budget]budgetDemand{}
-	addDemand := func(pods []*corev1.Pod) {
-		for _, pod := range pods {
-			longest = max(longest, pace.terminationTimeOf(pod))
-			if covering := p.in.Budgets.Covering(pod); len(covering) == 1 && drain.Ready(pod) {
-				demand := demands[covering[0]]
-				demands[covering[0]] = budgetDemand{demand.pods + 1, max(demand.turn, pace.refillTimeOf(pod))}
-			}
-		}
-	}
+	left := demand{budgets: map[*drain.Budget]*budgetDemand{}}
 	for i := range p.in.Draining {
-		addDemand(p.in.Draining[i].Evict)
+		left.addPods(p.in.Draining[i].Evict, p.in.Budgets, pace)
 	}
 	waiting := 0
 	for node := range ahead {
-		addDemand(node.Evict)
+		left.addPods(node.Evict, p.in.Budgets, pace)
 		if waiting++; waiting == lookahead {
 			break
 		}
 	}
 	// The places of nodes in drain become free one after the other: after half a drain on average.
 	halves := time.Duration(2*waiting/max(1, p.in.Window) + 1)
-	places := halves * (longest + p.in.Settle) / 2
+	places := halves * (left.longest + p.in.Settle) / 2
 	critical := map[types.NamespacedName]bool{}
-	for budget, demand := range demands {
+	for budget, wanted := range left.budgets {
 		room := max(1, int(p.roomOf(budget)))
-		if turns := time.Duration((demand.pods + room - 1) / room); (turns+1)*demand.turn+longest >= places {
+		if turns := time.Duration((wanted.pods + room - 1) / room); (turns+1)*wanted.turn+left.longest >= places {
 			critical[budget.Key()] = true
 		}
 	}
