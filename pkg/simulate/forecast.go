@@ -2,8 +2,11 @@ package simulate
 
 import (
 	"cmp"
+	"runtime"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -78,6 +81,9 @@ type Room struct {
 	Added Amount `json:"added"`
 }
 
+// runsAtOnce is how many runs of a forecast are made at the same time: each holds a copy of the cluster.
+const runsAtOnce = 4
+
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
 // once more for every order that is drawn. A node that would not be empty in its time is forced
@@ -89,29 +95,46 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	}
 	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
-	f, err := predictOnce(spec, req, 0)
-	for draw := range spec.Draws {
-		if err == nil {
-			err = f.widenByRun(spec, req, uint64(draw+1))
-		}
+	runs := drawOrders(spec)
+	if spec.Times.GoneLatest != nil {
+		spec.Times.Gone = spec.Times.GoneLatest
+		runs = append(runs, drawOrders(spec)...)
 	}
-	if err != nil || spec.Times.GoneLatest == nil {
-		return f, err
+	var work errgroup.Group
+	work.SetLimit(min(runsAtOnce, runtime.GOMAXPROCS(0)))
+	for i := range runs {
+		work.Go(func() error {
+			runs[i].forecast, runs[i].err = predictOnce(runs[i].spec, req, runs[i].drawn)
+			return runs[i].err
+		})
 	}
-	spec.Times.Gone = spec.Times.GoneLatest
-	for draw := range spec.Draws + 1 {
-		if err == nil {
-			err = f.widenByRun(spec, req, uint64(draw))
-		}
+	if err := work.Wait(); err != nil {
+		failed := slices.IndexFunc(runs, func(r foreseen) bool { return r.err != nil })
+		return runs[failed].forecast, runs[failed].err // the same each time, whichever failed first
 	}
-	return f, err
+	f := runs[0].forecast
+	for i := range runs[1:] {
+		f.widenToLatest(&runs[1+i].forecast)
+	}
+	return f, nil
 }
 
-// widenByRun takes over what another run shows: of other times, or with the nodes in a drawn order.
-func (f *Forecast) widenByRun(spec Spec, req upgrade.Request, drawn uint64) error {
-	other, err := predictOnce(spec, req, drawn)
-	f.widenToLatest(&other)
-	return err
+// foreseen is one run of the upgrade in a copy of the cluster.
+type foreseen struct {
+	spec Spec
+	// drawn is which of the drawn orders the nodes are started in; 0 is the one that loses least.
+	drawn    uint64
+	forecast Forecast
+	err      error
+}
+
+// drawOrders are a run in the order that loses least, and one in each of those that are drawn.
+func drawOrders(spec Spec) []foreseen {
+	runs := make([]foreseen, spec.Draws+1)
+	for i := range runs {
+		runs[i] = foreseen{spec: spec, drawn: uint64(i)}
+	}
+	return runs
 }
 
 func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
