@@ -116,6 +116,18 @@ func (c *cluster) restartFaults(f *flight) bool {
 	return true
 }
 
+// kills draws whether the process dies of sending the request, which may have its effect all the same.
+func (c *cluster) kills(action nodegroup.Action) bool {
+	switch action.(type) {
+	case upgrade.Restart:
+		return c.befalls(RestartKills)
+	case upgrade.FreeNode:
+		return c.befalls(FreeKills)
+	default:
+		return false
+	}
+}
+
 // do has a request's effect, and returns its answer. run is the run of the process that sent it.
 func (c *cluster) do(action nodegroup.Action, run string) error {
 	switch a := action.(type) {

@@ -40,6 +40,18 @@ func blueGreen(p *Plan) {
 	p.Stay = d.chance(50)
 	d.colours(p)
 	d.passers(p)
+	losesFrees(p)
+}
+
+// losesFrees has some processes of a blue-green upgrade die as they give the new nodes back to autoscalers, so that some nodes are kept from
+// autoscalers still when the last soak is over. It has dice of its own, so that all other worlds stay as they are.
+func losesFrees(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x66726565))}
+	if !d.chance(10) {
+		return
+	}
+	p.Request.BlueGreen.Soak = upgrade.Duration{Duration: d.between(time.Second, 5*time.Minute)}
+	p.Faults = append(p.Faults, Fault{Kind: FreeKills, To: mostSoak, Percent: pick(d, 30, 60)})
 }
 
 // colours makes the request one for a blue-green upgrade. Who stays waits for hours at the most.

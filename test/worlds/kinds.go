@@ -37,6 +37,8 @@ const (
 	OperationShort     FaultKind = "operation succeeds too early"
 	OperationLost      FaultKind = "operation is told of no more"
 
+	FreeKills FaultKind = "process dies as it gives nodes back"
+
 	RestartForbidden FaultKind = "403 restart forbidden"
 	RestartDenied    FaultKind = "403 webhook denies restart"
 	RestartLost      FaultKind = "answer to restart lost after the effect"

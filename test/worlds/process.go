@@ -250,7 +250,7 @@ func (p *process) begin(action nodegroup.Action) {
 		p.c.after(0, func() { p.settle(action, nodegroup.ErrMoved) })
 		return
 	}
-	if _, restart := action.(upgrade.Restart); restart && p.c.befalls(RestartKills) {
+	if p.c.kills(action) {
 		p.c.after(0, p.die)
 	}
 	f := p.c.flightOf(action)

@@ -119,7 +119,7 @@ func declared() [][2]string {
 		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
-		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, RestartForbidden, RestartDenied, RestartLost, RestartKills),
+		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual"),
