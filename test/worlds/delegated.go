@@ -43,6 +43,18 @@ func delegate(p *Plan) {
 	}
 }
 
+// jobs gives most quiet worlds whose cloud upgrades the group a Job whose pods end by themselves, also on nodes that wait for their drain:
+// there what is said of nodes can be held to what the cloud does. It has dice of its own, so that all other worlds stay as they are.
+func jobs(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6a6f6273))}
+	if !p.delegated() || !p.quiet() || !d.chance(75) {
+		return
+	}
+	p.Workloads = append(p.Workloads, Workload{
+		Name: "job", Kind: Job, Replicas: 1 + d.IntN(len(p.Nodes)+3), Ready: time.Second, Ends: d.between(5*time.Minute, 30*time.Minute),
+	})
+}
+
 func (p *Plan) delegated() bool { return p.Request.Strategy == upgrade.Delegated }
 
 // bygone is the operation that was over before the world began.
@@ -106,7 +118,7 @@ func (r *rules) delegated(p *process, w *upgrade.World, step *upgrade.Step) {
 	}
 	r.follows(w, step)
 	r.givesUp(w, step)
-	r.names(w, step)
+	r.explains(w, step)
 }
 
 // givesUp holds that only an operation is given up for lost that readings have not told of for five minutes.
@@ -194,12 +206,35 @@ func (r *rules) tellsOnce(op *nodegroup.Operation) {
 	r.delegations.told[op.ID] = true
 }
 
-// names is E52: pods that keep the cloud from draining a node for a minute are named.
-func (r *rules) names(w *upgrade.World, step *upgrade.Step) {
+// explains holds what is said of nodes and pods to what the cloud does, where all of it is seen.
+func (r *rules) explains(w *upgrade.World, step *upgrade.Step) {
 	op := r.c.runningOperation()
 	if !r.quiet || op == nil || step.Record.Phase != upgrade.PhaseFollow || step.Record.Delegation.ID != op.id || !w.Now.Equal(r.c.now) {
 		return
 	}
+	r.names(w, step, op)
+	r.tellsDrains(step, op)
+}
+
+// tellsDrains is E52: a node is said to be in drain when the cloud drains it, and not when its pods end by themselves.
+func (r *rules) tellsDrains(step *upgrade.Step, op *operation) {
+	for _, n := range step.Status.Nodes {
+		node := r.c.nodes[n.Name]
+		if n.State != upgrade.NodeDraining || node == nil {
+			continue
+		}
+		i := r.c.instanceOf(node)
+		if i == nil || i.leaving {
+			continue
+		}
+		if _, begun := op.drains[i.id]; !begun {
+			r.fail("E52", "node %s is said to be in drain, and the cloud has not begun with it", n.Name)
+		}
+	}
+}
+
+// names is E52: pods that keep the cloud from draining a node for a minute are named.
+func (r *rules) names(w *upgrade.World, step *upgrade.Step, op *operation) {
 	for _, id := range sortedKeys(op.drains) {
 		if w.Now.Sub(op.drains[id]) < time.Minute {
 			continue

@@ -98,13 +98,17 @@ func held(record *upgrade.Record, pod *corev1.Pod) bool {
 	return awaited(pod) || (protected(pod) && record.Request.RespectDoNotDisrupt)
 }
 
-// complete has every other pod that is to complete do so, in its time.
+// complete has every other pod that is to complete do so, in its time, and each of a workload whose pods end by themselves.
 func (c *cluster) complete(m *maker, pod *corev1.Pod) {
-	if !awaited(pod) || m.serial%2 == 0 {
+	within := 10 * m.Ready
+	switch {
+	case m.Ends > 0:
+		within = c.draw(m.Ends)
+	case !awaited(pod) || m.serial%2 == 0:
 		return
 	}
 	uid := pod.UID
-	c.after(10*m.Ready, func() {
+	c.after(within, func() {
 		old, ok := c.pods[uid]
 		if !ok || old.DeletionTimestamp != nil || !mustGo(old, false) {
 			return

@@ -103,6 +103,8 @@ type Workload struct {
 	// as long as elsewhere; until another actor mends it, or Calm.
 	Crashes bool
 	Slow    time.Duration
+	// Ends is within how long its pods end by themselves, 0 for never.
+	Ends time.Duration
 	// Served is true when a Service sends to its pods.
 	Served bool
 	// Claims is true when its pods have volumes that detach after them.

@@ -79,6 +79,7 @@ func plainer(p Plan) []Plan {
 			func(w *Workload) { w.Served = false },
 			func(w *Workload) { w.Crashes, w.Slow = false, 0 },
 			func(w *Workload) { w.Tolerant = false },
+			func(w *Workload) { w.Ends = 0 },
 		} {
 			q := p
 			q.Workloads = slices.Clone(p.Workloads)
