@@ -34,7 +34,7 @@ func rooms() map[string]room {
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
 		"pkg/upgrade":        {libs: values, own: ground},
 		"pkg/preflight":      {libs: scheduling, own: decisions},
-		"pkg/simulate":       {libs: scheduling, own: decisions},
+		"pkg/simulate":       {libs: append(slices.Clone(scheduling), "golang.org/x/sync"), own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},
 		"pkg/report": {
