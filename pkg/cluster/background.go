@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
@@ -34,20 +35,12 @@ type Background struct {
 // other error is returned.
 func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Background, error) {
 	b, apps, core := &Background{}, client.AppsV1().RESTClient(), client.CoreV1().RESTClient()
-	kinds := map[string]func(ctx context.Context, kind string) error{
-		"deployments": func(ctx context.Context, kind string) error {
-			return listObjects(ctx, apps, kind, trimInto(&b.Deployments))
-		},
-		"replicasets": func(ctx context.Context, kind string) error {
-			return listObjects(ctx, apps, kind, trimInto(&b.ReplicaSets))
-		},
-		"statefulsets": func(ctx context.Context, kind string) error {
-			return listObjects(ctx, apps, kind, trimInto(&b.StatefulSets))
-		},
-		"persistentvolumeclaims": func(ctx context.Context, kind string) error { return listObjects(ctx, core, kind, trimInto(&b.Claims)) },
-		"persistentvolumes": func(ctx context.Context, kind string) error {
-			return listObjects(ctx, core, kind, trimInto(&b.Volumes))
-		},
+	kinds := map[string]kindReader{
+		"deployments":            trimmedReader(apps, &b.Deployments),
+		"replicasets":            trimmedReader(apps, &b.ReplicaSets),
+		"statefulsets":           trimmedReader(apps, &b.StatefulSets),
+		"persistentvolumeclaims": trimmedReader(core, &b.Claims),
+		"persistentvolumes":      trimmedReader(core, &b.Volumes),
 	}
 	var u forbiddenKinds
 	g, ctx := errgroup.WithContext(ctx)
@@ -63,6 +56,14 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 	}
 	b.Unread = slices.Sorted(slices.Values(u.kinds))
 	return b, nil
+}
+
+// kindReader reads all objects of a kind, which is named as RBAC does.
+type kindReader func(ctx context.Context, kind string) error
+
+// trimmedReader reads a kind, trimmed.
+func trimmedReader[T any, P message[T]](client rest.Interface, into *[]P) kindReader {
+	return func(ctx context.Context, kind string) error { return listObjects(ctx, client, kind, trimInto(into)) }
 }
 
 // readServices lists all services, and asks which of them admission webhooks name. One list is read

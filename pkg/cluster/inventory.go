@@ -52,51 +52,33 @@ func readPodsForChecks(ctx context.Context, core rest.Interface, o *inventory.Ob
 }
 
 // optionalLists read kinds that not everybody may list, by their names.
-func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string]func(ctx context.Context, kind string) error {
+func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string]kindReader {
 	core, apps, admission := client.CoreV1().RESTClient(), client.AppsV1().RESTClient(), client.AdmissionregistrationV1().RESTClient()
-	return map[string]func(ctx context.Context, kind string) error{
-		"deployments": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.Deployments)
-		},
-		"replicasets": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.ReplicaSets)
-		},
-		"statefulsets": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, apps, kind, prunedTemplateFields(), &o.StatefulSets)
-		},
-		"daemonsets": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, apps, kind, prunedMetadata(), &o.DaemonSets)
-		},
-		"jobs": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, client.BatchV1().RESTClient(), kind, prunedMetadata(), &o.Jobs)
-		},
-		"persistentvolumeclaims": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Claims)
-		},
-		"persistentvolumes": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Volumes)
-		},
-		"services": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, core, kind, prunedMetadata(), &o.Services)
-		},
-		"configmaps": func(ctx context.Context, _ string) error { return readPolicies(ctx, client, o) },
-		"ingresses": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, client.NetworkingV1().RESTClient(), kind, prunedMetadata(), &o.Ingresses)
-		},
-		"horizontalpodautoscalers": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, client.AutoscalingV2().RESTClient(), kind, prunedMetadata(), &o.Scalers)
-		},
-		"mutatingwebhookconfigurations": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, admission, kind, prunedMetadata(), &o.Mutating)
-		},
-		"validatingwebhookconfigurations": func(ctx context.Context, kind string) error {
-			return listForChecks(ctx, admission, kind, prunedMetadata(), &o.Validating)
-		},
+	metadata, template := prunedMetadata(), prunedTemplateFields()
+	return map[string]kindReader{
+		"deployments":                     checksReader(apps, template, &o.Deployments),
+		"replicasets":                     checksReader(apps, template, &o.ReplicaSets),
+		"statefulsets":                    checksReader(apps, template, &o.StatefulSets),
+		"daemonsets":                      checksReader(apps, metadata, &o.DaemonSets),
+		"jobs":                            checksReader(client.BatchV1().RESTClient(), metadata, &o.Jobs),
+		"persistentvolumeclaims":          checksReader(core, metadata, &o.Claims),
+		"persistentvolumes":               checksReader(core, metadata, &o.Volumes),
+		"services":                        checksReader(core, metadata, &o.Services),
+		"configmaps":                      func(ctx context.Context, _ string) error { return readPolicies(ctx, client, o) },
+		"ingresses":                       checksReader(client.NetworkingV1().RESTClient(), metadata, &o.Ingresses),
+		"horizontalpodautoscalers":        checksReader(client.AutoscalingV2().RESTClient(), metadata, &o.Scalers),
+		"mutatingwebhookconfigurations":   checksReader(admission, metadata, &o.Mutating),
+		"validatingwebhookconfigurations": checksReader(admission, metadata, &o.Validating),
 		"targetgroupbindings": func(ctx context.Context, _ string) (err error) {
 			o.Bindings, err = ListBindings(ctx, client)
 			return err
 		},
 	}
+}
+
+// checksReader reads a kind as listForChecks does.
+func checksReader[T any, P message[T]](client rest.Interface, drop prunedFields, into *[]P) kindReader {
+	return func(ctx context.Context, kind string) error { return listForChecks(ctx, client, kind, drop, into) }
 }
 
 func listForChecks[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, drop prunedFields, into *[]P) error {

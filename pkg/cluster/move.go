@@ -16,7 +16,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -35,16 +34,10 @@ func ReadMovable(ctx context.Context, client kubernetes.Interface) (drain.Movabl
 	var claims []*corev1.PersistentVolumeClaim
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return listObjects(ctx, client.AppsV1().RESTClient(), "deployments", func(d *appsv1.Deployment) {
-			trim.ForChecks(d)
-			deployments = append(deployments, d)
-		})
+		return listForChecks(ctx, client.AppsV1().RESTClient(), "deployments", prunedMetadata(), &deployments)
 	})
 	g.Go(func() error {
-		return listObjects(ctx, client.CoreV1().RESTClient(), "persistentvolumeclaims", func(c *corev1.PersistentVolumeClaim) {
-			trim.ForChecks(c)
-			claims = append(claims, c)
-		})
+		return listForChecks(ctx, client.CoreV1().RESTClient(), "persistentvolumeclaims", prunedMetadata(), &claims)
 	})
 	if err := g.Wait(); err != nil {
 		return drain.Movable{}, fmt.Errorf("reading what --move=surge may restart: %w", err)
