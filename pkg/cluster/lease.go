@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -142,14 +141,14 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	if err != nil {
 		return nil, err
 	}
-	hold.tookOver, hold.previouslyHeld = found.holder != "", found.heldAt
+	hold.tookOver, hold.previouslyHeld = leaseHolder(found) != "", lastHeld(found)
 	if hold.tookOver && !claim.Takeover && claim.Waiting != nil {
-		claim.Waiting(found.holder)
+		claim.Waiting(leaseHolder(found))
 	}
 	select {
 	case <-started:
 		return hold, nil
-	case err = <-watchHolder(ctx, client, claim, found.lease): // of a lease that was free too: another actor may be faster
+	case err = <-watchHolder(ctx, client, claim, found): // of a lease that was free too: another actor may be faster
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
@@ -157,37 +156,27 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	return nil, err
 }
 
-// foundLease is a lease before we hold it: who else holds it, "" for no one, and when that was last
-// at work.
-type foundLease struct {
-	lease  *coordinationv1.Lease
-	holder string
-	heldAt time.Time
-}
-
 // prepareLease reads the lease, or creates one without a holder, and puts our name in it for a
 // takeover. The election that follows would try for ever where it may not write, so that is asked
-// here.
-func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (foundLease, error) {
-	var before foundLease
+// here. It returns the lease as it was found.
+func prepareLease(ctx context.Context, client kubernetes.Interface, claim Claim) (*coordinationv1.Lease, error) {
+	var found *coordinationv1.Lease
 	leases := client.CoordinationV1().Leases(claim.Namespace)
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		lease, err := getOrCreateLease(ctx, leases, ObjectName(claim.Group))
-		if err != nil {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if found, err = getOrCreateLease(ctx, leases, ObjectName(claim.Group)); err != nil {
 			return err
 		}
-		before = foundLease{lease: lease, holder: leaseHolder(lease), heldAt: lastHeld(lease)}
-		options := metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
+		next, options := found, metav1.UpdateOptions{FieldManager: FieldManager, DryRun: []string{metav1.DryRunAll}}
 		if claim.Takeover {
-			before.lease, options.DryRun = leaseWithHolder(lease, claim.Identity), nil
+			next, options.DryRun = leaseWithHolder(found, claim.Identity), nil
 		}
-		_, err = leases.Update(ctx, before.lease, options)
+		_, err = leases.Update(ctx, next, options)
 		return err
 	})
 	if err != nil {
-		return foundLease{}, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
+		return nil, fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	}
-	return before, nil
+	return found, nil
 }
 
 // lastHeld is when a holder renewed the lease last or gave it back, by the API server's clock and
@@ -247,7 +236,7 @@ func leaseHolder(lease *coordinationv1.Lease) string {
 
 // startElection runs the election in the background until the hold is released.
 func startElection(ctx context.Context, client kubernetes.Interface, claim Claim, times leaseTimes) (*Hold, <-chan struct{}, error) {
-	started := make(chan struct{})
+	started, start := context.WithCancel(context.WithoutCancel(ctx)) // over when the lease is ours
 	lock := &renewalTracker{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: claim.Namespace, Name: ObjectName(claim.Group)},
 		Client:     client.CoordinationV1(),
@@ -256,19 +245,18 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	}}
 	lock.lastRenewal.Store(&time.Time{}) // long ago
 	hold := &Hold{lost: make(chan struct{}), ended: make(chan struct{}), renewed: lock, times: times}
-	var first sync.Once
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:          lock,
 		LeaseDuration: times.duration, RenewDeadline: times.giveUp, RetryPeriod: times.renew,
 		Name: claim.Group,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				first.Do(func() { close(started) })
+				start()
 				hold.watchTakeover(ctx, client, claim)
 			},
 			OnStoppedLeading: func() {}, // it may only be that no one answers
 			OnNewLeader: func(identity string) {
-				if identity != claim.Identity && isChannelClosed(started) {
+				if identity != claim.Identity && started.Err() != nil {
 					hold.cancel()
 				}
 			},
@@ -282,7 +270,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 	electCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	hold.cancel, lock.overtaken = cancel, cancel
 	stop := context.AfterFunc(ctx, func() {
-		if !isChannelClosed(started) {
+		if started.Err() == nil {
 			cancel() // not acquired yet: nothing to clean up
 		}
 	})
@@ -294,16 +282,7 @@ func startElection(ctx context.Context, client kubernetes.Interface, claim Claim
 		close(hold.lost)
 		releaseLease(context.WithoutCancel(ctx), client, claim)
 	}()
-	return hold, started, nil
-}
-
-func isChannelClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
+	return hold, started.Done(), nil
 }
 
 // waitForOwnLease waits, after the lease could not be renewed for too long, until the server
