@@ -12,22 +12,11 @@ type Asker interface {
 	AskedChanged() <-chan struct{}
 }
 
-// readRequest is what others ask now.
-func (r *Runner) readRequest() upgrade.Asked {
-	if r.Asks == nil {
-		return upgrade.Asked{}
-	}
-	return r.Asks.Asked()
-}
-
 // wakeChannels are the time to look again without an event, and the news of what others ask. Of a
 // finished upgrade only answers are waited for.
 func (s *run) wakeChannels(step *upgrade.Step) (wake <-chan time.Time, asked <-chan struct{}) {
 	if step.Finished {
 		return nil, nil
 	}
-	if s.Asks != nil {
-		asked = s.Asks.AskedChanged()
-	}
-	return time.After(time.Until(s.nextLook(step))), asked
+	return time.After(time.Until(s.nextLook(step))), s.Asks.AskedChanged()
 }

@@ -17,9 +17,6 @@ func (r *Runner) isLeaseOverdue() bool { return r.requestTimeout() < requestLimi
 // whyUnrenewed is what kept the lease from being renewed last, as the end of a sentence; "" where
 // that is not known.
 func (r *Runner) whyUnrenewed() string {
-	if r.Unrenewed == nil {
-		return ""
-	}
 	err := r.Unrenewed()
 	if err == nil {
 		return ""
@@ -30,9 +27,6 @@ func (r *Runner) whyUnrenewed() string {
 // nextLook is when a step is due though nothing was seen to change: when the decision asks for it,
 // and when the lease becomes overdue or may be overdue no more.
 func (r *Runner) nextLook(step *upgrade.Step) time.Time {
-	if r.Expires == nil {
-		return step.Wake
-	}
 	look := r.Expires().Add(-requestLimit + time.Millisecond)
 	if r.isLeaseOverdue() {
 		look = time.Now().Add(leaseCheckInterval)
@@ -67,9 +61,7 @@ func (s *run) recordReachability(answered bool, detail string) {
 			return
 		}
 	}
-	if s.Unreached != nil {
-		s.Unreached(detail)
-	}
+	s.Unreached(detail)
 }
 
 // recordWatchFailure notes that a watch could not be opened. One that was answered tells nothing: a
@@ -84,9 +76,6 @@ func (s *run) recordWatchFailure(err error) {
 // of reach.
 func (s *run) showStep(step upgrade.Step) {
 	s.lastShown = step
-	if s.Watch == nil {
-		return
-	}
 	if s.isLeaseOverdue() {
 		step.Status.Waiting = "the API server, which has not renewed the lease in time" + s.whyUnrenewed()
 	}

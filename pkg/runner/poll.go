@@ -119,7 +119,5 @@ func (s *run) recordPoll(p pollResult) {
 		s.refusedPolls = 0
 	}
 	s.lastPollError = p.err
-	if s.Polled != nil {
-		s.Polled(p.err)
-	}
+	s.Polled(p.err)
 }

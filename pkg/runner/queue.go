@@ -52,18 +52,10 @@ func (s *run) sendWaiting(work context.Context) {
 				close(running)
 				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
 				defer cancel()
-				s.deliverResult(work, result{action: action, answer: ClassifyAnswer(s.carryOut(ctx, action))})
+				s.results <- result{action: action, answer: ClassifyAnswer(s.carryOut(ctx, action))} // has room for all in flight
 			}(l.waiting[0])
 			<-running
 		}
-	}
-}
-
-// deliverResult hands a result to the loop, if there still is one.
-func (s *run) deliverResult(work context.Context, r result) {
-	select {
-	case s.results <- r:
-	case <-work.Done():
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -35,7 +36,7 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		var decided []string
 		log := &logbook{}
 		s := &run{
-			Runner: &Runner{Writer: log}, attempts: map[string]nodegroup.Attempt{},
+			Runner: &Runner{Writer: log, Expires: func() time.Time { return time.Now().Add(time.Hour) }}, attempts: map[string]nodegroup.Attempt{},
 			results: make(chan result, toCluster), clusterQueue: requestQueue{limit: toCluster},
 		}
 		for i := range toCluster {

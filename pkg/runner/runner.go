@@ -54,8 +54,7 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Asks, Targets, BalancersRead, Lost, Expires,
-// Unrenewed, Watch, Polled, Failures and Unreached are required.
+// Runner carries one upgrade out. All fields but Targets and Failures are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -81,10 +80,10 @@ type Runner struct {
 	// Idle is for how long no one carried the upgrade out before this process had the right to
 	// write.
 	Idle time.Duration
-	// Expires is until when no other actor may write, by the wall clock; nil for ever.
+	// Expires is until when no other actor may write, by the wall clock.
 	Expires func() time.Time
 	// Unrenewed is why the right to write was not renewed when that was tried last, nil when it
-	// was; nil for a right that needs no renewal.
+	// was.
 	Unrenewed func() error
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
@@ -317,9 +316,6 @@ func (s *run) checkLease() error {
 
 // requestTimeout is how long a request that is begun now may take.
 func (r *Runner) requestTimeout() time.Duration {
-	if r.Expires == nil {
-		return requestLimit
-	}
 	return min(requestLimit, time.Until(r.Expires()))
 }
 

@@ -244,9 +244,9 @@ func TestUnrenewedLeaseHoldsRequestsBack(t *testing.T) {
 
 // TestRequestsEndBeforeTheLease gives a request no more time than is left of the lease.
 func TestRequestsEndBeforeTheLease(t *testing.T) {
-	s := &run{Runner: &Runner{}}
+	s := &run{Runner: &Runner{Unrenewed: func() error { return nil }, Expires: func() time.Time { return time.Now().Add(time.Hour) }}}
 	if got := s.requestTimeout(); got != requestLimit {
-		t.Errorf("%s without a lease, want %s", got, requestLimit)
+		t.Errorf("%s with an hour left, want %s", got, requestLimit)
 	}
 	for left, want := range map[time.Duration]error{time.Hour: nil, leaseSlack + time.Second: nil, leaseSlack - time.Second: errUnrenewed, -time.Hour: errUnrenewed} {
 		s.Expires = func() time.Time { return time.Now().Add(left) }

@@ -54,7 +54,5 @@ func (s *run) recordTargets(p pollResult) {
 	if p.err == nil {
 		s.Targets = *p.targets
 	}
-	if s.BalancersRead != nil {
-		s.BalancersRead(p.err)
-	}
+	s.BalancersRead(p.err)
 }

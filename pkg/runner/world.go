@@ -66,6 +66,6 @@ func (s *run) observeWorld() upgrade.World {
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
 	world.Movable = s.Movable
 	world.Targets = s.Targets
-	world.Stop, world.Asked, world.Stay = s.stopping, s.readRequest(), s.Stay
+	world.Stop, world.Asked, world.Stay = s.stopping, s.Asks.Asked(), s.Stay
 	return world
 }
