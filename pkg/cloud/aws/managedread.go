@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -280,24 +279,20 @@ func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, ku
 
 // readParameters reads public parameters, each once. One that does not exist is empty.
 func (m *managedGroups) readParameters(ctx context.Context, names []string) (map[string]string, error) {
-	known, others := m.memory.parameters.lookUp(names)
-	if len(others) == 0 {
-		return known, nil
-	}
-	out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: others})
-	if err != nil {
-		return known, explainError("reading which releases of node groups there are", err)
-	}
-	news := map[string]string{}
-	for _, name := range others {
-		news[name] = ""
-	}
-	for _, found := range out.Parameters {
-		news[sdk.ToString(found.Name)] = sdk.ToString(found.Value)
-	}
-	m.memory.parameters.keep(news)
-	maps.Copy(known, news)
-	return known, nil
+	return m.memory.parameters.fill(names, func(unknown []string) (map[string]string, error) {
+		out, err := m.ssm.GetParameters(ctx, &ssm.GetParametersInput{Names: unknown})
+		if err != nil {
+			return nil, explainError("reading which releases of node groups there are", err)
+		}
+		read := map[string]string{}
+		for _, name := range unknown {
+			read[name] = ""
+		}
+		for _, found := range out.Parameters {
+			read[sdk.ToString(found.Name)] = sdk.ToString(found.Value)
+		}
+		return read, nil
+	})
 }
 
 // controlVersion is the Kubernetes version of a control plane. A version that is known counts until

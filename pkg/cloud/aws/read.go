@@ -152,16 +152,9 @@ func (p *Provider) readTemplates(ctx context.Context, ids []string) (map[string]
 // readVersions reads template versions, each once. Images named through SSM are left as they are
 // named.
 func (p *Provider) readVersions(ctx context.Context, keys []versionKey) (map[versionKey]templateVersion, error) {
-	known, others := p.versions.lookUp(keys)
-	for template, numbers := range numbersByTemplate(others) {
-		news, err := p.describeVersions(ctx, template, numbers, false)
-		if err != nil {
-			return nil, err
-		}
-		p.versions.keep(news)
-		maps.Copy(known, news)
-	}
-	return known, nil
+	return p.versions.fill(keys, func(unknown []versionKey) (map[versionKey]templateVersion, error) {
+		return p.describeVersions(ctx, unknown, false)
+	})
 }
 
 // resolveAliases reads which AMIs the aliases among the versions stand for now: one call per
@@ -173,44 +166,42 @@ func (p *Provider) resolveAliases(ctx context.Context, versions map[versionKey]t
 			aliases = append(aliases, key)
 		}
 	}
+	resolved, err := p.describeVersions(ctx, aliases, true)
 	out := maps.Clone(versions)
-	for template, numbers := range numbersByTemplate(aliases) {
-		news, err := p.describeVersions(ctx, template, numbers, true)
-		if err != nil {
-			return nil, err
-		}
-		maps.Copy(out, news)
-	}
-	return out, nil
+	maps.Copy(out, resolved)
+	return out, err
 }
 
-func numbersByTemplate(keys []versionKey) map[string][]string {
-	out := map[string][]string{}
+// describeVersions sends one request for each template. Its error comes with those that were read.
+func (p *Provider) describeVersions(ctx context.Context, keys []versionKey, resolve bool) (map[versionKey]templateVersion, error) {
+	numbers := map[string][]string{}
 	for _, key := range keys {
-		out[key.template] = append(out[key.template], strconv.FormatInt(key.number, 10))
+		numbers[key.template] = append(numbers[key.template], strconv.FormatInt(key.number, 10))
 	}
-	return out
+	read := map[versionKey]templateVersion{}
+	for template, own := range numbers {
+		slices.Sort(own)
+		out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
+			LaunchTemplateId: sdk.String(template), Versions: own, ResolveAlias: sdk.Bool(resolve),
+		})
+		if err != nil {
+			return read, refusedTemplate(explainError(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(own, ", ")), err))
+		}
+		for _, v := range out.LaunchTemplateVersions {
+			read[versionKey{template, sdk.ToInt64(v.VersionNumber)}] = describeVersion(v)
+		}
+	}
+	return read, nil
 }
 
-func (p *Provider) describeVersions(ctx context.Context, template string, numbers []string, resolve bool) (map[versionKey]templateVersion, error) {
-	slices.Sort(numbers)
-	out, err := p.ec2.DescribeLaunchTemplateVersions(ctx, &ec2.DescribeLaunchTemplateVersionsInput{
-		LaunchTemplateId: sdk.String(template), Versions: numbers, ResolveAlias: sdk.Bool(resolve),
-	})
-	if err != nil {
-		return nil, refusedTemplate(explainError(fmt.Sprintf("reading launch template %s version %s", template, strings.Join(numbers, ", ")), err))
+func describeVersion(v et.LaunchTemplateVersion) templateVersion {
+	read := templateVersion{name: sdk.ToString(v.LaunchTemplateName)}
+	if v.LaunchTemplateData != nil {
+		read.image = sdk.ToString(v.LaunchTemplateData.ImageId)
+		market := v.LaunchTemplateData.InstanceMarketOptions
+		read.spot = market != nil && market.MarketType == et.MarketTypeSpot
 	}
-	news := map[versionKey]templateVersion{}
-	for _, v := range out.LaunchTemplateVersions {
-		read := templateVersion{name: sdk.ToString(v.LaunchTemplateName)}
-		if v.LaunchTemplateData != nil {
-			read.image = sdk.ToString(v.LaunchTemplateData.ImageId)
-			market := v.LaunchTemplateData.InstanceMarketOptions
-			read.spot = market != nil && market.MarketType == et.MarketTypeSpot
-		}
-		news[versionKey{template, sdk.ToInt64(v.VersionNumber)}] = read
-	}
-	return news, nil
+	return read
 }
 
 // refusedTemplate makes a refusedError of the answer that a template or a version of it does not
@@ -226,54 +217,51 @@ func refusedTemplate(err error) error {
 // describeImages reads what the AMIs are, each once. One that does not exist, or that this account
 // may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
-	known, others := p.images.lookUp(ids)
-	others = slices.DeleteFunc(others, func(id string) bool { return id == "" })
-	if len(others) == 0 {
-		return known, nil
-	}
-	// A filter, because naming IDs returns an error when one of them does not exist.
-	out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{
-		Filters: []et.Filter{{Name: sdk.String("image-id"), Values: others}}, IncludeDeprecated: sdk.Bool(true),
+	named := slices.DeleteFunc(ids, func(id string) bool { return id == "" })
+	return p.images.fill(named, func(unknown []string) (map[string]image, error) {
+		// A filter, because naming IDs returns an error when one of them does not exist.
+		out, err := p.ec2.DescribeImages(ctx, &ec2.DescribeImagesInput{Filters: filterBy("image-id", unknown), IncludeDeprecated: sdk.Bool(true)})
+		if err != nil {
+			return nil, explainError("reading images "+strings.Join(unknown, ", "), err)
+		}
+		read := map[string]image{}
+		for _, id := range unknown {
+			read[id] = image{}
+		}
+		for _, i := range out.Images {
+			read[sdk.ToString(i.ImageId)] = describeImage(i)
+		}
+		return read, nil
 	})
-	if err != nil {
-		return known, explainError("reading images "+strings.Join(others, ", "), err)
-	}
-	news := map[string]image{}
-	for _, id := range others {
-		news[id] = image{}
-	}
-	for _, i := range out.Images {
-		news[sdk.ToString(i.ImageId)] = describeImage(i)
-	}
-	p.images.keep(news)
-	maps.Copy(known, news)
-	return known, nil
 }
 
 // machineImages reads from which AMI the instances run, each once. Instances that EC2 does not know
 // (yet) are left out.
 func (p *Provider) machineImages(ctx context.Context, instances []string) (map[string]string, error) {
-	known, others := p.instanceImages.lookUp(instances)
-	for batch := range slices.Chunk(others, 200) { // the most values a filter takes
-		pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{
-			Filters: []et.Filter{{Name: sdk.String("instance-id"), Values: batch}}, MaxResults: sdk.Int32(1000),
-		})
-		news := map[string]string{}
-		for pages.HasMorePages() {
-			out, err := pages.NextPage(ctx)
-			if err != nil {
-				return nil, explainError("reading the images of instances", err)
-			}
-			for _, r := range out.Reservations {
-				for _, i := range r.Instances {
-					news[sdk.ToString(i.InstanceId)] = sdk.ToString(i.ImageId)
+	return p.instanceImages.fill(instances, func(unknown []string) (map[string]string, error) {
+		read := map[string]string{}
+		for batch := range slices.Chunk(unknown, 200) { // the most values a filter takes
+			pages := ec2.NewDescribeInstancesPaginator(p.ec2, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", batch), MaxResults: sdk.Int32(1000)})
+			for pages.HasMorePages() {
+				out, err := pages.NextPage(ctx)
+				if err != nil {
+					return read, explainError("reading the images of instances", err)
+				}
+				for _, i := range machinesIn(out.Reservations) {
+					read[sdk.ToString(i.InstanceId)] = sdk.ToString(i.ImageId)
 				}
 			}
 		}
-		p.instanceImages.keep(news)
-		maps.Copy(known, news)
+		return read, nil
+	})
+}
+
+// machinesIn are the instances of reservations.
+func machinesIn(reservations []et.Reservation) (all []et.Instance) {
+	for _, r := range reservations {
+		all = append(all, r.Instances...)
 	}
-	return known, nil
+	return all
 }
 
 // refreshStatus is the status of the group's newest instance refresh, "" without one. At most one

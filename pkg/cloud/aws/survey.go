@@ -37,11 +37,12 @@ func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Su
 	for _, i := range group.Instances[:min(surveyLimit, len(group.Instances))] {
 		ids = append(ids, i.ID)
 	}
-	machines, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", ids)})
+	out, err := p.ec2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: filterBy("instance-id", ids)})
 	if err != nil {
 		return s, explainError("reading when instances were launched", err)
 	}
-	s.Launched = launchTimes(machines.Reservations)
+	machines := machinesIn(out.Reservations)
+	s.Launched = launchTimes(machines)
 	past, err := p.autoscaling.DescribeScalingActivities(ctx, &autoscaling.DescribeScalingActivitiesInput{
 		AutoScalingGroupName: sdk.String(p.managed.memory.autoscalingName(group.Name)), MaxRecords: sdk.Int32(surveyLimit),
 	})
@@ -49,7 +50,7 @@ func (p *Provider) Survey(ctx context.Context, group *nodegroup.Group) (cloud.Su
 		return s, explainError(fmt.Sprintf("reading the scaling activities of Auto Scaling group %q", group.Name), err)
 	}
 	s.Terminations = terminationTimes(past.Activities)
-	s.Subnets, err = p.readSubnets(ctx, subnetsOf(machines.Reservations))
+	s.Subnets, err = p.readSubnets(ctx, subnetsOf(machines))
 	return s, err
 }
 
@@ -59,13 +60,11 @@ func filterBy(name string, values []string) []et.Filter {
 
 // subnetsOf are the IDs of the subnets that machines are in, in order. A machine that has ended is
 // in none.
-func subnetsOf(reservations []et.Reservation) []string {
+func subnetsOf(machines []et.Instance) []string {
 	ids := map[string]bool{}
-	for _, r := range reservations {
-		for _, i := range r.Instances {
-			if i.SubnetId != nil {
-				ids[*i.SubnetId] = true
-			}
+	for _, i := range machines {
+		if i.SubnetId != nil {
+			ids[*i.SubnetId] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(ids))
@@ -91,13 +90,11 @@ func (p *Provider) readSubnets(ctx context.Context, ids []string) ([]nodegroup.S
 }
 
 // launchTimes is when each instance was launched, by ID.
-func launchTimes(reservations []et.Reservation) map[string]time.Time {
+func launchTimes(machines []et.Instance) map[string]time.Time {
 	at := map[string]time.Time{}
-	for _, r := range reservations {
-		for _, i := range r.Instances {
-			if i.LaunchTime != nil {
-				at[sdk.ToString(i.InstanceId)] = *i.LaunchTime
-			}
+	for _, i := range machines {
+		if i.LaunchTime != nil {
+			at[sdk.ToString(i.InstanceId)] = *i.LaunchTime
 		}
 	}
 	return at
