@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	lt "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
 	"github.com/aws/smithy-go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -112,7 +111,8 @@ func targetGroupName(arn string) string {
 // readDelays are the groups with their delays, each read once. Those that do not exist are left
 // out.
 func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGroup) ([]nodegroup.TargetGroup, error) {
-	err := forEachAtOnce(groups, func(g *nodegroup.TargetGroup) (err error) {
+	err := forEachAtOnce(len(groups), func(i int) (err error) {
+		g := &groups[i]
 		if g.Delay = b.delays.recall(g.ID); g.Delay == 0 {
 			g.Delay, err = b.readDelay(ctx, g)
 		}
@@ -144,36 +144,20 @@ func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (ti
 // Targets implements cloud.Balancer with one DescribeTargetHealth for each target group that has
 // one of the targets in question, or may have one by now.
 func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
-	read := make([]groupTargets, len(groups))
-	for i := range groups {
-		read[i].group = groups[i]
-	}
-	err := forEachAtOnce(read, func(r *groupTargets) (err error) {
-		last := p.balancers.readings.recall(r.group.ID)
-		if r.targets = last.targets; time.Since(last.at) < quietFor && !hasTargetOf(last.targets, ids) {
+	read := make([][]nodegroup.Target, len(groups))
+	err := forEachAtOnce(len(groups), func(i int) (err error) {
+		last := p.balancers.readings.recall(groups[i].ID)
+		asked := func(t nodegroup.Target) bool { return slices.Contains(ids, t.ID) }
+		if read[i] = last.targets; time.Since(last.at) < quietFor && !slices.ContainsFunc(last.targets, asked) {
 			return nil
 		}
-		r.targets, err = p.balancers.readTargets(ctx, r.group)
+		read[i], err = p.balancers.readTargets(ctx, groups[i])
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	var all []nodegroup.Target
-	for i := range read {
-		all = append(all, read[i].targets...)
-	}
-	return all, nil
-}
-
-// groupTargets are a target group and its targets.
-type groupTargets struct {
-	group   nodegroup.TargetGroup
-	targets []nodegroup.Target
-}
-
-func hasTargetOf(targets []nodegroup.Target, ids []string) bool {
-	return slices.ContainsFunc(targets, func(t nodegroup.Target) bool { return slices.Contains(ids, t.ID) })
+	return slices.Concat(read...), nil
 }
 
 func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup) ([]nodegroup.Target, error) {
@@ -204,14 +188,4 @@ func describeTargets(group nodegroup.TargetGroup, described []lt.TargetHealthDes
 		})
 	}
 	return targets
-}
-
-// forEachAtOnce calls do for each element, some at once, and returns the first error.
-func forEachAtOnce[T any](all []T, do func(*T) error) error {
-	var work errgroup.Group
-	work.SetLimit(parallelReads)
-	for i := range all {
-		work.Go(func() error { return do(&all[i]) })
-	}
-	return work.Wait()
 }

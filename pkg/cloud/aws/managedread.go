@@ -11,7 +11,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -120,15 +119,11 @@ func (m *managedGroups) newestUpdate(ctx context.Context, name managedName) (*kt
 	}
 	unknown := m.memory.unknownUpdates(name, ids)
 	read := make([]*kt.Update, len(unknown))
-	var work errgroup.Group
-	work.SetLimit(parallelReads)
-	for i, id := range unknown {
-		work.Go(func() (err error) {
-			read[i], err = m.describeUpdate(ctx, name, id)
-			return err
-		})
-	}
-	if err := work.Wait(); err != nil {
+	err := forEachAtOnce(len(unknown), func(i int) (err error) {
+		read[i], err = m.describeUpdate(ctx, name, unknown[i])
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	for _, u := range read {

@@ -131,8 +131,18 @@ func (p *Provider) Account(ctx context.Context) (string, error) {
 	return fmt.Sprintf("account %s, %s", sdk.ToString(out.Account), p.region), nil
 }
 
-// parallelReads is how many groups Groups looks at at once.
+// parallelReads is how many of one kind are looked at at once.
 const parallelReads = 4
+
+// forEachAtOnce calls do for each index below n, some at once, and returns the first error.
+func forEachAtOnce(n int, do func(i int) error) error {
+	var work errgroup.Group
+	work.SetLimit(parallelReads)
+	for i := range n {
+		work.Go(func() error { return do(i) })
+	}
+	return work.Wait()
+}
 
 // Groups implements cloud.Provider. Nodes that no Auto Scaling group lists belong to no
 // group here. A group that cannot be judged carries the reason as its Refusal; errors are
@@ -151,20 +161,16 @@ func (p *Provider) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegrou
 		return nil, err
 	}
 	groups := make([]nodegroup.Group, len(found))
-	var work errgroup.Group
-	work.SetLimit(parallelReads)
-	for i := range found {
-		work.Go(func() error {
-			group, err := p.judgeGroup(ctx, &found[i], "", true)
-			if err != nil && group.Refusal == "" {
-				group.Refusal = err.Error()
-			}
-			group.Observed = began
-			groups[i] = group
-			return ctx.Err()
-		})
-	}
-	return groups, work.Wait()
+	err = forEachAtOnce(len(found), func(i int) error {
+		group, err := p.judgeGroup(ctx, &found[i], "", true)
+		if err != nil && group.Refusal == "" {
+			group.Refusal = err.Error()
+		}
+		group.Observed = began
+		groups[i] = group
+		return ctx.Err()
+	})
+	return groups, err
 }
 
 // Observe implements cloud.Provider. The package comment says how many requests it sends.
