@@ -10,6 +10,7 @@ import (
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 	"github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2"
 	lt "github.com/aws/aws-sdk-go-v2/service/elasticloadbalancingv2/types"
@@ -92,11 +93,8 @@ func attachedTargetGroups(asg *at.AutoScalingGroup) []string {
 
 // accountOf is the account in an ARN, "" where it has none.
 func accountOf(arn string) string {
-	parts := strings.Split(arn, ":")
-	if len(parts) < 6 {
-		return ""
-	}
-	return parts[4]
+	parsed, _ := awsarn.Parse(arn) // zero for what is none
+	return parsed.AccountID
 }
 
 // targetGroupName is the name in a target group's ARN: arn:…:targetgroup/NAME/0123456789abcdef.

@@ -159,22 +159,30 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure, out.Spot = f.failure, out.Spot || f.spot
-	for _, i := range g.Instances {
-		out.Instances = append(out.Instances, f.describeInstance(i))
-	}
-	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
+	out.Instances = describeInstances(g, f.judgeInstance)
 	out.Refusal = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem)
 }
 
-// describeInstance describes one instance, judged against the wanted source.
-func (f *groupFacts) describeInstance(i at.Instance) nodegroup.Instance {
-	l := f.launchWithImage(i)
-	own := launchSource{base: l, imageOnly: f.wanted.imageOnly}
-	outdated, why := f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType))
-	return nodegroup.Instance{
-		ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
-		Revision: own.describeRevision(f.images), Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
+// describeInstances describes the group's instances by ID, with what judge finds of each.
+func describeInstances(g *at.AutoScalingGroup, judge func(at.Instance) (own nodegroup.Revision, outdated bool, why string)) []nodegroup.Instance {
+	var out []nodegroup.Instance
+	for _, i := range g.Instances {
+		own, outdated, why := judge(i)
+		out = append(out, nodegroup.Instance{
+			ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
+			Revision: own, Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
+		})
 	}
+	slices.SortFunc(out, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// judgeInstance judges one instance against the wanted source.
+func (f *groupFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
+	l := f.launchWithImage(i)
+	source := launchSource{base: l, imageOnly: f.wanted.imageOnly}
+	outdated, why = f.wanted.judgeInstance(l, sdk.ToString(i.InstanceType))
+	return source.describeRevision(f.images), outdated, why
 }
 
 // launchWithImage is how the instance was launched, with its image as far as anybody tells.

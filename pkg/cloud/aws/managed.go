@@ -83,10 +83,7 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 	if f.wanted.byTemplate { // EKS E29
 		out.RequireLabels(map[string]string{labelTemplate: f.wanted.Template, labelTemplateVersion: strconv.FormatInt(f.wanted.Version, 10)})
 	}
-	for _, i := range g.Instances {
-		out.Instances = append(out.Instances, f.describeMachine(i, out))
-	}
-	slices.SortFunc(out.Instances, func(a, b nodegroup.Instance) int { return strings.Compare(a.ID, b.ID) })
+	out.Instances = describeInstances(g, f.judgeInstance)
 	out.Refusal = f.refusalReason(g)
 }
 
@@ -114,18 +111,13 @@ func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	}
 }
 
-// describeMachine describes one instance, judged against the wanted revision.
-func (f *managedFacts) describeMachine(i at.Instance, out *nodegroup.Group) nodegroup.Instance {
+// judgeInstance judges one instance against the wanted revision.
+func (f *managedFacts) judgeInstance(i at.Instance) (own nodegroup.Revision, outdated bool, why string) {
 	ami := cmp.Or(sdk.ToString(i.ImageId), f.machines[sdk.ToString(i.InstanceId)])
-	outdated, why := f.judgeImage(ami)
-	revision := nodegroup.Revision{ID: ami, Name: ami, Image: ami, Kubernetes: f.images[ami].kubernetes}
-	if !outdated && ami != "" {
-		revision = out.Wanted
+	if outdated, why = f.judgeImage(ami); !outdated && ami != "" {
+		return f.wanted.describeRevision(), false, ""
 	}
-	return nodegroup.Instance{
-		ID: sdk.ToString(i.InstanceId), Zone: sdk.ToString(i.AvailabilityZone), State: stateOf(i.LifecycleState),
-		Revision: revision, Outdated: outdated, Why: why, Protected: sdk.ToBool(i.ProtectedFromScaleIn),
-	}
+	return nodegroup.Revision{ID: ami, Name: ami, Image: ami, Kubernetes: f.images[ami].kubernetes}, outdated, why
 }
 
 // judgeImage tells whether an instance of the AMI is outdated, and what differs. The template that

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	awsarn "github.com/aws/aws-sdk-go-v2/aws/arn"
 	it "github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -51,31 +52,28 @@ func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 // ec2ARN is a resource of EC2 in the account and region of an Auto Scaling group,
 // "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup:…"; "" when that is not known.
 func ec2ARN(group, resource string) string {
-	parts := strings.SplitN(group, ":", 6)
-	if len(parts) != 6 {
+	arn, err := awsarn.Parse(group)
+	if err != nil {
 		return ""
 	}
-	parts[2], parts[5] = "ec2", resource
-	return strings.Join(parts, ":")
+	arn.Service, arn.Resource = "ec2", resource
+	return arn.String()
 }
 
 // principalOf is whose policies count for a caller, as IAM names it: a user is one, and a session
 // has those of its role. It is false for the root user and for federated users, whom IAM does not
 // simulate (IAM API, SimulatePrincipalPolicy). A role's path is not in the name of its session;
 // where it has one, IAM knows no role of the name that is returned.
-func principalOf(caller string) (arn string, ok bool) {
-	parts := strings.SplitN(caller, ":", 6)
-	if len(parts) != 6 {
-		return "", false
-	}
-	kind, rest, _ := strings.Cut(parts[5], "/")
+func principalOf(caller string) (principal string, ok bool) {
+	arn, _ := awsarn.Parse(caller) // zero for what is none
+	kind, rest, _ := strings.Cut(arn.Resource, "/")
 	switch {
-	case parts[2] == "iam" && kind == "user":
+	case arn.Service == "iam" && kind == "user":
 		return caller, true
-	case parts[2] == "sts" && kind == "assumed-role":
+	case arn.Service == "sts" && kind == "assumed-role":
 		role, _, _ := strings.Cut(rest, "/")
-		parts[2], parts[5] = "iam", "role/"+role
-		return strings.Join(parts, ":"), role != ""
+		arn.Service, arn.Resource = "iam", "role/"+role
+		return arn.String(), role != ""
 	default:
 		return "", false
 	}
