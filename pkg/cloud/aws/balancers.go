@@ -70,8 +70,7 @@ func (p *Provider) TargetGroups(ctx context.Context, group *nodegroup.Group, bou
 	if err == nil {
 		_, err = p.Targets(ctx, found.Groups, nil)
 	}
-	var answer smithy.APIError
-	if err != nil && errors.As(err, &answer) && isDenied(answer.ErrorCode()) {
+	if answer, ok := errors.AsType[smithy.APIError](err); ok && isDenied(answer.ErrorCode()) {
 		found.Groups, found.Denied = nil, []string{iamAction(answer.ErrorMessage(), err)}
 		return found, nil
 	}
@@ -122,8 +121,7 @@ func (b *balancers) readDelays(ctx context.Context, groups []nodegroup.TargetGro
 // readDelay reads how long the target group keeps connections, below 0 for one that does not exist.
 func (b *balancers) readDelay(ctx context.Context, g *nodegroup.TargetGroup) (time.Duration, error) {
 	out, err := b.elb.DescribeTargetGroupAttributes(ctx, &elasticloadbalancingv2.DescribeTargetGroupAttributesInput{TargetGroupArn: sdk.String(g.ID)})
-	var gone *lt.TargetGroupNotFoundException
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*lt.TargetGroupNotFoundException](err); gone {
 		return -1, nil
 	}
 	if err != nil {
@@ -161,8 +159,7 @@ func (p *Provider) Targets(ctx context.Context, groups []nodegroup.TargetGroup, 
 func (b *balancers) readTargets(ctx context.Context, group nodegroup.TargetGroup) ([]nodegroup.Target, error) {
 	began := time.Now()
 	out, err := b.elb.DescribeTargetHealth(ctx, &elasticloadbalancingv2.DescribeTargetHealthInput{TargetGroupArn: sdk.String(group.ID)})
-	var gone *lt.TargetGroupNotFoundException
-	if errors.As(err, &gone) {
+	if _, gone := errors.AsType[*lt.TargetGroupNotFoundException](err); gone {
 		out, err = &elasticloadbalancingv2.DescribeTargetHealthOutput{}, nil
 	}
 	if err != nil {

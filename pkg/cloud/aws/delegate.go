@@ -63,9 +63,9 @@ func newVersionInput(to managedPointer, a nodegroup.Delegate) (*eks.UpdateNodegr
 // explainRefusedUpdate adds to a refusal for good what can be done about it.
 func explainRefusedUpdate(doing string, err error) error {
 	explained := explainError(doing, err)
-	var answered *cloud.Error
-	var api smithy.APIError
-	if !errors.As(explained, &answered) || answered.Outcome != nodegroup.OutcomeFatal || !errors.As(err, &api) {
+	answered, sorted := errors.AsType[*cloud.Error](explained)
+	api, said := errors.AsType[smithy.APIError](err)
+	if !sorted || answered.Outcome != nodegroup.OutcomeFatal || !said {
 		return explained
 	}
 	switch code, message := api.ErrorCode(), strings.ToLower(api.ErrorMessage()); {

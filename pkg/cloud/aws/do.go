@@ -177,8 +177,7 @@ func launchError(doing string, out *autoscaling.LaunchInstancesOutput) error {
 	first := out.Errors[0]
 	api := &smithy.GenericAPIError{Code: sdk.ToString(first.ErrorCode), Message: sdk.ToString(first.ErrorMessage)}
 	err := explainError(doing, &smithy.OperationError{ServiceID: autoscaling.ServiceID, OperationName: "LaunchInstances", Err: api})
-	var answered *cloud.Error
-	if errors.As(err, &answered) && answered.Outcome == nodegroup.OutcomeFatal && !isDenied(api.Code) {
+	if answered, ok := errors.AsType[*cloud.Error](err); ok && answered.Outcome == nodegroup.OutcomeFatal && !isDenied(api.Code) {
 		answered.Outcome = nodegroup.OutcomeExhausted
 	}
 	return markUnsupportedZone(err, api)

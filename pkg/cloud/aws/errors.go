@@ -29,8 +29,7 @@ func (a *apiError) Unwrap() error { return a.err }
 // done, what AWS answered and what to do about it. It returns nil for nil, and an error that is
 // sorted as it is.
 func explainError(doing string, err error) error {
-	var already *cloud.Error
-	if err == nil || errors.As(err, &already) {
+	if _, sorted := errors.AsType[*cloud.Error](err); err == nil || sorted {
 		return err
 	}
 	outcome, cause, remedy := classifyError(err)
@@ -80,20 +79,17 @@ const remedySignIn = "sign in with aws sso login or aws configure, or set AWS_PR
 // (service auth.go: "get identity: %w"). Where credentials are renewed by a request, a network that
 // is down and a server in trouble are not a lack of them.
 func lacksCredentials(err error) bool {
-	var token *ssocreds.InvalidTokenError
-	if errors.As(err, &token) {
+	if _, ended := errors.AsType[*ssocreds.InvalidTokenError](err); ended {
 		return true
 	}
-	var op *smithy.OperationError
-	if !errors.As(err, &op) || !strings.HasPrefix(op.Err.Error(), "get identity: ") {
+	if op, ok := errors.AsType[*smithy.OperationError](err); !ok || !strings.HasPrefix(op.Err.Error(), "get identity: ") {
 		return false
 	}
-	var network *net.OpError
-	if wasNeverSent(err) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if _, network := errors.AsType[*net.OpError](err); network || wasNeverSent(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}
-	var api smithy.APIError
-	if !errors.As(err, &api) {
+	api, answered := errors.AsType[smithy.APIError](err)
+	if !answered {
 		return true
 	}
 	outcome, _, _ := classifyAPIError(api, err)
@@ -117,12 +113,9 @@ func isInvalidInput(err error) bool {
 // innermostText is the cause of an error without the SDK's account of how it got there, as one
 // line.
 func innermostText(err error) string {
-	var network *net.OpError
-	var op *smithy.OperationError
-	switch {
-	case errors.As(err, &network):
+	if network, ok := errors.AsType[*net.OpError](err); ok {
 		err = network
-	case errors.As(err, &op):
+	} else if op, ok := errors.AsType[*smithy.OperationError](err); ok {
 		err = op.Err
 	}
 	return strings.Join(strings.Fields(err.Error()), " ")
@@ -268,8 +261,8 @@ func iamAction(message string, err error) string {
 		// in Auto Scaling groups").
 		return "ec2:RunInstances, and what its launch template takes"
 	}
-	var op *smithy.OperationError
-	if !errors.As(err, &op) {
+	op, ok := errors.AsType[*smithy.OperationError](err)
+	if !ok {
 		return "that was refused"
 	}
 	service := strings.TrimSuffix(strings.ToLower(strings.ReplaceAll(op.ServiceID, " ", "")), "v2") // policies know one Elastic Load Balancing

@@ -92,8 +92,7 @@ func (m *managedGroups) describeUpdate(ctx context.Context, name managedName, id
 	out, err := m.eks.DescribeUpdate(ctx, &eks.DescribeUpdateInput{
 		Name: sdk.String(name.cluster), NodegroupName: sdk.String(name.nodegroup), UpdateId: sdk.String(id),
 	})
-	var unknown *kt.ResourceNotFoundException
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*kt.ResourceNotFoundException](err); unknown {
 		m.memory.updates.forget(updateKey{name, id})
 		return nil, nil
 	}
@@ -148,8 +147,7 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managed
 	if err == nil {
 		f.wanted, err = m.wantedRevision(ctx, wish, f)
 	}
-	var no refusedError
-	if errors.As(err, &no) {
+	if no, refused := errors.AsType[refusedError](err); refused {
 		f.problem, f.wanted = string(no), f.own
 		return nil
 	}

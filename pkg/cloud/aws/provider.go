@@ -195,12 +195,11 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 	group := describeGroup(asg)
 	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readFacts(ctx, asg, to)
-	var no refusedError
-	switch {
-	case errors.As(err, &no):
+	if no, refused := errors.AsType[refusedError](err); refused {
 		group.Refusal = cmp.Or(refusalReason(asg, nil, ""), string(no))
 		return group, nil
-	case err != nil:
+	}
+	if err != nil {
 		return group, err
 	}
 	addFacts(&group, asg, &f)

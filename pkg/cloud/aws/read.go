@@ -207,8 +207,7 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 // refusedTemplate makes a refusedError of the answer that a template or a version of it does not
 // exist.
 func refusedTemplate(err error) error {
-	var api smithy.APIError
-	if errors.As(err, &api) && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
+	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
 		return newRefusedError("%v: point the group at a version that exists, or name one with --to", err)
 	}
 	return err

@@ -37,8 +37,8 @@ func (r credentialRenewal) HandleFinalize(ctx context.Context, in middleware.Fin
 	first := in
 	first.Request = smithyhttp.RequestCloner(in.Request) // what signs a request changes it
 	out, metadata, err := next.HandleFinalize(ctx, first)
-	var api smithy.APIError
-	if unknown != nil || !errors.As(err, &api) || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
+	api, answered := errors.AsType[smithy.APIError](err)
+	if unknown != nil || !answered || !slices.Contains(expiredCodes(), api.ErrorCode()) || !r.renewCredentials(ctx, &used) {
 		return out, metadata, err
 	}
 	if body, ok := in.Request.(interface{ RewindStream() error }); ok && body.RewindStream() != nil {

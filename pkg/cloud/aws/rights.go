@@ -73,11 +73,10 @@ func pointerOf(group *nodegroup.Group) revisionPointer {
 
 // judgeDryRun reads the answer to a dry run: EC2 says yes by an error, too.
 func judgeDryRun(err error) verdict {
-	var answer smithy.APIError
-	switch {
-	case errors.As(err, &answer) && answer.ErrorCode() == "DryRunOperation":
+	switch answer, ok := errors.AsType[smithy.APIError](err); {
+	case ok && answer.ErrorCode() == "DryRunOperation":
 		return allowed
-	case errors.As(err, &answer) && isDenied(answer.ErrorCode()):
+	case ok && isDenied(answer.ErrorCode()):
 		return denied
 	default:
 		return unverified

@@ -41,11 +41,10 @@ func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map
 			continue
 		}
 		results, err := s.simulateActions(ctx, principal, check)
-		var invalid *it.InvalidInputException
-		switch {
-		case errors.As(err, &invalid):
+		if _, invalid := errors.AsType[*it.InvalidInputException](err); invalid {
 			continue // IAM does not take these actions together; it may take others
-		case err != nil:
+		}
+		if err != nil {
 			return verdicts
 		}
 		for _, action := range check.actions {
