@@ -198,12 +198,18 @@ func OwnerKind(pod *corev1.Pod) string {
 // Ready is the pod's Ready condition, the only thing a budget counts (disruption.go,
 // countHealthyPods).
 func Ready(pod *corev1.Pod) bool {
+	c := conditionOf(pod, corev1.PodReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+// conditionOf is the pod's condition of the type, nil when it has none.
+func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			return pod.Status.Conditions[i].Status == corev1.ConditionTrue
+		if pod.Status.Conditions[i].Type == of {
+			return &pod.Status.Conditions[i]
 		}
 	}
-	return false
+	return nil
 }
 
 // IsEvictedSince reports whether the pod was evicted at that time or later, in whole seconds: the

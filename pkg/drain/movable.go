@@ -87,11 +87,7 @@ func WhyGap(d *appsv1.Deployment) string {
 
 // scaledValue is 25 % where nothing is written, as the API server has it (apps/v1 defaults.go).
 func scaledValue(value *intstr.IntOrString, of int, up bool) int {
-	if value == nil {
-		quarter := intstr.FromString("25%")
-		value = &quarter
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, of, up)
+	n, err := intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(value, intstr.FromString("25%")), of, up)
 	if err != nil {
 		return 0
 	}

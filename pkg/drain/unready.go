@@ -26,7 +26,7 @@ const leastPatience = 30 * time.Second
 // cannot come up, or it has taken twice as long as usual and at least 30 s, or no node was found
 // for it within placing.
 func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
-	scheduled, patience := scheduledCondition(pod), max(leastPatience, 2*usual)
+	scheduled, patience := conditionOf(pod, corev1.PodScheduled), max(leastPatience, 2*usual)
 	switch fault := faultyContainer(pod); {
 	case pod.Spec.NodeName == "" && now.Before(pod.CreationTimestamp.Add(placing)):
 		return ""
@@ -63,15 +63,6 @@ func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 		began = pod.Status.StartTime.Time
 	}
 	return began
-}
-
-func scheduledCondition(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodScheduled {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
 }
 
 func describeUnplaced(scheduled *corev1.PodCondition) string {
