@@ -33,12 +33,7 @@ type message[T any] interface {
 // kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
 // server that answers in pages nevertheless is asked for all of them.
 func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
-	return listSelectedObjects(ctx, client, kind, "", keep)
-}
-
-// listSelectedObjects does it with the objects that a field selector chooses.
-func listSelectedObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind, selector string, keep func(P)) error {
-	return readListing(ctx, listing{client: client, kind: kind, selector: selector, drop: prunedFieldsOf(P(nil))}, keep)
+	return readListing(ctx, listing{client: client, kind: kind, drop: prunedFieldsOf(P(nil))}, keep)
 }
 
 // listing is a list to ask for: of a kind, of those objects that a field selector chooses, without

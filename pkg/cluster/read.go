@@ -75,7 +75,7 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 		g.Go(func() error {
 			var own []*corev1.Pod
 			selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-			err := listSelectedObjects(ctx, client.CoreV1().RESTClient(), "pods", selector, trimInto(&own))
+			err := readListing(ctx, listing{client: client.CoreV1().RESTClient(), kind: "pods", selector: selector, drop: prunedPodFields()}, trimInto(&own))
 			mu.Lock()
 			defer mu.Unlock()
 			byNode[node] = own
