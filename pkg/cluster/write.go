@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -135,7 +136,12 @@ func (w *Writer) patchNodeFrom(ctx context.Context, old *corev1.Node, change fun
 // newNodePatch is the difference between two states of a node, bound to the first one's UID and
 // resourceVersion; nil when there is none.
 func newNodePatch(old, changed *corev1.Node) ([]byte, error) {
-	before, err := json.Marshal(old)
+	if equality.Semantic.DeepEqual(old, changed) {
+		return nil, nil
+	}
+	unbound := *old // what it lacks is in the difference
+	unbound.UID, unbound.ResourceVersion = "", ""
+	before, err := json.Marshal(&unbound)
 	if err != nil {
 		return nil, fmt.Errorf("encoding node %q: %w", old.Name, err)
 	}
@@ -143,19 +149,9 @@ func newNodePatch(old, changed *corev1.Node) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding node %q: %w", old.Name, err)
 	}
-	difference, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
+	patch, err := strategicpatch.CreateTwoWayMergePatch(before, after, corev1.Node{})
 	if err != nil {
 		return nil, fmt.Errorf("comparing node %q: %w", old.Name, err)
 	}
-	var patch map[string]any
-	if err := json.Unmarshal(difference, &patch); err != nil || len(patch) == 0 {
-		return nil, err
-	}
-	meta, _ := patch["metadata"].(map[string]any)
-	if meta == nil {
-		meta = map[string]any{}
-		patch["metadata"] = meta
-	}
-	meta["uid"], meta["resourceVersion"] = old.UID, old.ResourceVersion
-	return json.Marshal(patch)
+	return patch, nil
 }
