@@ -47,27 +47,19 @@ func (m *memory[K, V]) all() map[K]V {
 // fill is what is kept under the keys. fetch is asked for what is not known, each key once, and
 // what it finds is kept. Its error is returned with all that is known by then.
 func (m *memory[K, V]) fill(keys []K, fetch func(unknown []K) (map[K]V, error)) (map[K]V, error) {
-	known, unknown := m.lookUp(keys)
-	if len(unknown) == 0 {
-		return known, nil
-	}
-	news, err := fetch(unknown)
-	m.keep(news)
-	maps.Copy(known, news)
-	return known, err
-}
-
-// lookUp splits keys into those known, with their values, and the others, each once.
-func (m *memory[K, V]) lookUp(keys []K) (map[K]V, []K) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known, others := make(map[K]V, len(keys)), map[K]bool{}
+	kept, known, others := m.all(), make(map[K]V, len(keys)), map[K]bool{}
 	for _, key := range keys {
-		if value, ok := m.values[key]; ok {
+		if value, ok := kept[key]; ok {
 			known[key] = value
 		} else {
 			others[key] = true
 		}
 	}
-	return known, slices.Collect(maps.Keys(others))
+	if len(others) == 0 {
+		return known, nil
+	}
+	news, err := fetch(slices.Collect(maps.Keys(others)))
+	m.keep(news)
+	maps.Copy(known, news)
+	return known, err
 }

@@ -15,8 +15,7 @@ import (
 // refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
 // are the group's, judged; refresh is the status of an active instance refresh.
 func refusalReason(g *at.AutoScalingGroup, instances []nodegroup.Instance, refresh at.InstanceRefreshStatus) string {
-	return cmp.Or(refuseDeleted(g), refuseOperator(g), refuseRefresh(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g),
-		refuseProtected(g, instances))
+	return cmp.Or(refuseDeleted(g), refuseChanged(g, refresh), refuseUnits(g), refuseSuspended(g), refuseWarmPool(g), refuseProtected(g, instances))
 }
 
 func refuseDeleted(g *at.AutoScalingGroup) string {
@@ -26,30 +25,19 @@ func refuseDeleted(g *at.AutoScalingGroup) string {
 	return ""
 }
 
-func refuseOperator(g *at.AutoScalingGroup) string {
-	if g.Operator == nil {
-		return ""
+// refuseChanged refuses groups that another service of AWS changes: one that manages them, or an
+// instance refresh whose status says that it may still touch instances.
+func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) string {
+	if g.Operator != nil {
+		return fmt.Sprintf("%s manages it and nothing else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
 	}
-	return fmt.Sprintf("%s manages it and nothing else may change it: upgrade it there", sdk.ToString(g.Operator.Principal))
-}
-
-func refuseRefresh(g *at.AutoScalingGroup, status at.InstanceRefreshStatus) string {
-	if !isRefreshing(status) {
-		return ""
-	}
-	return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",
-		status, sdk.ToString(g.AutoScalingGroupName))
-}
-
-// isRefreshing reports whether an instance refresh with the status may still touch instances.
-func isRefreshing(status at.InstanceRefreshStatus) bool {
-	switch status {
+	switch refresh {
 	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
 		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
-		return true
-	default:
-		return false
+		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",
+			refresh, sdk.ToString(g.AutoScalingGroupName))
 	}
+	return ""
 }
 
 // refuseUnits refuses groups whose sizes are not counts of instances.
