@@ -86,11 +86,6 @@ func selectorsOf(services []*corev1.Service) map[string][]map[string]string {
 	return selectors
 }
 
-// IsBehindService reports whether a Service sends to the pod.
-func (f Facts) IsBehindService(pod *corev1.Pod) bool {
-	return matchesSelector(f.serving[pod.Namespace], pod)
-}
-
 // dnsName is also the value of k8s-app on its pods, CoreDNS's among them.
 const dnsName = "kube-dns"
 
@@ -101,15 +96,11 @@ func TierOf(pod *corev1.Pod, facts Facts) Tier {
 	switch {
 	case mentionsCSI(app) || isStoragePod(pod):
 		return Storage
-	case app == dnsName || facts.isServingPod(pod):
+	case app == dnsName || matchesSelector(facts.selectors[pod.Namespace], pod):
 		return Serving
 	default:
 		return Ordinary
 	}
-}
-
-func (f Facts) isServingPod(pod *corev1.Pod) bool {
-	return matchesSelector(f.selectors[pod.Namespace], pod)
 }
 
 func matchesSelector(selectors []map[string]string, pod *corev1.Pod) bool {

@@ -86,7 +86,7 @@ func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	for controller := range c.counted {
 		r.Most = max(r.Most, c.most[controller])
 	}
-	if r.Most > 1 && len(r.Pods) > 0 && facts.IsBehindService(r.Pods[0]) {
+	if r.Most > 1 && len(r.Pods) > 0 && matchesSelector(facts.serving[w.Namespace], r.Pods[0]) {
 		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), int32(r.Most))}
 	}
 	return r

@@ -27,11 +27,6 @@ func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	}
 }
 
-// isDetached reports whether the instance leaves its group without being terminated.
-func isDetached(s at.LifecycleState) bool {
-	return s == at.LifecycleStateDetaching || s == at.LifecycleStateDetached
-}
-
 // launchOf is how the instance was launched as its group tells it. The group tells the image
 // only after an AMI override or a root volume replacement, when the template no longer does.
 func launchOf(i at.Instance) launch {

@@ -301,7 +301,7 @@ func (p *Provider) rememberInstances(asg *at.AutoScalingGroup, group *nodegroup.
 		seen[i.ID] = seenInstance{group: group.Name, outdated: i.Outdated}
 	}
 	for _, i := range asg.Instances {
-		if isDetached(i.LifecycleState) {
+		if i.LifecycleState == at.LifecycleStateDetaching || i.LifecycleState == at.LifecycleStateDetached {
 			seen[sdk.ToString(i.InstanceId)] = seenInstance{}
 		}
 	}
