@@ -17,11 +17,11 @@ import (
 
 // clusterIndex is the View as it is built up from single objects. Its callers serialise access.
 type clusterIndex struct {
-	nodes            map[string]*corev1.Node
-	sortedNodes      []*corev1.Node // the nodes by name, nil when they are no longer those
-	pods             map[types.UID]*corev1.Pod
-	podsByNode       map[string]map[types.UID]*corev1.Pod
-	podLists         map[string][]*corev1.Pod
+	nodes       map[string]*corev1.Node
+	sortedNodes []*corev1.Node // the nodes by name, nil when they are no longer those
+	pods        map[types.UID]*corev1.Pod
+	// podsByNode are lists that Views share: one grows, and is made again where a pod leaves it.
+	podsByNode       map[string][]*corev1.Pod
 	pdbs             map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	budgets          drain.Budgets
 	budgetsStale     bool // the budgets are no longer those of pdbs
@@ -33,8 +33,7 @@ type clusterIndex struct {
 
 func newClusterIndex() *clusterIndex {
 	return &clusterIndex{
-		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
-		podsByNode: map[string]map[types.UID]*corev1.Pod{}, podLists: map[string][]*corev1.Pod{},
+		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, podsByNode: map[string][]*corev1.Pod{},
 		pdbs:          map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		lastDisrupted: map[types.NamespacedName]time.Time{}, endingNamespaces: map[string]bool{},
 		workloads: drain.NewWorkloadIndex(drain.Facts{}),
@@ -51,17 +50,10 @@ func (x *clusterIndex) removeNode(node *corev1.Node) {
 }
 
 func (x *clusterIndex) storePod(pod *corev1.Pod) {
-	if old, ok := x.pods[pod.UID]; ok && old.Spec.NodeName != pod.Spec.NodeName {
-		x.removePod(old)
-	}
+	x.removePod(pod)
 	x.pods[pod.UID] = pod
 	x.workloads.Store(pod)
-	node := pod.Spec.NodeName
-	if x.podsByNode[node] == nil {
-		x.podsByNode[node] = map[types.UID]*corev1.Pod{}
-	}
-	x.podsByNode[node][pod.UID] = pod
-	delete(x.podLists, node)
+	x.podsByNode[pod.Spec.NodeName] = append(x.podsByNode[pod.Spec.NodeName], pod)
 }
 
 // affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
@@ -76,12 +68,16 @@ func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 		(drain.Ready(before) != drain.Ready(pod) && drain.WorkloadOf(pod) != drain.Workload{})
 }
 
+// removePod takes away what was stored of a pod last.
 func (x *clusterIndex) removePod(pod *corev1.Pod) {
-	node := pod.Spec.NodeName
+	last, known := x.pods[pod.UID]
+	if !known {
+		return
+	}
 	delete(x.pods, pod.UID)
-	x.workloads.Remove(pod)
-	delete(x.podsByNode[node], pod.UID)
-	delete(x.podLists, node)
+	x.workloads.Remove(last)
+	node := last.Spec.NodeName
+	x.podsByNode[node] = slices.DeleteFunc(slices.Clone(x.podsByNode[node]), func(p *corev1.Pod) bool { return p == last })
 	if len(x.podsByNode[node]) == 0 {
 		delete(x.podsByNode, node)
 	}
@@ -121,17 +117,11 @@ func (x *clusterIndex) buildView() upgrade.View {
 	v := upgrade.View{
 		Nodes: x.sortedNodes, PDBs: slices.AppendSeq(make([]*policyv1.PodDisruptionBudget, 0, len(x.pdbs)), maps.Values(x.pdbs)),
 		Disrupted: maps.Clone(x.lastDisrupted), EndingNamespaces: maps.Clone(x.endingNamespaces), Facts: x.facts,
-		Workloads: x.workloads.Snapshot(),
+		Workloads: x.workloads.Snapshot(), Pods: maps.Clone(x.podsByNode),
 	}
 	if x.budgetsStale {
 		x.budgets, x.budgetsStale = x.budgets.Renew(v.PDBs), false
 	}
 	v.Budgets = x.budgets
-	for node, pods := range x.podsByNode {
-		if _, fresh := x.podLists[node]; !fresh {
-			x.podLists[node] = slices.AppendSeq(make([]*corev1.Pod, 0, len(pods)), maps.Values(pods))
-		}
-	}
-	v.Pods = maps.Clone(x.podLists)
 	return v
 }
