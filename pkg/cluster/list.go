@@ -28,12 +28,12 @@ type message[T any] interface {
 	Unmarshal([]byte) error
 }
 
-// listObjects hands every object of a kind to keep, as the API server's watch cache has them: pages
-// would be read from etcd, each object decoded again. Each is decoded here when the one before is
-// kept: neither the answer nor its objects are held as a whole, which of 150,000 pods are 600 MB. A
-// server that answers in pages nevertheless is asked for all of them.
+// listObjects hands every object of a kind to keep, without its managed fields, as the API server's
+// watch cache has them: pages would be read from etcd, each object decoded again. Each is decoded
+// here when the one before is kept: neither the answer nor its objects are held as a whole, which
+// of 150,000 pods are 600 MB. A server that answers in pages nevertheless is asked for all of them.
 func listObjects[T any, P message[T]](ctx context.Context, client rest.Interface, kind string, keep func(P)) error {
-	return readListing(ctx, listing{client: client, kind: kind, drop: prunedFieldsOf(P(nil))}, keep)
+	return readListing(ctx, listing{client: client, kind: kind, drop: prunedMetadata()}, keep)
 }
 
 // listing is a list to ask for: of a kind, of those objects that a field selector chooses, without

@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"google.golang.org/protobuf/encoding/protowire"
-	corev1 "k8s.io/api/core/v1"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // prunedFields names fields of an encoded object that package trim would drop, by number: a field
 // without fields of its own is dropped, one with it is a message of which the same is done. Most
@@ -40,14 +37,6 @@ func prunedCheckedPodFields() prunedFields {
 // prunedTemplateFields is what is dropped of a controller: its managed fields, and what its pods
 // look like.
 func prunedTemplateFields() prunedFields { return prunedFields{1: {17: nil}, 2: {3: {2: nil}}} }
-
-// prunedFieldsOf is what is dropped of objects of the type.
-func prunedFieldsOf(object any) prunedFields {
-	if _, pod := object.(*corev1.Pod); pod {
-		return prunedPodFields()
-	}
-	return prunedMetadata()
-}
 
 // lengthBytes is the room for the length of a message, which is written when it is known: a varint
 // may be longer than it has to be.

@@ -87,7 +87,7 @@ func PodsOn(ctx context.Context, client kubernetes.Interface, nodes []string) (m
 
 func listPods(ctx context.Context, client kubernetes.Interface, wanted func(*corev1.Pod) bool) (map[string][]*corev1.Pod, error) {
 	byNode, sharer := map[string][]*corev1.Pod{}, trim.NewSharer()
-	err := listObjects(ctx, client.CoreV1().RESTClient(), "pods", func(pod *corev1.Pod) {
+	err := readListing(ctx, listing{client: client.CoreV1().RESTClient(), kind: "pods", drop: prunedPodFields()}, func(pod *corev1.Pod) {
 		if wanted(pod) {
 			trim.Object(pod)
 			sharer.Pod(pod)
