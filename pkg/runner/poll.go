@@ -24,13 +24,6 @@ const (
 	refusalsBelieved = 2
 )
 
-// pollResult is the cloud's answer, of the group or, where those are set, of load balancers.
-type pollResult struct {
-	group   nodegroup.Group
-	targets *nodegroup.Targets
-	err     error
-}
-
 // nextPollTime is when the cloud is to be asked: often while something of ours is under way there,
 // soon after a change.
 func (s *run) nextPollTime(step upgrade.Step) time.Time {
@@ -84,7 +77,7 @@ func (s *run) pollCloud(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()
 		group, err := s.Cloud.Observe(ctx, cloud.Ref{Name: s.Request.Group, To: s.Request.To})
-		s.polls <- pollResult{group: group, err: err}
+		s.answers <- func() { s.recordPoll(group, err) }
 	}()
 }
 
@@ -104,20 +97,16 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 
 // recordPoll keeps what the cloud said. While it cannot be asked the last answer stands: nothing
 // destructive rests on it that would not be re-read by the provider first.
-func (s *run) recordPoll(p pollResult) {
-	if p.targets != nil {
-		s.recordTargets(p)
-		return
-	}
+func (s *run) recordPoll(group nodegroup.Group, err error) {
 	s.pollInFlight = false
 	switch {
-	case p.err == nil:
-		s.Group, s.refusedPolls, s.memberCache = p.group, 0, memberCache{}
-	case ClassifyAnswer(p.err).Outcome == nodegroup.OutcomeFatal:
+	case err == nil:
+		s.Group, s.refusedPolls, s.memberCache = group, 0, memberCache{}
+	case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
 		s.refusedPolls++
 	default:
 		s.refusedPolls = 0
 	}
-	s.lastPollError = p.err
-	s.Polled(p.err)
+	s.lastPollError = err
+	s.Polled(err)
 }

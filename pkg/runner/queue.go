@@ -41,7 +41,7 @@ func (s *run) enqueueAction(action nodegroup.Action) {
 }
 
 // sendWaiting starts what waits, as far as there is room, each on its own goroutine; its end
-// arrives as a result. One is running before the next is started, so that they go out in the order
+// arrives as an answer. One is running before the next is started, so that they go out in the order
 // in which they were decided: of goroutines started together the last would run first.
 func (s *run) sendWaiting(work context.Context) {
 	for _, l := range []*requestQueue{&s.clusterQueue, &s.cloudQueue} {
@@ -52,7 +52,8 @@ func (s *run) sendWaiting(work context.Context) {
 				close(running)
 				ctx, cancel := context.WithTimeout(work, s.requestTimeout())
 				defer cancel()
-				s.results <- result{action: action, answer: ClassifyAnswer(s.carryOut(ctx, action))} // has room for all in flight
+				answer := ClassifyAnswer(s.carryOut(ctx, action))
+				s.answers <- func() { s.recordAnswer(action, answer) }
 			}(l.waiting[0])
 			<-running
 		}

@@ -37,7 +37,7 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		log := &logbook{}
 		s := &run{
 			Runner: &Runner{Writer: log, Expires: func() time.Time { return time.Now().Add(time.Hour) }}, attempts: map[string]nodegroup.Attempt{},
-			results: make(chan result, toCluster), clusterQueue: requestQueue{limit: toCluster},
+			answers: make(chan func(), toCluster), clusterQueue: requestQueue{limit: toCluster},
 		}
 		for i := range toCluster {
 			pod := fmt.Sprint("pod-", i)
@@ -46,7 +46,7 @@ func TestRequestsGoOutAsDecided(t *testing.T) {
 		}
 		s.sendWaiting(t.Context())
 		for range toCluster {
-			<-s.results
+			<-s.answers
 		}
 		if sent = log.pods; slices.Equal(sent, decided) {
 			return

@@ -112,8 +112,9 @@ type run struct {
 	*Runner
 	attempts map[string]nodegroup.Attempt
 	notes    upgrade.Notes
-	results  chan result
-	polls    chan pollResult
+	// answers are what came of requests, to be booked by the loop. It has room for all that are in
+	// flight.
+	answers chan func()
 	// clusterQueue and cloudQueue are what was begun and has not ended, by where it goes to.
 	clusterQueue requestQueue
 	cloudQueue   requestQueue
@@ -146,11 +147,6 @@ type run struct {
 	memberCache memberCache
 }
 
-type result struct {
-	action nodegroup.Action
-	answer Answer
-}
-
 // Run drives the upgrade until it is finished, the context ends or the lease is lost, and returns
 // the record as it was stored last. A context that ends is a wish to stop: nothing new is begun,
 // and what is begun has stopLimit to come to rest. How the upgrade ended is in Record.Result; an
@@ -163,7 +159,7 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: r.Group.Observed,
-		results: make(chan result, toCluster+toCloud), polls: make(chan pollResult, 2),
+		answers:      make(chan func(), toCluster+toCloud+2), // and a poll of each kind
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
 	record, err := s.runLoop(ctx, work, stop)
@@ -329,15 +325,15 @@ func (s *run) isLeaseLost() bool {
 }
 
 // recordAnswer books the end of an action and says when it may be tried again.
-func (s *run) recordAnswer(r result) {
-	s.queueFor(r.action).inFlight--
+func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
+	s.queueFor(action).inFlight--
 	now := time.Now().Round(0)
-	attempt := s.attempts[r.action.Key()]
+	attempt := s.attempts[action.Key()]
 	attempt.InFlight, attempt.Ended = false, now
-	attempt.Outcome, attempt.Detail = r.answer.Outcome, r.answer.Detail
-	attempt.NotBefore = now.Add(retryDelay(r.answer, attempt.Tries))
-	s.attempts[r.action.Key()] = attempt
-	if nodegroup.OfCloud(r.action) {
+	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail
+	attempt.NotBefore = now.Add(retryDelay(answer, attempt.Tries))
+	s.attempts[action.Key()] = attempt
+	if nodegroup.OfCloud(action) {
 		s.cloudStale = true
 		s.requestPollBy(now)
 		return
@@ -376,11 +372,9 @@ func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	ask := time.NewTimer(time.Until(s.targetPolls.nextTime(&step, s.nextPollTime(step))))
 	defer ask.Stop()
 	select {
-	case r := <-s.results:
-		s.recordAnswer(r)
+	case record := <-s.answers:
+		record()
 		s.recordWaitingAnswers()
-	case p := <-s.polls:
-		s.recordPoll(p)
 	case <-ask.C:
 		s.askCloud(work, &step)
 	case err := <-s.Failures:
@@ -412,8 +406,8 @@ func (s *run) stopRequested(ctx context.Context) <-chan struct{} {
 func (s *run) recordWaitingAnswers() {
 	for {
 		select {
-		case r := <-s.results:
-			s.recordAnswer(r)
+		case record := <-s.answers:
+			record()
 		default:
 			return
 		}
@@ -427,10 +421,8 @@ func (s *run) gatherEvents(work context.Context) {
 	defer pause.Stop()
 	for {
 		select {
-		case r := <-s.results:
-			s.recordAnswer(r)
-		case p := <-s.polls:
-			s.recordPoll(p)
+		case record := <-s.answers:
+			record()
 		case <-pause.C:
 			return
 		case <-work.Done():

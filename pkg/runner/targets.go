@@ -43,16 +43,16 @@ func (s *run) pollTargets(ctx context.Context, ids []string) {
 				read.List = append(read.List, target)
 			}
 		}
-		s.polls <- pollResult{targets: &read, err: err}
+		s.answers <- func() { s.recordTargets(read, err) }
 	}()
 }
 
 // recordTargets keeps what the cloud said of load balancers. While it does not answer, or refuses,
 // the last answer stands: no wait that rests on it is without an end.
-func (s *run) recordTargets(p pollResult) {
+func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	s.targetPolls.inFlight = false
-	if p.err == nil {
-		s.Targets = *p.targets
+	if err == nil {
+		s.Targets = read
 	}
-	s.BalancersRead(p.err)
+	s.BalancersRead(err)
 }

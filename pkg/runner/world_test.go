@@ -30,17 +30,17 @@ func TestRosterIsMadeAnew(t *testing.T) {
 			r.Group.Instances = append(r.Group.Instances, nodegroup.Instance{ID: "i-old-3"})
 			s.addNode("old-3", true)
 		}, 3},
-		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.recordPoll(pollResult{group: s.group()}) }, 1},
+		"the cloud is read": {func(s *site, r *run) { delete(s.instances, "i-old-2"); r.recordPoll(s.group(), nil) }, 1},
 		"a drain is begun": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
-			r.recordPoll(pollResult{group: s.group()})
+			r.recordPoll(s.group(), nil)
 			r.observeWorld()
 			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
 			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}, Persist: true})
 		}, 2},
 		"a drain is over": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
-			r.recordPoll(pollResult{group: s.group()})
+			r.recordPoll(s.group(), nil)
 			r.Record.Nodes = map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
 			r.observeWorld()
 			r.adoptStep(&upgrade.Step{Persist: true})
