@@ -138,9 +138,6 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managed
 	f.own = ownRevision(&f.nodegroup)
 	f.wanted = f.own
 	wish, err := parseManagedTarget(to)
-	if to == "" {
-		wish, err = managedTarget{}, nil
-	}
 	if err == nil {
 		err = wish.checkSort(&f.nodegroup)
 	}
