@@ -240,19 +240,18 @@ func (s *run) idleTime(now time.Time) time.Duration {
 // write is lost, and with ErrUnrested when an interrupted upgrade has had its time to come to rest.
 func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(stopLimit):
+			cancel(ErrUnrested)
+		case <-work.Done():
+		}
+	})
 	go func() {
-		var rest <-chan time.Time
-		for stopped := ctx.Done(); ; {
-			select {
-			case <-stopped:
-				stopped, rest = nil, time.After(stopLimit)
-			case <-rest:
-				cancel(ErrUnrested)
-			case <-r.Lost:
-				cancel(ErrLost)
-			case <-work.Done():
-				return
-			}
+		select {
+		case <-r.Lost:
+			cancel(ErrLost)
+		case <-work.Done():
 		}
 	}()
 	return work, cancel
