@@ -132,15 +132,7 @@ func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[Control
 func (w Workloads) countsStill(budget types.NamespacedName, pod types.UID) bool {
 	kind, name, _ := strings.Cut(budget.Name, "/")
 	r := w.named[Workload{Namespace: budget.Namespace, Kind: kind, Name: name}]
-	if r == nil {
-		return false
-	}
-	for _, p := range r.Pods {
-		if p.UID == pod {
-			return Ready(p)
-		}
-	}
-	return false
+	return r != nil && slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 
 // WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
