@@ -175,13 +175,13 @@ func findGateGap(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
 		w := hook.backing(s)
-		if hook.name != gateHook || hook.isFailing() || w == nil || !isGated {
+		if hook.Name != gateHook || hook.isFailing() || w == nil || !isGated {
 			continue
 		}
 		if lonely := describeLoneliness(s, w); lonely != "" {
 			found = append(found, Finding{
 				Workload: w.String(), Object: hook.config,
-				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are made while none is there get no readiness gate", lonely, hook.name),
+				Message: fmt.Sprintf("%s, and webhook %s has failurePolicy Ignore: pods that are made while none is there get no readiness gate", lonely, hook.Name),
 				Remedy:  "run 2 or more replicas on different nodes, with a PodDisruptionBudget of maxUnavailable 1",
 				Mend:    mendLoneliness(w),
 			})
@@ -205,7 +205,7 @@ func findLeftOut(s *Scene, w *Workload, pod *Pod) *Finding {
 // isLeftOut reports whether a pod would have a gate if it were not for its labels.
 func isLeftOut(s *Scene, pod *Pod) bool {
 	return slices.ContainsFunc(listAdmissionHooks(s), func(hook *admissionHook) bool {
-		return hook.name == gateHook && hookSelects(hook.namespaces, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.objects, pod.Labels)
+		return hook.Name == gateHook && hookSelects(hook.NamespaceSelector, namespaceLabels(s, pod.Namespace)) && !hookSelects(hook.ObjectSelector, pod.Labels)
 	})
 }
 

@@ -3,10 +3,12 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
@@ -121,45 +123,39 @@ func (w *Workload) isRecreated() bool {
 }
 
 func hasClaim(pod *Pod) bool {
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].PersistentVolumeClaim != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil })
 }
 
 // isForMetrics reports whether only scrapers use the service: a gap in their data is no outage.
 func isForMetrics(service *corev1.Service) bool {
-	for i := range service.Spec.Ports {
-		if !strings.Contains(service.Spec.Ports[i].Name, "metrics") {
-			return false
-		}
-	}
-	return len(service.Spec.Ports) > 0
+	ports := service.Spec.Ports
+	return len(ports) > 0 && !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return !strings.Contains(p.Name, "metrics") })
 }
 
 // readySpread is where the ready pods of a workload are.
 type readySpread struct {
-	pods         int
-	nodes, zones map[string]bool
+	pods int
+	// nodes and zones are sorted, each once.
+	nodes, zones []string
 	// isLeaving is set when all of them are on outdated nodes.
 	isLeaving bool
 }
 
 func (s *Scene) spreadReady(w *Workload) readySpread {
-	at := readySpread{nodes: map[string]bool{}, zones: map[string]bool{}, isLeaving: true}
+	at := readySpread{isLeaving: true}
+	nodes, zones := sets.New[string](), sets.New[string]()
 	for _, pod := range w.Pods {
 		if !drain.Ready(pod) {
 			continue
 		}
 		at.pods++
-		at.nodes[pod.Spec.NodeName] = true
+		nodes.Insert(pod.Spec.NodeName)
 		at.isLeaving = at.isLeaving && s.IsOutdated(pod.Spec.NodeName)
 		if node := s.Node(pod.Spec.NodeName); node != nil {
-			at.zones[node.Labels[corev1.LabelTopologyZone]] = true
+			zones.Insert(node.Labels[corev1.LabelTopologyZone])
 		}
 	}
+	at.nodes, at.zones = sets.List(nodes), sets.List(zones)
 	return at
 }
 
@@ -169,10 +165,9 @@ func findOneNode(s *Scene, w *Workload) *Finding {
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) != 1 || !at.isLeaving || len(w.Budgets) > 0 {
 		return nil
 	}
-	node := firstKey(at.nodes)
 	return &Finding{
-		Node:    node,
-		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, node),
+		Node:    at.nodes[0],
+		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, at.nodes[0]),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
 		Mend:    w.createBudget(),
 	}
@@ -191,31 +186,18 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 			Mend:    w.createBudget(),
 		}
 	}
-	zone := firstKey(at.zones)
-	if len(at.zones) != 1 || zone == "" || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" || !s.hasOtherZone(zone) {
+	if len(at.zones) != 1 || at.zones[0] == "" || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" || !s.hasOtherZone(at.zones[0]) {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, zone),
+		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, at.zones[0]),
 		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
 	}
 }
 
-// firstKey is the only key where there is one, the first by name otherwise.
-func firstKey(set map[string]bool) (first string) {
-	for key := range set {
-		if first == "" || key < first {
-			first = key
-		}
-	}
-	return first
-}
-
 func (s *Scene) hasOtherZone(zone string) bool {
-	for _, node := range s.Nodes {
-		if other := node.Labels[corev1.LabelTopologyZone]; other != "" && other != zone {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Nodes, func(node *corev1.Node) bool {
+		other := node.Labels[corev1.LabelTopologyZone]
+		return other != "" && other != zone
+	})
 }

@@ -35,12 +35,8 @@ func webhookRules() []Rule {
 // admissionHook is a webhook of either kind.
 type admissionHook struct {
 	// config names its configuration as findings do.
-	config, name        string
-	service             *admissionv1.ServiceReference
-	rules               []admissionv1.RuleWithOperations
-	policy              *admissionv1.FailurePolicyType
-	namespaces, objects *metav1.LabelSelector
-	isConditional       bool
+	config string
+	admissionv1.ValidatingWebhook
 }
 
 func listAdmissionHooks(s *Scene) []*admissionHook {
@@ -48,19 +44,15 @@ func listAdmissionHooks(s *Scene) []*admissionHook {
 	for _, config := range s.Mutating {
 		for i := range config.Webhooks {
 			h := &config.Webhooks[i]
-			hooks = append(hooks, &admissionHook{
-				config: "MutatingWebhookConfiguration " + config.Name, name: h.Name, service: h.ClientConfig.Service, rules: h.Rules,
-				policy: h.FailurePolicy, namespaces: h.NamespaceSelector, objects: h.ObjectSelector, isConditional: len(h.MatchConditions) > 0,
-			})
+			hooks = append(hooks, &admissionHook{"MutatingWebhookConfiguration " + config.Name, admissionv1.ValidatingWebhook{
+				Name: h.Name, ClientConfig: h.ClientConfig, Rules: h.Rules, FailurePolicy: h.FailurePolicy,
+				NamespaceSelector: h.NamespaceSelector, ObjectSelector: h.ObjectSelector, MatchConditions: h.MatchConditions,
+			}})
 		}
 	}
 	for _, config := range s.Validating {
 		for i := range config.Webhooks {
-			h := &config.Webhooks[i]
-			hooks = append(hooks, &admissionHook{
-				config: "ValidatingWebhookConfiguration " + config.Name, name: h.Name, service: h.ClientConfig.Service, rules: h.Rules,
-				policy: h.FailurePolicy, namespaces: h.NamespaceSelector, objects: h.ObjectSelector, isConditional: len(h.MatchConditions) > 0,
-			})
+			hooks = append(hooks, &admissionHook{"ValidatingWebhookConfiguration " + config.Name, config.Webhooks[i]})
 		}
 	}
 	return hooks
@@ -68,13 +60,13 @@ func listAdmissionHooks(s *Scene) []*admissionHook {
 
 // isFailing reports whether what is asked is refused where the webhook does not answer, which is
 // the default.
-func (h *admissionHook) isFailing() bool { return h.policy == nil || *h.policy == admissionv1.Fail }
+func (h *admissionHook) isFailing() bool { return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail }
 
 // backing is the workload that answers, nil where none that has to leave does.
 func (h *admissionHook) backing(s *Scene) *Workload {
 	for _, w := range s.Workloads {
 		for _, service := range w.Services {
-			if h.service != nil && service.Namespace == h.service.Namespace && service.Name == h.service.Name {
+			if h.ClientConfig.Service != nil && service.Namespace == h.ClientConfig.Service.Namespace && service.Name == h.ClientConfig.Service.Name {
 				return w
 			}
 		}
@@ -89,7 +81,7 @@ func (h *admissionHook) isAskedAbout(s *Scene, w *Workload, resource string) boo
 	if resource == ofEvictions {
 		object = nil // an eviction has none of the pod's labels
 	}
-	return h.covers(resource) && hookSelects(h.namespaces, namespaceLabels(s, w.Namespace)) && hookSelects(h.objects, object)
+	return h.covers(resource) && hookSelects(h.NamespaceSelector, namespaceLabels(s, w.Namespace)) && hookSelects(h.ObjectSelector, object)
 }
 
 // covers reports whether a rule of the webhook covers the making of the resource.
@@ -98,7 +90,7 @@ func (h *admissionHook) covers(resource string) bool {
 	if resource == ofEvictions {
 		names = []string{ofEvictions, "pods/*", "*/eviction", "*/*"}
 	}
-	return slices.ContainsFunc(h.rules, func(r admissionv1.RuleWithOperations) bool {
+	return slices.ContainsFunc(h.Rules, func(r admissionv1.RuleWithOperations) bool {
 		return listsOneOf(r.APIGroups, "", "*") && listsOneOf(r.Resources, names...) && listsOneOf(r.Operations, admissionv1.Create, admissionv1.OperationAll)
 	})
 }
@@ -162,23 +154,19 @@ func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely st
 	default:
 		return nil
 	}
-	if hook.isConditional {
+	if len(hook.MatchConditions) > 0 {
 		f.Severity, what = Warn, what+", as far as its matchConditions let them through"
 	}
-	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is asked about %s, and %s: %s", hook.name, what, lonely, end)
+	f.Message = fmt.Sprintf("webhook %s (failurePolicy Fail) is asked about %s, and %s: %s", hook.Name, what, lonely, end)
 	return f
 }
 
 // describeLoneliness says how a drain may take all ready pods of a workload at once, "" where it
 // may not.
 func describeLoneliness(s *Scene, w *Workload) string {
-	ready := w.Ready()
-	onNodes := map[string]bool{}
-	for _, pod := range ready {
-		if !s.IsOutdated(pod.Spec.NodeName) {
-			return ""
-		}
-		onNodes[pod.Spec.NodeName] = true
+	at := s.spreadReady(w)
+	if !at.isLeaving {
+		return ""
 	}
 	for _, budget := range w.Budgets {
 		if budget.Status.DesiredHealthy > 0 {
@@ -186,14 +174,14 @@ func describeLoneliness(s *Scene, w *Workload) string {
 		}
 	}
 	switch window := s.World.Request.Window; {
-	case len(ready) == 0:
+	case at.pods == 0:
 		return fmt.Sprintf("no pod of %s is ready", w)
-	case len(ready) == 1:
+	case at.pods == 1:
 		return fmt.Sprintf("the only ready pod of %s has to leave", w)
-	case len(onNodes) == 1:
-		return fmt.Sprintf("the %d ready pods of %s leave one node without a budget", len(ready), w)
-	case len(onNodes) <= window:
-		return fmt.Sprintf("the %d ready pods of %s leave %d nodes without a budget, and %d may be drained at once", len(ready), w, len(onNodes), window)
+	case len(at.nodes) == 1:
+		return fmt.Sprintf("the %d ready pods of %s leave one node without a budget", at.pods, w)
+	case len(at.nodes) <= window:
+		return fmt.Sprintf("the %d ready pods of %s leave %d nodes without a budget, and %d may be drained at once", at.pods, w, len(at.nodes), window)
 	default:
 		return ""
 	}
@@ -211,7 +199,7 @@ func mendLoneliness(w *Workload) string {
 func findEvictionWebhooks(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
-		isOwn := slices.ContainsFunc(hook.rules, func(r admissionv1.RuleWithOperations) bool {
+		isOwn := slices.ContainsFunc(hook.Rules, func(r admissionv1.RuleWithOperations) bool {
 			return len(r.Resources) == 1 && r.Resources[0] == ofEvictions
 		})
 		if !isOwn || !slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, ofEvictions) }) {
@@ -219,7 +207,7 @@ func findEvictionWebhooks(s *Scene) []Finding {
 		}
 		found = append(found, Finding{
 			Object:  hook.config,
-			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny one and move the pod in its own way, which is waited for", hook.name),
+			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny one and move the pod in its own way, which is waited for", hook.Name),
 			Remedy:  fmt.Sprintf("see that %s is enough for it, which --drain-timeout says", describeSpan(s.World.Request.DrainTimeout.Duration)),
 		})
 	}

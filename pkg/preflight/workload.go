@@ -78,11 +78,6 @@ func (w *Workload) IsScaled() bool {
 // IsServing reports whether a service selects the workload's pods.
 func (w *Workload) IsServing() bool { return len(w.Services) > 0 }
 
-// Ready are the workload's pods that are ready.
-func (w *Workload) Ready() []*Pod {
-	return slices.DeleteFunc(slices.Clone(w.Pods), func(p *Pod) bool { return !drain.Ready(p) })
-}
-
 // annotation is the value of an annotation of the workload, of one of its budgets or of its pods.
 func (w *Workload) annotation(key string) string {
 	var all []metav1.Object
