@@ -163,13 +163,7 @@ func findUnguarded(_ *Scene, w *Workload) *Finding {
 
 // createBudget is the command that gives the workload a budget, "" when its selector was not read.
 func (w *Workload) createBudget() string {
-	var selector *metav1.LabelSelector
-	switch {
-	case w.Deployment != nil:
-		selector = w.Deployment.Spec.Selector
-	case w.StatefulSet != nil:
-		selector = w.StatefulSet.Spec.Selector
-	}
+	selector := w.podSelector()
 	if selector == nil {
 		return ""
 	}
@@ -196,7 +190,7 @@ func findRoundedShare(_ *Scene, budget *drain.Budget) *Finding {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("of %s %s "+what+", since percentages are rounded up", podsInWords(pods), describeLimit(budget), up),
+		Message: fmt.Sprintf("of %s %s "+what+", since percentages are rounded up", countThings(pods, "pod"), describeLimit(budget), up),
 		Remedy:  fmt.Sprintf("write the number if %d was meant", down),
 	}
 }

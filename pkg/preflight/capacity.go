@@ -62,7 +62,7 @@ func findLackOfRoom(s *Scene) []Finding {
 	}
 	f := Finding{
 		Message: fmt.Sprintf("the pods of %s, which leave at once, ask for %s, counting the nodes that stay (%d) and those added first (%d)",
-			nodesInWords(drained), strings.Join(lacking, " and "), staying, added),
+			countThings(drained, "node"), strings.Join(lacking, " and "), staying, added),
 		Remedy: "add nodes first, drain fewer at a time or lower what pods request",
 	}
 	if s.World.Group.Sized {

@@ -1,7 +1,9 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,15 +38,8 @@ func rolloutRules() []Rule {
 // rounds them: what it adds up, what it takes down down, and never both to none.
 func rolloutNumbers(d *appsv1.Deployment, replicas int) (surge, unavailable int) {
 	quarter := intstr.FromString("25%")
-	most, least := &quarter, &quarter
-	if rolling := d.Spec.Strategy.RollingUpdate; rolling != nil {
-		if rolling.MaxSurge != nil {
-			most = rolling.MaxSurge
-		}
-		if rolling.MaxUnavailable != nil {
-			least = rolling.MaxUnavailable
-		}
-	}
+	rolling := cmp.Or(d.Spec.Strategy.RollingUpdate, &appsv1.RollingUpdateDeployment{})
+	most, least := intstr.ValueOrDefault(rolling.MaxSurge, quarter), intstr.ValueOrDefault(rolling.MaxUnavailable, quarter)
 	surge, badSurge := intstr.GetScaledValueFromIntOrPercent(most, replicas, true)
 	unavailable, badUnavailable := intstr.GetScaledValueFromIntOrPercent(least, replicas, false)
 	if badSurge != nil || badUnavailable != nil {
@@ -130,12 +125,9 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 
 // failsToProgress reports whether the rollout has taken longer than progressDeadlineSeconds.
 func failsToProgress(status *appsv1.DeploymentStatus) bool {
-	for i := range status.Conditions {
-		if status.Conditions[i].Type == appsv1.DeploymentProgressing {
-			return status.Conditions[i].Status == corev1.ConditionFalse
-		}
-	}
-	return false
+	return slices.ContainsFunc(status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+	})
 }
 
 func findWideRollout(_ *Scene, w *Workload) *Finding {

@@ -32,7 +32,7 @@ func (r room) describeLack(free room) []string {
 		lacking = append(lacking, fmt.Sprintf("%s of memory (%s free)", formatMemory(r.memory), formatMemory(free.memory)))
 	}
 	if r.pods > free.pods {
-		lacking = append(lacking, fmt.Sprintf("room for %s (%d free)", podsInWords(int(r.pods)), max(0, free.pods)))
+		lacking = append(lacking, fmt.Sprintf("room for %s (%d free)", countThings(int(r.pods), "pod"), max(0, free.pods)))
 	}
 	return lacking
 }
@@ -73,19 +73,4 @@ func countRoom(pod *Pod) room {
 // hasPodEnded reports whether the pod takes up no room any more.
 func hasPodEnded(pod *Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// podsInWords and nodesInWords say how many there are.
-func podsInWords(n int) string {
-	if n == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", n)
-}
-
-func nodesInWords(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }

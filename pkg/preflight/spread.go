@@ -64,7 +64,7 @@ func findUnspread(s *Scene, w *Workload, model *Pod) *Finding {
 		Message: fmt.Sprintf("nothing spreads its %d replicas, so that one drain may take most of them", w.Replicas()),
 		Remedy:  fmt.Sprintf("add a topologySpreadConstraint with maxSkew 1 and topologyKey %s", key),
 	}
-	selector := w.spreadSelector()
+	selector := w.podSelector()
 	if selector == nil || len(model.Spec.TopologySpreadConstraints) > 0 {
 		return f
 	}
@@ -98,8 +98,8 @@ func requiredApart(pod *Pod) []corev1.PodAffinityTerm {
 	return pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// spreadSelector is by what the workload selects its pods, nil where it was not read.
-func (w *Workload) spreadSelector() *metav1.LabelSelector {
+// podSelector is by what the workload selects its pods, nil where it was not read.
+func (w *Workload) podSelector() *metav1.LabelSelector {
 	switch {
 	case w.Deployment != nil:
 		return w.Deployment.Spec.Selector
