@@ -88,7 +88,7 @@ func findUngated(s *Scene, w *Workload, pod *Pod) *Finding {
 	return &Finding{
 		Message: message,
 		Remedy:  fmt.Sprintf("label the namespace %s=enabled: pods that are made from then on have the gate, those that the upgrade moves among them", gateLabel),
-		Mend:    mergePatchCommand("namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
+		Mend:    patchCommand(mergePatch, "namespace", "", w.Namespace, fields{"metadata": fields{"labels": fields{gateLabel: "enabled"}}}),
 	}
 }
 

@@ -200,7 +200,7 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 			if obstacle.Kind == drain.NoObstacle {
 				continue
 			}
-			object := describePod(pod)
+			object := nameObject("pod", pod)
 			f := Finding{
 				Rule: ruleOf(obstacle.Kind), Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
 				Message: describeObstacle(obstacle), Remedy: obstacle.Remedy(),
@@ -245,7 +245,7 @@ func checkWish(pod *corev1.Pod, policy drain.Policy, node string) []Finding {
 	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil
 	}
-	object := describePod(pod)
+	object := nameObject("pod", pod)
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
 	policy.EvictUnmanaged = true // that is another rule's
 	switch reason := drain.Judge(pod, policy, false).Reason; {
@@ -286,22 +286,10 @@ func describeObstacle(obstacle drain.Obstacle) string {
 }
 
 func ruleOf(kind drain.ObstacleKind) string {
-	switch kind {
-	case drain.BudgetNever:
-		return "PDB001"
-	case drain.TwoBudgets:
-		return "PDB002"
-	case drain.BudgetUnhealthy:
-		return "PDB006"
-	case drain.Unmanaged:
-		return "POD001"
-	case drain.Returns:
-		return "POD005"
-	case drain.NamespaceEnding:
-		return "POD007"
-	default:
-		return ""
-	}
+	return map[drain.ObstacleKind]string{
+		drain.BudgetNever: "PDB001", drain.TwoBudgets: "PDB002", drain.BudgetUnhealthy: "PDB006",
+		drain.Unmanaged: "POD001", drain.Returns: "POD005", drain.NamespaceEnding: "POD007",
+	}[kind]
 }
 
 // isReturning is POD005: a pod that tolerates the whole fence may land on the drained node again

@@ -103,7 +103,7 @@ func (s *Scene) closedBudgetOf(f *Finding) *closedBudget {
 
 // patch changes the budget's spec.
 func (c *closedBudget) patch(spec fields) string {
-	return mergePatchCommand("pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
+	return patchCommand(mergePatch, "pdb", c.budget.Namespace, c.budget.Name, fields{"spec": spec})
 }
 
 // spareOne is the patch that lets one pod of the budget be missing.

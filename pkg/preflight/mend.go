@@ -6,18 +6,15 @@ import (
 	"strings"
 )
 
-// patchCommand is the kubectl command that merges a body into an object, as a strategic merge
-// patch.
-func patchCommand(kind, namespace, name string, body any) string {
-	return formatPatch(kind, namespace, name, "strategic", body)
-}
+const (
+	// mergePatch is a JSON merge patch, in which null takes a field away.
+	mergePatch     = "merge"
+	strategicPatch = "strategic"
+)
 
-// mergePatchCommand does it as a JSON merge patch, in which null takes a field away.
-func mergePatchCommand(kind, namespace, name string, body any) string {
-	return formatPatch(kind, namespace, name, "merge", body)
-}
-
-func formatPatch(kind, namespace, name, how string, body any) string {
+// patchCommand is the kubectl command that merges a body into an object, by mergePatch or
+// strategicPatch.
+func patchCommand(how, kind, namespace, name string, body any) string {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return "" // no body of a rule is one that JSON lacks
@@ -40,7 +37,7 @@ func (w *Workload) patchTemplate(podSpec fields) string {
 	if w.Deployment == nil && w.StatefulSet == nil {
 		return ""
 	}
-	return patchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"template": fields{"spec": podSpec}}})
+	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"template": fields{"spec": podSpec}}})
 }
 
 // patchReplicas changes the scale of a workload, or the least of its autoscaler; "" for one without
@@ -48,10 +45,10 @@ func (w *Workload) patchTemplate(podSpec fields) string {
 func (w *Workload) patchReplicas(replicas int) string {
 	switch {
 	case w.Scaler != nil:
-		return mergePatchCommand("hpa", w.Namespace, w.Scaler.Name, fields{"spec": fields{"minReplicas": replicas}})
+		return patchCommand(mergePatch, "hpa", w.Namespace, w.Scaler.Name, fields{"spec": fields{"minReplicas": replicas}})
 	case w.Deployment == nil && w.StatefulSet == nil:
 		return ""
 	default:
-		return mergePatchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"replicas": replicas}})
+		return patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"replicas": replicas}})
 	}
 }

@@ -118,6 +118,6 @@ func describeSlips(budget *policyv1.PodDisruptionBudget, w *Workload, slips []sl
 		Object: fmt.Sprintf("PDB %s/%s", budget.Namespace, budget.Name), Workload: w.String(),
 		Message: fmt.Sprintf("it covers no pod: it selects %s, and the pods of %s carry %s and have no budget", strings.Join(typed, ","), w, strings.Join(meant, ",")),
 		Remedy:  "select " + strings.Join(meant, ","),
-		Mend:    mergePatchCommand("pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
+		Mend:    patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"selector": fields{"matchLabels": labels}}}),
 	}
 }

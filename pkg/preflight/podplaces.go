@@ -13,11 +13,9 @@ import (
 // volumeKinds are those that tell where a pod's volumes are.
 func volumeKinds() []string { return []string{"persistentvolumeclaims", "persistentvolumes"} }
 
-// volumeIndex finds the volume behind a claim, by namespace/name.
-type volumeIndex map[string]*corev1.PersistentVolume
-
-func indexVolumes(s *Scene) volumeIndex {
-	byName, index := map[string]*corev1.PersistentVolume{}, volumeIndex{}
+// indexVolumes finds the volumes behind claims, by the claims' namespace/name.
+func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
+	byName, index := map[string]*corev1.PersistentVolume{}, map[string]*corev1.PersistentVolume{}
 	for _, volume := range s.Volumes {
 		byName[volume.Name] = volume
 	}
@@ -31,42 +29,39 @@ func indexVolumes(s *Scene) volumeIndex {
 
 // termsOf are where the volume that a pod claims may be used, nil where anywhere. An ephemeral
 // claim goes with its pod, and the next one gets a volume of its own.
-func (x volumeIndex) termsOf(pod *Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
+func (s *Scene) termsOf(pod *Pod, volume *corev1.Volume) []corev1.NodeSelectorTerm {
 	if volume.PersistentVolumeClaim == nil {
 		return nil
 	}
-	held := x[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]
+	held := s.claimed[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]
 	if held == nil || held.Spec.NodeAffinity == nil || held.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
 	return held.Spec.NodeAffinity.Required.NodeSelectorTerms
 }
 
-func findLocalVolumes(s *Scene) []Finding {
-	index := indexVolumes(s)
-	return perPod(func(s *Scene, _ *Workload, pod *Pod) *Finding {
-		var paths []string
-		for i := range pod.Spec.Volumes {
-			volume := &pod.Spec.Volumes[i]
-			if terms := index.termsOf(pod, volume); s.isOfOutdatedHost(terms) && !s.isReachable(terms, pod) {
-				return &Finding{
-					Message: "its volume " + volume.Name + " lies on its node's disk, so that the pod in its place stays Pending",
-					Remedy:  "once its data is stored elsewhere and its node is fenced, delete its claim and then the pod, so that it gets a new volume",
-				}
-			}
-			if isDataPath(volume.HostPath) {
-				paths = append(paths, volume.HostPath.Path)
+func findLocalVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
+	var paths []string
+	for i := range pod.Spec.Volumes {
+		volume := &pod.Spec.Volumes[i]
+		if terms := s.termsOf(pod, volume); s.isOfOutdatedHost(terms) && !s.isReachable(terms, pod) {
+			return &Finding{
+				Message: "its volume " + volume.Name + " lies on its node's disk, so that the pod in its place stays Pending",
+				Remedy:  "once its data is stored elsewhere and its node is fenced, delete its claim and then the pod, so that it gets a new volume",
 			}
 		}
-		if len(paths) == 0 {
-			return nil
+		if isDataPath(volume.HostPath) {
+			paths = append(paths, volume.HostPath.Path)
 		}
-		return &Finding{
-			Severity: Warn,
-			Message:  "it uses " + strings.Join(paths, ", ") + " of its node (hostPath), and finds another directory on the next one",
-			Remedy:   "move what must last to a PersistentVolumeClaim",
-		}
-	})(s)
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	return &Finding{
+		Severity: Warn,
+		Message:  "it uses " + strings.Join(paths, ", ") + " of its node (hostPath), and finds another directory on the next one",
+		Remedy:   "move what must last to a PersistentVolumeClaim",
+	}
 }
 
 // isDataPath reports whether a path of a host may hold data of a pod, and nothing that every node
@@ -109,23 +104,20 @@ func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
 	return slices.ContainsFunc(s.Staying(), func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
 }
 
-func findZonedVolumes(s *Scene) []Finding {
-	index := indexVolumes(s)
-	return perPod(func(s *Scene, _ *Workload, pod *Pod) *Finding {
-		for i := range pod.Spec.Volumes {
-			terms := index.termsOf(pod, &pod.Spec.Volumes[i])
-			zones := zonesOf(terms)
-			if len(zones) == 0 || s.isOfOutdatedHost(terms) || s.isGrowingIn(zones) || s.isReachable(terms, pod) {
-				continue
-			}
-			return &Finding{
-				Message: fmt.Sprintf("its volume %s is in zone %s, where no node stays that may run it, and where the group adds none",
-					pod.Spec.Volumes[i].Name, strings.Join(zones, ", ")),
-				Remedy: "have the group launch there too, or restore the volume from a snapshot in another zone",
-			}
+func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
+	for i := range pod.Spec.Volumes {
+		terms := s.termsOf(pod, &pod.Spec.Volumes[i])
+		zones := zonesOf(terms)
+		if len(zones) == 0 || s.isOfOutdatedHost(terms) || s.isGrowingIn(zones) || s.isReachable(terms, pod) {
+			continue
 		}
-		return nil
-	})(s)
+		return &Finding{
+			Message: fmt.Sprintf("its volume %s is in zone %s, where no node stays that may run it, and where the group adds none",
+				pod.Spec.Volumes[i].Name, strings.Join(zones, ", ")),
+			Remedy: "have the group launch there too, or restore the volume from a snapshot in another zone",
+		}
+	}
+	return nil
 }
 
 // zonesOf are the zones that the terms allow, none where one of them allows any.

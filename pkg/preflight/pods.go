@@ -23,13 +23,13 @@ func podRules() []Rule {
 			Source: "filters.go: kubectl drain refuses such pods without --delete-emptydir-data; cluster-api#12920",
 		},
 		{
-			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: findLocalVolumes,
+			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: perPod(findLocalVolume),
 			Text: "A pod's volume lies on the disk of an outdated node, so that the pod in its place stays Pending for ever. " +
 				"A hostPath to data is a warning: the pod starts elsewhere, and finds another directory. Directories of the system, as /etc and /var/run, are left out.",
 			Source: "redpanda#10409, kubernetes#91141",
 		},
 		{
-			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: findZonedVolumes,
+			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: perPod(findZonedVolume),
 			Text:   "A pod's volume is in a zone where no node stays that may run the pod, and where the group adds none: the pod stays Pending.",
 			Source: "courtlistener#3245",
 		},
@@ -160,7 +160,7 @@ func findFailingJob(w *Workload, evicted int) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("the eviction of %s fails it: its backoffLimit is %d, and %d failed before", countThings(evicted, "pod"), limit, failed),
 		Remedy:  fmt.Sprintf("raise backoffLimit to %d, or make it again with a podFailurePolicy that ignores DisruptionTarget", limit+evicted),
-		Mend:    mergePatchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
+		Mend:    patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"backoffLimit": limit + evicted}}),
 	}
 }
 

@@ -148,7 +148,7 @@ func findHastyRollout(_ *Scene, w *Workload, pod *Pod) *Finding {
 	return &Finding{
 		Message: fmt.Sprintf("minReadySeconds is 0 and there is no readiness gate: a rollout takes old pods away before the load balancer of %s sends to new ones", target),
 		Remedy:  fmt.Sprintf("have gates (LB001), which also hold in drains, or set minReadySeconds to %d, which holds in rollouts alone", wholeSeconds(deregistrationLag)),
-		Mend:    patchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
+		Mend:    patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"minReadySeconds": wholeSeconds(deregistrationLag)}}),
 	}
 }
 

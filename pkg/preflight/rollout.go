@@ -73,7 +73,7 @@ func findNoSurge(_ *Scene, w *Workload) *Finding {
 
 // patchRollout changes how many pods a rollout of a Deployment may add and take down at once.
 func (w *Workload) patchRollout(surge, unavailable any) string {
-	return patchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": surge, "maxUnavailable": unavailable}}}})
+	return patchCommand(strategicPatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"strategy": fields{"rollingUpdate": fields{"maxSurge": surge, "maxUnavailable": unavailable}}}})
 }
 
 // nameShare is how many of a workload's pods it is about, in words.
@@ -109,7 +109,7 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 	case w.Deployment.Spec.Paused:
 		f := &Finding{
 			Message: "its rollout is paused: " + progress, Remedy: "finish it with kubectl rollout resume " + target,
-			Mend: mergePatchCommand(w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
+			Mend: patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
 		}
 		if !isUnfinished {
 			f.Severity, f.Message = Note, "it is paused, so that a change which its pods need during the upgrade is not rolled out"

@@ -25,7 +25,7 @@ type Rule struct {
 // Catalogue is every rule, by id.
 func Catalogue() []Rule {
 	rules := slices.Concat(
-		upgradeRules(),
+		groupRules(), closedBudgetRules(), keptPodRules(),
 		budgetRules(), replicaRules(), spreadRules(), terminationRules(), balancerRules(),
 		probeRules(), rolloutRules(), podRules(), webhookRules(), systemRules(), capacityRules(),
 	)
@@ -105,7 +105,7 @@ func perPod(look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding 
 		for _, w := range s.Workloads {
 			for _, pod := range w.Leaving {
 				if f := look(s, w, pod); f != nil {
-					f.Workload, f.Object = w.String(), cmp.Or(f.Object, describePod(pod))
+					f.Workload, f.Object = w.String(), cmp.Or(f.Object, nameObject("pod", pod))
 					f.Node = cmp.Or(f.Node, pod.Spec.NodeName)
 					found = append(found, *f)
 				}

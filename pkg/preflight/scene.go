@@ -21,6 +21,8 @@ type Scene struct {
 	nodes      map[string]*corev1.Node
 	namespaces map[string]*corev1.Namespace
 	staying    []*corev1.Node
+	// claimed are the volumes behind claims, by the claims' namespace/name.
+	claimed map[string]*corev1.PersistentVolume
 	// byName are the workloads by what String says of them.
 	byName map[string]*Workload
 	// ofUpgrade is what CheckUpgrade found.
@@ -47,6 +49,7 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	for _, namespace := range objects.Namespaces {
 		s.namespaces[namespace.Name] = namespace
 	}
+	s.claimed = indexVolumes(s)
 	s.Workloads = indexWorkloads(s)
 	s.byName = make(map[string]*Workload, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -78,7 +81,7 @@ func (s *Scene) nameWorkloads(found []Finding) {
 	names := map[string]string{}
 	for _, w := range s.Workloads {
 		for _, pod := range w.Leaving {
-			names[describePod(pod)] = w.String()
+			names[nameObject("pod", pod)] = w.String()
 		}
 	}
 	for i := range found {

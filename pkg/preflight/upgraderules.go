@@ -7,11 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// upgradeRules are those of CheckUpgrade, which hold for every plan and every upgrade.
-func upgradeRules() []Rule {
-	return slices.Concat(groupRules(), closedBudgetRules(), keptPodRules())
-}
-
 // groupRules are about the group as a whole.
 func groupRules() []Rule {
 	return []Rule{

@@ -60,7 +60,9 @@ func listAdmissionHooks(s *Scene) []*admissionHook {
 
 // isFailing reports whether what is asked is refused where the webhook does not answer, which is
 // the default.
-func (h *admissionHook) isFailing() bool { return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail }
+func (h *admissionHook) isFailing() bool {
+	return h.FailurePolicy == nil || *h.FailurePolicy == admissionv1.Fail
+}
 
 // backing is the workload that answers, nil where none that has to leave does.
 func (h *admissionHook) backing(s *Scene) *Workload {

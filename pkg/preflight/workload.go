@@ -46,9 +46,6 @@ type Workload struct {
 // String names the workload as findings do: "Deployment shop/cart".
 func (w *Workload) String() string { return w.Kind + " " + w.Namespace + "/" + w.Name }
 
-// describePod names a pod as findings do: "pod shop/cart-0".
-func describePod(pod *Pod) string { return "pod " + pod.Namespace + "/" + pod.Name }
-
 // Model is a pod that stands for all of the workload's: the newest.
 func (w *Workload) Model() *Pod {
 	return slices.MaxFunc(w.Pods, func(a, b *Pod) int {
