@@ -36,7 +36,7 @@ func TestAdoptLostRun(t *testing.T) {
 				group: nodegroup.Group{Name: "workers", Provider: "aws", Sized: c.sized, Zonal: true}, now: noon,
 				members: []nodegroup.Member{{Node: node, Outdated: true}}, request: upgrade.Request{Run: "r2"},
 			}
-			err := p.adoptRecord(&commandLine{stateNamespace: "kube-system", typed: typedNone}, c.mode)
+			err := p.adoptRecord(&commandLine{choices: choices{stateNamespace: "kube-system"}, typed: typedNone}, c.mode)
 			switch {
 			case c.says != "":
 				if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "run r1") {

@@ -63,10 +63,7 @@ nothing. The exit code is 3 where a finding is an error or worse.`,
 			if own.patch {
 				f.output.format = ""
 			}
-			line, err := f.parseShared(args)
-			if err == nil {
-				err = f.parseSettings(cmd, line)
-			}
+			line, err := f.parseLine(cmd, args)
 			if err == nil {
 				err = own.checkValues(line.groups)
 			}

@@ -20,17 +20,10 @@ import (
 // not changed any more.
 type commandLine struct {
 	console
-	groups         groupSelection
-	providerName   string
-	clusterName    string
-	controlPlane   bool
-	stateNamespace string
-	settings       upgrade.Settings
-	agreed         agreements
-	dryRun         cmdutil.DryRunStrategy
-	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
-	// the one that was asked for.
-	outdated, forecast, compare bool
+	choices
+	groups   groupSelection
+	settings upgrade.Settings
+	dryRun   cmdutil.DryRunStrategy
 	// skipChecks are the ids of rules that are left out.
 	skipChecks []string
 	// typed reports whether a flag was typed, and retry is the whole command to type once more.
@@ -59,30 +52,18 @@ func (l *commandLine) needsNoForecast() bool {
 
 // copyTyped takes the flags as they are, with nothing checked.
 func (f *flags) copyTyped() commandLine {
-	return commandLine{
-		console:      console{IOStreams: f.IOStreams, output: f.output, progress: f.progress},
-		groups:       groupSelection{node: f.node, selector: f.selector},
-		providerName: f.provider, clusterName: f.clusterName, controlPlane: f.controlPlane, stateNamespace: f.stateNamespace,
-		settings: f.settings.Settings, agreed: f.agreed, outdated: f.outdated, forecast: f.forecast, compare: f.compare,
-		typed: typedNone,
-	}
+	groups := groupSelection{node: f.node, selector: f.selector}
+	return commandLine{console: f.console, choices: f.choices, groups: groups, settings: f.settings.Settings, typed: typedNone}
 }
 
 // parseUpgrade reads the command line of the list, the plan and the upgrade. It refuses what
 // contradicts itself and touches nothing, as do all that parse.
 func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, error) {
-	line, err := f.parseShared(args)
+	line, err := f.parseLine(cmd, args)
+	if err == nil {
+		err = checkCompare(line)
+	}
 	if err != nil {
-		return nil, err
-	}
-	line.retry = makeRetryCommand(cmd, args)
-	if line.dryRun, err = parseDryRun(cmd, args); err != nil {
-		return nil, err
-	}
-	if err := f.parseSettings(cmd, line); err != nil {
-		return nil, err
-	}
-	if err := checkCompare(line); err != nil {
 		return nil, err
 	}
 	switch named := !line.groups.isEmpty(); {
@@ -98,15 +79,32 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 	return line, nil
 }
 
+// parseLine reads what was typed for a command, with its dry run and the settings of an upgrade
+// where it has such flags.
+func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, error) {
+	line, err := f.parseShared(args)
+	if err != nil {
+		return nil, err
+	}
+	line.retry = makeRetryCommand(cmd, args)
+	if cmd.Flags().Lookup("dry-run") != nil {
+		line.dryRun, err = parseDryRun(cmd, args)
+	}
+	if err == nil && cmd.Flags().Lookup("strategy") != nil {
+		err = f.parseSettings(cmd, line)
+	}
+	return line, err
+}
+
 // parseShared reads what every command takes.
 func (f *flags) parseShared(args []string) (*commandLine, error) {
 	line := f.copyTyped()
 	var err error
-	if line.groups, err = parseGroups(args, line.groups, f.provider); err != nil {
+	if line.groups, err = parseGroups(args, line.groups, f.providerName); err != nil {
 		return nil, err
 	}
-	if names := listProviderNames(); !slices.Contains(names, f.provider) {
-		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.provider, joinAlternatives(names))
+	if names := listProviderNames(); !slices.Contains(names, f.providerName) {
+		return nil, fmt.Errorf("--provider=%s is not known: use %s", f.providerName, joinAlternatives(names))
 	}
 	if !slices.Contains(listFlagValues("progress"), f.progress) {
 		return nil, fmt.Errorf("--progress=%s is not known: use auto, tty, plain, json or quiet", f.progress)

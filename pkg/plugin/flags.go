@@ -8,24 +8,31 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 // flags are a command line as it is typed. Commands with a flag of one name share its field.
 type flags struct {
-	genericiooptions.IOStreams
+	console
+	choices
 	config *genericclioptions.ConfigFlags
-	output output
 
-	node, selector, current, provider, clusterName, stateNamespace, progress, dump string
-	controlPlane, outdated, forecast, compare                                      bool
+	node, selector, current, dump string
 
 	skipChecks []string
 
 	settings settingFlags
-	agreed   agreements
+}
+
+// choices are taken as they are typed.
+type choices struct {
+	providerName, clusterName, stateNamespace string
+	// outdated shortens the list, forecast has plans be simulated, compare shows other ways beside
+	// the one that was asked for.
+	controlPlane, outdated, forecast, compare bool
+
+	agreed agreements
 }
 
 // settingFlags shape an upgrade: settings that are taken as they are typed, and the others.
@@ -45,7 +52,7 @@ type agreements struct {
 func newFlags(streams genericiooptions.IOStreams) *flags {
 	config := genericclioptions.NewConfigFlags(true).WithDiscoveryQPS(50).WithDiscoveryBurst(300)
 	config.Namespace = nil // nodes have none
-	return &flags{IOStreams: streams, config: config}
+	return &flags{console: console{IOStreams: streams}, config: config}
 }
 
 // addShared adds the flags that every command takes.
@@ -56,7 +63,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
-	flags.StringVar(&f.provider, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames()))
+	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames()))
 	flags.StringVar(&f.clusterName, "cluster-name", "", "The cloud's name of the cluster, where node groups of two clusters have one name")
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")
@@ -66,10 +73,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 // addUpgrade adds the flags of the list, the plan and the upgrade.
 func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	cmdutil.AddDryRunFlag(cmd)
-	dry := flags.Lookup("dry-run")
-	dry.NoOptDefVal = "client"
-	dry.Usage = "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner"
+	addDryRun(cmd, "Show the plan and change nothing: client, or server to also ask the API server about one pod of each budget and owner")
 	flags.BoolVar(&f.forecast, "forecast", true, "With a plan: simulate the upgrade, for the order of nodes and the times; =false is faster on a large cluster")
 	flags.BoolVar(&f.outdated, "outdated", false, "With the list: only groups with outdated nodes that can be driven")
 	f.addStrategy(flags)

@@ -138,7 +138,7 @@ func TestAdoptRecord(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			line := &commandLine{agreed: agreements{replan: c.replan}, typed: func(flag string) bool { return flag == "max-unavailable" }}
+			line := &commandLine{choices: choices{agreed: agreements{replan: c.replan}}, typed: func(flag string) bool { return flag == "max-unavailable" }}
 			p := &groupContext{record: c.record, request: c.request, group: nodegroup.Group{Name: "blue", Wanted: nodegroup.Revision{ID: c.wanted, Name: c.wanted}}}
 			err := p.adoptRecord(line, modeUpgrade)
 			if c.err != "" {
@@ -237,7 +237,7 @@ func TestOnlyOneUpgrade(t *testing.T) {
 				return true
 			}}
 			s.serve(t)
-			typed := &commandLine{agreed: agreements{parallelGroups: c.parallel}, stateNamespace: "kube-system"}
+			typed := &commandLine{choices: choices{agreed: agreements{parallelGroups: c.parallel}, stateNamespace: "kube-system"}}
 			cmd, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectFor(t.Context(), typed)
 			if err != nil {
 				t.Fatal(err)

@@ -49,10 +49,7 @@ get printed, or takes a built-in example.`,
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseShared(args)
-			if err == nil {
-				err = f.parseSettings(cmd, line)
-			}
+			line, err := f.parseLine(cmd, args)
 			if err != nil {
 				return usageError(err)
 			}

@@ -21,7 +21,7 @@ func newStatusCommand(f *flags) *cobra.Command {
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: f.completeOneGroup,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseShared(args)
+			line, err := f.parseLine(cmd, args)
 			if err != nil {
 				return usageError(err)
 			}

@@ -74,16 +74,9 @@ func (v verb) rejectUnoffered(u *recordedUpgrade) error {
 
 // parseVerb reads the command line of a verb.
 func (f *flags) parseVerb(cmd *cobra.Command, use string, args []string) (*commandLine, error) {
-	line, err := f.parseShared(args)
-	if err != nil {
-		return nil, err
-	}
-	line.retry = makeRetryCommand(cmd, args)
-	if line.groups.isEmpty() {
-		return nil, fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", use)
-	}
-	if cmd.Flags().Lookup("dry-run") != nil {
-		line.dryRun, err = parseDryRun(cmd, args)
+	line, err := f.parseLine(cmd, args)
+	if err == nil && line.groups.isEmpty() {
+		err = fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", use)
 	}
 	return line, err
 }

@@ -87,7 +87,7 @@ func TestRepeat(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			typed := commandLine{providerName: "auto", groups: groupSelection{names: []string{c.name}}, settings: upgrade.Settings{Current: c.typed}}
+			typed := commandLine{choices: choices{providerName: "auto"}, groups: groupSelection{names: []string{c.name}}, settings: upgrade.Settings{Current: c.typed}}
 			got, err := restoreSettings(typed, modeUpgrade, c.name, &upgrade.Record{Request: upgrade.Request{Current: c.recorded}})
 			if err != nil {
 				t.Fatal(err)

@@ -52,7 +52,7 @@ func newVersionCommand(f *flags) *cobra.Command {
 			}
 			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 			info.TypeMeta, _ = report.NewMeta("Version", "")
-			return f.output.printValue(f.Out, info, []string{info.Version}, func(report.Options) error {
+			return f.printObject(info, []string{info.Version}, func(report.Options) error {
 				return writeLines(f.Out, []string{fmt.Sprintf("kubectl-nodeupgrade %s (%s %s)", info.Version, info.Go, info.Platform)})
 			})
 		},
