@@ -54,7 +54,7 @@ func newCheckCommand(f *flags) *cobra.Command {
 what would block, what users would notice and how to mend it. It changes
 nothing. The exit code is 3 where a finding is an error or worse.`,
 		Example:           checkExamples,
-		ValidArgsFunction: f.completeGroups,
+		ValidArgsFunction: offerWords(f.listGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if own.explain != "" {
 				return explainRule(f, own.explain)
@@ -132,7 +132,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		return err
 	}
 	s := &session{command: command, provider: provider, view: view}
-	names, err := c.chooseGroups(ctx, s, groupNames(len(groups), func(i int) string { return groups[i].Name }))
+	names, err := c.chooseGroups(ctx, s, groupNames(groups))
 	if err != nil {
 		return err
 	}
@@ -148,15 +148,6 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 		reports = append(reports, c.checkGroup(s, g, objects))
 	}
 	return c.answerReports(reports)
-}
-
-// groupNames are the names of so many groups.
-func groupNames(n int, name func(i int) string) []string {
-	var names []string
-	for i := range n {
-		names = append(names, name(i))
-	}
-	return names
 }
 
 // chooseGroups are the groups that were named or, where none was, all there are.
@@ -184,7 +175,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	names, err := c.chooseGroups(ctx, s, groupNames(len(groups), func(i int) string { return groups[i].Name }))
+	names, err := c.chooseGroups(ctx, s, groupNames(groups))
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,9 @@ package plugin
 import (
 	"context"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,45 +30,68 @@ func Arguments(process []string) []string {
 	return process[1:]
 }
 
-// completeOneGroup offers the names of node groups for the only argument of a command.
-func (f *flags) completeOneGroup(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// offerWords completes what is typed with those words of list that begin with it; whatever goes
+// wrong, it is silent.
+func offerWords(list func(ctx context.Context, args []string, typed string) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
+		defer cancel()
+		words := slices.DeleteFunc(list(ctx, args, typed), func(word string) bool { return !strings.HasPrefix(word, typed) })
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if len(words) == 1 && strings.HasSuffix(words[0], "=") { // a value follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return words, directive
 	}
-	return f.completeGroups(cmd, args, typed)
 }
 
-// completeGroups offers the names of node groups; whatever goes wrong, it is silent.
-func (f *flags) completeGroups(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
-	defer cancel()
+// listOneGroup lists node groups for the only argument of a command.
+func (f *flags) listOneGroup(ctx context.Context, args []string, typed string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	return f.listGroups(ctx, args, typed)
+}
+
+// listGroups lists node groups that were not typed yet.
+func (f *flags) listGroups(ctx context.Context, args []string, typed string) []string {
 	conn, err := f.connectCluster(ctx, io.Discard)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	nodes, err := cluster.ListNodes(ctx, conn.Client)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	line := f.copyTyped()
 	line.ErrOut = io.Discard
 	_, groups, err := line.findGroups(ctx, nodes)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	given := map[string]bool{}
-	for _, arg := range args {
-		given[strings.TrimPrefix(arg, groupPrefix)] = true
+		return nil
 	}
 	prefix := ""
 	if strings.HasPrefix(typed, groupPrefix) {
 		prefix = groupPrefix // the shell puts the whole word in place of what was typed
 	}
-	var names []string
-	for i := range groups {
-		if name := prefix + groups[i].Name; strings.HasPrefix(name, typed) && !given[groups[i].Name] {
-			names = append(names, name)
+	var words []string
+	for _, name := range groupNames(groups) {
+		if !slices.Contains(args, name) && !slices.Contains(args, groupPrefix+name) {
+			words = append(words, prefix+name)
 		}
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return words
+}
+
+// listRecorded lists groups whose upgrade is not over, for the only argument of a command.
+func (f *flags) listRecorded(ctx context.Context, args []string, _ string) []string {
+	if len(args) > 0 {
+		return nil
+	}
+	conn, err := f.connectCluster(ctx, io.Discard)
+	if err != nil {
+		return nil
+	}
+	records, _ := cluster.LoadRecords(ctx, conn.Client, f.stateNamespace)
+	names := slices.Sorted(maps.Keys(records))
+	return slices.DeleteFunc(names, func(name string) bool { record := records[name]; return !record.IsResumable() })
 }

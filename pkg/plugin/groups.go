@@ -38,10 +38,7 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for i := range groups {
-		names = append(names, groups[i].Name)
-	}
+	names := groupNames(groups)
 	switch {
 	case chosen.node != "":
 		name, err := findGroupOfNode(s.provider, groups, s.view.Nodes, chosen.node)
@@ -58,6 +55,14 @@ func (s *session) resolveGroupNames(ctx context.Context, chosen groupSelection, 
 		}
 	}
 	return chosen.names, nil
+}
+
+func groupNames(groups []nodegroup.Group) []string {
+	var names []string
+	for i := range groups {
+		names = append(names, groups[i].Name)
+	}
+	return names
 }
 
 func unknownGroupError(wanted string, names, verbs []string) error {

@@ -61,7 +61,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: f.completeGroups,
+		ValidArgsFunction: offerWords(f.listGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseUpgrade(cmd, args)
 			if err != nil {

@@ -19,7 +19,7 @@ func newStatusCommand(f *flags) *cobra.Command {
 		Use:               "status [GROUP]",
 		Short:             "Show an upgrade's phase, what is in flight and what blocks",
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
-		ValidArgsFunction: f.completeOneGroup,
+		ValidArgsFunction: offerWords(f.listOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseLine(cmd, args)
 			if err != nil {

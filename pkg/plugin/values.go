@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,40 +17,20 @@ import (
 
 // listFlagValues are the values that a flag takes, none where they cannot be counted.
 func listFlagValues(flag string) []string {
-	switch flag {
-	case "provider":
-		return listProviderNames()
-	case "progress":
-		return []string{"auto", "tty", "plain", "json", "quiet"}
-	case "output":
-		return []string{"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="}
-	case "dry-run":
-		return []string{"none", "client", "server"}
-	case "strategy":
-		return convertToStrings(upgrade.Strategies())
-	case "like":
-		return []string{"eks", "gke"}
-	case "update-strategy":
-		return upgrade.UpdateStrategies()
-	case "on-timeout":
-		return []string{string(upgrade.Fail), string(upgrade.Force), string(upgrade.Skip)}
-	case "unmanaged-pods":
-		return []string{"refuse", "evict"}
-	default:
-		return listCheckValues(flag)
-	}
-}
-
-// listCheckValues are the values of the flags that are about rules.
-func listCheckValues(flag string) []string {
-	switch flag {
-	case "explain", "skip-check":
-		return listRuleIDs()
-	case "fail-on":
-		return append(convertToStrings(preflight.Severities()[1:]), neverFail)
-	default:
-		return nil
-	}
+	return map[string][]string{
+		"provider":        listProviderNames(),
+		"progress":        {"auto", "tty", "plain", "json", "quiet"},
+		"output":          {"table", "wide", "json", "yaml", "name", "markdown", "jsonpath=", "go-template="},
+		"dry-run":         {"none", "client", "server"},
+		"strategy":        convertToStrings(upgrade.Strategies()),
+		"like":            {"eks", "gke"},
+		"update-strategy": upgrade.UpdateStrategies(),
+		"on-timeout":      {string(upgrade.Fail), string(upgrade.Force), string(upgrade.Skip)},
+		"unmanaged-pods":  {"refuse", "evict"},
+		"explain":         listRuleIDs(),
+		"skip-check":      listRuleIDs(),
+		"fail-on":         append(convertToStrings(preflight.Severities()[1:]), neverFail),
+	}[flag]
 }
 
 // listRuleIDs are the ids of all rules.
@@ -78,27 +57,15 @@ func (f *flags) offerValues(cmd *cobra.Command) {
 	files := []string{"filename", "kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 	offer := func(flag *pflag.Flag) {
 		if flag.Value.Type() != "bool" && !slices.Contains(files, flag.Name) {
-			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, f.completeValue(flag.Name)))
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(flag.Name, offerWords(func(ctx context.Context, _ []string, _ string) []string {
+				return f.listValues(ctx, flag.Name)
+			})))
 		}
 	}
 	cmd.LocalNonPersistentFlags().VisitAll(offer)
 	cmd.PersistentFlags().VisitAll(offer)
 	for _, sub := range cmd.Commands() {
 		f.offerValues(sub)
-	}
-}
-
-// completeValue completes the value of a flag; whatever goes wrong, it is silent.
-func (f *flags) completeValue(flag string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
-		defer cancel()
-		values := slices.DeleteFunc(f.listValues(ctx, flag), func(v string) bool { return !strings.HasPrefix(v, typed) })
-		directive := cobra.ShellCompDirectiveNoFileComp
-		if len(values) == 1 && strings.HasSuffix(values[0], "=") { // its value follows
-			directive |= cobra.ShellCompDirectiveNoSpace
-		}
-		return values, directive
 	}
 }
 

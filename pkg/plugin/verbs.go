@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,7 +33,7 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 	return &cobra.Command{
 		Use: v.use + " GROUP", Short: v.short, Long: v.long,
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
-		ValidArgsFunction: f.completeRecorded,
+		ValidArgsFunction: offerWords(f.listRecorded),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			line, err := f.parseVerb(cmd, v.use, args)
 			if err != nil {
@@ -211,24 +208,4 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 
 func (u *recordedUpgrade) printSoakEnded(c *command) error {
 	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", groupPrefix, u.name))
-}
-
-// completeRecorded offers the names of groups with an upgrade that a verb could be about; whatever
-// goes wrong, it is silent.
-func (f *flags) completeRecorded(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionLimit)
-	defer cancel()
-	var names []string
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	if conn, err := f.connectCluster(ctx, io.Discard); err == nil {
-		records, _ := cluster.LoadRecords(ctx, conn.Client, f.stateNamespace)
-		for _, name := range slices.Sorted(maps.Keys(records)) {
-			if record := records[name]; record.IsResumable() && strings.HasPrefix(name, typed) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
