@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -25,26 +26,19 @@ func workloadsOf(o *inventory.Objects) *cluster.Background {
 
 // describeAssumptions says what a plan assumes in the place of what may not be listed.
 func describeAssumptions(kinds []string) []string {
-	var scales, volumes, backends []string
-	for _, kind := range kinds {
-		switch {
-		case strings.HasPrefix(kind, "persistent"):
-			volumes = append(volumes, kind)
-		case kind == "services" || strings.HasSuffix(kind, "webhookconfigurations"):
-			backends = append(backends, kind)
-		case kind == "deployments" || kind == "replicasets" || kind == "statefulsets":
-			scales = append(scales, kind)
-		}
-	}
 	var assumed []string
-	if len(scales) > 0 {
-		assumed = append(assumed, "budgets stand as their status says, and StatefulSets bring their pods up side by side: you may not list "+strings.Join(scales, ", "))
-	}
-	if len(volumes) > 0 {
-		assumed = append(assumed, "volumes follow their pods to any node: you may not list "+strings.Join(volumes, ", "))
-	}
-	if len(backends) > 0 {
-		assumed = append(assumed, "pods behind admission webhooks leave their nodes in no special order: you may not list "+strings.Join(backends, ", "))
+	for _, group := range []struct {
+		assumption string
+		kinds      []string
+	}{
+		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
+		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
+		{"pods behind admission webhooks leave their nodes in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
+	} {
+		unread := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !slices.Contains(group.kinds, kind) })
+		if len(unread) > 0 {
+			assumed = append(assumed, group.assumption+": you may not list "+strings.Join(unread, ", "))
+		}
 	}
 	return assumed
 }

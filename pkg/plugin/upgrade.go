@@ -12,7 +12,6 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -153,21 +152,8 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Requ
 // reportCurrent says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that continues.
 func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) error {
-	lease, err := s.ReadLease(ctx, s.stateNamespace, g.group.Name)
-	if err != nil {
+	if _, err := s.holderAlive(ctx, g.group.Name, m); err != nil { // who lives gives the lease back
 		return err
-	}
-	if lease.Holder != "" {
-		progress := s.newProgress(g.group.Name)
-		hold, err := s.acquireLease(ctx, g.group.Name, m, progress)
-		progress.closeDisplay()
-		var held *cluster.HeldError
-		switch {
-		case err == nil:
-			hold.Release()
-		case !errors.As(err, &held): // who lives gives it back
-			return err
-		}
 	}
 	return s.printOutcome(g.group.Name, g.makeCurrentRecord())
 }
