@@ -39,7 +39,7 @@ func (i identity) String() string {
 }
 
 func newCollector(limits Limits, trim func(object any)) *collector {
-	d := &Dump{EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}}
+	d := &Dump{Ignored: map[string]int{}}
 	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsOf(d), seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 

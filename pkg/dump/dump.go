@@ -17,8 +17,6 @@ const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o json"
 // Dump is a cluster at the moment it was written down. Lists are in the order of the input.
 type Dump struct {
 	inventory.Objects
-	// EndingNamespaces are being deleted.
-	EndingNamespaces map[string]bool
 	// Ignored counts the objects of kinds that say nothing about an upgrade, by kind.
 	Ignored map[string]int
 	// Taken is the latest moment that an object tells of; zero when none tells any.

@@ -56,7 +56,7 @@ func sampleWorkloads() []sample {
 // Example is a cluster to meet the tool with: twelve nodes of one self-managed group in three
 // zones, a dozen workloads, and a DaemonSet. It is the same every time.
 func Example() *Dump {
-	d := &Dump{Taken: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), EndingNamespaces: map[string]bool{}, Ignored: map[string]int{}}
+	d := &Dump{Taken: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Ignored: map[string]int{}}
 	for i := range exampleNodes {
 		node := exampleNode(d.Taken, i)
 		d.Nodes = append(d.Nodes, node)

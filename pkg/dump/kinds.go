@@ -24,7 +24,7 @@ func kindsOf(d *Dump) map[string]kind {
 	return map[string]kind{
 		"v1/Node":                                  {keep: keepIn(&d.Nodes)},
 		"v1/Pod":                                   {namespaced: true, keep: keepIn(&d.Pods)},
-		"v1/Namespace":                             {keep: (*collector).keepNamespace},
+		"v1/Namespace":                             {keep: keepIn(&d.Namespaces)},
 		"v1/PersistentVolume":                      {keep: keepIn(&d.Volumes)},
 		"v1/PersistentVolumeClaim":                 {namespaced: true, keep: keepIn(&d.Claims)},
 		"policy/v1/PodDisruptionBudget":            {namespaced: true, keep: keepIn(&d.Budgets)},
@@ -61,19 +61,6 @@ func keepIn[T any, P interface {
 		*list = append(*list, object)
 		return err
 	}
-}
-
-func (c *collector) keepNamespace(raw []byte, id identity) error {
-	namespace := &corev1.Namespace{}
-	if err := c.decodeObject(raw, namespace); err != nil {
-		return err
-	}
-	if namespace.Status.Phase == corev1.NamespaceTerminating {
-		c.dump.EndingNamespaces[id.name] = true
-	}
-	c.trim(namespace)
-	c.dump.Namespaces = append(c.dump.Namespaces, namespace)
-	return nil
 }
 
 func (c *collector) keepBinding(raw []byte, id identity) error {

@@ -152,7 +152,7 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 		"a budget":                             d.Budgets[0].Spec.MaxUnavailable.IntValue() == 1,
 		"a claim's volume":                     d.Claims[0].Spec.VolumeName == "pv",
 		"a volume, which has no namespace":     d.Volumes[0].Namespace == "",
-		"a namespace that is being deleted":    d.EndingNamespaces["old"],
+		"a namespace that is being deleted":    d.EndingNamespaces()["old"],
 		"a service's pods":                     d.Services[0].Spec.Selector["app"] == "hook" && d.Services[0].Spec.ClusterIP == "",
 		"a webhook's service":                  d.Mutating[0].Webhooks[0].ClientConfig.Service.Name == "hook" && d.Mutating[0].Webhooks[0].ClientConfig.CABundle == nil,
 		"another webhook's service":            d.Validating[0].Webhooks[0].ClientConfig.Service.Name == "hook" && d.Validating[0].Webhooks[0].ClientConfig.CABundle == nil,

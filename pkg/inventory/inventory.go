@@ -40,6 +40,17 @@ type Objects struct {
 	Unread []string
 }
 
+// EndingNamespaces are those that are being deleted.
+func (o *Objects) EndingNamespaces() map[string]bool {
+	ending := map[string]bool{}
+	for _, namespace := range o.Namespaces {
+		if namespace.Status.Phase == corev1.NamespaceTerminating {
+			ending[namespace.Name] = true
+		}
+	}
+	return ending
+}
+
 // TargetGroupBinding is what is read of one of the AWS Load Balancer Controller's objects
 // (elbv2.k8s.aws/v1beta1).
 type TargetGroupBinding struct {

@@ -1,20 +1,17 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
@@ -169,8 +166,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	s := &session{command: &command{c.commandLine, &connection{context: source}}, provider: c.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects)}
-	s.view.EndingNamespaces = d.EndingNamespaces
+	s := c.openDump(d, source)
 	groups, err := s.provider.Groups(ctx, d.Nodes)
 	if err != nil {
 		return err
@@ -181,12 +177,8 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	}
 	var reports []report.CheckReport
 	for _, name := range names {
-		g := &groupContext{name: name, provider: s.provider, view: s.view, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
-		if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
-			return usageError(err) // of what was written down
-		}
-		g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
-		if err := s.resolveRequest(g, modeUpgrade); err != nil {
+		g, err := s.loadDumpedGroup(ctx, name, d.Taken)
+		if err != nil {
 			return err
 		}
 		reports = append(reports, c.checkGroup(s, g, &d.Objects))
@@ -261,15 +253,8 @@ func (c *checker) writeReports(reports []report.CheckReport, ro report.Options) 
 
 // viewOfObjects is the View of objects that were read.
 func viewOfObjects(o *inventory.Objects) upgrade.View {
-	return viewOfDump(&dump.Dump{Objects: *o, EndingNamespaces: listEndingNamespaces(o.Namespaces)})
-}
-
-func listEndingNamespaces(all []*corev1.Namespace) map[string]bool {
-	ending := map[string]bool{}
-	for _, namespace := range all {
-		if namespace.Status.Phase == corev1.NamespaceTerminating {
-			ending[namespace.Name] = true
-		}
+	return upgrade.View{
+		Nodes: o.Nodes, PDBs: o.Budgets, Budgets: drain.NewBudgets(o.Budgets),
+		Pods: podsByNode(o.Pods), EndingNamespaces: o.EndingNamespaces(),
 	}
-	return ending
 }

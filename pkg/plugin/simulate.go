@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
@@ -66,21 +65,13 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := &session{
-		command:  &command{s.commandLine, &connection{context: source}},
-		provider: s.recordedProvider(d.Nodes), view: viewOfDump(d), clusterWorkloads: workloadsOf(&d.Objects),
-	}
+	at := s.openDump(d, source)
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
 		return err
 	}
-	g := &groupContext{provider: at.provider, view: at.view, clusterWorkloads: at.clusterWorkloads, to: s.settings.To, now: cmp.Or(d.Taken, time.Now())}
-	if g.group, err = at.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
-		return usageError(err) // of what was written down
-	}
-	// It is a question of what would be, so that one is taken to be there.
-	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
-	if err := at.resolveRequest(g, modeUpgrade); err != nil {
+	g, err := at.loadDumpedGroup(ctx, name, d.Taken)
+	if err != nil {
 		return err
 	}
 	s.explainAssumptions(g, d)
@@ -107,23 +98,40 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 
 // readDump reads a file, or stdin, that a command wrote, and says which.
 func readDump(ctx context.Context, stdin io.Reader, name, command string, trimObject func(any)) (*dump.Dump, string, error) {
-	if name == "-" {
-		d, err := dump.Read(interruptible{ctx, stdin}, dump.Limits{}, trimObject)
+	source, in := "stdin", stdin
+	if name != "-" {
+		file, err := os.Open(name)
 		if err != nil {
-			return nil, "", fmt.Errorf("reading stdin: %w", err)
+			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, command, name))
 		}
-		return d, "stdin", nil
+		defer file.Close() // it was only read
+		source, in = name, file
 	}
-	file, err := os.Open(name)
+	d, err := dump.Read(interruptible{ctx, in}, dump.Limits{}, trimObject)
 	if err != nil {
-		return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, command, name))
+		return nil, "", fmt.Errorf("reading %s: %w", source, err)
 	}
-	defer file.Close() // it was only read
-	d, err := dump.Read(interruptible{ctx, file}, dump.Limits{}, trimObject)
-	if err != nil {
-		return nil, "", fmt.Errorf("reading %s: %w", name, err)
+	return d, source, nil
+}
+
+// openDump is a session with a cluster that was written down.
+func (l *commandLine) openDump(d *dump.Dump, source string) *session {
+	return &session{
+		command:  &command{l, &connection{context: source}},
+		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: workloadsOf(&d.Objects),
 	}
-	return d, name, nil
+}
+
+// loadDumpedGroup is a group of such a cluster at the moment when that was written down.
+func (s *session) loadDumpedGroup(ctx context.Context, name string, taken time.Time) (*groupContext, error) {
+	g := &groupContext{name: name, provider: s.provider, view: s.view, clusterWorkloads: s.clusterWorkloads, to: s.settings.To, now: cmp.Or(taken, time.Now())}
+	var err error
+	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
+		return nil, usageError(err) // of what was written down
+	}
+	// It is a question of what would be, so that one is taken to be there.
+	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
+	return g, s.resolveRequest(g, modeUpgrade)
 }
 
 // interruptible ends a long read when the user does.
@@ -153,11 +161,7 @@ func (s *simulation) chooseGroup(ctx context.Context, at *session) (string, erro
 	if err != nil {
 		return "", err
 	}
-	var names []string
-	for i := range groups {
-		names = append(names, groups[i].Name)
-	}
-	switch len(names) {
+	switch names := groupNames(groups); len(names) {
 	case 1:
 		return names[0], nil
 	case 0:
@@ -178,14 +182,6 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 }
 
 // viewOfDump is the dump as a live cluster would be seen.
-func viewOfDump(d *dump.Dump) upgrade.View {
-	return upgrade.View{
-		Nodes: d.Nodes, PDBs: d.Budgets, Budgets: drain.NewBudgets(d.Budgets),
-		Pods: podsByNode(d.Pods), EndingNamespaces: d.EndingNamespaces,
-	}
-}
-
-// explainAssumptions says on stderr what the dump leaves open and what is taken instead.
 func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if s.progress == "quiet" || s.progress == "json" {
 		return
