@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -210,17 +209,12 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 // answerReports prints one report as itself and several as a list. The exit code says whether a
 // finding counts.
 func (c *checker) answerReports(reports []report.CheckReport) error {
-	list := &report.CheckList{Items: reports}
-	list.TypeMeta, _ = report.NewMeta("CheckList", "")
-	var names []string
-	for i := range reports {
-		names = append(names, groupPrefix+reports[i].Name)
+	var err error
+	if c.patch {
+		err = report.WritePatches(c.Out, reports)
+	} else {
+		err = printAll(c.console, "CheckList", reports, report.WriteCheck)
 	}
-	var object runtime.Object = list
-	if len(reports) == 1 {
-		object = &reports[0]
-	}
-	err := c.printObject(object, names, func(ro report.Options) error { return c.writeReports(reports, ro) })
 	if err != nil {
 		return err
 	}
@@ -234,21 +228,6 @@ func (c *checker) answerReports(reports []report.CheckReport) error {
 func (c *checker) isFailing(r report.CheckReport) bool {
 	worst := r.Worst()
 	return c.failOn != neverFail && worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn))
-}
-
-func (c *checker) writeReports(reports []report.CheckReport, ro report.Options) error {
-	if c.patch {
-		return report.WritePatches(c.Out, reports)
-	}
-	for i := range reports {
-		if i > 0 {
-			fmt.Fprintln(c.Out)
-		}
-		if err := report.WriteCheck(c.Out, &reports[i], ro); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // viewOfObjects is the View of objects that were read.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -24,38 +25,44 @@ func (c console) printObject(object runtime.Object, names []string, table func(r
 	return c.output.printValue(c.Out, object, names, table)
 }
 
-// answerPlans prints one plan as itself and several as a list, so that stdout holds one document.
-// The exit code says whether all of them can be carried out.
-func (c console) answerPlans(plans ...report.Plan) error {
-	list := &report.PlanList{Items: plans}
-	list.TypeMeta, _ = report.NewMeta("PlanList", "")
-	var names []string
-	structural := false
-	for i := range list.Items {
-		names = append(names, groupPrefix+list.Items[i].Name)
-		structural = structural || list.Items[i].Structural()
-	}
-	var object runtime.Object = list
-	if len(list.Items) == 1 {
-		object = &list.Items[0]
-	}
-	if err := c.printObject(object, names, func(ro report.Options) error { return c.writePlans(list.Items, ro) }); err != nil {
-		return err
-	}
-	if structural {
-		return &exitErr{code: exitStructural}
-	}
-	return nil
+// document is a report with a name.
+type document[T any] interface {
+	*T
+	runtime.Object
+	GetName() string
 }
 
-func (c console) writePlans(plans []report.Plan, ro report.Options) error {
-	for i := range plans {
-		if i > 0 {
-			fmt.Fprintln(c.Out)
+// printAll prints one document as itself and several as a list of that kind, so that stdout holds
+// one. For people write writes each.
+func printAll[T any, D document[T]](c console, kind string, items []T, write func(io.Writer, D, report.Options) error) error {
+	var names []string
+	for i := range items {
+		names = append(names, groupPrefix+D(&items[i]).GetName())
+	}
+	var object runtime.Object = report.NewList(kind, items)
+	if len(items) == 1 {
+		object = D(&items[0])
+	}
+	return c.printObject(object, names, func(ro report.Options) error {
+		for i := range items {
+			if i > 0 {
+				fmt.Fprintln(c.Out)
+			}
+			if err := write(c.Out, &items[i], ro); err != nil {
+				return err
+			}
 		}
-		if err := report.WritePlan(c.Out, &plans[i], ro); err != nil {
-			return err
-		}
+		return nil
+	})
+}
+
+// answerPlans prints plans. The exit code says whether all of them can be carried out.
+func (c console) answerPlans(plans ...report.Plan) error {
+	if err := printAll(c, "PlanList", plans, report.WritePlan); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(plans, func(p report.Plan) bool { return p.Structural() }) {
+		return &exitErr{code: exitStructural}
 	}
 	return nil
 }

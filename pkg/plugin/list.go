@@ -28,8 +28,7 @@ func listGroups(ctx context.Context, c *command) error {
 	if err != nil {
 		fmt.Fprintln(c.ErrOut, "warning: phases are not shown:", err)
 	}
-	list := &report.NodeGroupList{Items: []report.NodeGroup{}} // an empty list is one in JSON, too
-	list.TypeMeta, _ = report.NewMeta("NodeGroupList", "")
+	list := report.NewList("NodeGroupList", []report.NodeGroup{}) // an empty list is one in JSON, too
 	var names []string
 	for i := range groups {
 		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.Version})

@@ -28,18 +28,8 @@ type CheckReport struct {
 	Findings []preflight.Finding `json:"findings"`
 }
 
-// CheckList is the reports of several groups as one document.
-type CheckList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []CheckReport `json:"items"`
-}
-
-// DeepCopyObject is as NodeGroupList's.
+// DeepCopyObject is as List's.
 func (r *CheckReport) DeepCopyObject() runtime.Object { c := *r; return &c }
-
-// DeepCopyObject is as NodeGroupList's.
-func (l *CheckList) DeepCopyObject() runtime.Object { c := *l; return &c }
 
 // Worst is the worst severity of the findings that count, "" without any.
 func (r *CheckReport) Worst() preflight.Severity {

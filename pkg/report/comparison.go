@@ -49,7 +49,7 @@ type Way struct {
 	Outage upgrade.Duration `json:"outage"`
 }
 
-// DeepCopyObject is as NodeGroupList's.
+// DeepCopyObject is as List's.
 func (c *Comparison) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
 // NewComparison marks the best of the ways: of those that reach the goal by the strategy that fits,

@@ -17,12 +17,26 @@ import (
 // within it.
 const APIVersion = "kubectl-nodeupgrade/v1alpha1"
 
-// NodeGroupList is the answer to "which groups are there".
-type NodeGroupList struct {
+// List is several documents as one.
+type List[T any] struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	Items           []NodeGroup `json:"items"`
+	Items           []T `json:"items"`
 }
+
+// NewList is documents as one of that kind.
+func NewList[T any](kind string, items []T) *List[T] {
+	list := &List[T]{Items: items}
+	list.TypeMeta, _ = NewMeta(kind, "")
+	return list
+}
+
+type (
+	// NodeGroupList is the answer to "which groups are there".
+	NodeGroupList = List[NodeGroup]
+	// PlanList is the plans of several groups.
+	PlanList = List[Plan]
+)
 
 // NodeGroup is one group and how far it is from being current.
 type NodeGroup struct {
@@ -157,20 +171,10 @@ func NewMeta(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 
 // DeepCopyObject makes the type printable by cli-runtime; printers only read, so the copy is
 // shallow.
-func (l *NodeGroupList) DeepCopyObject() runtime.Object { c := *l; return &c }
+func (l *List[T]) DeepCopyObject() runtime.Object { c := *l; return &c }
 
-// DeepCopyObject is as NodeGroupList's.
+// DeepCopyObject is as List's.
 func (p *Plan) DeepCopyObject() runtime.Object { c := *p; return &c }
 
-// DeepCopyObject is as NodeGroupList's.
+// DeepCopyObject is as List's.
 func (s *UpgradeStatus) DeepCopyObject() runtime.Object { c := *s; return &c }
-
-// PlanList is the plans of several groups as one document.
-type PlanList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []Plan `json:"items"`
-}
-
-// DeepCopyObject is as NodeGroupList's.
-func (l *PlanList) DeepCopyObject() runtime.Object { c := *l; return &c }
