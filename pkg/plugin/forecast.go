@@ -33,11 +33,11 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if s.objects != nil && g.request.Strategy != upgrade.Delegated && g.request.Strategy != upgrade.ShortLived { // then all of them are known, and it is this tool that moves them
 		leaving = g.listLeaving()
 	}
-	return report.NewPlan(report.PlanInput{
-		Singletons: g.findSingletons(leaving), Slow: findSlow(leaving),
-		Context: s.context, Account: s.account, Group: &g.group, Members: g.members, Request: g.request, Findings: findings,
-		Forecast: forecast, Simulated: !g.noForecast && g.request.Strategy != upgrade.ShortLived, Operation: runningOperation(&g.group), Assumptions: assumed, Unlabelled: g.unlabelled, Resumes: g.record.Run,
-	}), nil
+	return report.NewPlan(report.Plan{
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed,
+		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
+		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
+	}, &g.group, g.members, &forecast, !g.noForecast && g.request.Strategy != upgrade.ShortLived), nil
 }
 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.

@@ -9,6 +9,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -132,7 +133,7 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if err != nil {
 			return err
 		}
-		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, parenthesize(record.Message)), "would ")...)
+		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, report.Parenthesize(record.Message)), "would ")...)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		log, _, err := g.simulateAbort(ctx, s)

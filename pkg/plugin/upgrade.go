@@ -221,7 +221,7 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		return nil
 	case upgrade.Interrupted:
 		return &exitErr{code: code, err: fmt.Errorf("%s: interrupted in phase %q with %d of %d nodes replaced%s: run %s to continue",
-			describeRun(name, &record), record.Phase, record.Replaced, record.Total, parenthesize(record.Message), l.retry)}
+			describeRun(name, &record), record.Phase, record.Replaced, record.Total, report.Parenthesize(record.Message), l.retry)}
 	case upgrade.Waiting:
 		if record.Allows(upgrade.VerbComplete) != nil {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &record), record.Message, l.retry)}
@@ -259,11 +259,4 @@ func makeUpgradeStatus(name string, record upgrade.Record) *report.UpgradeStatus
 	}
 	s.TypeMeta, s.ObjectMeta = report.NewMeta("UpgradeStatus", name)
 	return s
-}
-
-func parenthesize(message string) string {
-	if message == "" {
-		return ""
-	}
-	return " (" + message + ")"
 }

@@ -105,7 +105,7 @@ func findingRows(all []preflight.Finding, o Options) [][]string {
 	slices.SortStableFunc(sorted, func(a, b preflight.Finding) int { return strings.Compare(a.Workload, b.Workload) })
 	var rows [][]string
 	before := "none yet"
-	for _, f := range joinUnread(mergeFindings(sorted)) {
+	for _, f := range joinUnread(mergeFindings(sorted, keyInWorkload)) {
 		if !o.Wide && o.Style != Markdown && (f.Severity == preflight.Note || f.Severity == preflight.Unknown) {
 			continue
 		}
@@ -139,11 +139,8 @@ func describeFinding(f *preflight.Finding) string {
 	return text
 }
 
-// mergeFindings makes one of those that say the same of several objects of a workload.
-func mergeFindings(all []preflight.Finding) []preflight.Finding {
-	key := func(f *preflight.Finding) string {
-		return strings.Join([]string{f.Workload, f.Rule, string(f.Severity), f.Message, f.Remedy}, "\x00")
-	}
+// mergeFindings makes one of those that say the same of several objects, which their key tells.
+func mergeFindings(all []preflight.Finding, key func(*preflight.Finding) string) []preflight.Finding {
 	counts := map[string]int{}
 	for i := range all {
 		counts[key(&all[i])]++
@@ -162,6 +159,11 @@ func mergeFindings(all []preflight.Finding) []preflight.Finding {
 		merged = append(merged, f)
 	}
 	return merged
+}
+
+// keyInWorkload is the same for what is the same of several objects of a workload.
+func keyInWorkload(f *preflight.Finding) string {
+	return strings.Join([]string{f.Workload, f.Rule, string(f.Severity), f.Message, f.Remedy}, "\x00")
 }
 
 // joinUnread makes one of the findings of several rules that could not look at the same objects.
@@ -229,7 +231,7 @@ func countFindings(n int, s preflight.Severity) string {
 func WritePatches(w io.Writer, reports []CheckReport) error {
 	seen := map[string]bool{}
 	for i := range reports {
-		for _, f := range mergeFindings(reports[i].Findings) {
+		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
 			if f.Mend == "" || f.Skipped != "" || seen[f.Mend] {
 				continue
 			}

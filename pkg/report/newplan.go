@@ -14,101 +14,76 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// PlanInput is what a plan is made of: a group, what is asked for, and how that goes.
-type PlanInput struct {
-	Context, Account string
-	Group            *nodegroup.Group
-	Members          []nodegroup.Member
-	Request          upgrade.Request
-	Findings         []preflight.Finding
-	Singletons       []Singleton
-	Slow             []SlowWorkload
-	Forecast         simulate.Forecast
-	// Simulated says that the forecast tells of nodes and times, which rest on the Assumptions.
-	Simulated   bool
-	Assumptions []string
-	// Unlabelled is how many members are outdated for their labels alone.
-	Unlabelled int
-	// Resumes is the run that continues.
-	Resumes string
-	// Operation is what the group's own cloud is carrying out now, nil without one.
-	Operation *nodegroup.Operation
-}
-
-// NewPlan says what an upgrade would do, as its forecast shows it.
-func NewPlan(in PlanInput) *Plan {
-	forecast := &in.Forecast
-	plan := &Plan{
-		Context: in.Context, Account: in.Account, Provider: in.Group.Provider, Kind: in.Group.Kind,
-		From: in.Group.Pointed, To: in.Group.Wanted, Request: in.Request,
-		Sizes: nodegroup.Sizes{Desired: in.Group.Desired, Min: in.Group.Min, Max: in.Group.Max},
-		Peak:  forecast.Peak, Findings: append(in.Findings, unplacedFindings(forecast.Unplaced)...), Resumes: in.Resumes, Operation: in.Operation,
-		Unlabelled: in.Unlabelled,
-		Duration:   forecast.Duration, ExtraInstanceHours: math.Round(forecast.ExtraHours*100) / 100,
-		Moves: Moves{Evictions: forecast.Evictions, Singletons: in.Singletons, Slow: in.Slow},
-		Room:  forecast.Room, Assumptions: in.Assumptions, Nodes: []PlanNode{}, // an empty list is one in JSON, too
-	}
-	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", in.Group.Name)
-	for _, process := range in.Request.Strategy.ListProcesses(in.Group) {
-		if !slices.Contains(in.Group.Suspended, process) {
+// NewPlan adds to a plan that says how a group is upgraded, and with which findings, what becomes
+// of the group in a forecast. One that is not simulated tells of no nodes and times.
+func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, forecast *simulate.Forecast, isSimulated bool) *Plan {
+	plan.TypeMeta, plan.ObjectMeta = NewMeta("Plan", group.Name)
+	plan.Provider, plan.Kind, plan.From, plan.To = group.Provider, group.Kind, group.Pointed, group.Wanted
+	plan.Sizes = nodegroup.Sizes{Desired: group.Desired, Min: group.Min, Max: group.Max}
+	for _, process := range plan.Request.Strategy.ListProcesses(group) {
+		if !slices.Contains(group.Suspended, process) {
 			plan.Quiesce = append(plan.Quiesce, process)
 		}
 	}
-	in.fillNodes(plan)
-	return plan
+	plan.fillNodes(group, members, forecast.Nodes, isSimulated)
+	plan.Findings = append(plan.Findings, unplacedFindings(forecast.Unplaced)...)
+	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, forecast.Evictions
+	plan.ExtraInstanceHours = math.Round(forecast.ExtraHours*100) / 100
+	return &plan
 }
 
 // fillNodes lists the outdated nodes in the order of the forecast, and counts the others.
-func (in *PlanInput) fillNodes(plan *Plan) {
+func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, forecast []simulate.NodeForecast, isSimulated bool) {
+	p.Nodes = []PlanNode{} // an empty list is one in JSON, too
 	byName := map[string]*nodegroup.Member{}
 	outdated := map[string]int{}
-	for i := range in.Members {
-		m := &in.Members[i]
+	for i := range members {
+		m := &members[i]
 		if !m.Outdated {
-			plan.Current++
+			p.Current++
 			continue
 		}
 		byName[m.Name()] = m
-		if in.Group.Zonal {
+		if group.Zonal {
 			outdated[m.Zone()]++
 		}
 	}
-	plan.Surge = ledger.SpreadSurge(in.Request.Surge, outdated)
-	if in.Request.TakesTurns() {
+	p.Surge = ledger.SpreadSurge(p.Request.Surge, outdated)
+	if p.Request.TakesTurns() {
 		for zone, n := range outdated {
-			plan.Surge[zone] = min(in.Request.Surge, n)
+			p.Surge[zone] = min(p.Request.Surge, n)
 		}
 	}
-	for _, n := range in.Forecast.Nodes {
+	for _, n := range forecast {
 		if m, ok := byName[n.Name]; ok {
-			plan.Nodes = append(plan.Nodes, in.describeNode(m, n))
+			p.Nodes = append(p.Nodes, p.describeNode(m, n))
 			delete(byName, n.Name)
 		}
 	}
 	unknown := simulate.NodeForecast{Stuck: "not reached"}
-	if !in.Simulated {
+	if !isSimulated {
 		unknown = simulate.NodeForecast{}
 	}
-	for i := range in.Members { // what the forecast did not reach, in the members' order
-		if m, ok := byName[in.Members[i].Name()]; ok {
-			plan.Nodes = append(plan.Nodes, in.describeNode(m, unknown))
+	for i := range members { // what the forecast did not reach, in the members' order
+		if m, ok := byName[members[i].Name()]; ok {
+			p.Nodes = append(p.Nodes, p.describeNode(m, unknown))
 		}
 	}
 }
 
-func (in *PlanInput) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
+func (p *Plan) describeNode(m *nodegroup.Member, f simulate.NodeForecast) PlanNode {
 	n := PlanNode{
-		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: in.Group.Wanted.Name, Why: m.Instance.Why,
+		Batch: f.Batch, Name: m.Name(), Zone: m.Zone(), From: m.Instance.Revision.Name, To: p.To.Name, Why: m.Instance.Why,
 		Start: f.Start, End: f.End, WaitsFor: f.WaitsFor, Waits: upgrade.Duration{Duration: f.Waits},
 	}
 	for _, pod := range m.Pods {
-		if drain.Judge(pod, in.Request.Policy(), false).Fate == drain.Stay {
+		if drain.Judge(pod, p.Request.Policy(), false).Fate == drain.Stay {
 			n.Staying++
 		} else {
 			n.Pods++
 		}
 	}
-	for _, finding := range in.Findings {
+	for _, finding := range p.Findings {
 		if finding.Node == m.Name() && finding.Blocker != "" && !slices.Contains(n.BlockedBy, finding.Blocker) {
 			n.BlockedBy = append(n.BlockedBy, finding.Blocker)
 		}

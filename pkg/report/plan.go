@@ -43,8 +43,9 @@ func writePlanNodes(w io.Writer, p *Plan, o Options) error {
 	var rows [][]string
 	for _, n := range p.Nodes {
 		row := []string{
-			formatBatch(n.Batch), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
-			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), formatStart(&n), formatEnd(&n), formatWait(&n), formatBlockers(n.BlockedBy, o.Wide),
+			dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
+			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), dashUnless(n.Batch > 0, formatSpan(n.Start)), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
+			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(n.BlockedBy, o.Wide),
 		}
 		if o.Wide {
 			row = append(row, cmp.Or(n.Why, "-"))
@@ -254,39 +255,17 @@ func formatSpan(s simulate.Span) string {
 	return early + "-" + late
 }
 
-// formatBatch is "-" for a node that would not be reached.
-func formatBatch(batch int) string {
-	if batch == 0 {
-		return "-"
+// dashUnless is a text where it has a meaning, and "-" elsewhere.
+func dashUnless(isMeant bool, text string) string {
+	if isMeant {
+		return text
 	}
-	return strconv.Itoa(batch)
-}
-
-func formatStart(n *PlanNode) string {
-	if n.Batch == 0 {
-		return "-"
-	}
-	return formatSpan(n.Start)
-}
-
-func formatEnd(n *PlanNode) string {
-	if n.End.Latest.Duration == 0 {
-		return "-"
-	}
-	return formatSpan(n.End)
-}
-
-func formatWait(n *PlanNode) string {
-	if n.Waits.Duration < time.Second {
-		return "-"
-	}
-	return n.WaitsFor + " " + duration.HumanDuration(n.Waits.Duration)
+	return "-"
 }
 
 // findingLines writes one line for all objects of which the same is to be said.
 func findingLines(all []preflight.Finding) []string {
 	var lines []string
-	more := map[string]int{}
 	infos := 0
 	all = slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool {
 		isInfo := !f.Severity.IsAtLeast(preflight.Warn)
@@ -295,18 +274,7 @@ func findingLines(all []preflight.Finding) []string {
 		}
 		return isInfo || f.Skipped != ""
 	})
-	for _, f := range all {
-		more[f.Rule+f.Message]++
-	}
-	for _, f := range all {
-		n := more[f.Rule+f.Message]
-		if n == 0 {
-			continue // said already
-		}
-		if n > 1 && f.Object != "" {
-			f.Object += fmt.Sprintf(" and %d more", n-1)
-		}
-		delete(more, f.Rule+f.Message)
+	for _, f := range mergeFindings(all, func(f *preflight.Finding) string { return f.Rule + f.Message }) {
 		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
 	if infos > 0 {
@@ -316,14 +284,6 @@ func findingLines(all []preflight.Finding) []string {
 }
 
 func severityLabel(s preflight.Severity) string {
-	switch s {
-	case preflight.Refuse:
-		return "Refused     "
-	case preflight.Block:
-		return "Blocked     "
-	case preflight.Error:
-		return "Error       "
-	default:
-		return "Warning     "
-	}
+	labels := map[preflight.Severity]string{preflight.Refuse: "Refused     ", preflight.Block: "Blocked     ", preflight.Error: "Error       "}
+	return cmp.Or(labels[s], "Warning     ")
 }

@@ -46,10 +46,7 @@ func WriteGroups(w io.Writer, list *NodeGroupList, o Options) error {
 }
 
 func formatAge(since, now time.Time) string {
-	if since.IsZero() {
-		return "-"
-	}
-	return duration.HumanDuration(now.Sub(since))
+	return dashUnless(!since.IsZero(), duration.HumanDuration(now.Sub(since)))
 }
 
 // WriteStatus writes an upgrade as it stands, on one screen.
@@ -60,7 +57,7 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
 		if n.Batch > 0 || n.State == upgrade.NodeDraining {
-			rows = append(rows, []string{n.Name, cmp.Or(n.Zone, "-"), string(n.State), formatBatch(n.Batch), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
+			rows = append(rows, []string{n.Name, cmp.Or(n.Zone, "-"), string(n.State), dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
 	if len(rows) == 0 {

@@ -63,7 +63,7 @@ func listGroupChanges(before, now *upgrade.Status) []Event {
 		events = append(events, Event{Type: "note", Text: now.Note})
 	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
-		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, formatZones(now.Zones))})
+		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
 	}
 	if now.NewReady != before.NewReady && now.New > 0 {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("%d of %d new nodes ready", now.NewReady, now.New)})
@@ -93,14 +93,7 @@ func describePhase(before, now *upgrade.Status) string {
 	if now.Max > 0 {
 		text += fmt.Sprintf(", desired %d, max %d", now.Desired, now.Max)
 	}
-	return text + formatZones(now.Zones)
-}
-
-func formatZones(zones string) string {
-	if zones == "" {
-		return ""
-	}
-	return " (" + zones + ")"
+	return text + Parenthesize(now.Zones)
 }
 
 // formatCount is a count with its noun.

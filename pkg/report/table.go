@@ -117,3 +117,11 @@ func withPrefix(prefix, text string) string {
 	}
 	return prefix + text
 }
+
+// Parenthesize is a text behind a space and in parentheses, and nothing where there is no text.
+func Parenthesize(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
