@@ -133,7 +133,7 @@ func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 		places = append(places, placementOf(w.Model()))
 	}
 	for _, node := range s.Staying() {
-		if !isNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return p.takes(node) }) {
+		if !nodegroup.IsNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return p.takes(node) }) {
 			continue
 		}
 		nodes++
@@ -177,7 +177,7 @@ func findEmptyZones(s *Scene) []Finding {
 		}
 	}
 	for _, node := range s.Staying() {
-		if isNodeReady(node) {
+		if nodegroup.IsNodeReady(node) {
 			delete(moving, node.Labels[corev1.LabelTopologyZone])
 		}
 	}
@@ -222,7 +222,7 @@ func findUnusableMembers(s *Scene) []Finding {
 		}
 		f := Finding{Object: "node " + node.Name, Node: node.Name}
 		switch isOurs := node.Annotations[nodemark.AnnotationRun] != ""; {
-		case !isNodeReady(node):
+		case !nodegroup.IsNodeReady(node):
 			f.Message = "it is not ready, so it takes no pods and counts as unavailable"
 			f.Remedy = "repair it, or end its machine"
 		case node.Spec.Unschedulable && !isOurs:
@@ -235,10 +235,4 @@ func findUnusableMembers(s *Scene) []Finding {
 		found = append(found, f)
 	}
 	return found
-}
-
-func isNodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
 }

@@ -74,14 +74,8 @@ type Finding struct {
 
 // String says the finding in one line, remedy included.
 func (f Finding) String() string {
-	parts := []string{f.Message}
-	if f.Object != "" {
-		parts = []string{f.Object, f.Message}
-	}
-	if f.Remedy != "" {
-		parts = append(parts, f.Remedy)
-	}
-	return strings.Join(parts, ": ")
+	said := slices.DeleteFunc([]string{f.Object, f.Message, f.Remedy}, func(part string) bool { return part == "" })
+	return strings.Join(said, ": ")
 }
 
 // Facts are what rules need beside the World.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -20,17 +22,9 @@ func FirstRefusal(findings []Finding) *Finding {
 // whatever its value, "" when there is none: mistyped, it would make every node outdated.
 func UnknownLabel(current map[string]string, members []nodegroup.Member) string {
 	for _, key := range slices.Sorted(maps.Keys(current)) {
-		if !slices.ContainsFunc(members, func(m nodegroup.Member) bool { return hasLabel(&m, key) }) {
+		if !slices.ContainsFunc(members, func(m nodegroup.Member) bool { return m.Node != nil && labels.Set(m.Node.Labels).Has(key) }) {
 			return key
 		}
 	}
 	return ""
-}
-
-func hasLabel(m *nodegroup.Member, key string) bool {
-	if m.Node == nil {
-		return false
-	}
-	_, has := m.Node.Labels[key]
-	return has
 }

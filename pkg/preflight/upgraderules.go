@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -123,41 +124,39 @@ func findLocalTraffic(s *Scene) []Finding {
 
 // findMissingRights is RBAC001.
 func findMissingRights(s *Scene) []Finding {
-	var found []Finding
-	if len(s.Facts.MissingRights) > 0 {
-		found = append(found, Finding{
-			Message: "you may not " + strings.Join(s.Facts.MissingRights, ", "),
-			Remedy:  "whoever carries the upgrade out needs a role as in docs/permissions/kubernetes-operate.yaml",
-		})
-	}
-	if len(s.Facts.MissingReads) > 0 {
-		found = append(found, Finding{
-			Severity: Note, Message: "you may not " + strings.Join(s.Facts.MissingReads, ", "),
+	return slices.Concat(
+		nameLacking(s.Facts.MissingRights, Finding{
+			Message: "you may not %s", Remedy: "whoever carries the upgrade out needs a role as in docs/permissions/kubernetes-operate.yaml",
+		}),
+		nameLacking(s.Facts.MissingReads, Finding{
+			Severity: Note, Message: "you may not %s",
 			Remedy: "rules that need it are not looked at: ask for a role as in docs/permissions/kubernetes-read.yaml",
-		})
-	}
-	return found
+		}),
+	)
 }
 
 // findDeniedActions is IAM001.
 func findDeniedActions(s *Scene) []Finding {
 	const policy = "docs/permissions/aws-operate.json"
-	var found []Finding
-	if denied := s.Facts.DeniedActions; len(denied) > 0 {
-		found = append(found, Finding{
-			Message: "your cloud credentials may not " + strings.Join(denied, ", "), Remedy: "whoever carries the upgrade out needs a policy as in " + policy,
-		})
-	}
-	if denied := s.Facts.DeniedReads; len(denied) > 0 {
-		found = append(found, Finding{
-			Message: "your cloud credentials may not " + strings.Join(denied, ", ") + ": load balancers are not followed, and nodes leave them by label and --settle",
+	return slices.Concat(
+		nameLacking(s.Facts.DeniedActions, Finding{
+			Message: "your cloud credentials may not %s", Remedy: "whoever carries the upgrade out needs a policy as in " + policy,
+		}),
+		nameLacking(s.Facts.DeniedReads, Finding{
+			Message: "your cloud credentials may not %s: load balancers are not followed, and nodes leave them by label and --settle",
 			Remedy:  "whoever carries the upgrade out needs a policy as in docs/permissions/aws-read.json",
-		})
+		}),
+		nameLacking(s.Facts.UnverifiedActions, Finding{
+			Severity: Note, Message: "the cloud does not say beforehand whether you may %s", Remedy: "compare your policy with " + policy,
+		}),
+	)
+}
+
+// nameLacking puts the names of what is lacking into a finding's message; none without a name.
+func nameLacking(names []string, f Finding) []Finding {
+	if len(names) == 0 {
+		return nil
 	}
-	if unverified := s.Facts.UnverifiedActions; len(unverified) > 0 {
-		found = append(found, Finding{
-			Severity: Note, Message: "the cloud does not say beforehand whether you may " + strings.Join(unverified, ", "), Remedy: "compare your policy with " + policy,
-		})
-	}
-	return found
+	f.Message = fmt.Sprintf(f.Message, strings.Join(names, ", "))
+	return []Finding{f}
 }
