@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -103,21 +104,12 @@ func (b *balancers) delays() map[string]time.Duration {
 // describeStart says before the start what is followed and what is not.
 func (b *balancers) describeStart() []string {
 	lines := slices.Clone(b.notes)
-	if names := namesOf(b.Groups); len(names) > 0 {
-		const shown = 5
-		text := strings.Join(names[:min(shown, len(names))], ", ")
-		if len(names) > shown {
-			text += fmt.Sprintf(" and %d more", len(names)-shown)
-		}
-		lines = append(lines, "a node is terminated when load balancers have let go of it: target groups "+text)
+	if len(b.Groups) == 0 {
+		return lines
 	}
-	return lines
-}
-
-func namesOf(groups []nodegroup.TargetGroup) []string {
 	var names []string
-	for _, group := range groups {
+	for _, group := range b.Groups {
 		names = append(names, group.Name)
 	}
-	return names
+	return append(lines, "a node is terminated when load balancers have let go of it: target groups "+report.NameFew(names))
 }

@@ -60,9 +60,10 @@ func cleanupCommand(node *corev1.Node) string {
 	if node.Annotations[nodemark.AnnotationRun] != "" {
 		steps = append(steps, "kubectl uncordon "+node.Name)
 	}
-	for _, taint := range listFenceTaints() {
-		if nodemark.HasTaint(node, taint) {
-			steps = append(steps, fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, taint.Key))
+	for _, provider := range nodegroup.Providers() { // some share a taint
+		step := fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, provider.FenceTaint.Key)
+		if nodemark.HasTaint(node, provider.FenceTaint) && !slices.Contains(steps, step) {
+			steps = append(steps, step)
 		}
 	}
 	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
@@ -78,17 +79,6 @@ func cleanupCommand(node *corev1.Node) string {
 		}
 	}
 	return strings.Join(append(steps, fmt.Sprintf("kubectl annotate node %s%s", node.Name, marks)), " && ")
-}
-
-// listFenceTaints are the taints that fences use, each once.
-func listFenceTaints() []corev1.Taint {
-	var taints []corev1.Taint
-	for _, provider := range nodegroup.Providers() {
-		if !slices.Contains(taints, provider.FenceTaint) {
-			taints = append(taints, provider.FenceTaint)
-		}
-	}
-	return taints
 }
 
 // StillSuspended are the processes that we suspended and that no one has resumed.

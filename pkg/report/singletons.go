@@ -53,20 +53,20 @@ func workloadLines(p *Plan) []string {
 		}
 	}
 	if len(restarted) > 0 {
-		lines = append(lines, "Restarts    "+nameFew(restarted)+": spec.template.metadata.annotations is written, as kubectl rollout restart does, so that another pod is ready before theirs goes")
+		lines = append(lines, "Restarts    "+NameFew(restarted)+": spec.template.metadata.annotations is written, as kubectl rollout restart does, so that another pod is ready before theirs goes")
 	}
 	if len(could) > 0 {
-		lines = append(lines, "Gaps        "+nameFew(could)+": one ready pod each, which --move=surge would move without a gap")
+		lines = append(lines, "Gaps        "+NameFew(could)+": one ready pod each, which --move=surge would move without a gap")
 	}
 	if len(evicted) > 0 {
-		lines = append(lines, "Gaps        "+nameFew(evicted)+": one ready pod each")
+		lines = append(lines, "Gaps        "+NameFew(evicted)+": one ready pod each")
 	}
 	if len(p.Slow) > 0 {
 		var slow []string
 		for _, w := range p.Slow {
 			slow = append(slow, fmt.Sprintf("%s (%s)", w.Name, w.Ready))
 		}
-		lines = append(lines, "Slow        "+nameFew(slow)+": no further node is started while their new pods take more than twice that")
+		lines = append(lines, "Slow        "+NameFew(slow)+": no further node is started while their new pods take more than twice that")
 	}
 	return lines
 }
@@ -78,7 +78,8 @@ func formatGap(s Singleton) string {
 	return fmt.Sprintf("a gap of about %s", formatSeconds(s.Gap.Duration))
 }
 
-func nameFew(names []string) string {
+// NameFew are the first few of them, and how many there are beyond.
+func NameFew(names []string) string {
 	if more := len(names) - mostNamed; more > 0 {
 		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", more)
 	}
