@@ -55,9 +55,9 @@ nothing. The exit code is 3 where a finding is an error or worse.`,
 			if own.explain != "" {
 				return explainRule(f, own.explain)
 			}
-			own.patch = f.output.format == "patch"
+			own.patch = f.format == "patch"
 			if own.patch {
-				f.output.format = ""
+				f.format = ""
 			}
 			line, err := f.parseLine(cmd, args)
 			if err == nil {
@@ -165,7 +165,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	s := c.openDump(d, source)
+	s := openDump(c.commandLine, d, source)
 	groups, err := s.provider.Groups(ctx, d.Nodes)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (c *checker) checkDump(ctx context.Context, file string) error {
 	}
 	var reports []report.CheckReport
 	for _, name := range names {
-		g, err := s.loadDumpedGroup(ctx, name, d.Taken)
+		g, err := loadDumpedGroup(ctx, s, name, d.Taken)
 		if err != nil {
 			return err
 		}

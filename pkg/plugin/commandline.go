@@ -122,7 +122,7 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 	if line.settings.Current, err = parseLabels(f.current); err != nil {
 		return nil, fmt.Errorf("--current=%s: %w", f.current, err)
 	}
-	return &line, f.output.checkFormat()
+	return &line, checkFormat(f.format)
 }
 
 // parseGroups reads what names groups: arguments, a node or a selector, but one of these only.

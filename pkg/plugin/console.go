@@ -16,13 +16,8 @@ import (
 // console is where a command is answered, and in which form.
 type console struct {
 	genericiooptions.IOStreams
-	output   output
-	progress string
-}
-
-// printObject writes one value on stdout: names are what -o name prints, table how people read it.
-func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
-	return c.output.printValue(c.Out, object, names, table)
+	// format is -o: a table of ours, or whatever cli-runtime's printers know.
+	format, progress string
 }
 
 // document is a report with a name.

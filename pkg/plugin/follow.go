@@ -151,7 +151,7 @@ type screen struct {
 }
 
 func newScreen(c console) *screen {
-	return &screen{console: c, terminal: !c.output.isForPrograms() && printers.IsTerminal(c.Out)}
+	return &screen{console: c, terminal: !c.isForPrograms() && printers.IsTerminal(c.Out)}
 }
 
 // redrawTimer is when a terminal is to be drawn again though nothing has changed but the time.
@@ -172,7 +172,7 @@ func (d *screen) showChange(status *report.UpgradeStatus) error {
 	switch {
 	case d.terminal:
 		fmt.Fprint(d.Out, "\x1b[H\x1b[2J")
-	case d.shown && !d.output.isForPrograms():
+	case d.shown && !d.isForPrograms():
 		fmt.Fprintln(d.Out)
 	}
 	d.shown, d.result, d.last = true, status.Result, now

@@ -40,7 +40,7 @@ func listGroups(ctx context.Context, c *command) error {
 			names = append(names, groupPrefix+row.Name)
 		}
 	}
-	if len(list.Items) == 0 && !c.output.isForPrograms() {
+	if len(list.Items) == 0 && !c.isForPrograms() {
 		what := "node groups"
 		if c.outdated {
 			what = "node groups with outdated nodes"

@@ -88,7 +88,7 @@ func TestOutcomes(t *testing.T) {
 
 func TestOutcomeForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	line := commandLine{console: console{IOStreams: streams, output: output{"json"}}}
+	line := commandLine{console: console{IOStreams: streams, format: "json"}}
 	if err := line.printOutcome("blue", ended(upgrade.Succeeded, "")); err != nil {
 		t.Fatal(err)
 	}

@@ -14,51 +14,46 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 )
 
-// output is -o: a table of ours, or whatever cli-runtime's printers know.
-type output struct {
-	format string
-}
-
 // ours are the formats that cli-runtime does not have.
 var ours = []string{"", "table", "wide", "name", "markdown"}
 
 // checkFormat refuses a format that no one knows, before anything is read.
-func (o *output) checkFormat() error {
-	if slices.Contains(ours, o.format) {
+func checkFormat(format string) error {
+	if slices.Contains(ours, format) {
 		return nil
 	}
-	_, err := choosePrinter(o.format)
+	_, err := choosePrinter(format)
 	var unknown genericclioptions.NoCompatiblePrinterError
 	if errors.As(err, &unknown) {
-		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", o.format)
+		return fmt.Errorf("--output=%s is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…", format)
 	}
 	return err
 }
 
 // isForPrograms reports whether stdout carries one document for a program.
-func (o *output) isForPrograms() bool { return !slices.Contains(ours, o.format) || o.format == "name" }
+func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) || c.format == "name" }
 
-// printValue writes one value: names are what -o name prints, table how people read it.
-func (o *output) printValue(w io.Writer, object runtime.Object, names []string, table func(report.Options) error) error {
-	options := report.Options{Now: time.Now(), Wide: o.format == "wide"}
-	switch o.format {
+// printObject writes one value on stdout: names are what -o name prints, table how people read it.
+func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
+	options := report.Options{Now: time.Now(), Wide: c.format == "wide"}
+	switch c.format {
 	case "name":
-		return writeLines(w, names)
+		return writeLines(c.Out, names)
 	case "markdown":
 		options.Style = report.Markdown
 		return table(options)
 	case "", "table", "wide":
 		return table(options)
 	}
-	printer, err := choosePrinter(o.format)
+	printer, err := choosePrinter(c.format)
 	if err != nil {
 		return err
 	}
-	if err := printer.PrintObj(object, w); err != nil {
+	if err := printer.PrintObj(object, c.Out); err != nil {
 		return err
 	}
-	if strings.HasPrefix(o.format, "jsonpath") || strings.HasPrefix(o.format, "go-template") {
-		return writeLines(w, []string{""})
+	if strings.HasPrefix(c.format, "jsonpath") || strings.HasPrefix(c.format, "go-template") {
+		return writeLines(c.Out, []string{""})
 	}
 	return nil
 }

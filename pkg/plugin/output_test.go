@@ -31,11 +31,11 @@ func sampleList() *report.NodeGroupList {
 func printed(t *testing.T, format string) string {
 	t.Helper()
 	var w bytes.Buffer
-	o := &output{format: format}
-	if err := o.checkFormat(); err != nil {
+	if err := checkFormat(format); err != nil {
 		t.Fatal(err)
 	}
-	err := o.printValue(&w, sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
+	c := console{IOStreams: genericiooptions.IOStreams{Out: &w}, format: format}
+	err := c.printObject(sampleList(), []string{"nodegroup/blue", "nodegroup/green"}, func(ro report.Options) error {
 		if ro.Now.IsZero() {
 			t.Error("ages would be counted to nothing")
 		}
@@ -100,7 +100,7 @@ func oneDocument(t *testing.T, text string, into any) {
 func TestMachineFormats(t *testing.T) {
 	cases := map[string]bool{"": false, "table": false, "wide": false, "markdown": false, "name": true, "json": true, "yaml": true, "jsonpath={.kind}": true}
 	for format, want := range cases {
-		if got := (&output{format: format}).isForPrograms(); got != want {
+		if got := (console{format: format}).isForPrograms(); got != want {
 			t.Errorf("%q: got %t, want %t", format, got, want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestPlansAreOneDocument(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			streams, _, out, _ := genericiooptions.NewTestIOStreams()
-			programs := console{IOStreams: streams, output: output{"json"}}
+			programs := console{IOStreams: streams, format: "json"}
 			list := &report.PlanList{Items: c.plans}
 			list.TypeMeta, _ = report.NewMeta("PlanList", "")
 			if err := programs.answerPlans(list.Items...); err != nil {
@@ -161,8 +161,8 @@ func (full) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestPrintErrors(t *testing.T) {
 	for _, format := range []string{"name", "json", "yaml", "jsonpath={.kind}"} {
-		o := &output{format: format}
-		err := o.printValue(full{}, sampleList(), []string{"x"}, nil)
+		c := console{IOStreams: genericiooptions.IOStreams{Out: full{}}, format: format}
+		err := c.printObject(sampleList(), []string{"x"}, nil)
 		if err == nil || !strings.Contains(err.Error(), io.ErrShortWrite.Error()) {
 			t.Errorf("%s: got error %v", format, err)
 		}

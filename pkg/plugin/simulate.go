@@ -65,12 +65,12 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at := s.openDump(d, source)
+	at := openDump(s.commandLine, d, source)
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
 		return err
 	}
-	g, err := at.loadDumpedGroup(ctx, name, d.Taken)
+	g, err := loadDumpedGroup(ctx, at, name, d.Taken)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func readDump(ctx context.Context, stdin io.Reader, name, command string, trimOb
 }
 
 // openDump is a session with a cluster that was written down.
-func (l *commandLine) openDump(d *dump.Dump, source string) *session {
+func openDump(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
 		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: workloadsOf(&d.Objects),
@@ -123,7 +123,7 @@ func (l *commandLine) openDump(d *dump.Dump, source string) *session {
 }
 
 // loadDumpedGroup is a group of such a cluster at the moment when that was written down.
-func (s *session) loadDumpedGroup(ctx context.Context, name string, taken time.Time) (*groupContext, error) {
+func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Time) (*groupContext, error) {
 	g := &groupContext{name: name, provider: s.provider, view: s.view, clusterWorkloads: s.clusterWorkloads, to: s.settings.To, now: cmp.Or(taken, time.Now())}
 	var err error
 	if g.group, err = s.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {

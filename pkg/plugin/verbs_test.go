@@ -102,7 +102,7 @@ func TestRepeat(t *testing.T) {
 // TestDoneForPrograms is one document, whatever is said to people.
 func TestDoneForPrograms(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	people, programs := console{IOStreams: streams}, console{IOStreams: streams, output: output{"json"}}
+	people, programs := console{IOStreams: streams}, console{IOStreams: streams, format: "json"}
 	if err := people.printDone("workers", begun(upgrade.Paused), "nodegroup/workers paused by a\x1b[2J"); err != nil {
 		t.Fatal(err)
 	}

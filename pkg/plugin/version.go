@@ -47,7 +47,7 @@ func newVersionCommand(f *flags) *cobra.Command {
 		Short: "Print the version",
 		Args:  rejectArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := f.output.checkFormat(); err != nil {
+			if err := checkFormat(f.format); err != nil {
 				return usageError(err)
 			}
 			info := &versionInfo{Version: currentVersion(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
