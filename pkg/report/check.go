@@ -58,44 +58,29 @@ func (r *CheckReport) countBySeverity() map[preflight.Severity]int {
 func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 	head := fmt.Sprintf("Node group %s (%s), context %s: %d of %d nodes are outdated, with pods of %s",
 		r.Name, r.Kind, cmp.Or(r.Context, "-"), r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
-	if err := writeLines(w, o.Style, head, ""); err != nil {
-		return err
-	}
+	out := page{w: w, style: o.Style}
+	out.addLines(head, "")
 	header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
 	if o.Wide {
 		header = append(header, "MENDED-BY")
 	}
 	if rows := findingRows(r.Findings, o); len(rows) > 0 {
-		if err := WriteTable(w, o.Style, header, rows); err != nil {
-			return err
-		}
-		if err := writeLines(w, o.Style, ""); err != nil {
-			return err
-		}
+		out.addTable(header, rows)
+		out.addLines("")
 	}
-	if err := writeLines(w, o.Style, checkFooterLines(r, o)...); err != nil {
-		return err
-	}
+	out.addLines(checkFooterLines(r, o)...)
 	if o.Style == Markdown && isMendable(r) {
-		return writePatchBlock(w, r)
+		out.style = Plain // of a block of code
+		out.addLines("", "Commands that mend what they can; read them before you run them:", "", "```sh")
+		out.addPatches([]CheckReport{*r})
+		out.addLines("```")
 	}
-	return nil
+	return out.err
 }
 
 // isMendable reports whether there is a command that mends a finding.
 func isMendable(r *CheckReport) bool {
 	return slices.ContainsFunc(r.Findings, func(f preflight.Finding) bool { return f.Mend != "" && f.Skipped == "" })
-}
-
-// writePatchBlock writes the commands that mend findings as a block of Markdown.
-func writePatchBlock(w io.Writer, r *CheckReport) error {
-	if err := writeLines(w, Plain, "", "Commands that mend what they can; read them before you run them:", "", "```sh"); err != nil {
-		return err
-	}
-	if err := WritePatches(w, []CheckReport{*r}); err != nil {
-		return err
-	}
-	return writeLines(w, Plain, "```")
 }
 
 // findingRows are the findings by workload; of one rule and workload those that say the same are
@@ -229,6 +214,12 @@ func countFindings(n int, s preflight.Severity) string {
 // WritePatches writes the commands that mend findings, each once and behind what it mends, as a
 // script of a shell.
 func WritePatches(w io.Writer, reports []CheckReport) error {
+	out := page{w: w}
+	out.addPatches(reports)
+	return out.err
+}
+
+func (p *page) addPatches(reports []CheckReport) {
 	seen := map[string]bool{}
 	for i := range reports {
 		for _, f := range mergeFindings(reports[i].Findings, keyInWorkload) {
@@ -236,13 +227,9 @@ func WritePatches(w io.Writer, reports []CheckReport) error {
 				continue
 			}
 			seen[f.Mend] = true
-			comment := fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message)
-			if err := writeLines(w, Plain, comment, f.Mend); err != nil {
-				return err
-			}
+			p.addLines(fmt.Sprintf("# %s %s: %s", f.Rule, cmp.Or(f.Object, f.Workload), f.Message), f.Mend)
 		}
 	}
-	return nil
 }
 
 // WriteRule writes the page of a rule.
@@ -251,11 +238,14 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	if len(r.Reads) > 0 {
 		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
 	}
+	out := page{w: w}
+	out.addLines(append(lines, "")...)
 	if r.Severity == preflight.Refuse {
-		return writeLines(w, Plain, append(lines, "", "It refuses the upgrade and cannot be left out.")...)
+		out.addLines("It refuses the upgrade and cannot be left out.")
+	} else {
+		out.addLines(
+			fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
+			fmt.Sprintf("  kubectl annotate deployment NAME %s%s='the reason'", preflight.AnnotationSkip, r.ID))
 	}
-	lines = append(lines, "",
-		fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
-		fmt.Sprintf("  kubectl annotate deployment NAME %s%s='the reason'", preflight.AnnotationSkip, r.ID))
-	return writeLines(w, Plain, lines...)
+	return out.err
 }

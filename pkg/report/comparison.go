@@ -87,20 +87,17 @@ func (c *Comparison) compareWays(a, b *Way) int {
 
 // WriteComparison writes a row for each way, and which fits best.
 func WriteComparison(w io.Writer, c *Comparison, o Options) error {
-	if err := writeLines(w, o.Style, fmt.Sprintf("Node group %s, context %s", c.Name, cmp.Or(c.Context, "-")), ""); err != nil {
-		return err
-	}
+	out := page{w: w, style: o.Style}
+	out.addLines(fmt.Sprintf("Node group %s, context %s", c.Name, cmp.Or(c.Context, "-")), "")
 	var rows [][]string
 	for i := range c.Ways {
 		if c.Ways[i].Refused == "" {
 			rows = append(rows, formatWay(&c.Ways[i]))
 		}
 	}
-	header := []string{"WAY", "TAKES", "PEAK", "EXTRA-HOURS", "EVICTIONS", "FORCED", "OUTAGE", "ENDS", "BEST"}
-	if err := WriteTable(w, o.Style, header, rows); err != nil {
-		return err
-	}
-	return writeLines(w, o.Style, slices.Concat([]string{""}, comparisonFooter(c))...)
+	out.addTable([]string{"WAY", "TAKES", "PEAK", "EXTRA-HOURS", "EVICTIONS", "FORCED", "OUTAGE", "ENDS", "BEST"}, rows)
+	out.addLines(slices.Concat([]string{""}, comparisonFooter(c))...)
+	return out.err
 }
 
 func formatWay(w *Way) []string {

@@ -21,38 +21,34 @@ import (
 // WritePlan writes what happens to the group, then the nodes in order of start, then what was
 // found.
 func WritePlan(w io.Writer, p *Plan, o Options) error {
-	if err := writeLines(w, o.Style, planHeaderLines(p)...); err != nil {
-		return err
-	}
+	out := page{w: w, style: o.Style}
+	out.addLines(planHeaderLines(p)...)
 	if len(p.Nodes) > 0 {
-		if err := writeLines(w, o.Style, ""); err != nil {
-			return err
-		}
-		if err := writePlanNodes(w, p, o); err != nil {
-			return err
-		}
+		out.addLines("")
+		out.addPlanNodes(p, o.Wide)
 	}
-	return writeLines(w, o.Style, planFooterLines(p, o)...)
+	out.addLines(planFooterLines(p, o)...)
+	return out.err
 }
 
-func writePlanNodes(w io.Writer, p *Plan, o Options) error {
+func (p *page) addPlanNodes(plan *Plan, wide bool) {
 	header := []string{"BATCH", "NODE", "ZONE", "FROM", "TO", "PODS", "STAYING", "START", "END", "WAITS-FOR", "BLOCKED-BY"}
-	if o.Wide {
+	if wide {
 		header = append(header, "WHY-OUTDATED")
 	}
 	var rows [][]string
-	for _, n := range p.Nodes {
+	for _, n := range plan.Nodes {
 		row := []string{
 			dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
 			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), dashUnless(n.Batch > 0, formatSpan(n.Start)), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
-			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(n.BlockedBy, o.Wide),
+			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(n.BlockedBy, wide),
 		}
-		if o.Wide {
+		if wide {
 			row = append(row, cmp.Or(n.Why, "-"))
 		}
 		rows = append(rows, row)
 	}
-	return WriteTable(w, o.Style, header, rows)
+	p.addTable(header, rows)
 }
 
 // formatBlockers is the first blocker and how many more there are, or all of them in a wide table.

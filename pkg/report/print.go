@@ -51,22 +51,19 @@ func formatAge(since, now time.Time) string {
 
 // WriteStatus writes an upgrade as it stands, on one screen.
 func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
-	if err := writeLines(w, o.Style, statusHeaderLines(s, o.Now)...); err != nil {
-		return err
-	}
+	out := page{w: w, style: o.Style}
+	out.addLines(statusHeaderLines(s, o.Now)...)
 	var rows [][]string
 	for _, n := range s.Status.Nodes {
 		if n.Batch > 0 || n.State == upgrade.NodeDraining {
 			rows = append(rows, []string{n.Name, cmp.Or(n.Zone, "-"), string(n.State), dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), strconv.Itoa(n.Pods), strconv.Itoa(n.Staying)})
 		}
 	}
-	if len(rows) == 0 {
-		return nil
+	if len(rows) > 0 {
+		out.addLines("")
+		out.addTable([]string{"NODE", "ZONE", "STATE", "BATCH", "PODS", "STAYING"}, rows)
 	}
-	if err := writeLines(w, o.Style, ""); err != nil {
-		return err
-	}
-	return WriteTable(w, o.Style, []string{"NODE", "ZONE", "STATE", "BATCH", "PODS", "STAYING"}, rows)
+	return out.err
 }
 
 func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {

@@ -74,19 +74,32 @@ func tableConfig(style Style) tablewriter.Config {
 	return tablewriter.Config{Header: cell, Row: cell}
 }
 
-// writeLines writes lines of which parts may come from the cluster, as harmless as cells. Markdown
+// page is written part by part. Once one could not be written, err says why, and no other is.
+type page struct {
+	w     io.Writer
+	style Style
+	err   error
+}
+
+// addTable adds what WriteTable draws.
+func (p *page) addTable(header []string, rows [][]string) {
+	if p.err == nil {
+		p.err = WriteTable(p.w, p.style, header, rows)
+	}
+}
+
+// addLines adds lines of which parts may come from the cluster, as harmless as cells. Markdown
 // would make one line of those that follow each other: each but the last ends with a break.
-func writeLines(w io.Writer, style Style, lines ...string) error {
+func (p *page) addLines(lines ...string) {
 	for i, line := range lines {
-		text := sanitizeCell(style, line)
-		if style == Markdown && line != "" && i+1 < len(lines) && lines[i+1] != "" {
+		text := sanitizeCell(p.style, line)
+		if p.style == Markdown && line != "" && i+1 < len(lines) && lines[i+1] != "" {
 			text += `\`
 		}
-		if _, err := fmt.Fprintln(w, text); err != nil {
-			return err
+		if p.err == nil {
+			_, p.err = fmt.Fprintln(p.w, text)
 		}
 	}
-	return nil
 }
 
 // sanitizeCell takes line breaks and characters that steer a terminal out of a cell, and has
