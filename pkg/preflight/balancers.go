@@ -112,7 +112,7 @@ func findUnmetGates(s *Scene) []Finding {
 		for _, pod := range w.Pods {
 			if f := findUnmetGate(pod, s.World.Now); f != nil {
 				f.Workload, f.Object = w.String(), nameObject("pod", pod)
-				if s.IsOutdated(pod.Spec.NodeName) {
+				if s.outdated[pod.Spec.NodeName] {
 					f.Node = pod.Spec.NodeName
 				}
 				found = append(found, *f)

@@ -132,7 +132,7 @@ func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 	for _, w := range s.Workloads {
 		places = append(places, placementOf(w.Model()))
 	}
-	for _, node := range s.Staying() {
+	for _, node := range s.staying {
 		if !nodegroup.IsNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return p.takes(node) }) {
 			continue
 		}
@@ -171,12 +171,12 @@ func findEmptyZones(s *Scene) []Finding {
 	moving := map[string]int{}
 	for _, w := range s.Workloads {
 		for _, pod := range w.Leaving {
-			if node := s.Node(pod.Spec.NodeName); node != nil {
+			if node := s.nodes[pod.Spec.NodeName]; node != nil {
 				moving[node.Labels[corev1.LabelTopologyZone]]++
 			}
 		}
 	}
-	for _, node := range s.Staying() {
+	for _, node := range s.staying {
 		if nodegroup.IsNodeReady(node) {
 			delete(moving, node.Labels[corev1.LabelTopologyZone])
 		}

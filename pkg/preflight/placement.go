@@ -44,11 +44,11 @@ func requiredNodesOf(pod *Pod) *corev1.NodeSelector {
 	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// selectsOwn reports whether a selector in a pod matches that pod itself. None at all, as in a
-// constraint whose selector was forgotten, matches nothing.
-func selectsOwn(selector *metav1.LabelSelector, pod *Pod) bool {
-	own, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && own.Matches(labels.Set(pod.Labels))
+// selects reports whether a selector matches labels. None at all, as in a constraint whose selector
+// was forgotten, matches nothing.
+func selects(selector *metav1.LabelSelector, set map[string]string) bool {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && parsed.Matches(labels.Set(set))
 }
 
 // zoneKeys are those by which nodes and volumes say which zone they are in.

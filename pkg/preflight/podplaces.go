@@ -83,7 +83,7 @@ func isDataPath(source *corev1.HostPathVolumeSource) bool {
 func (s *Scene) isOfOutdatedHost(terms []corev1.NodeSelectorTerm) bool {
 	isHost := func(value string) bool {
 		return slices.ContainsFunc(s.Nodes, func(node *corev1.Node) bool {
-			return s.IsOutdated(node.Name) && (node.Name == value || node.Labels[corev1.LabelHostname] == value)
+			return s.outdated[node.Name] && (node.Name == value || node.Labels[corev1.LabelHostname] == value)
 		})
 	}
 	isOfHosts := func(r corev1.NodeSelectorRequirement) bool {
@@ -101,7 +101,7 @@ func (s *Scene) isReachable(terms []corev1.NodeSelectorTerm, pod *Pod) bool {
 		return false
 	}
 	may := placementOf(pod)
-	return slices.ContainsFunc(s.Staying(), func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
+	return slices.ContainsFunc(s.staying, func(node *corev1.Node) bool { return usable.Match(node) && may.takes(node) })
 }
 
 func findZonedVolume(s *Scene, _ *Workload, pod *Pod) *Finding {
@@ -147,11 +147,11 @@ func (s *Scene) isGrowingIn(zones []string) bool {
 
 func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 	pod := w.Leaving[0]
-	old, required := s.Node(pod.Spec.NodeName), requiredNodesOf(pod)
+	old, required := s.nodes[pod.Spec.NodeName], requiredNodesOf(pod)
 	if old == nil || len(pod.Spec.NodeSelector) == 0 && required == nil {
 		return nil
 	}
-	after := slices.Concat(s.successorsOf(old), s.Staying())
+	after := slices.Concat(s.successorsOf(old), s.staying)
 	if slices.ContainsFunc(after, placementOf(pod).allows) {
 		return nil
 	}

@@ -150,8 +150,8 @@ func (s *Scene) spreadReady(w *Workload) readySpread {
 		}
 		at.pods++
 		nodes.Insert(pod.Spec.NodeName)
-		at.isLeaving = at.isLeaving && s.IsOutdated(pod.Spec.NodeName)
-		if node := s.Node(pod.Spec.NodeName); node != nil {
+		at.isLeaving = at.isLeaving && s.outdated[pod.Spec.NodeName]
+		if node := s.nodes[pod.Spec.NodeName]; node != nil {
 			zones.Insert(node.Labels[corev1.LabelTopologyZone])
 		}
 	}

@@ -52,8 +52,8 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 		if slices.Contains(skip, rule.ID) {
 			continue
 		}
-		if kind := s.lacksKind(rule); kind != "" {
-			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: you may not list " + kind})
+		if i := slices.IndexFunc(rule.Reads, func(kind string) bool { return slices.Contains(s.Unread, kind) }); i >= 0 {
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: you may not list " + rule.Reads[i]})
 			continue
 		}
 		for _, f := range rule.find(s) {
@@ -64,16 +64,6 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 	}
 	slices.SortStableFunc(found, compareFindings)
 	return found
-}
-
-// lacksKind is a kind that the rule looks at and that was not read, "" when it has all.
-func (s *Scene) lacksKind(rule *Rule) string {
-	for _, kind := range rule.Reads {
-		if slices.Contains(s.Unread, kind) {
-			return kind
-		}
-	}
-	return ""
 }
 
 func compareFindings(a, b Finding) int {

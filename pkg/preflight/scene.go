@@ -16,11 +16,14 @@ type Scene struct {
 	// Workloads have a pod that would have to leave, sorted by namespace, kind and name.
 	Workloads []*Workload
 
-	// outdated are the names of outdated nodes, nodes are all by name.
+	// outdated are the names of outdated nodes, nodes are all by name. Namespaces that were not
+	// read are missing.
 	outdated   map[string]bool
 	nodes      map[string]*corev1.Node
 	namespaces map[string]*corev1.Namespace
-	staying    []*corev1.Node
+	// staying are the nodes that pods may move to: schedulable, and not outdated. Nodes that the
+	// upgrade adds are not among them.
+	staying []*corev1.Node
 	// claimed are the volumes behind claims, by the claims' namespace/name.
 	claimed map[string]*corev1.PersistentVolume
 	// byName are the workloads by what String says of them.
@@ -59,19 +62,6 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	s.nameWorkloads(s.ofUpgrade)
 	return s
 }
-
-// IsOutdated reports whether the node of the name would be replaced.
-func (s *Scene) IsOutdated(node string) bool { return s.outdated[node] }
-
-// Node is the node of the name, nil when there is none.
-func (s *Scene) Node(name string) *corev1.Node { return s.nodes[name] }
-
-// Namespace is the namespace of the name, nil when it was not read.
-func (s *Scene) Namespace(name string) *corev1.Namespace { return s.namespaces[name] }
-
-// Staying are the nodes that pods may move to: schedulable, and not outdated. Nodes that the
-// upgrade adds are not among them. The caller must not change the slice.
-func (s *Scene) Staying() []*corev1.Node { return s.staying }
 
 // nameWorkloads names the workloads of the findings about pods.
 func (s *Scene) nameWorkloads(found []Finding) {

@@ -78,7 +78,7 @@ func findUnspread(s *Scene, w *Workload, model *Pod) *Finding {
 
 // isSpread reports whether the pod asks to be apart from others like it.
 func isSpread(pod *Pod) bool {
-	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selectsOwn(c.LabelSelector, pod) }) {
+	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selects(c.LabelSelector, pod.Labels) }) {
 		return true
 	}
 	terms := requiredApart(pod)
@@ -87,7 +87,7 @@ func isSpread(pod *Pod) bool {
 			terms = append(slices.Clone(terms), preferred.PodAffinityTerm)
 		}
 	}
-	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool { return selectsOwn(term.LabelSelector, pod) })
+	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
 }
 
 // requiredApart are the terms of the pod's required anti-affinity.
@@ -113,7 +113,7 @@ func (w *Workload) podSelector() *metav1.LabelSelector {
 // hardConstraints are those because of which pods stay Pending.
 func hardConstraints(pod *Pod) []corev1.TopologySpreadConstraint {
 	return slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(c corev1.TopologySpreadConstraint) bool {
-		return c.WhenUnsatisfiable != corev1.DoNotSchedule || !selectsOwn(c.LabelSelector, pod)
+		return c.WhenUnsatisfiable != corev1.DoNotSchedule || !selects(c.LabelSelector, pod.Labels)
 	})
 }
 
@@ -153,7 +153,7 @@ func (w *Workload) patchConstraint(model *Pod, key string, change fields) string
 
 func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
 	for _, term := range requiredApart(model) {
-		if !selectsOwn(term.LabelSelector, model) {
+		if !selects(term.LabelSelector, model.Labels) {
 			continue
 		}
 		crowd := s.findCrowding(w, term.TopologyKey, 1)

@@ -28,9 +28,9 @@ func (s *Scene) findDomains(w *Workload, key string) domains {
 		domain, has := node.Labels[key]
 		switch {
 		case !has:
-		case s.IsOutdated(node.Name) && may.allows(node):
+		case s.outdated[node.Name] && may.allows(node):
 			d.outdated[domain] = true
-		case !s.IsOutdated(node.Name) && !node.Spec.Unschedulable && may.takes(node):
+		case !s.outdated[node.Name] && !node.Spec.Unschedulable && may.takes(node):
 			d.open[domain] = true
 		}
 	}
@@ -41,7 +41,7 @@ func (s *Scene) findDomains(w *Workload, key string) domains {
 func (s *Scene) countByDomain(w *Workload, key string) map[string]int {
 	pods := map[string]int{}
 	for _, pod := range w.Pods {
-		node := s.Node(pod.Spec.NodeName)
+		node := s.nodes[pod.Spec.NodeName]
 		if node == nil || pod.DeletionTimestamp != nil {
 			continue
 		}

@@ -103,17 +103,13 @@ func listsOneOf[T comparable](all []T, wanted ...T) bool {
 
 // hookSelects reports whether a webhook's selector selects the labels. Without one it selects all.
 func hookSelects(selector *metav1.LabelSelector, set map[string]string) bool {
-	if selector == nil {
-		return true
-	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && parsed.Matches(labels.Set(set))
+	return selector == nil || selects(selector, set)
 }
 
 // namespaceLabels are the labels of a namespace, its name's among them.
 func namespaceLabels(s *Scene, name string) map[string]string {
 	set := labels.Set{corev1.LabelMetadataName: name}
-	if namespace := s.Namespace(name); namespace != nil {
+	if namespace := s.namespaces[name]; namespace != nil {
 		set = labels.Merge(set, namespace.Labels)
 	}
 	return set
