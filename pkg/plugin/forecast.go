@@ -37,7 +37,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
-	}, &g.group, g.members, &forecast, !g.noForecast && g.request.Strategy != upgrade.ShortLived), nil
+	}, &g.group, g.members, &forecast, !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived), nil
 }
 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
@@ -73,7 +73,7 @@ func (g *groupContext) checkObjects(s *session) []preflight.Finding {
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
 func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
-	if g.noForecast || g.request.Strategy == upgrade.ShortLived { // when its nodes end no one knows
+	if s.podsOfGroupOnly || g.request.Strategy == upgrade.ShortLived { // when its nodes end no one knows
 		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
 	}
 	if err := g.loadForecastData(ctx, s); err != nil {

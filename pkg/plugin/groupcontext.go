@@ -47,8 +47,6 @@ type groupContext struct {
 	balancers balancers
 	// missingReads are what the user lacks that plans and checks read with.
 	missingReads []string
-	// noForecast plans tell no times: the upgrade is not simulated.
-	noForecast bool
 	// now is the one moment that a plan is made at, and idle for how long no one had carried the
 	// upgrade out by then.
 	now  time.Time
@@ -65,7 +63,7 @@ type groupContext struct {
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
 	g := &groupContext{
 		name: name, provider: s.provider, store: s.openStore(name),
-		clusterWorkloads: s.clusterWorkloads, now: time.Now(), noForecast: s.podsOfGroupOnly,
+		clusterWorkloads: s.clusterWorkloads, now: time.Now(),
 	}
 	err := g.loadRecord(ctx, s)
 	if err != nil {
@@ -123,12 +121,13 @@ func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 // the pods, and what the cloud tells a plan of the group. A plan goes without what the cloud does
 // not tell, and says so.
 func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
-	if g.clusterWorkloads == nil {
-		if err := s.readClusterWorkloads(ctx); err != nil {
-			return err
+	if s.clusterWorkloads == nil { // it is read once for all groups of a session
+		var err error
+		if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.Client); err != nil {
+			return fmt.Errorf("reading the cluster: %w", err)
 		}
-		g.clusterWorkloads = s.clusterWorkloads
 	}
+	g.clusterWorkloads = s.clusterWorkloads
 	surveyor, ok := g.provider.(cloud.Surveyor)
 	if !ok {
 		return nil

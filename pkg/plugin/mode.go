@@ -28,20 +28,13 @@ func (m mode) keepsSettings() bool { return m == modeResume || m == modeComplete
 // undoesUpgrade reports whether the upgrade is taken away from its holder in order to be undone.
 func (m mode) undoesUpgrade() bool { return m == modeRollback || m == modeAbort }
 
-// fulfilledVerb is the request that the command obeys itself, or makes void.
+// fulfilledVerb is the request that a command which keeps settings obeys itself, or makes void. It
+// has the command's name, but for a resume.
 func (m mode) fulfilledVerb() upgrade.Verb {
-	switch m {
-	case modeResume:
+	if m == modeResume {
 		return upgrade.VerbPause
-	case modeComplete:
-		return upgrade.VerbComplete
-	case modeRollback:
-		return upgrade.VerbRollback
-	case modeAbort:
-		return upgrade.VerbAbort
-	default:
-		return ""
 	}
+	return upgrade.Verb(m)
 }
 
 // chooseTarget is the revision that the group is to be observed with, as --to takes it: the one

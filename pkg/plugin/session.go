@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -123,18 +122,6 @@ func listOutdatedNodes(members []nodegroup.Member) []string {
 		}
 	}
 	return names
-}
-
-// readClusterWorkloads takes what stands behind the pods, once for all groups of a session.
-func (s *session) readClusterWorkloads(ctx context.Context) error {
-	if s.clusterWorkloads != nil {
-		return nil
-	}
-	var err error
-	if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.Client); err != nil {
-		return fmt.Errorf("reading the cluster: %w", err)
-	}
-	return nil
 }
 
 // reloadCluster reads the cluster once more, which an upgrade has changed.

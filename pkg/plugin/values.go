@@ -87,14 +87,11 @@ func (f *flags) listConfigured(flag string) []string {
 	if err != nil {
 		return nil
 	}
-	switch flag {
-	case "context":
-		return slices.Sorted(maps.Keys(config.Contexts))
-	case "cluster":
-		return slices.Sorted(maps.Keys(config.Clusters))
-	default:
-		return slices.Sorted(maps.Keys(config.AuthInfos))
-	}
+	return map[string][]string{
+		"context": slices.Sorted(maps.Keys(config.Contexts)),
+		"cluster": slices.Sorted(maps.Keys(config.Clusters)),
+		"user":    slices.Sorted(maps.Keys(config.AuthInfos)),
+	}[flag]
 }
 
 func (f *flags) listExisting(ctx context.Context, flag string) []string {
