@@ -16,48 +16,32 @@ import (
 // every plan and every upgrade.
 func closedBudgetRules() []Rule {
 	return []Rule{
-		{
-			ID: "PDB001", Severity: Block, find: ofBudget("PDB001", (*closedBudget).mendStrict),
-			Text:   "A budget needs every pod that it covers, so it can never allow an eviction: minAvailable is no less than the replicas, or maxUnavailable is 0.",
-			Source: "pkg/controller/disruption/disruption.go",
-		},
-		{
-			ID: "PDB002", Severity: Block, find: ofUpgrade("PDB002"),
-			Text:   "More than one budget covers a pod. The eviction API refuses such pods for ever, however open the budgets are.",
-			Source: "pkg/registry/core/pod/storage/eviction.go; kubernetes#75957",
-		},
-		{
-			ID: "PDB003", Severity: Block, find: ofUpgrade("PDB003"),
-			Text:   "The disruption controller cannot compute a budget (SyncFailed), most often since a pod of it belongs to a controller that is gone. Until then the budget stays closed.",
-			Source: "disruption.go, getExpectedScale",
-		},
-		{
-			ID: "PDB004", Severity: Block, find: ofBudget("PDB004", (*closedBudget).mendUncounted),
-			Text: "A budget counts no pods, so it allows none to go. " +
+		closedBudgetRule("PDB001", (*closedBudget).mendStrict,
+			"A budget needs every pod that it covers, so it can never allow an eviction: minAvailable is no less than the replicas, or maxUnavailable is 0.",
+			"pkg/controller/disruption/disruption.go"),
+		upgradeRule("PDB002", Block,
+			"More than one budget covers a pod. The eviction API refuses such pods for ever, however open the budgets are.",
+			"pkg/registry/core/pod/storage/eviction.go; kubernetes#75957"),
+		upgradeRule("PDB003", Block,
+			"The disruption controller cannot compute a budget (SyncFailed), most often since a pod of it belongs to a controller that is gone. Until then the budget stays closed.",
+			"disruption.go, getExpectedScale"),
+		closedBudgetRule("PDB004", (*closedBudget).mendUncounted,
+			"A budget counts no pods, so it allows none to go. "+
 				"With maxUnavailable or a percentage it counts only pods of controllers; pods without one do not open it.",
-			Source: "disruption.go, getExpectedPodCount",
-		},
-		{
-			ID: "PDB005", Severity: Block, find: ofBudget("PDB005", (*closedBudget).mendUncounted),
-			Text: "A budget with maxUnavailable or a percentage covers pods of a controller without a scale: a Job, a DaemonSet, many a custom resource. " +
+			"disruption.go, getExpectedPodCount"),
+		closedBudgetRule("PDB005", (*closedBudget).mendUncounted,
+			"A budget with maxUnavailable or a percentage covers pods of a controller without a scale: a Job, a DaemonSet, many a custom resource. "+
 				"It cannot be computed and stays closed.",
-			Source: "disruption.go, getScaleController",
-		},
-		{
-			ID: "PDB006", Severity: Block, find: ofBudget("PDB006", (*closedBudget).mendUnhealthy),
-			Text:   "Fewer pods of a budget are healthy than it needs, so neither the healthy nor the broken ones may be evicted until they are repaired.",
-			Source: "disruption.go; eviction.go, unhealthyPodEvictionPolicy",
-		},
-		{
-			ID: "PDB007", Severity: Block, find: ofBudget("PDB007", (*closedBudget).mendUnhealthy),
-			Text:   "A budget needs no healthy pod and none is healthy. Even then its unready pods are not evicted, unless its unhealthyPodEvictionPolicy is AlwaysAllow.",
-			Source: "eviction.go, unhealthyPodEvictionPolicy",
-		},
-		{
-			ID: "PDB009", Severity: Block, find: ofBudget("PDB009", (*closedBudget).mendSingle),
-			Text:   "A budget over a single replica needs that one, so it can never be evicted.",
-			Source: "disruption.go; kubernetes#66811",
-		},
+			"disruption.go, getScaleController"),
+		closedBudgetRule("PDB006", (*closedBudget).mendUnhealthy,
+			"Fewer pods of a budget are healthy than it needs, so neither the healthy nor the broken ones may be evicted until they are repaired.",
+			"disruption.go; eviction.go, unhealthyPodEvictionPolicy"),
+		closedBudgetRule("PDB007", (*closedBudget).mendUnhealthy,
+			"A budget needs no healthy pod and none is healthy. Even then its unready pods are not evicted, unless its unhealthyPodEvictionPolicy is AlwaysAllow.",
+			"eviction.go, unhealthyPodEvictionPolicy"),
+		closedBudgetRule("PDB009", (*closedBudget).mendSingle,
+			"A budget over a single replica needs that one, so it can never be evicted.",
+			"disruption.go; kubernetes#66811"),
 	}
 }
 

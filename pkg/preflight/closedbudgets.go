@@ -63,11 +63,13 @@ type closedBudget struct {
 	budget   *drain.Budget
 }
 
-// ofBudget takes what CheckUpgrade found by the rule of the id, and has mend say what to write with
-// the numbers of budget and workload.
-func ofBudget(id string, mend func(*closedBudget, *Finding)) func(*Scene) []Finding {
-	return func(s *Scene) []Finding {
-		found := ofUpgrade(id)(s)
+// closedBudgetRule is a rule of CheckUpgrade about budgets. What it finds blocks, and mend says
+// what to write with the numbers of budget and workload.
+func closedBudgetRule(id string, mend func(*closedBudget, *Finding), text, source string) Rule {
+	rule := upgradeRule(id, Block, text, source)
+	find := rule.find
+	rule.find = func(s *Scene) []Finding {
+		found := find(s)
 		mended := map[string]Finding{} // pods of one workload have one remedy
 		for i := range found {
 			f := &found[i]
@@ -84,6 +86,7 @@ func ofBudget(id string, mend func(*closedBudget, *Finding)) func(*Scene) []Find
 		}
 		return found
 	}
+	return rule
 }
 
 // closedBudgetOf is the budget that a finding names as the blocker, nil when it is not one of the

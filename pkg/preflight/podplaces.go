@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
@@ -15,10 +16,7 @@ func volumeKinds() []string { return []string{"persistentvolumeclaims", "persist
 
 // indexVolumes finds the volumes behind claims, by the claims' namespace/name.
 func indexVolumes(s *Scene) map[string]*corev1.PersistentVolume {
-	byName, index := map[string]*corev1.PersistentVolume{}, map[string]*corev1.PersistentVolume{}
-	for _, volume := range s.Volumes {
-		byName[volume.Name] = volume
-	}
+	byName, index := indexBy(s.Volumes, metav1.Object.GetName), map[string]*corev1.PersistentVolume{}
 	for _, claim := range s.Claims {
 		if volume := byName[claim.Spec.VolumeName]; volume != nil {
 			index[claim.Namespace+"/"+claim.Name] = volume

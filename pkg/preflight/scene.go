@@ -2,6 +2,7 @@ package preflight
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -35,8 +36,8 @@ type Scene struct {
 // NewScene indexes objects for the upgrade that would start from the World.
 func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene {
 	s := &Scene{
-		World: w, Facts: facts, Objects: objects,
-		outdated: map[string]bool{}, nodes: map[string]*corev1.Node{}, namespaces: map[string]*corev1.Namespace{},
+		World: w, Facts: facts, Objects: objects, outdated: map[string]bool{},
+		nodes: indexBy(objects.Nodes, metav1.Object.GetName), namespaces: indexBy(objects.Namespaces, metav1.Object.GetName),
 	}
 	for i := range w.Members {
 		if m := &w.Members[i]; m.Outdated && m.Node != nil {
@@ -44,13 +45,9 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 		}
 	}
 	for _, node := range objects.Nodes {
-		s.nodes[node.Name] = node
 		if !s.outdated[node.Name] && !node.Spec.Unschedulable {
 			s.staying = append(s.staying, node)
 		}
-	}
-	for _, namespace := range objects.Namespaces {
-		s.namespaces[namespace.Name] = namespace
 	}
 	s.claimed = indexVolumes(s)
 	s.Workloads = indexWorkloads(s)

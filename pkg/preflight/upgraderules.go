@@ -24,33 +24,23 @@ func groupRules() []Rule {
 				"An upgrade that lacks one of them stops when it comes to it, and continues when it is allowed.",
 			Source: "AWS: EC2 API, DryRun; IAM API, SimulatePrincipalPolicy",
 		},
-		{
-			ID: "NG001", Severity: Refuse, find: ofUpgrade("NG001"),
-			Text:   "Karpenter made these nodes and replaces them by itself: it would undo what is done here.",
-			Source: "karpenter.sh, concepts/disruption",
-		},
-		{
-			ID: "NG002", Severity: Refuse, find: ofUpgrade("NG002"),
-			Text: "The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group: " +
+		upgradeRule("NG001", Refuse,
+			"Karpenter made these nodes and replaces them by itself: it would undo what is done here.",
+			"karpenter.sh, concepts/disruption"),
+		upgradeRule("NG002", Refuse,
+			"The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group: "+
 				"two that replace nodes at once take more of them away than either means to.",
-			Source: "docs.aws.amazon.com, asg-instance-refresh; this project",
-		},
-		{
-			ID: "NG003", Severity: Refuse, find: ofUpgrade("NG003"),
-			Text:   "Two nodes have one provider ID. Only one of them goes with the machine, so the upgrade would never end.",
-			Source: "this project",
-		},
-		{
-			ID: "NG005", Severity: Warn, find: ofUpgrade("NG005"),
-			Text: "Another strategy suits the pods better: blue-green for pods that may take more than an hour to shut down, " +
+			"docs.aws.amazon.com, asg-instance-refresh; this project"),
+		upgradeRule("NG003", Refuse,
+			"Two nodes have one provider ID. Only one of them goes with the machine, so the upgrade would never end.",
+			"this project"),
+		upgradeRule("NG005", Warn,
+			"Another strategy suits the pods better: blue-green for pods that may take more than an hour to shut down, "+
 				"autoscaled blue-green for jobs that must run to their end where an autoscaler serves the group.",
-			Source: "GKE node pool upgrade strategies",
-		},
-		{
-			ID: "VER001", Severity: Refuse, find: ofUpgrade("VER001"),
-			Text:   "New nodes would run a kubelet of a newer minor version than the control plane, which Kubernetes does not support.",
-			Source: "EKS update; kubernetes.io, Version Skew Policy",
-		},
+			"GKE node pool upgrade strategies"),
+		upgradeRule("VER001", Refuse,
+			"New nodes would run a kubelet of a newer minor version than the control plane, which Kubernetes does not support.",
+			"EKS update; kubernetes.io, Version Skew Policy"),
 		{
 			ID: "LB006", Severity: Error, find: findLocalTraffic, Reads: []string{"services"},
 			Text: "A service with externalTrafficPolicy: Local has its pods on several nodes that may be drained at once: " +
@@ -63,39 +53,29 @@ func groupRules() []Rule {
 // keptPodRules are about pods that an upgrade cannot move, or that their owners ask to keep.
 func keptPodRules() []Rule {
 	return []Rule{
-		{
-			ID: "POD001", Severity: Block, find: ofUpgrade("POD001"),
-			Text:   "A pod has no controller that would bring it back after its eviction. It is not evicted unless the user says so.",
-			Source: "kubectl drain, filters.go",
-		},
-		{
-			ID: "POD005", Severity: Block, find: ofUpgrade("POD005"),
-			Text:   "A pod tolerates both the cordon and the fence's taint, so its controller may bring it back to the node that is drained, again and again.",
-			Source: "cilium#28549, calico#4850",
-		},
-		{
-			ID: "POD007", Severity: Block, find: ofUpgrade("POD007"),
-			Text:   "A pod's namespace is being deleted and the pod is not: the API server accepts no eviction there, for ever if a finalizer keeps the namespace.",
-			Source: "admission/plugin/namespace/lifecycle/admission.go",
-		},
-		{
-			ID: "POD008", Severity: Warn, find: ofUpgrade("POD008"),
-			Text: "A pod's owner asks by a label or an annotation for another drain than the usual one. " +
+		upgradeRule("POD001", Block,
+			"A pod has no controller that would bring it back after its eviction. It is not evicted unless the user says so.",
+			"kubectl drain, filters.go"),
+		upgradeRule("POD005", Block,
+			"A pod tolerates both the cordon and the fence's taint, so its controller may bring it back to the node that is drained, again and again.",
+			"cilium#28549, calico#4850"),
+		upgradeRule("POD007", Block,
+			"A pod's namespace is being deleted and the pod is not: the API server accepts no eviction there, for ever if a finalizer keeps the namespace.",
+			"admission/plugin/namespace/lifecycle/admission.go"),
+		upgradeRule("POD008", Warn,
+			"A pod's owner asks by a label or an annotation for another drain than the usual one. "+
 				"The finding says whether the pod is left alone, waited for or evicted all the same.",
-			Source: "cluster-api#11240; cluster-autoscaler's FAQ; karpenter.sh, annotations",
-		},
-		{
-			ID: "POD012", Severity: Warn, find: ofUpgrade("POD012"),
-			Text: "A DaemonSet does not tolerate the fence's taint. " +
+			"cluster-api#11240; cluster-autoscaler's FAQ; karpenter.sh, annotations"),
+		upgradeRule("POD012", Warn,
+			"A DaemonSet does not tolerate the fence's taint. "+
 				"A pod of it that ends on a fenced node is not brought back there, so the node is without it until its own end.",
-			Source: "pkg/controller/daemon/util/daemonset_util.go",
-		},
+			"pkg/controller/daemon/util/daemonset_util.go"),
 	}
 }
 
-// ofUpgrade takes what CheckUpgrade found by the rule of the id.
-func ofUpgrade(id string) func(*Scene) []Finding {
-	return func(s *Scene) []Finding {
+// upgradeRule is a rule of CheckUpgrade, which holds for every plan and every upgrade.
+func upgradeRule(id string, severity Severity, text, source string) Rule {
+	return Rule{ID: id, Severity: severity, Text: text, Source: source, find: func(s *Scene) []Finding {
 		var found []Finding
 		for i := range s.ofUpgrade {
 			if s.ofUpgrade[i].Rule == id {
@@ -103,7 +83,7 @@ func ofUpgrade(id string) func(*Scene) []Finding {
 			}
 		}
 		return found
-	}
+	}}
 }
 
 // findLocalTraffic is LB006, which for a plan is a warning.

@@ -110,7 +110,8 @@ type workloadIndex struct {
 
 func indexWorkloads(s *Scene) []*Workload {
 	x := &workloadIndex{
-		deployments: byUID(s.Deployments), replicaSets: byUID(s.ReplicaSets), statefulSets: byUID(s.StatefulSets), jobs: byUID(s.Jobs),
+		deployments: indexBy(s.Deployments, metav1.Object.GetUID), replicaSets: indexBy(s.ReplicaSets, metav1.Object.GetUID),
+		statefulSets: indexBy(s.StatefulSets, metav1.Object.GetUID), jobs: indexBy(s.Jobs, metav1.Object.GetUID),
 		workloads: map[string]*Workload{}, byOwner: map[types.UID]*Workload{},
 	}
 	policy := s.World.Request.Policy()
@@ -135,10 +136,10 @@ func indexWorkloads(s *Scene) []*Workload {
 	})
 }
 
-func byUID[P metav1.Object](objects []P) map[types.UID]P {
-	index := make(map[types.UID]P, len(objects))
+func indexBy[K comparable, P metav1.Object](objects []P, key func(metav1.Object) K) map[K]P {
+	index := make(map[K]P, len(objects))
 	for _, object := range objects {
-		index[object.GetUID()] = object
+		index[key(object)] = object
 	}
 	return index
 }
