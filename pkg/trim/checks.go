@@ -1,7 +1,6 @@
 package trim
 
 import (
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -59,14 +58,6 @@ func trimTemplate(object any) {
 		labels(&o.Spec.Template)
 	case *batchv1.Job:
 		labels(&o.Spec.Template)
-	case *admissionv1.MutatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			o.Webhooks[i].ClientConfig.CABundle = nil
-		}
-	case *admissionv1.ValidatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			o.Webhooks[i].ClientConfig.CABundle = nil
-		}
 	}
 }
 
