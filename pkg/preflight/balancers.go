@@ -38,7 +38,7 @@ func balancerRules() []Rule {
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Migrate v1 to v2\"",
 		},
 		{
-			ID: "LB003", Severity: Error, find: findUnmetGates,
+			ID: "LB003", Severity: Error, find: perPod(allPods, findUnmetGate),
 			Text:   "All containers of a pod are ready, and for 5 min one of its readiness gates has not been met. The pod is not ready, and budgets let no other leave in its stead; pods that the upgrade moves may fare the same.",
 			Source: "KEP-580; kubernetes.io, \"Pod Lifecycle\"",
 		},
@@ -105,24 +105,8 @@ func findOldGate(_ *Scene, _ *Workload, pod *Pod) *Finding {
 	return nil
 }
 
-// findUnmetGates is LB003: gates of all pods, because those that stay close budgets, too.
-func findUnmetGates(s *Scene) []Finding {
-	var found []Finding
-	for _, w := range s.Workloads {
-		for _, pod := range w.Pods {
-			if f := findUnmetGate(pod, s.World.Now); f != nil {
-				f.Workload, f.Object = w.String(), nameObject("pod", pod)
-				if s.outdated[pod.Spec.NodeName] {
-					f.Node = pod.Spec.NodeName
-				}
-				found = append(found, *f)
-			}
-		}
-	}
-	return found
-}
-
-func findUnmetGate(pod *Pod, now time.Time) *Finding {
+// findUnmetGate is LB003, of all pods, because those that stay close budgets, too.
+func findUnmetGate(s *Scene, _ *Workload, pod *Pod) *Finding {
 	if pod.DeletionTimestamp != nil || pod.Status.StartTime == nil || !areContainersReady(pod) {
 		return nil // the gate is not what it lacks
 	}
@@ -132,7 +116,7 @@ func findUnmetGate(pod *Pod, now time.Time) *Finding {
 		if i >= 0 {
 			state, since = describeGate(&pod.Status.Conditions[i]), pod.Status.Conditions[i].LastTransitionTime.Time
 		}
-		if state != "" && now.Sub(since) >= gatePatience {
+		if state != "" && s.World.Now.Sub(since) >= gatePatience {
 			return &Finding{
 				Message: fmt.Sprintf("its readiness gate %s %s, so it is not ready though its containers are", gate.ConditionType, state),
 				Remedy:  describeGateRemedy(string(gate.ConditionType)),

@@ -103,9 +103,7 @@ func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
 	if w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
 	}
-	found = append(found, checkVersion(w, facts)...)
-	found = append(found, checkOwner(w)...)
-	found = append(found, checkMachines(w)...)
+	found = slices.Concat(found, checkVersion(w, facts), checkOwner(w), checkMachines(w))
 	if w.Request.Strategy == upgrade.ShortLived {
 		return found // nothing is drained
 	}

@@ -23,18 +23,18 @@ func podRules() []Rule {
 			Source: "filters.go: kubectl drain refuses such pods without --delete-emptydir-data; cluster-api#12920",
 		},
 		{
-			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: perPod(findLocalVolume),
+			ID: "POD003", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findLocalVolume),
 			Text: "A pod's volume lies on the disk of an outdated node, so that the pod in its place stays Pending for ever. " +
 				"A hostPath to data is a warning: the pod starts elsewhere, and finds another directory. Directories of the system, as /etc and /var/run, are left out.",
 			Source: "redpanda#10409, kubernetes#91141",
 		},
 		{
-			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: perPod(findZonedVolume),
+			ID: "POD004", Severity: Block, Reads: volumeKinds(), find: perPod(leavingPods, findZonedVolume),
 			Text:   "A pod's volume is in a zone where no node stays that may run the pod, and where the group adds none: the pod stays Pending.",
 			Source: "courtlistener#3245",
 		},
 		{
-			ID: "POD006", Severity: Error, find: perPod(findStuckPod),
+			ID: "POD006", Severity: Error, find: perPod(leavingPods, findStuckPod),
 			Text: "A pod was to be gone two minutes ago, and is not: finalizers keep it, or its kubelet cannot end it. The drain of its node waits for it. " +
 				"Finalizers of pods that are not being deleted are left alone.",
 			Source: "kubernetes.io, Finalizers; pod_lifecycle",

@@ -87,16 +87,21 @@ func perWorkload(look func(*Scene, *Workload) *Finding) func(*Scene) []Finding {
 	}
 }
 
-// perPod looks at each pod that has to leave an outdated node, and perTemplate at one pod of each
-// workload, whose pods are alike.
-func perPod(look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
+func allPods(w *Workload) []*Pod     { return w.Pods }
+func leavingPods(w *Workload) []*Pod { return w.Leaving }
+
+// perPod looks at pods of each workload, all or those that have to leave an outdated node, and
+// perTemplate at one pod of each workload, whose pods are alike.
+func perPod(podsOf func(*Workload) []*Pod, look func(*Scene, *Workload, *Pod) *Finding) func(*Scene) []Finding {
 	return func(s *Scene) []Finding {
 		var found []Finding
 		for _, w := range s.Workloads {
-			for _, pod := range w.Leaving {
+			for _, pod := range podsOf(w) {
 				if f := look(s, w, pod); f != nil {
 					f.Workload, f.Object = w.String(), cmp.Or(f.Object, nameObject("pod", pod))
-					f.Node = cmp.Or(f.Node, pod.Spec.NodeName)
+					if s.outdated[pod.Spec.NodeName] {
+						f.Node = pod.Spec.NodeName
+					}
 					found = append(found, *f)
 				}
 			}
