@@ -114,10 +114,11 @@ type checker struct {
 
 // checkCluster checks groups of the cluster that the flags name.
 func (c *checker) checkCluster(ctx context.Context, f *flags) error {
-	command, err := f.connectFor(ctx, c.commandLine)
+	conn, err := f.connectCluster(ctx, f.ErrOut)
 	if err != nil {
 		return err
 	}
+	command := &command{c.commandLine, conn}
 	objects, err := cluster.ReadInventory(ctx, command.Client)
 	if err != nil {
 		return explainReadError(err)

@@ -38,16 +38,13 @@ func lookWith(ctx context.Context, t *testing.T, h *surveyor) (*groupContext, *s
 	t.Helper()
 	twoGroups().serve(t)
 	f, cmd := newFlags(genericiooptions.NewTestIOStreamsDiscard()), &cobra.Command{}
+	cmd.SetContext(ctx)
 	f.addShared(cmd.Flags())
 	f.addUpgrade(cmd)
 	if err := cmd.ParseFlags([]string{"--current=image=v2", "--dry-run"}); err != nil {
 		t.Fatal(err)
 	}
-	line, err := f.parseUpgrade(cmd, []string{"blue"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := f.connectFor(ctx, line)
+	c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -238,11 +238,11 @@ func TestOnlyOneUpgrade(t *testing.T) {
 			}}
 			s.serve(t)
 			typed := &commandLine{choices: choices{agreed: agreements{parallelGroups: c.parallel}, stateNamespace: "kube-system"}}
-			cmd, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectFor(t.Context(), typed)
+			conn, err := newFlags(genericiooptions.NewTestIOStreamsDiscard()).connectCluster(t.Context(), io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = cmd.rejectParallel(t.Context(), "blue", modeUpgrade)
+			err = (&command{typed, conn}).rejectParallel(t.Context(), "blue", modeUpgrade)
 			if (err != nil) != c.refused {
 				t.Fatalf("got error %v", err)
 			}

@@ -63,11 +63,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: offerWords(f.listGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseUpgrade(cmd, args)
-			if err != nil {
-				return usageError(err)
-			}
-			c, err := f.connectFor(cmd.Context(), line)
+			c, err := f.openCommand(cmd, args, f.parseUpgrade)
 			if err != nil {
 				return err
 			}

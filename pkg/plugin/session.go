@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -19,9 +20,13 @@ type command struct {
 	*connection
 }
 
-// connectFor logs in to the cluster that the command line is about.
-func (f *flags) connectFor(ctx context.Context, line *commandLine) (*command, error) {
-	conn, err := f.connectCluster(ctx, f.ErrOut)
+// openCommand reads a command line and connects to the cluster.
+func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra.Command, []string) (*commandLine, error)) (*command, error) {
+	line, err := parse(cmd, args)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	conn, err := f.connectCluster(cmd.Context(), f.ErrOut)
 	return &command{line, conn}, err
 }
 

@@ -21,23 +21,19 @@ func newStatusCommand(f *flags) *cobra.Command {
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: offerWords(f.listOneGroup),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseLine(cmd, args)
-			if err != nil {
-				return usageError(err)
-			}
-			c, err := f.connectFor(cmd.Context(), line)
+			c, err := f.openCommand(cmd, args, f.parseLine)
 			if err != nil {
 				return err
 			}
 			err = showStatus(cmd.Context(), c, watch)
-			if err == nil || watch || line.groups.node != "" || line.groups.selector != "" {
+			if err == nil || watch || c.groups.node != "" || c.groups.selector != "" {
 				return err
 			}
 			status, err := statusWithoutCloud(cmd.Context(), c, err)
 			if err != nil {
 				return err
 			}
-			return line.printStatus(status)
+			return c.printStatus(status)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Follow the upgrade to its end: print it again whenever it changes")

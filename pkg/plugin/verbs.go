@@ -35,11 +35,7 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 		Args:              func(cmd *cobra.Command, args []string) error { return usageError(cobra.MaximumNArgs(1)(cmd, args)) },
 		ValidArgsFunction: offerWords(f.listRecorded),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			line, err := f.parseVerb(cmd, v.use, args)
-			if err != nil {
-				return usageError(err)
-			}
-			c, err := f.connectFor(cmd.Context(), line)
+			c, err := f.openCommand(cmd, args, f.parseVerb)
 			if err != nil {
 				return err
 			}
@@ -70,10 +66,10 @@ func (v verb) rejectUnoffered(u *recordedUpgrade) error {
 }
 
 // parseVerb reads the command line of a verb.
-func (f *flags) parseVerb(cmd *cobra.Command, use string, args []string) (*commandLine, error) {
+func (f *flags) parseVerb(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseLine(cmd, args)
 	if err == nil && line.groups.isEmpty() {
-		err = fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", use)
+		err = fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", cmd.Name())
 	}
 	return line, err
 }
