@@ -91,9 +91,6 @@ func listBound(ctx context.Context, s *session, objects *inventory.Objects) ([]s
 
 // delays are the deregistration delays of the target groups that are followed, by their IDs.
 func (b *balancers) delays() map[string]time.Duration {
-	if len(b.Groups) == 0 {
-		return nil
-	}
 	delays := map[string]time.Duration{}
 	for _, group := range b.Groups {
 		delays[group.ID] = group.Delay

@@ -69,18 +69,12 @@ func exitCodeOf(err error) int {
 
 // exitCodeOfResult is the exit code for the way an upgrade ended.
 func exitCodeOfResult(result upgrade.Result) int {
-	switch result {
-	case upgrade.Succeeded, upgrade.Aborted:
-		return exitDone
-	case upgrade.LeftBehind:
-		return exitLeftBehind
-	case upgrade.Interrupted:
-		return exitInterrupted
-	case upgrade.Paused, upgrade.TargetMoved:
-		return exitPaused
-	case upgrade.Waiting:
-		return exitWaiting
-	default:
+	code, known := map[upgrade.Result]int{
+		upgrade.Succeeded: exitDone, upgrade.Aborted: exitDone, upgrade.LeftBehind: exitLeftBehind, upgrade.Interrupted: exitInterrupted,
+		upgrade.Paused: exitPaused, upgrade.TargetMoved: exitPaused, upgrade.Waiting: exitWaiting,
+	}[result]
+	if !known {
 		return exitError
 	}
+	return code
 }
