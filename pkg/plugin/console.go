@@ -66,15 +66,11 @@ func (c console) printStatus(status *report.UpgradeStatus) error {
 	return c.printObject(status, []string{groupPrefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(c.Out, status, ro) })
 }
 
-// printDone says in one line what became of an upgrade; for programs it is the upgrade's status.
+// printDone says in lines what became of an upgrade; for programs it is the upgrade's status.
 func (c console) printDone(group string, record upgrade.Record, lines ...string) error {
 	for i := range lines {
 		lines[i] = sanitizeLine(lines[i])
 	}
-	return c.printLines(group, record, lines)
-}
-
-func (c console) printLines(group string, record upgrade.Record, lines []string) error {
 	status := makeUpgradeStatus(group, record)
 	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error { return writeLines(c.Out, lines) })
 }
@@ -93,7 +89,7 @@ func (c console) printResult(group string, record upgrade.Record) error {
 			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
 		}
 	}
-	return c.printLines(group, record, append(lines, report.ImpactLines(upgrade.ListImpacts(&record))...))
+	return c.printDone(group, record, append(lines, report.ImpactLines(upgrade.ListImpacts(&record))...)...)
 }
 
 func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {
