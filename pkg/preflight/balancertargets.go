@@ -69,7 +69,7 @@ func isAddressService(service *corev1.Service) bool {
 
 // nameObject names an object as findings do.
 func nameObject(kind string, object metav1.Object) string {
-	return fmt.Sprintf("%s %s/%s", kind, object.GetNamespace(), object.GetName())
+	return kind + " " + object.GetNamespace() + "/" + object.GetName()
 }
 
 // statedDelay is the deregistration delay that one of the workload's services or ingresses sets,

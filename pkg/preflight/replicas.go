@@ -134,28 +134,25 @@ func isForMetrics(service *corev1.Service) bool {
 
 // readySpread is where the ready pods of a workload are.
 type readySpread struct {
-	pods int
-	// nodes and zones are sorted, each once.
-	nodes, zones []string
+	pods         int
+	nodes, zones sets.Set[string]
 	// isLeaving is set when all of them are on outdated nodes.
 	isLeaving bool
 }
 
 func (s *Scene) spreadReady(w *Workload) readySpread {
-	at := readySpread{isLeaving: true}
-	nodes, zones := sets.New[string](), sets.New[string]()
+	at := readySpread{nodes: sets.Set[string]{}, zones: sets.Set[string]{}, isLeaving: true}
 	for _, pod := range w.Pods {
 		if !drain.Ready(pod) {
 			continue
 		}
 		at.pods++
-		nodes.Insert(pod.Spec.NodeName)
+		at.nodes.Insert(pod.Spec.NodeName)
 		at.isLeaving = at.isLeaving && s.outdated[pod.Spec.NodeName]
 		if node := s.nodes[pod.Spec.NodeName]; node != nil {
-			zones.Insert(node.Labels[corev1.LabelTopologyZone])
+			at.zones.Insert(node.Labels[corev1.LabelTopologyZone])
 		}
 	}
-	at.nodes, at.zones = sets.List(nodes), sets.List(zones)
 	return at
 }
 
@@ -165,9 +162,10 @@ func findOneNode(s *Scene, w *Workload) *Finding {
 	if !w.IsScaled() || at.pods < 2 || len(at.nodes) != 1 || !at.isLeaving || len(w.Budgets) > 0 {
 		return nil
 	}
+	node := at.nodes.UnsortedList()[0]
 	return &Finding{
-		Node:    at.nodes[0],
-		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, at.nodes[0]),
+		Node:    node,
+		Message: fmt.Sprintf("all of its %d ready pods are on node %s, whose drain takes them at once", at.pods, node),
 		Remedy:  "give it a PodDisruptionBudget with maxUnavailable: 1, and spread it over nodes with topologySpreadConstraints",
 		Mend:    w.createBudget(),
 	}
@@ -186,11 +184,15 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 			Mend:    w.createBudget(),
 		}
 	}
-	if len(at.zones) != 1 || at.zones[0] == "" || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" || !s.hasOtherZone(at.zones[0]) {
+	if len(at.zones) != 1 || at.zones.Has("") || w.Model().Spec.NodeSelector[corev1.LabelTopologyZone] != "" {
+		return nil
+	}
+	zone := at.zones.UnsortedList()[0]
+	if !s.hasOtherZone(zone) {
 		return nil
 	}
 	return &Finding{
-		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, at.zones[0]),
+		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, zone),
 		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
 	}
 }

@@ -104,7 +104,7 @@ func (s *Scene) findWeakness(w *Workload) *Finding {
 	case w.Replicas() < 2:
 		note("a single replica", "run 2 replicas", w.patchSecondReplica())
 	case at.pods > 0 && len(at.nodes) == 1 && at.isLeaving:
-		note("all of its ready pods on node "+at.nodes[0], "spread it over nodes with topologySpreadConstraints", "")
+		note("all of its ready pods on node "+at.nodes.UnsortedList()[0], "spread it over nodes with topologySpreadConstraints", "")
 	}
 	if len(w.Budgets) == 0 {
 		note("no budget", "give it a PodDisruptionBudget with maxUnavailable: 1", w.createBudget())
