@@ -181,7 +181,7 @@ func (s *simulation) wrapDumpError(source string, err error) error {
 	return fmt.Errorf("looking into %s: %w", source, err)
 }
 
-// viewOfDump is the dump as a live cluster would be seen.
+// explainAssumptions says on stderr what the dump leaves open and what is taken instead.
 func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if s.progress == "quiet" || s.progress == "json" {
 		return

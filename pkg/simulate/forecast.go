@@ -81,7 +81,8 @@ type Room struct {
 	Added Amount `json:"added"`
 }
 
-// runsAtOnce is how many runs of a forecast are made at the same time: each holds a copy of the cluster.
+// runsAtOnce is how many runs of a forecast are made at the same time: each holds a copy of the
+// cluster.
 const runsAtOnce = 4
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
