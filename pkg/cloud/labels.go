@@ -39,38 +39,20 @@ func (l labelled) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error)
 	return group, err
 }
 
-// AskRights implements Authorizer; of a provider that says nothing nothing is known.
-func (l labelled) AskRights(ctx context.Context, group *nodegroup.Group) Rights {
-	authorizer, ok := l.Provider.(Authorizer)
-	if !ok {
-		return Rights{}
-	}
-	return authorizer.AskRights(ctx, group)
-}
+// Unwrap is the provider without the labels; see As.
+func (l labelled) Unwrap() Provider { return l.Provider }
 
-// Survey implements Surveyor; of a provider that tells nothing nothing is known.
-func (l labelled) Survey(ctx context.Context, group *nodegroup.Group) (Survey, error) {
-	surveyor, ok := l.Provider.(Surveyor)
-	if !ok {
-		return Survey{}, nil
+// As is the provider as one that also tells or does what T names: a Surveyor, an Authorizer or a
+// Balancer. ok is false where neither it nor one that it wraps does.
+func As[T any](provider Provider) (as T, ok bool) {
+	for {
+		if as, ok = provider.(T); ok {
+			return as, true
+		}
+		wrapping, wraps := provider.(interface{ Unwrap() Provider })
+		if !wraps {
+			return as, false
+		}
+		provider = wrapping.Unwrap()
 	}
-	return surveyor.Survey(ctx, group)
-}
-
-// TargetGroups implements Balancer; of a provider that knows no load balancers there are none.
-func (l labelled) TargetGroups(ctx context.Context, group *nodegroup.Group, bound []string) (TargetGroups, error) {
-	balancer, ok := l.Provider.(Balancer)
-	if !ok {
-		return TargetGroups{}, nil
-	}
-	return balancer.TargetGroups(ctx, group, bound)
-}
-
-// Targets implements Balancer.
-func (l labelled) Targets(ctx context.Context, groups []nodegroup.TargetGroup, ids []string) ([]nodegroup.Target, error) {
-	balancer, ok := l.Provider.(Balancer)
-	if !ok {
-		return nil, nil
-	}
-	return balancer.Targets(ctx, groups, ids)
 }

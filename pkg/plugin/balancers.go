@@ -34,7 +34,7 @@ const byOtherMeans = "nodes leave them by label and --settle"
 // an upgrade does without. objects are what was read of the cluster, nil where nothing was.
 func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *inventory.Objects) {
 	g.balancers = balancers{}
-	balancer, ok := g.provider.(cloud.Balancer)
+	balancer, ok := cloud.As[cloud.Balancer](g.provider)
 	if !ok || g.isCurrent() || g.request.Strategy == upgrade.Delegated || g.request.Strategy == upgrade.ShortLived {
 		return // nothing is drained here
 	}

@@ -43,7 +43,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
 func (g *groupContext) askRights(ctx context.Context, s *session) {
 	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
-	if authorizer, ok := g.provider.(cloud.Authorizer); ok && g.countOutdated() > 0 {
+	if authorizer, ok := cloud.As[cloud.Authorizer](g.provider); ok && g.countOutdated() > 0 {
 		g.cloudRights = authorizer.AskRights(ctx, &g.group)
 	}
 }

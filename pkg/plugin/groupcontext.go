@@ -128,7 +128,7 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 		}
 	}
 	g.clusterWorkloads = s.clusterWorkloads
-	surveyor, ok := g.provider.(cloud.Surveyor)
+	surveyor, ok := cloud.As[cloud.Surveyor](g.provider)
 	if !ok {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (p *targetPolls) nextTime(step *upgrade.Step, latest time.Time) time.Time {
 
 // pollTargets reads the targets of the nodes in drain.
 func (s *run) pollTargets(ctx context.Context, ids []string) {
-	balancer, ok := s.Cloud.(cloud.Balancer)
+	balancer, ok := cloud.As[cloud.Balancer](s.Cloud)
 	if !ok {
 		return
 	}
