@@ -6,29 +6,22 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
 // Background is what stands around the pods: the controllers that bring them back, the volumes that
 // bind them to places and the services by which others need them. A plan is closer with it, and an
 // upgrade does without. Of each object there is what plans look at.
 type Background struct {
-	Deployments  []*appsv1.Deployment
-	ReplicaSets  []*appsv1.ReplicaSet
-	StatefulSets []*appsv1.StatefulSet
-	Claims       []*corev1.PersistentVolumeClaim
-	Volumes      []*corev1.PersistentVolume
-	Services     []*corev1.Service
+	inventory.Objects
 	// Facts tell which pods others need: those behind admission webhooks and the cluster's DNS.
 	Facts drain.Facts
-	// Unread are the kinds, as RBAC names them, that the user may not list; sorted.
-	Unread []string
 }
 
 // ReadBackground takes one list per kind. Kinds that may not be listed are left out, and named; any

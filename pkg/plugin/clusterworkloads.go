@@ -18,10 +18,7 @@ func workloadsOf(o *inventory.Objects) *cluster.Background {
 	for _, config := range o.Validating {
 		webhooks.AddValidating(config)
 	}
-	return &cluster.Background{
-		Deployments: o.Deployments, ReplicaSets: o.ReplicaSets, StatefulSets: o.StatefulSets, Claims: o.Claims, Volumes: o.Volumes,
-		Services: o.Services, Facts: webhooks.FactsOf(o.Services), Unread: o.Unread,
-	}
+	return &cluster.Background{Objects: *o, Facts: webhooks.FactsOf(o.Services)}
 }
 
 // describeAssumptions says what a plan assumes in the place of what may not be listed.
