@@ -28,10 +28,11 @@ func (d impacts) addImpacts() {
 	if len(d.rec.Workloads) == 0 {
 		return
 	}
-	records := workloadRecords{all: d.rec.Workloads}
-	d.addTimes(&records)
-	d.addEvictions(&records)
-	d.rec.Workloads = records.all
+	if len(d.w.Notes.Lacking)+len(d.w.Notes.Evicting) > 0 {
+		d.rec.Workloads = maps.Clone(d.rec.Workloads)
+		d.addTimes()
+		d.addEvictions()
+	}
 	for name, before := range d.rec.Workloads {
 		if before.Ready == 0 {
 			continue
@@ -43,13 +44,13 @@ func (d impacts) addImpacts() {
 }
 
 // addTimes adds the time since the step before to those that lacked pods.
-func (d impacts) addTimes(records *workloadRecords) {
+func (d impacts) addTimes() {
 	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
 	if since == 0 {
 		return
 	}
 	for name, none := range d.w.Notes.Lacking {
-		records.change(name, func(i *Impact) {
+		d.changeImpact(name, func(i *Impact) {
 			if i.Below.Duration += since; none {
 				i.None.Duration += since
 			}
@@ -58,33 +59,23 @@ func (d impacts) addTimes(records *workloadRecords) {
 }
 
 // addEvictions counts the evictions that were answered. It notes again which are not.
-func (d impacts) addEvictions(records *workloadRecords) {
+func (d impacts) addEvictions() {
 	for uid, name := range d.w.Notes.Evicting {
 		switch attempt := d.w.Open[(Evict{UID: uid}).Key()]; {
 		case attempt.InFlight || attempt.Begun.IsZero():
 			d.notes.Evicting[uid] = name
 		case attempt.Outcome == nodegroup.OutcomeDone:
-			records.change(name, func(i *Impact) { i.Evictions++ })
+			d.changeImpact(name, func(i *Impact) { i.Evictions++ })
 		}
 	}
 }
 
-// workloadRecords are what is on record of workloads: a copy of it from the first change on.
-type workloadRecords struct {
-	all    map[string]WorkloadRecord
-	copied bool
-}
-
-func (r *workloadRecords) change(name string, change func(*Impact)) {
-	w, known := r.all[name]
-	if !known {
-		return
+// changeImpact changes what is on record of a workload, if it is one of those.
+func (d impacts) changeImpact(name string, change func(*Impact)) {
+	if w, known := d.rec.Workloads[name]; known {
+		change(&w.Impact)
+		d.rec.Workloads[name] = w
 	}
-	if !r.copied {
-		r.all, r.copied = maps.Clone(r.all), true
-	}
-	change(&w.Impact)
-	r.all[name] = w
 }
 
 // noteEvictions notes which evictions were decided, for their answers to be counted.
