@@ -189,15 +189,11 @@ func (d canary) listUnhealthy() map[drain.Workload]bool {
 
 // describeUnhealthy says why the upgrade stops, and the two ways on.
 func describeUnhealthy(all []Unhealthy) string {
-	const most = 3
 	longest := slices.MinFunc(all, func(a, b Unhealthy) int { return cmp.Or(a.until.Compare(b.until), strings.Compare(a.Name, b.Name)) })
 	var lines []string
-	for _, u := range all[:min(most, len(all))] {
+	for _, u := range all {
 		lines = append(lines, u.String())
 	}
-	if more := len(all) - most; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more", more))
-	}
 	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass --ignore-unready=%s",
-		strings.Join(lines, "; "), longest.Name)
+		joinFirst(lines), longest.Name)
 }

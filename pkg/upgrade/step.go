@@ -121,18 +121,13 @@ func (s *Status) FindNode(name string) (NodeStatus, bool) {
 
 // summarizeBlocked joins the first few blocked pods of a node into one line and counts the rest.
 func summarizeBlocked(blocked []Blocked, now time.Time) string {
-	const most = 3
-	var parts []string
-	for i, b := range blocked {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("and %d more", len(blocked)-most))
-			break
-		}
+	parts := make([]string, 0, len(blocked))
+	for _, b := range blocked {
 		part := b.String()
 		if waited := now.Sub(b.Since).Round(time.Second); waited > 0 {
 			part += fmt.Sprintf(", for %s", waited)
 		}
 		parts = append(parts, part)
 	}
-	return strings.Join(parts, "; ")
+	return joinFirst(parts)
 }

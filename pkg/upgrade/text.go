@@ -21,11 +21,21 @@ func joinNotes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(note string) bool { return note == "" }), "; ")
 }
 
+// mostNamed is how many of several things a text names.
+const mostNamed = 3
+
 // abbreviateNames names the first few and counts the rest.
 func abbreviateNames(names []string) string {
-	const most = 3
-	if len(names) <= most {
+	if len(names) <= mostNamed {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+}
+
+// joinFirst joins the first few phrases and counts the rest.
+func joinFirst(phrases []string) string {
+	if more := len(phrases) - mostNamed; more > 0 {
+		phrases = append(phrases[:mostNamed:mostNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(phrases, "; ")
 }
