@@ -105,30 +105,19 @@ func (d marks) releaseHeldNodes() bool { return d.releaseHolds(d.rec.isNotEnding
 // are.
 func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
-		on:     (*nodegroup.Member).IsHeld,
-		coming: d.holdComing,
-		take: func(n *corev1.Node) nodegroup.Action {
-			return FreeNode{VersionOf(n)}
-		},
+		on:   (*nodegroup.Member).IsHeld,
+		put:  func(v NodeVersion) NodeAction { return HoldNode{NodeVersion: v} },
+		take: func(v NodeVersion) NodeAction { return FreeNode{v} },
 	})
-}
-
-// holdComing reports whether a hold of ours is on its way to the node and not to be seen on it yet.
-func (d marks) holdComing(node *corev1.Node) bool {
-	attempt := d.lastAttempt(HoldNode{NodeVersion: VersionOf(node)})
-	sent, _ := attempt.Action.(HoldNode)
-	return d.w.isPatchPending(attempt, sent.Version, node)
 }
 
 // removeFences takes our fence from the nodes that are fit for it, and reports whether none has it
 // any more.
 func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
-		on:     func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == d.rec.Run },
-		coming: d.fenceComing,
-		take: func(n *corev1.Node) nodegroup.Action {
-			return Unfence{VersionOf(n)}
-		},
+		on:   func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == d.rec.Run },
+		put:  func(v NodeVersion) NodeAction { return Fence{NodeVersion: v} },
+		take: func(v NodeVersion) NodeAction { return Unfence{v} },
 	})
 }
 
@@ -142,10 +131,10 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 			continue
 		}
 		if !ours.on(m) {
-			done = done && !ours.coming(m.Node)
+			done = done && !d.w.isPatchPending(d.lastAttempt(ours.put(VersionOf(m.Node))), m.Node)
 			continue
 		}
-		if action := ours.take(m.Node); d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
+		if action := ours.take(VersionOf(m.Node)); d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
 			done = false
 			d.addAction(action)
 		}
@@ -153,23 +142,14 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	return done
 }
 
-// fenceComing reports whether a fence of ours is on its way to the node and not to be seen on it
-// yet.
-func (d marks) fenceComing(node *corev1.Node) bool {
-	attempt := d.lastAttempt(Fence{NodeVersion: VersionOf(node)})
-	sent, _ := attempt.Action.(Fence)
-	return d.w.isPatchPending(attempt, sent.Version, node)
-}
-
 // isFencedByRun reports whether the member is a node that carries the whole fence of this run.
 func (d *draft) isFencedByRun(m *nodegroup.Member) bool {
 	return m.IsFenced(d.rec.Run, d.fence)
 }
 
-// mark is something of ours on nodes: whether it is on one, or on its way there, and what takes it
+// mark is something of ours on nodes: whether it is on one, what puts it there, and what takes it
 // away.
 type mark struct {
-	on     func(*nodegroup.Member) bool
-	coming func(*corev1.Node) bool
-	take   func(*corev1.Node) nodegroup.Action
+	on        func(*nodegroup.Member) bool
+	put, take func(NodeVersion) NodeAction
 }

@@ -113,12 +113,13 @@ func (w *World) eachBoundPod() iter.Seq[*corev1.Pod] {
 	}
 }
 
-// isPatchPending reports whether a change of the node that was asked for at a version of it is
-// under way and may not be seen yet. Of one that was asked for more than once an earlier try may
-// have had its effect, whatever became of the last.
-func (w *World) isPatchPending(attempt nodegroup.Attempt, version string, node *corev1.Node) bool {
+// isPatchPending reports whether a NodeAction on the node is under way, or was asked for at the
+// version that is still the newest and may not be seen yet. Of one that was asked for more than
+// once an earlier try may have had its effect, whatever became of the last.
+func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) bool {
+	sent, asked := attempt.Action.(NodeAction)
 	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
-	return attempt.InFlight || (mayHaveLanded && version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
+	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }
 
 // describeRefused says what was refused for good, "" when nothing was.
