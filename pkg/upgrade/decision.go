@@ -53,16 +53,7 @@ func (d decision) isStopping() bool {
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
 func (d decision) recordLongBlocked() {
-	long := map[string]map[string]time.Time{}
-	for _, b := range d.blocked {
-		if d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "" || len(long[b.Node]) == mostBlocked {
-			continue
-		}
-		if long[b.Node] == nil {
-			long[b.Node] = map[string]time.Time{}
-		}
-		long[b.Node][b.Pod.String()] = b.Since
-	}
+	long := listLongBlocked(d.draft, func(b Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
 		if n.Blocked != nil || long[name] != nil {
 			n.Blocked = long[name]

@@ -262,22 +262,8 @@ func (d delegated) watchDrains() {
 			d.blockPods(m, time.Time{})
 		}
 	}
-	d.recordLongBlocked()
-}
-
-// recordLongBlocked notes since when pods have been blocked, of those that have been for long: who
-// looks from elsewhere knows it by that.
-func (d delegated) recordLongBlocked() {
-	d.rec.Delegation.Blocked = nil
-	for _, b := range d.blocked {
-		if d.w.Now.Sub(b.Since) < longBlocked || len(d.rec.Delegation.Blocked) == mostBlocked {
-			continue
-		}
-		if d.rec.Delegation.Blocked == nil {
-			d.rec.Delegation.Blocked = map[string]time.Time{}
-		}
-		d.rec.Delegation.Blocked[b.Pod.String()] = b.Since
-	}
+	// Who looks from elsewhere knows it by that.
+	d.rec.Delegation.Blocked = listLongBlocked(d.draft, func(Blocked) string { return "" })[""]
 }
 
 // isDraining reports whether a pod of the closed node was evicted, or has gone since the last step

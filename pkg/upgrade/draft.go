@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -214,6 +213,23 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	d.blocked = append(d.blocked, b)
 }
 
+// listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
+// place that placeOf gives them: no more than mostBlocked of each.
+func listLongBlocked(d *draft, placeOf func(Blocked) string) map[string]map[string]time.Time {
+	long := map[string]map[string]time.Time{}
+	for _, b := range d.blocked {
+		place := placeOf(b)
+		if d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "" || len(long[place]) == mostBlocked {
+			continue
+		}
+		if long[place] == nil {
+			long[place] = map[string]time.Time{}
+		}
+		long[place][b.Pod.String()] = b.Since
+	}
+	return long
+}
+
 func (d *draft) endUpgradeWith(result Result, message string) {
 	d.rec.Result, d.rec.Message, d.rec.Ended = result, message, d.w.Now
 	d.finished = true
@@ -253,6 +269,11 @@ func (d *draft) pauseUpgrade() {
 	if d.rec.Stopping != "" || len(d.count.pending) == 0 {
 		return
 	}
+	stopAsAsked(d)
+}
+
+// stopAsAsked stops the upgrade for who asked for a pause.
+func stopAsAsked(d *draft) {
 	d.rec.PausedBy = d.w.Asked.By
-	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
+	d.stopUpgradeWith(Paused, describePause(d.w.Asked.By, d.w.Group.Name))
 }

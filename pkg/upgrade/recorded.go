@@ -24,7 +24,11 @@ func PauseMessage(r *Record, group string) string {
 	if r.Message != "" {
 		return r.Message
 	}
-	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", r.PausedBy, group)
+	return describePause(r.PausedBy, group)
+}
+
+func describePause(by, group string) string {
+	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", by, group)
 }
 
 // GroupsToReport are the groups that a status without a name can be about: the only one with a

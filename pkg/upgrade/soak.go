@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 )
 
@@ -46,8 +45,7 @@ func (d soaking) isExhausted() bool { return d.rec.Soak.Spent.Duration >= mostSo
 // pauseSoak stops the upgrade in its soak.
 func (d soaking) pauseSoak() {
 	d.rec.Soak.pauseAt(d.w.Now)
-	d.rec.PausedBy = d.w.Asked.By
-	d.stopUpgradeWith(Paused, fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", d.w.Asked.By, d.w.Group.Name))
+	stopAsAsked(d.draft)
 }
 
 // leaveUpgrade ends the process where nothing is to be done for long: the same command continues
