@@ -33,10 +33,6 @@ type autoscaled struct{ *draft }
 // back (GKE G78).
 func autoscaledStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbAbort}
-	terminate := func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
-		removal{d}.terminateNode(name, n, m)
-	}
-	force := func(d *draft, name string, n NodeRecord) { timeout{d}.giveUpNode(name, n) }
 	return strategy{
 		version: autoscaledVersion,
 		begin:   func(*draft) {},
@@ -52,15 +48,15 @@ func autoscaledStrategy() strategy {
 			},
 			{
 				name: PhaseWait, stays: true, quiet: true, watched: true, looksIn: true, waitsFor: "the wait before the drain", waitsUntil: "it waits with the drain", verbs: verbs,
-				run: func(d *draft) bool { return autoscaled{d}.awaitDrain() }, emptied: terminate,
+				run: func(d *draft) bool { return autoscaled{d}.awaitDrain() }, emptied: terminateNode,
 			},
 			{
 				name: PhaseDrainBlue, stays: true, quiet: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: verbs, // GKE G81
-				run: func(d *draft) bool { return autoscaled{d}.drainBlue() }, emptied: terminate, late: force,
+				run: func(d *draft) bool { return autoscaled{d}.drainBlue() }, emptied: terminateNode, late: giveUpNode,
 			},
 			{
 				name: PhaseDeleteBlue, stays: true, watched: true, held: outdatedHeld, mostGrace: mostDrainGrace, capsLeaving: true, verbs: []Verb{VerbAbort},
-				run: func(d *draft) bool { return autoscaled{d}.deleteBlue() }, emptied: terminate, late: force,
+				run: func(d *draft) bool { return autoscaled{d}.deleteBlue() }, emptied: terminateNode, late: giveUpNode,
 			},
 			{
 				name: PhaseScaleDown, givesBack: true, verbs: []Verb{VerbAbort},

@@ -51,10 +51,7 @@ func blueGreenStrategy() strategy {
 			},
 			{
 				name: PhaseDeleteBlue, stays: true, watched: true, mostGrace: time.Hour, held: outdatedHeld, verbs: []Verb{VerbAbort}, // GKE G53
-				run: func(d *draft) bool { return blueGreen{d}.deleteBlue() },
-				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
-					removal{d}.terminateNode(name, n, m)
-				},
+				run: func(d *draft) bool { return blueGreen{d}.deleteBlue() }, emptied: terminateNode,
 				late: func(d *draft, name string, n NodeRecord) { blueGreen{d}.deletePods(name, n) },
 			},
 			{

@@ -15,7 +15,7 @@ type removal struct{ *draft }
 
 // terminateNode decides the end of a drained node's machine and books it. It is written before it
 // is done.
-func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
+func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 	zone := d.rec.Ledger.ZoneOf(m.Zone())
 	if d.bookKeeper().AwaitsLaunch(zone) {
 		d.waitForCloud("the answer to a launch")
@@ -32,7 +32,7 @@ func (d removal) terminateNode(name string, n NodeRecord, m *nodegroup.Member) {
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
 	if n.State == NodeRemoving {
-		d.followTermination(name, n, m)
+		removal{d}.followTermination(name, n, m)
 	}
 }
 

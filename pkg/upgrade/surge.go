@@ -31,11 +31,7 @@ func surgeStrategy() strategy {
 			},
 			{
 				name: PhaseUpgrade, watched: true, held: newHeld, verbs: verbs,
-				run: func(d *draft) bool { return surge{d}.replaceNodes() },
-				emptied: func(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
-					removal{d}.terminateNode(name, n, m)
-				},
-				late: func(d *draft, name string, n NodeRecord) { timeout{d}.giveUpNode(name, n) },
+				run: func(d *draft) bool { return surge{d}.replaceNodes() }, emptied: terminateNode, late: giveUpNode,
 			},
 			{
 				name: PhaseScaleDown, givesBack: true, verbs: verbs,

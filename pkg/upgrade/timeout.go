@@ -30,8 +30,8 @@ func (d timeout) pauseDeadline(name string, yields bool) {
 }
 
 // giveUpNode applies --on-timeout to a node that was not empty in its time.
-func (d timeout) giveUpNode(name string, n NodeRecord) {
-	reason := d.describeRemaining(name)
+func giveUpNode(d *draft, name string, n NodeRecord) {
+	reason := timeout{d}.describeRemaining(name)
 	switch d.rec.Request.OnTimeout {
 	case Force:
 		n.State, n.Reason = NodeForcing, reason
