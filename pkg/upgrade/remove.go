@@ -56,7 +56,7 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		d.markTerminationStarted(name, n, attempt)
 		d.deleteNode(n, m)
-	case n.Terminated.Equal(d.w.Now) || d.hadNoEffect(n, attempt, m.Instance.State == nodegroup.InstanceInService):
+	case n.Terminated.Equal(d.w.Now) || d.hadNoEffect(n, attempt, m):
 		d.addAction(action)
 	default:
 		d.unsettled = true // the next readings will tell
@@ -112,19 +112,22 @@ func (d removal) undoShrink(n NodeRecord) NodeRecord {
 	return n
 }
 
-// hadNoEffect reports whether the group's newest reading proves that the termination has not
-// happened, so that asking for it again cannot shrink the group twice: without an answer, or with
-// one that was lost, the reading must be younger than any lag allows and show the instance in
-// service.
-func (d removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, inService bool) bool {
-	if attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink {
-		return true
-	}
+// hadNoEffect reports whether the termination is known not to have happened, so that asking for it
+// again cannot shrink the group twice.
+func (d removal) hadNoEffect(n NodeRecord, attempt nodegroup.Attempt, m *nodegroup.Member) bool {
+	return attempt.Outcome == nodegroup.OutcomeLater || !n.Shrink || d.isStillInService(attempt, m, n.Terminated)
+}
+
+// isStillInService reports whether the group's newest reading proves that a termination has not
+// happened: without an answer, or with one that was lost, it must be younger than any lag allows
+// and show the instance in service. unknown is when it was asked for at the latest where no one
+// knows.
+func (d removal) isStillInService(attempt nodegroup.Attempt, m *nodegroup.Member, unknown time.Time) bool {
 	asked := attempt.Ended
 	if attempt.Begun.IsZero() {
-		asked = n.Terminated
+		asked = unknown
 	}
-	return inService && d.w.Group.IsFreshAfter(asked)
+	return m.Instance.State == nodegroup.InstanceInService && d.w.Group.IsFreshAfter(asked)
 }
 
 // deleteNode removes the Node object that outlived its machine, never before the machine is gone

@@ -128,14 +128,11 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 	if (attempt.Outcome == nodegroup.OutcomeLater && n.Shrink) || refusedToShrink(n, attempt) {
 		return true
 	}
-	asked := attempt.Ended
-	if attempt.Begun.IsZero() {
-		asked = n.Terminated
-		if undoing := d.rec.Back || d.rec.Stopping == Aborted; undoing && d.rec.PhaseBegan.After(asked) {
-			asked = d.rec.PhaseBegan // the one that is undone may have asked until then
-		}
+	asked := n.Terminated
+	if undoing := d.rec.Back || d.rec.Stopping == Aborted; undoing && d.rec.PhaseBegan.After(asked) {
+		asked = d.rec.PhaseBegan // the one that is undone may have asked until then
 	}
-	return m.Instance.State == nodegroup.InstanceInService && d.w.Group.IsFreshAfter(asked)
+	return removal{d.draft}.isStillInService(attempt, m, asked)
 }
 
 // keepInstance forgets the termination of a node that is there still.
