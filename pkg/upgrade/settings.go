@@ -64,7 +64,7 @@ func (s Settings) Check() error {
 	case !slices.Contains([]string{"", "eks", "gke"}, s.Like):
 		return fmt.Errorf("--like=%s is neither eks nor gke", s.Like)
 	case s.Strategy != "" && !slices.Contains(Strategies(), s.Strategy):
-		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinStrategyNames(Strategies()))
+		return fmt.Errorf("--strategy=%s is not known: use %s", s.Strategy, joinStrategyNames())
 	case !slices.Contains([]OnTimeout{"", Fail, Force, Skip}, s.OnTimeout):
 		return fmt.Errorf("--on-timeout=%s is not known: use fail, force or skip", s.OnTimeout)
 	case !slices.Contains([]Move{"", MoveByEviction, MoveBySurge}, s.Move):
@@ -376,17 +376,12 @@ func valueOrDefault[T any](value *T, otherwise T) T {
 	return *value
 }
 
-// joinStrategyNames writes names as a choice: "surge or short-lived".
-func joinStrategyNames(names []Strategy) string {
-	var b strings.Builder
-	for i, name := range names {
-		switch {
-		case i > 0 && i == len(names)-1:
-			b.WriteString(" or ")
-		case i > 0:
-			b.WriteString(", ")
-		}
-		b.WriteString(string(name))
+// joinStrategyNames writes all strategies as a choice: "surge, short-lived or delegated".
+func joinStrategyNames() string {
+	var names []string
+	for _, strategy := range Strategies() {
+		names = append(names, string(strategy))
 	}
-	return b.String()
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
