@@ -64,18 +64,19 @@ func (a *autoscaler) scaleUp() {
 // other. Pods that no such node takes count for none, as do those that waited before.
 func (a *autoscaler) countNeeded() int {
 	needed := 0
-	var left limits
+	var filled *simNode
 	for _, g := range a.scheduler.pending {
 		empty := a.findFittingModel(g.key)
 		for _, u := range g.pods {
 			if empty == nil || u.initiallyPending {
 				continue
 			}
-			if needed == 0 || !left.takes(g.key.requests, empty.limits) {
-				needed, left = needed+1, empty.limits
+			if filled == nil || checkCapacity(g.key, filled) != fits {
+				another := *empty
+				needed, filled = needed+1, &another
 			}
-			left.amount = left.minus(g.key.requests)
-			left.pods--
+			filled.used = filled.used.plus(g.key.requests)
+			filled.pods = append(filled.pods, u.pod)
 		}
 	}
 	return needed
@@ -93,16 +94,4 @@ func (a *autoscaler) findFittingModel(k *schedulingKey) *simNode {
 		}
 	}
 	return nil
-}
-
-// takes reports whether what is left of a node has room for one more pod. of is all that the node
-// has: what it does not tell is not limited.
-func (l limits) takes(requests amount, of limits) bool {
-	switch {
-	case of.pods > 0 && l.pods <= 0:
-		return false
-	case of.cpu > 0 && requests.cpu > 0 && l.cpu < requests.cpu:
-		return false
-	}
-	return of.memory == 0 || requests.memory == 0 || l.memory >= requests.memory
 }
