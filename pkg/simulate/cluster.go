@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -39,8 +40,10 @@ type Cluster struct {
 	// evicted and forced count pods: those that were evicted, and those that were deleted past
 	// their budget.
 	evicted, forced int
-	// drawn is the seed of the order in which nodes are started, see upgrade.World.
+	// drawn is the seed of the order in which nodes are started, brief leaves the nodes out of each
+	// step's status; see upgrade.World.
 	drawn uint64
+	brief bool
 }
 
 // New copies the Spec into a cluster that stands still until Advance.
@@ -55,7 +58,9 @@ func New(spec Spec) *Cluster {
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
 		clock: clock, times: spec.Times, group: c.group, index: c.index, scheduler: c.scheduler, budgets: c.budgets,
-		outages: newOutages(clock), actions: c.actions, sets: newOrderedSets(spec.Workloads), workloads: c.workloads,
+		actions: c.actions, workloads: c.workloads,
+		outages: &outages{clock: clock, ready: map[types.UID]int{}, since: map[types.UID]time.Time{}},
+		sets:    orderedSets{workloads: spec.Workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}},
 	}
 	c.nodes = &nodeLifecycle{clock: clock, group: c.group, index: c.index, pods: c.pods, actions: c.actions}
 	c.cloud = &cloud{

@@ -99,10 +99,6 @@ type orderedSets struct {
 	missing   map[types.UID][]*simPod
 }
 
-func newOrderedSets(workloads map[types.UID]Workload) orderedSets {
-	return orderedSets{workloads: workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}}
-}
-
 // containsPod reports whether the pod is one of an ordered StatefulSet.
 func (s *orderedSets) containsPod(u *simPod) bool {
 	return u.key.kind == statefulSet && s.workloads[u.key.owner].Ordered

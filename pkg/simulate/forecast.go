@@ -140,12 +140,12 @@ func drawOrders(spec Spec) []foreseen {
 
 func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
 	c := New(spec)
-	c.drawn = drawn
+	c.drawn, c.brief = drawn, true
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.ownSurge = c.countOwnSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
-	record, err := c.runToEnd(req, r.recordStep, true)
+	record, err := c.Run(req, r.recordStep)
 	for err == nil && record.Result == upgrade.Succeeded && c.giveNodeBack(req, size) {
 		r.recordSize(c.clock.now, c.group.Desired)
 	}

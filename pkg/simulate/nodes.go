@@ -73,40 +73,35 @@ func (l *nodeLifecycle) removeNode(n *simNode) {
 	l.group.removeNode(n.member)
 }
 
-// findNodeByUID is the group's node of the name, nil when it is gone or is another by now.
-func (l *nodeLifecycle) findNodeByUID(name string, uid types.UID) *simNode {
-	if n, ok := l.index.nodes.byName[name]; ok && n.member != nil && n.node.UID == uid {
-		return n
+// actOnNode does something to a node of the group, unless it is gone or is another by now.
+func (l *nodeLifecycle) actOnNode(name string, uid types.UID, act func(*simNode) error) (nodegroup.Outcome, string) {
+	n, ok := l.index.nodes.byName[name]
+	if !ok || n.member == nil || n.node.UID != uid {
+		return nodegroup.OutcomeMoved, fmt.Sprintf("node %q is gone", name)
 	}
-	return nil
+	if err := act(n); err != nil {
+		return nodegroup.OutcomeFatal, err.Error()
+	}
+	return nodegroup.OutcomeDone, ""
 }
 
 // applyAction carries out an action of the run that changes a node in place.
 func (l *nodeLifecycle) applyAction(a upgrade.NodeAction, run string) (nodegroup.Outcome, string) {
-	target := a.Target()
-	n := l.findNodeByUID(target.Node, target.UID)
-	if n == nil {
-		return nodeGone(target.Node)
-	}
-	node := n.node.DeepCopy()
-	if err := a.Apply(node, run, nodegroup.FenceTaint(l.group.Provider)); err != nil {
-		return nodegroup.OutcomeFatal, err.Error()
-	}
-	node.ResourceVersion = l.clock.nextVersion()
-	l.updateNode(n, node)
-	return nodegroup.OutcomeDone, ""
+	return l.actOnNode(a.Target().Node, a.Target().UID, func(n *simNode) error {
+		node := n.node.DeepCopy()
+		if err := a.Apply(node, run, nodegroup.FenceTaint(l.group.Provider)); err != nil {
+			return err
+		}
+		node.ResourceVersion = l.clock.nextVersion()
+		l.updateNode(n, node)
+		return nil
+	})
 }
 
 // deleteNode removes the Node object.
 func (l *nodeLifecycle) deleteNode(a upgrade.DeleteNode) (nodegroup.Outcome, string) {
-	n := l.findNodeByUID(a.Node, a.UID)
-	if n == nil {
-		return nodeGone(a.Node)
-	}
-	l.removeNode(n)
-	return nodegroup.OutcomeDone, ""
-}
-
-func nodeGone(name string) (nodegroup.Outcome, string) {
-	return nodegroup.OutcomeMoved, fmt.Sprintf("node %q is gone", name)
+	return l.actOnNode(a.Node, a.UID, func(n *simNode) error {
+		l.removeNode(n)
+		return nil
+	})
 }

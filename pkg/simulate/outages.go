@@ -17,10 +17,6 @@ type outages struct {
 	total time.Duration
 }
 
-func newOutages(clock *clock) *outages {
-	return &outages{clock: clock, ready: map[types.UID]int{}, since: map[types.UID]time.Time{}}
-}
-
 // countReady notes that a ready pod came, or began to leave. Pods of one node or of one task are no
 // workload that others could miss.
 func (o *outages) countReady(u *simPod, change int) {

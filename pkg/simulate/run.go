@@ -23,16 +23,11 @@ const (
 // an error when the upgrade does not come to an end: that is a fault of the state machine, never of
 // the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
-	return c.runToEnd(req, watch, false)
-}
-
-// runToEnd is Run; brief leaves the nodes out of each step's status.
-func (c *Cluster) runToEnd(req upgrade.Request, watch func(upgrade.World, upgrade.Step), brief bool) (upgrade.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
 	for still := 0; c.clock.now.Before(end); {
 		world := c.shareWorld(req)
-		world.Brief, world.Drawn, world.Stay = brief, c.drawn, true
+		world.Brief, world.Drawn, world.Stay = c.brief, c.drawn, true
 		step = upgrade.Next(world)
 		if watch != nil {
 			watch(world, step)
@@ -106,22 +101,21 @@ func (c *Cluster) carryOutAction(action nodegroup.Action) (nodegroup.Outcome, st
 	case upgrade.Evict:
 		return c.evictPod(a)
 	case upgrade.Restart:
-		return c.restartDeployment(a)
+		return c.actOnPod(a.Pod, c.pods.surgePod)
 	case upgrade.Delete:
-		return c.forcePod(a.UID)
+		return c.actOnPod(a.UID, c.forcePod)
 	default:
 		return c.cloud.actOnCloud(action)
 	}
 }
 
-// restartDeployment has the controller bring another pod up, and end the one that is there when the
-// other is ready.
-func (c *Cluster) restartDeployment(a upgrade.Restart) (nodegroup.Outcome, string) {
-	u, ok := c.index.bound[a.Pod]
+// actOnPod does something to a pod, if it is there still.
+func (c *Cluster) actOnPod(uid types.UID, act func(*simPod)) (nodegroup.Outcome, string) {
+	u, ok := c.index.bound[uid]
 	if !ok {
 		return nodegroup.OutcomeMoved, "the pod is gone"
 	}
-	c.pods.surgePod(u)
+	act(u)
 	return nodegroup.OutcomeDone, ""
 }
 
@@ -137,22 +131,14 @@ func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 	if u.pod.DeletionTimestamp == nil {
 		c.evicted++
 	}
-	return c.deletePod(a.UID)
+	c.pods.beginPodDeletion(u)
+	return nodegroup.OutcomeDone, ""
 }
 
 // forcePod deletes a pod, whatever its budget says.
-func (c *Cluster) forcePod(uid types.UID) (nodegroup.Outcome, string) {
-	if u, ok := c.index.bound[uid]; ok && u.pod.DeletionTimestamp == nil && !drain.Predict(u.pod, c.budgets.index, nil, false).Admitted() {
+func (c *Cluster) forcePod(u *simPod) {
+	if u.pod.DeletionTimestamp == nil && !drain.Predict(u.pod, c.budgets.index, nil, false).Admitted() {
 		c.forced++
 	}
-	return c.deletePod(uid)
-}
-
-func (c *Cluster) deletePod(uid types.UID) (nodegroup.Outcome, string) {
-	u, ok := c.index.bound[uid]
-	if !ok {
-		return nodegroup.OutcomeMoved, "the pod is gone"
-	}
 	c.pods.beginPodDeletion(u)
-	return nodegroup.OutcomeDone, ""
 }
