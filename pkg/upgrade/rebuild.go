@@ -60,7 +60,7 @@ func RebuildRecord(w World) (Record, error) {
 	}
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
 	rec.Suspended = before.Suspended
-	rec.Ledger = ledger.New(w.Group.Zonal, time.Time{}, nil)
+	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal})
 	for i := range w.Members {
 		rec.adoptDraining(&w.Members[i])
 	}

@@ -96,12 +96,6 @@ type Launch struct {
 	Max     int `json:"max,omitempty"`
 }
 
-// New is the ledger of an upgrade that begins: zonal where launches name a zone, known the sorted
-// names of the members that are current already.
-func New(zonal bool, now time.Time, known []string) Ledger {
-	return Ledger{Books{Zonal: zonal, Changed: now, Known: known}}
-}
-
 // FromBooks is the ledger that holds the books.
 func FromBooks(books Books) Ledger { return Ledger{books} }
 

@@ -107,7 +107,7 @@ func TestBooking(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			l := ledger.New(true, time.Time{}, nil)
+			l := ledger.FromBooks(ledger.Books{Zonal: true})
 			c.book(&l)
 			if got := l.Books().Zones["a"]; !reflect.DeepEqual(got, c.want) || !l.Changed().Equal(start) {
 				t.Errorf("got %+v, changed %s, want %+v", got, l.Changed(), c.want)
