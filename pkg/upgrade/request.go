@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -142,37 +143,61 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// setting is what a flag says in a request.
+type setting struct {
+	flag string
+	// value points to it in the request.
+	value any
+	// ofModel is one that each model has its own number of, untold one that DescribeDifferences
+	// leaves out.
+	ofModel, untold bool
+}
+
+// listSettings lists what the flags say in the request. Those that only a blue-green upgrade has
+// come last.
+func (r *Request) listSettings() []setting {
+	all := []setting{
+		{flag: "strategy", value: &r.Strategy},
+		{flag: "like", value: &r.Like},
+		{flag: "to", value: &r.To},
+		{flag: "current", value: &r.Current, untold: true},
+		{flag: "max-unavailable", value: &r.MaxUnavailable, ofModel: true},
+		{flag: "max-unavailable", value: &r.Window, ofModel: true, untold: true},
+		{flag: "batch-barrier", value: &r.BatchBarrier},
+		{flag: "wait-for-drain", value: &r.WaitForDrain},
+		{flag: "drain-timeout", value: &r.DrainTimeout, ofModel: true},
+		{flag: "settle", value: &r.Settle, ofModel: true},
+		{flag: "boot-timeout", value: &r.BootTimeout},
+		{flag: "on-timeout", value: &r.OnTimeout, ofModel: true},
+		{flag: "unmanaged-pods", value: &r.EvictUnmanaged},
+		{flag: "respect-do-not-disrupt", value: &r.RespectDoNotDisrupt},
+		{flag: "implicit-budgets", value: &r.NoImplicitBudgets, untold: true},
+		{flag: "ignore-unready", value: &r.IgnoreUnready, untold: true},
+		{flag: "move", value: &r.Move, untold: true},
+		{flag: "keep-max", value: &r.KeepMax},
+		{flag: "keep-fence", value: &r.KeepFence},
+		{flag: "wait-replacement", value: &r.WaitReplacement},
+	}
+	if b := r.BlueGreen; b != nil {
+		all = append(all, setting{flag: "batch", value: &b.Batch}, setting{flag: "batch-soak", value: &b.BatchSoak}, setting{flag: "soak", value: &b.Soak})
+	}
+	return all
+}
+
 // WithSettings is the request with the settings of the other whose flags were given; what was left
 // open stays as it is. Another model brings its own numbers.
 func (r Request) WithSettings(other Request, given func(flag string) bool) Request {
 	model := given("like") && r.Like != other.Like
-	setIfGiven(&r.Strategy, other.Strategy, given("strategy"))
-	setIfGiven(&r.Like, other.Like, given("like"))
-	setIfGiven(&r.To, other.To, given("to"))
-	setIfGiven(&r.Current, other.Current, given("current"))
-	setIfGiven(&r.MaxUnavailable, other.MaxUnavailable, model || given("max-unavailable"))
-	setIfGiven(&r.Window, other.Window, model || given("max-unavailable"))
-	setIfGiven(&r.BatchBarrier, other.BatchBarrier, given("batch-barrier"))
-	if r.BlueGreen != nil && other.BlueGreen != nil {
+	if r.BlueGreen != nil {
 		mine := *r.BlueGreen
-		setIfGiven(&mine.Batch, other.BlueGreen.Batch, given("batch"))
-		setIfGiven(&mine.BatchSoak, other.BlueGreen.BatchSoak, given("batch-soak"))
-		setIfGiven(&mine.Soak, other.BlueGreen.Soak, given("soak"))
 		r.BlueGreen = &mine
 	}
-	setIfGiven(&r.WaitForDrain, other.WaitForDrain, given("wait-for-drain"))
-	setIfGiven(&r.DrainTimeout, other.DrainTimeout, model || given("drain-timeout"))
-	setIfGiven(&r.Settle, other.Settle, model || given("settle"))
-	setIfGiven(&r.BootTimeout, other.BootTimeout, given("boot-timeout"))
-	setIfGiven(&r.OnTimeout, other.OnTimeout, model || given("on-timeout"))
-	setIfGiven(&r.EvictUnmanaged, other.EvictUnmanaged, given("unmanaged-pods"))
-	setIfGiven(&r.RespectDoNotDisrupt, other.RespectDoNotDisrupt, given("respect-do-not-disrupt"))
-	setIfGiven(&r.NoImplicitBudgets, other.NoImplicitBudgets, given("implicit-budgets"))
-	setIfGiven(&r.IgnoreUnready, other.IgnoreUnready, given("ignore-unready"))
-	setIfGiven(&r.Move, other.Move, given("move"))
-	setIfGiven(&r.KeepMax, other.KeepMax, given("keep-max"))
-	setIfGiven(&r.KeepFence, other.KeepFence, given("keep-fence"))
-	setIfGiven(&r.WaitReplacement, other.WaitReplacement, given("wait-replacement"))
+	mine, theirs := r.listSettings(), other.listSettings()
+	for i := range min(len(mine), len(theirs)) {
+		if s := mine[i]; given(s.flag) || (model && s.ofModel) {
+			reflect.ValueOf(s.value).Elem().Set(reflect.ValueOf(theirs[i].value).Elem())
+		}
+	}
 	return r
 }
 
@@ -183,44 +208,19 @@ func (r Request) WithProtection(other Request) Request {
 	return r
 }
 
-func setIfGiven[T any](to *T, value T, given bool) {
-	if given {
-		*to = value
-	}
-}
-
 // DescribeDifferences names the settings in which the other request departs from this one, as
 // flags, "" when there is none. What follows from the group's size at the time, and the run, is
 // left out, and so is what WithProtection changes at any time.
 func (r *Request) DescribeDifferences(other Request) string {
-	type pair struct {
-		flag     string
-		mine, is any
-	}
-	pairs := []pair{
-		{"strategy", r.Strategy, other.Strategy},
-		{"like", r.Like, other.Like},
-		{"to", r.To, other.To},
-		{"max-unavailable", r.MaxUnavailable, other.MaxUnavailable},
-		{"batch-barrier", r.BatchBarrier, other.BatchBarrier},
-		{"wait-for-drain", r.WaitForDrain, other.WaitForDrain},
-		{"drain-timeout", r.DrainTimeout, other.DrainTimeout},
-		{"settle", r.Settle, other.Settle},
-		{"boot-timeout", r.BootTimeout, other.BootTimeout},
-		{"on-timeout", r.OnTimeout, other.OnTimeout},
-		{"unmanaged-pods", r.EvictUnmanaged, other.EvictUnmanaged},
-		{"respect-do-not-disrupt", r.RespectDoNotDisrupt, other.RespectDoNotDisrupt},
-		{"keep-max", r.KeepMax, other.KeepMax},
-		{"keep-fence", r.KeepFence, other.KeepFence},
-		{"wait-replacement", r.WaitReplacement, other.WaitReplacement},
-	}
-	if mine, is := r.BlueGreen, other.BlueGreen; mine != nil && is != nil {
-		pairs = append(pairs, []pair{{"batch", mine.Batch, is.Batch}, {"batch-soak", mine.BatchSoak, is.BatchSoak}, {"soak", mine.Soak, is.Soak}}...)
-	}
 	var changed []string
-	for _, p := range pairs {
-		if p.mine != p.is {
-			changed = append(changed, fmt.Sprintf("--%s %v, now %v", p.flag, p.mine, p.is))
+	mine, theirs := r.listSettings(), other.listSettings()
+	for i := range min(len(mine), len(theirs)) {
+		if mine[i].untold {
+			continue
+		}
+		was, is := reflect.ValueOf(mine[i].value).Elem().Interface(), reflect.ValueOf(theirs[i].value).Elem().Interface()
+		if was != is {
+			changed = append(changed, fmt.Sprintf("--%s %v, now %v", mine[i].flag, was, is))
 		}
 	}
 	return strings.Join(changed, "; ")
