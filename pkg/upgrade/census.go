@@ -19,9 +19,9 @@ type memberCounts struct {
 	// leaving are outdated members that were not started and whose instance is on its way out while
 	// their Node is still there.
 	leaving []*nodegroup.Member
-	// known are the current members before the start and instances that have no node then; unready
-	// counts the current ones of them that are not usable, at any time.
-	known   []*nodegroup.Member
+	// known are the names, sorted, of the current members before the start and of instances that
+	// have no node then; unready counts the current ones of them that are not usable, at any time.
+	known   []string
 	unready int
 	// pendingIn counts pending members by their own zone. turn is the one of which alone nodes are
 	// started; nil where zones take no turns.
@@ -99,7 +99,7 @@ func (c *memberCounts) addOutdated(m *nodegroup.Member, started *NodeRecord, zon
 		zone.left++
 	}
 	if m.Node == nil && rec.Run == "" {
-		c.known = append(c.known, m) // later nothing tells it from an instance that was added
+		c.known = append(c.known, m.Name()) // later nothing tells it from an instance that was added
 	}
 }
 
@@ -116,7 +116,7 @@ func (c *memberCounts) addCurrent(m *nodegroup.Member, rec *Record, zone *zoneCo
 	switch {
 	case !rec.isNewMember(m):
 		if rec.Run == "" {
-			c.known = append(c.known, m)
+			c.known = append(c.known, m.Name())
 		}
 		c.Serving++
 		if !usable {
@@ -167,14 +167,6 @@ func (c *memberCounts) sumZoneCounts(counts zoneCounts, l *ledger.Ledger) {
 		add(c.Left, booked, z.left)
 		add(c.UsableIn, booked, z.usable)
 	}
-}
-
-func (c *memberCounts) knownNames() []string {
-	names := make([]string, 0, len(c.known))
-	for _, m := range c.known {
-		names = append(names, m.Name())
-	}
-	return names // sorted, as the members are
 }
 
 // previousRevision is the revision that a rollback goes back to: the one the group points at still

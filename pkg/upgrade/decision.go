@@ -30,7 +30,7 @@ func (d decision) beginUpgrade() {
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
-		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.knownNames()}),
+		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.known}),
 		Nodes:  map[string]NodeRecord{},
 	}
 	if w.Group.Pointed.ID != d.rec.Previous.ID {
