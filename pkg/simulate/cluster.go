@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -136,17 +135,6 @@ func (c *Cluster) Record() upgrade.Record { return c.record }
 // Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the
 // simulation; by name.
 func (c *Cluster) Unplaced() []Unplaced { return c.scheduler.listUnplaced() }
-
-// ZoneSizes counts the instances in service or on their way, by the last part of the zone's name:
-// "a:3 b:2".
-func (c *Cluster) ZoneSizes() string {
-	size := c.group.zoneSizes()
-	var parts []string
-	for _, zone := range c.group.Zones {
-		parts = append(parts, fmt.Sprintf("%s:%d", shortZone(zone), size[zone]))
-	}
-	return strings.Join(parts, " ")
-}
 
 // World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to
 // be used up before the cluster moves on.

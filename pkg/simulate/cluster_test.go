@@ -236,7 +236,7 @@ func TestCloud(t *testing.T) {
 				last = do(cluster, action).Outcome
 			}
 			group := cluster.World(request()).Group
-			if got := fmt.Sprintf("%s %d %d %s", last, group.Desired, group.Max, cluster.ZoneSizes()); got != c.want {
+			if got := fmt.Sprintf("%s %d %d %s", last, group.Desired, group.Max, build.ZoneSizes(&group)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // moment is a group in the middle of an upgrade: its record as an older version stored it, and the
@@ -80,7 +81,8 @@ func checkContinued(t *testing.T, m moment, record upgrade.Record) {
 	if end.Result != upgrade.Succeeded || end.Run != record.Run || end.Replaced != end.Total {
 		t.Errorf("run %s ended with %s %q, %d of %d replaced", end.Run, end.Result, end.Message, end.Replaced, end.Total)
 	}
-	if got, want := cluster.ZoneSizes(), fmt.Sprintf("a:%d", record.Sizes.Desired); got != want {
+	group := cluster.World(upgrade.Request{}).Group
+	if got, want := build.ZoneSizes(&group), fmt.Sprintf("a:%d", record.Sizes.Desired); got != want {
 		t.Errorf("the zones have %q nodes, want %q", got, want)
 	}
 }

@@ -297,7 +297,8 @@ func (tr *transcript) add(w upgrade.World, step upgrade.Step) {
 		tr.phase = step.Record.Phase
 		tr.line("phase " + string(tr.phase))
 	}
-	sizes := fmt.Sprintf("desired %d max %d  %s", w.Group.Desired, w.Group.Max, tr.cluster.ZoneSizes())
+	group := tr.cluster.World(w.Request).Group // with its instances
+	sizes := fmt.Sprintf("desired %d max %d  %s", w.Group.Desired, w.Group.Max, build.ZoneSizes(&group))
 	if sizes != tr.sizes {
 		tr.sizes = sizes
 		tr.line(sizes)
