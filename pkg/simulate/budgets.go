@@ -145,14 +145,7 @@ func (d *disruption) watchBudgets(step *upgrade.Step) {
 	for _, u := range step.Status.Unhealthy {
 		d.awaited[u.Workload] = true
 	}
-	inFlight := 0
-	for _, n := range step.Record.Nodes {
-		switch n.State {
-		case upgrade.NodeDraining, upgrade.NodeForcing, upgrade.NodeEmpty:
-			inFlight++
-		}
-	}
-	d.watchesAll = step.Status.Outdated > 0 && inFlight < step.Record.Request.Window
+	d.watchesAll = step.Status.Outdated > 0 && step.Record.CountDraining() < step.Record.Request.Window
 }
 
 // coverage is the pods of one budget at the beginning.

@@ -188,13 +188,7 @@ func (d blueGreen) startBatch() {
 
 // countKept counts the nodes that were started and are not removed: the new nodes take their pods.
 func (d blueGreen) countKept() int {
-	kept := d.rec.countDraining()
-	for _, n := range d.rec.Nodes {
-		if n.State == NodeParked {
-			kept++
-		}
-	}
-	return kept
+	return countNodes(&d.rec, func(n NodeRecord) bool { return isInDrain(n.State) || n.State == NodeParked })
 }
 
 // parkNode keeps a node, fenced, until the outdated nodes are deleted. reason names what is left on

@@ -151,8 +151,8 @@ func (r *Record) describeReplaced() string {
 	return fmt.Sprintf("%d of %d nodes were replaced already and stay so", removed, r.Total)
 }
 
-// countDraining counts the started nodes whose termination is not on the books yet.
-func (r *Record) countDraining() int {
+// CountDraining counts the started nodes whose termination is not on the books yet.
+func (r *Record) CountDraining() int {
 	return countNodes(r, func(n NodeRecord) bool { return isInDrain(n.State) })
 }
 

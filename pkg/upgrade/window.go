@@ -69,7 +69,7 @@ func (d window) canStartNode(price int) bool {
 	}
 	// Nodes that an autoscaler adds meanwhile serve, but they are not ours to spend: the books have
 	// a say too.
-	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.countDraining() <= -req.MaxUnavailable
+	spent := d.w.Group.Sized && d.rec.Ledger.ConfirmedSurge()-d.rec.CountDraining() <= -req.MaxUnavailable
 	if spent || busy+price+(turns{d.draft}).countLacking() > unavailable {
 		d.waitForReplacement()
 		return false
