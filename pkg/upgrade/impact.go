@@ -3,6 +3,7 @@ package upgrade
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -28,9 +29,10 @@ func (d impacts) addImpacts() {
 	if len(d.rec.Workloads) == 0 {
 		return
 	}
-	if len(d.w.Notes.Lacking)+len(d.w.Notes.Evicting) > 0 {
+	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
+	if (since > 0 && len(d.w.Notes.Lacking) > 0) || len(d.w.Notes.Evicting) > 0 {
 		d.rec.Workloads = maps.Clone(d.rec.Workloads)
-		d.addTimes()
+		d.addTimes(since)
 		d.addEvictions()
 	}
 	for name, before := range d.rec.Workloads {
@@ -44,11 +46,7 @@ func (d impacts) addImpacts() {
 }
 
 // addTimes adds the time since the step before to those that lacked pods.
-func (d impacts) addTimes() {
-	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
-	if since == 0 {
-		return
-	}
+func (d impacts) addTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
 		d.changeImpact(name, func(i *Impact) {
 			if i.Below.Duration += since; none {
