@@ -216,11 +216,14 @@ func (d *draft) addBlocked(b Blocked, key string) {
 // listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
 // place that placeOf gives them: no more than mostBlocked of each.
 func listLongBlocked(d *draft, placeOf func(Blocked) string) map[string]map[string]time.Time {
-	long := map[string]map[string]time.Time{}
+	var long map[string]map[string]time.Time // seldom is there any
 	for _, b := range d.blocked {
 		place := placeOf(b)
 		if d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "" || len(long[place]) == mostBlocked {
 			continue
+		}
+		if long == nil {
+			long = map[string]map[string]time.Time{}
 		}
 		if long[place] == nil {
 			long[place] = map[string]time.Time{}
