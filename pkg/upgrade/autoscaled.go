@@ -34,9 +34,8 @@ type autoscaled struct{ *draft }
 func autoscaledStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbAbort}
 	return strategy{
-		version: autoscaledVersion,
-		begin:   func(*draft) {},
-		fits:    fitsAutoscaled,
+		begin: func(*draft) {},
+		fits:  fitsAutoscaled,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, waitsFor: "room for new nodes", verbs: verbs,

@@ -21,9 +21,8 @@ type blueGreen struct{ *draft }
 func blueGreenStrategy() strategy {
 	early := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
-		version: blueGreenVersion,
-		begin:   func(d *draft) { surge{d}.beginSurge() },
-		fits:    fitsBlueGreen,
+		begin: func(d *draft) { surge{d}.beginSurge() },
+		fits:  fitsBlueGreen,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, quiet: true, held: outdatedHeld, waitsFor: "the new nodes", verbs: early,

@@ -25,7 +25,7 @@ func (d decision) beginUpgrade() {
 	}
 	w := d.w
 	d.rec = Record{
-		Version: strategyOf(w.Request.Strategy, false).version, Run: w.Request.Run, Request: w.Request,
+		Version: w.Request.Strategy.recordVersion(), Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},

@@ -16,10 +16,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined, followed
-// and explained. Nothing is written to nodes or pods.
-const Delegated Strategy = "delegated"
-
 // PhaseFollow is the phase in which the group's cloud carries the upgrade out.
 const PhaseFollow Phase = "follow"
 
@@ -35,8 +31,7 @@ type delegated struct{ *draft }
 func delegatedStrategy() strategy {
 	verbs := []Verb{VerbAbort}
 	return strategy{
-		version: delegatedVersion,
-		begin:   func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
+		begin: func(d *draft) { d.rec.Delegation = &Delegation{Attempt: 1, Before: d.newestOperation().ID} },
 		phases: []phase{
 			{name: PhaseSetup, waitsFor: "the cloud to begin", verbs: verbs, run: func(d *draft) bool { return delegated{d}.beginOperation() }},
 			{name: PhaseFollow, waitsFor: "the cloud", verbs: verbs, run: func(d *draft) bool { return delegated{d}.followOperation() }},
@@ -351,7 +346,7 @@ func WatchOperation(group *nodegroup.Group, req Request, outdated int, now time.
 	op := group.Managed.Operation
 	began := cmp.Or(op.Began, now)
 	return Record{
-		Version: delegatedVersion, Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
+		Version: Delegated.recordVersion(), Run: op.ID, Request: req, Provider: group.Provider, Target: op.To, Started: began,
 		Phase: PhaseFollow, PhaseBegan: began, Total: outdated, Delegation: &Delegation{ID: op.ID},
 	}
 }

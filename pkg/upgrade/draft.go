@@ -51,8 +51,6 @@ type draft struct {
 type strategy struct {
 	// name is the one that allStrategies has.
 	name Strategy
-	// version is the oldest form of Record that knows the strategy.
-	version int
 	// fits returns an error where the group, with so many outdated nodes, cannot be replaced in
 	// this way; nil for strategies that suit every group.
 	fits func(group *nodegroup.Group, r *Request, outdated int) error

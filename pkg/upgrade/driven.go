@@ -20,7 +20,7 @@ func AsDriven(group nodegroup.Group, rec *Record, req Request) (nodegroup.Group,
 		asked.OnTimeout = Skip // a forecast tells of all nodes
 	}
 	return group, Record{
-		Version: surgeVersion, Run: rec.Run, Request: asked, Started: rec.Started, Phase: PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
+		Version: Surge.recordVersion(), Run: rec.Run, Request: asked, Started: rec.Started, Phase: PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
 		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: bookAdded(&group, rec), Nodes: map[string]NodeRecord{},
 	}, req
 }

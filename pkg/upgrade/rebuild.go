@@ -41,19 +41,13 @@ func RebuildRecord(w World) (Record, error) {
 	}
 	count := countMembers(&w, &w.Record)
 	rec := Record{
-		Version: surgeVersion, Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
+		Version: w.Request.Strategy.recordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
 		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
 		Unlabelled: withoutLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
 	}
 	rec.Request.Run = run
-	switch {
-	case rec.Request.BlueGreen != nil:
-		rec.Version = blueGreenVersion
-	case rec.Request.isRefilled():
-		rec.Version = autoscaledVersion
-	}
 	before, told := findGroupBaseline(w.Members, run)
 	if w.Group.Sized && !told {
 		return rec, ErrLost

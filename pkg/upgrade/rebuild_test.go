@@ -63,6 +63,27 @@ func TestRebuild(t *testing.T) {
 	}
 }
 
+// A record that is made again is of the version that its strategy needs: an older program would take
+// it for a surge.
+func TestRebuildVersion(t *testing.T) {
+	for _, strategy := range []upgrade.Strategy{upgrade.Surge, upgrade.ShortLived, upgrade.AutoscaledBlueGreen} {
+		s := underWay(t)
+		s.Request.Strategy = strategy
+		want := newRecordVersion(t, strategy)
+		if rec, err := s.lose(); err != nil || rec.Version != want {
+			t.Errorf("%s: version %d and error %v, want version %d", strategy, rec.Version, err, want)
+		}
+	}
+}
+
+// newRecordVersion is the version of the record that a new upgrade by the strategy begins with.
+func newRecordVersion(t *testing.T, strategy upgrade.Strategy) int {
+	t.Helper()
+	s := newScene(t, old("old-a-1"))
+	s.Request.Strategy = strategy
+	return s.next().Record.Version
+}
+
 // The books are made from a reading of the group that shows all that was done: no surge is launched
 // on top of the one that is up.
 func TestRecount(t *testing.T) {

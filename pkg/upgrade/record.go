@@ -12,18 +12,8 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
-// RecordVersion is the newest form of Record that this program reads. It writes the oldest that
-// understands the strategy, so that older programs may continue an upgrade: see strategy.version.
-const RecordVersion = autoscaledVersion
-
-// These are the oldest forms of Record that know the strategies.
-const (
-	surgeVersion      = 1
-	delegatedVersion  = 2
-	blueGreenVersion  = 3
-	shortLivedVersion = 4
-	autoscaledVersion = 5
-)
+// RecordVersion is the newest form of Record that this program reads; see Strategy.recordVersion.
+const RecordVersion = 5
 
 // Phase is where the group is.
 type Phase string

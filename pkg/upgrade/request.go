@@ -25,7 +25,27 @@ const (
 	// ShortLived points the group at the wanted revision and leaves its nodes, which end by
 	// themselves within a week (GKE G90).
 	ShortLived Strategy = "short-lived"
+	// Delegated has the group's own cloud replace the nodes: the upgrade is begun or joined,
+	// followed and explained. Nothing is written to nodes or pods.
+	Delegated Strategy = "delegated"
 )
+
+// recordVersion is the oldest form of Record that knows the strategy, so that older programs may
+// continue the upgrade.
+func (s Strategy) recordVersion() int {
+	switch s {
+	case Delegated:
+		return 2
+	case BlueGreen:
+		return 3
+	case ShortLived:
+		return 4
+	case AutoscaledBlueGreen:
+		return 5
+	default:
+		return 1
+	}
+}
 
 // maxSurgeWindow is how many nodes GKE upgrades at once at the most (GKE G12).
 const maxSurgeWindow = 20

@@ -21,9 +21,8 @@ type shortLived struct{ *draft }
 func shortLivedStrategy() strategy {
 	abort := []Verb{VerbAbort}
 	return strategy{
-		version: shortLivedVersion,
-		begin:   func(*draft) {},
-		fits:    fitsShortLived,
+		begin: func(*draft) {},
+		fits:  fitsShortLived,
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, calm: true, verbs: abort,

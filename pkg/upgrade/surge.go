@@ -18,8 +18,7 @@ type surge struct{ *draft }
 func surgeStrategy() strategy {
 	verbs := []Verb{VerbPause, VerbRollback, VerbAbort}
 	return strategy{
-		version: surgeVersion,
-		begin:   func(d *draft) { surge{d}.beginSurge() },
+		begin: func(d *draft) { surge{d}.beginSurge() },
 		phases: []phase{
 			{
 				name: PhaseSetup, untouched: true, waitsFor: "the surge", verbs: verbs,
