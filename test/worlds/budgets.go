@@ -79,8 +79,8 @@ func covers(pdb *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 
 // count has the disruption controller look at the budgets of a pod that came, changed or went, a moment later.
 func (c *cluster) count(pod *corev1.Pod) {
-	for name, pdb := range c.budgets {
-		if covers(pdb, pod) && !c.stale[name] {
+	for _, name := range sortedKeys(c.budgets) {
+		if covers(c.budgets[name], pod) && !c.stale[name] {
 			c.stale[name] = true
 			lag := 50 * time.Millisecond
 			if c.befalls(BudgetSlow) {

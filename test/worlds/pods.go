@@ -322,8 +322,8 @@ func (c *cluster) bind() {
 		c.landed(pod)
 		c.bound(c.makers[pod.Labels["app"]], pod)
 	}
-	for _, m := range c.makers {
-		if m.Kind == DaemonSet && !m.away && !c.ending {
+	for _, name := range sortedKeys(c.makers) {
+		if m := c.makers[name]; m.Kind == DaemonSet && !m.away && !c.ending {
 			c.makeDaemons(m)
 		}
 	}

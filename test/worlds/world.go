@@ -220,7 +220,8 @@ func (u *user) interrupt() {
 
 // replaceDrained is the person who replaces the drained nodes of a group without a cloud.
 func (u *user) replaceDrained() {
-	for name, n := range u.stored.record.Nodes {
+	for _, name := range sortedKeys(u.stored.record.Nodes) {
+		n := u.stored.record.Nodes[name]
 		if node := u.c.nodes[name]; n.State == upgrade.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
 			u.c.dropNode(name)
 			zone := node.Labels["topology.kubernetes.io/zone"]
