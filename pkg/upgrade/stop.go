@@ -14,7 +14,9 @@ type stopping struct{ *draft }
 // started take pods again, suspended processes run again and, where no old node was touched yet,
 // the surge is returned. What was started stays as it is, for the same command to continue with.
 func (d stopping) bringToRest() {
-	freed := marks{d.draft}.releaseHeldNodes()
+	freed := marks{d.draft}.releaseHolds(func(m *nodegroup.Member) bool {
+		return d.rec.isNotEnding(m) || !d.isFencedByRun(m) // one that was started may have been made schedulable
+	})
 	rested := d.unfenceUnstarted() && freed
 	rested = d.returnRoom() && rested
 	rested = d.resumeProcesses() && rested
