@@ -130,9 +130,10 @@ func (r *rules) reason(record upgrade.Record) {
 	}
 }
 
-// returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back.
+// returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back. On the way
+// back the nodes of the upgrade are those that are replaced.
 func (r *rules) returned(record upgrade.Record) {
-	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || !r.quiet {
+	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || record.Back {
 		return
 	}
 	r.idle("S5", record)
