@@ -110,7 +110,7 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 		})
 	}
 	if err := work.Wait(); err != nil {
-		failed := slices.IndexFunc(runs, func(r foreseen) bool { return r.err != nil })
+		failed := slices.IndexFunc(runs, func(r predictedRun) bool { return r.err != nil })
 		return runs[failed].forecast, runs[failed].err // the same each time, whichever failed first
 	}
 	f := runs[0].forecast
@@ -120,8 +120,8 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	return f, nil
 }
 
-// foreseen is one run of the upgrade in a copy of the cluster.
-type foreseen struct {
+// predictedRun is one run of the upgrade in a copy of the cluster.
+type predictedRun struct {
 	spec Spec
 	// drawn is which of the drawn orders the nodes are started in; 0 is the one that loses least.
 	drawn    uint64
@@ -130,10 +130,10 @@ type foreseen struct {
 }
 
 // drawOrders are a run in the order that loses least, and one in each of those that are drawn.
-func drawOrders(spec Spec) []foreseen {
-	runs := make([]foreseen, spec.Draws+1)
+func drawOrders(spec Spec) []predictedRun {
+	runs := make([]predictedRun, spec.Draws+1)
 	for i := range runs {
-		runs[i] = foreseen{spec: spec, drawn: uint64(i)}
+		runs[i] = predictedRun{spec: spec, drawn: uint64(i)}
 	}
 	return runs
 }
