@@ -99,10 +99,10 @@ func (b Budgets) With(workloads Workloads) Budgets {
 	return Budgets{byNamespace: b.byNamespace, workloads: workloads}
 }
 
-// Counts reports whether a budget's status still counts a pod that was evicted; true where that
-// cannot be told from here.
-func (b Budgets) Counts(budget types.NamespacedName, pod types.UID) bool {
-	return !IsOfLastReady(budget) || b.workloads.countsStill(budget, pod)
+// CountsReady reports whether the budget for the last ready pod of a workload counts the pod as
+// ready.
+func (b Budgets) CountsReady(workload Workload, pod types.UID) bool {
+	return b.workloads.isReady(workload, pod)
 }
 
 // IsOfLastReady reports whether the name is that of a budget which keeps a last ready pod: no

@@ -21,6 +21,12 @@ type Workload struct{ Namespace, Kind, Name string }
 // String is the workload as users write it: NAMESPACE/KIND/NAME.
 func (w Workload) String() string { return w.Namespace + "/" + w.Kind + "/" + w.Name }
 
+// LastReadyBudget is the name of the budget that keeps the last ready pod of the workload: one that
+// no object can have.
+func (w Workload) LastReadyBudget() types.NamespacedName {
+	return types.NamespacedName{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name}
+}
+
 // ParseWorkload reads what String writes; its error says what form is expected.
 func ParseWorkload(text string) (Workload, error) {
 	namespace, rest, _ := strings.Cut(text, "/")
@@ -104,11 +110,11 @@ func isReplacedLater(pod *corev1.Pod) bool {
 }
 
 // newLastReadyBudget is the budget that a careful owner would have written for the workload, with
-// the status that the disruption controller would give it. Its name is one that no object can have.
+// the status that the disruption controller would give it.
 func newLastReadyBudget(w Workload, ready, expected int32) *Budget {
 	least, unready := intstr.FromInt32(1), policyv1.AlwaysAllow
 	return &Budget{OfLastReady: true, PodDisruptionBudget: &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Kind + "/" + w.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.LastReadyBudget().Name},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, UnhealthyPodEvictionPolicy: &unready},
 		Status: policyv1.PodDisruptionBudgetStatus{
 			DisruptionsAllowed: max(0, ready-1), CurrentHealthy: ready, DesiredHealthy: 1, ExpectedPods: expected,
@@ -128,10 +134,9 @@ func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 // Of are the pods of the workload that the pod is one of; nil when it is of none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
-// countsStill reports whether a pod that was evicted is still counted as ready.
-func (w Workloads) countsStill(budget types.NamespacedName, pod types.UID) bool {
-	kind, name, _ := strings.Cut(budget.Name, "/")
-	r := w.named[Workload{Namespace: budget.Namespace, Kind: kind, Name: name}]
+// isReady reports whether the pod is seen as a ready one of its workload.
+func (w Workloads) isReady(workload Workload, pod types.UID) bool {
+	r := w.named[workload]
 	return r != nil && slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -120,20 +119,20 @@ func TestLeavingOrdinal(t *testing.T) {
 	}
 }
 
-// TestCounts: an eviction has spent a budget until its pod is seen to leave.
-func TestCounts(t *testing.T) {
+// TestCountsReady: a pod is counted as ready until it is seen to leave.
+func TestCountsReady(t *testing.T) {
 	index := drain.NewWorkloadIndex(behind())
 	a, b := build.Pod("a"), build.Pod("b")
 	index.Store(a)
 	index.Store(b)
-	key := types.NamespacedName{Namespace: build.Namespace, Name: "ReplicaSet/web"}
-	if !(drain.Budgets{}).With(index.Current()).Counts(key, "a") {
+	web := drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}
+	if !(drain.Budgets{}).With(index.Current()).CountsReady(web, "a") {
 		t.Error("a ready pod is not counted")
 	}
 	gone := a.DeepCopy()
 	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	index.Store(gone)
-	if (drain.Budgets{}).With(index.Current()).Counts(key, "a") {
+	if (drain.Budgets{}).With(index.Current()).CountsReady(web, "a") {
 		t.Error("a pod that leaves is counted")
 	}
 }

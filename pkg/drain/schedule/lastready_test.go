@@ -15,6 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
+// freeWorkload is the workload of the app free.
+var freeWorkload = drain.Workload{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}
+
 // served is an input in which the app free is behind a Service, has no budget, and has these pods.
 func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 	index := drain.NewWorkloadIndex(drain.Webhooks{}.FactsOf([]*corev1.Service{{
@@ -35,7 +38,7 @@ func TestLastReady(t *testing.T) {
 	starting := build.Pod("starting", build.App("free"), build.Unready)
 	ending := leaving("ending")
 	build.App("free")(ending)
-	freeBudget := types.NamespacedName{Namespace: build.Namespace, Name: "ReplicaSet/free"}
+	freeBudget, none := freeWorkload.LastReadyBudget(), types.NamespacedName{}
 	cases := map[string]struct {
 		in   schedule.Input
 		want string
@@ -52,6 +55,8 @@ func TestLastReady(t *testing.T) {
 		"an eviction is answered, and was of no effect":  {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, time.Minute), "b"},
 		"an eviction is answered and not seen yet":       {sent(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget), "b:last-ready"},
 		"an eviction is answered and seen":               {sent(served([]*corev1.Pod{ending, b, c}, node("n1", b)), "ending", freeBudget), "b"},
+		"a pod that leaves became ready since":           {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", none, 20*time.Second), "b:last-ready"},
+		"a pod that leaves is still not ready":           {sent(served([]*corev1.Pod{starting, b, c}, node("n1", b)), "starting", none), "b"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +73,7 @@ func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
 }
 
 func unhealthy(in schedule.Input) schedule.Input {
-	in.Unhealthy = map[drain.Workload]bool{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "free"}: true}
+	in.Unhealthy = map[drain.Workload]bool{freeWorkload: true}
 	return in
 }
 

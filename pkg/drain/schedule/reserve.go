@@ -42,6 +42,9 @@ func (p *Plan) countSpending() {
 		if ok && attempt.InFlight {
 			p.inFlight++
 		}
+		if p.in.isHiddenFromStatus(sent, attempt) {
+			p.spent[sent.countedBy()]++
+		}
 		if sent.Budget.Name == "" {
 			continue
 		}
@@ -50,9 +53,6 @@ func (p *Plan) countSpending() {
 		} else if p.in.Now.Sub(attempt.Ended) < present {
 			took, answers = took+attempt.Ended.Sub(attempt.Begun), answers+1
 		}
-		if p.in.isHiddenFromStatus(sent, attempt) {
-			p.spent[sent.Budget]++
-		}
 	}
 	p.spacing = min(max(leastSpacing, took/max(1, answers)), mostSpacing)
 }
@@ -60,18 +60,28 @@ func (p *Plan) countSpending() {
 // isHiddenFromStatus reports whether an eviction may have spent budget that the status does not
 // show. It shows from the moment its pod was seen in status.disruptedPods. Of a budget for a last
 // ready pod no API server keeps the count: what was accepted is spent until its pod is seen to
-// leave.
+// leave, and that of a pod which was not ready is from the moment it is.
 func (in *Input) isHiddenFromStatus(sent Eviction, a nodegroup.Attempt) bool {
 	accepted, lag := a.Outcome == nodegroup.OutcomeDone || a.Outcome == nodegroup.OutcomeUnclear, statusLag
-	if drain.IsOfLastReady(sent.Budget) {
+	ofLastReady := sent.Budget.Name == "" || drain.IsOfLastReady(sent.Budget)
+	if ofLastReady {
 		lag = nodegroup.SeenWithin
 	}
 	young := a.InFlight || (accepted && in.Now.Before(a.Ended.Add(lag)))
-	if !young || !in.Budgets.Counts(sent.Budget, sent.UID) {
+	if !young || (ofLastReady && !in.Budgets.CountsReady(sent.Workload, sent.UID)) {
 		return false // most are long over, and are not looked up
 	}
 	shown, ok := in.Disrupted[types.NamespacedName{Namespace: sent.Namespace, Name: sent.Pod}]
 	return !ok || shown.Before(a.Begun)
+}
+
+// countedBy is the budget whose status counts the pod: the one that the eviction spends from or,
+// without one, that for the last ready pod of its workload.
+func (e Eviction) countedBy() types.NamespacedName {
+	if e.Budget.Name != "" {
+		return e.Budget
+	}
+	return e.Workload.LastReadyBudget()
 }
 
 // reserveForNode goes through the pods of a node in drain: what could be sent is reserved, what is

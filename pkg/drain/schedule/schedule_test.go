@@ -58,7 +58,7 @@ func newInput(allowed int32, nodes ...schedule.Node) schedule.Input {
 
 // send begins the eviction of a pod, so long ago, and has it answered.
 func send(in *schedule.Input, pod string, budget types.NamespacedName, ago time.Duration, outcome nodegroup.Outcome) {
-	e := schedule.Eviction{Namespace: "shop", Pod: pod, UID: types.UID(pod), Budget: budget, BudgetVersion: "1"}
+	e := schedule.Eviction{Namespace: "shop", Pod: pod, UID: types.UID(pod), Budget: budget, BudgetVersion: "1", Workload: freeWorkload}
 	in.Open[e.Key()] = nodegroup.Attempt{
 		Action: e, Begun: now.Add(-ago), Ended: now.Add(-ago), Outcome: outcome, InFlight: outcome == "", NotBefore: now.Add(time.Minute), Tries: 1,
 	}
