@@ -24,7 +24,7 @@ type Mutant struct {
 }
 
 // ReadAll reads the mutants of a folder whose names match the pattern, and applies each to its source. It returns an error for all
-// that cannot be applied at once, each by its name.
+// that cannot be applied, or that plant the same bug as another, at once and each by its name.
 func ReadAll(dir, only string) ([]Mutant, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, only+".txt"))
 	if err != nil || len(paths) == 0 {
@@ -32,11 +32,16 @@ func ReadAll(dir, only string) ([]Mutant, error) {
 	}
 	mutants := make([]Mutant, 0, len(paths))
 	var broken []error
+	bySource := make(map[string]string, len(paths))
 	for _, path := range paths {
 		m, err := read(path)
+		if same := bySource[m.source]; err == nil && same != "" {
+			err = fmt.Errorf("it plants the same bug as %s: delete one of the two", same)
+		}
 		if err != nil {
 			broken = append(broken, fmt.Errorf("mutant %s: %w", m.Name, err))
 		}
+		bySource[m.source] = m.Name
 		mutants = append(mutants, m)
 	}
 	return mutants, errors.Join(broken...)

@@ -78,11 +78,13 @@ func TestMutantsThatCannotBePlanted(t *testing.T) {
 		"no source":      {"dark\nlump.go\n-- old --\n1\n-- new --\n0\n", "reading its source"},
 		"gone":           {"dark\nlamp.go\n-- old --\ntwo\n-- new --\nthree\n", "stands 0 times"},
 		"more than once": {"dark\nlamp.go\n-- old --\no\n-- new --\na\n", "times in lamp.go, not once"},
+		"as another":     {"dark\nlamp.go\n-- old --\n= 1, 0\n-- new --\n= 0, 1\n", "the same bug as aglow"},
 		"no change":      {"dark\nlamp.go\n-- old --\n1, 0\n-- new --\n1, 0\n", "it changes nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			write(t, "lamp.go", source)
+			write(t, "aglow.txt", "light\nlamp.go\n-- old --\n1, 0\n-- new --\n0, 1\n")
 			write(t, "blown.txt", c.text)
 			err := run(new(bytes.Buffer), hunt{worlds: 1, parallel: 1}, ".", "*")
 			if err == nil || !strings.Contains(err.Error(), "mutant blown: ") || !strings.Contains(err.Error(), c.want) {
