@@ -22,6 +22,8 @@ type Budget struct {
 	// without a budget; see Budgets.With.
 	OfLastReady bool
 	selector    labels.Selector
+	// certain is true when it covers all pods with the label that it is filed under.
+	certain bool
 }
 
 // Key is the budget's namespace and name.
@@ -102,7 +104,7 @@ func (b Budgets) With(workloads Workloads) Budgets {
 // CountsReady reports whether the budget for the last ready pod of a workload counts the pod as
 // ready.
 func (b Budgets) CountsReady(workload Workload, pod types.UID) bool {
-	return b.workloads.isReady(workload, pod)
+	return b.workloads.countsReady(workload, pod)
 }
 
 // IsOfLastReady reports whether the name is that of a budget which keeps a last ready pod: no
@@ -139,6 +141,8 @@ func newIndexed(budgets []*Budget) *indexed {
 			x.others = append(x.others, budget)
 			continue
 		}
+		requirements, _ := budget.selector.Requirements()
+		budget.certain = len(requirements) == 1
 		x.addBudget(budget, slices.MinFunc(asked, func(a, b label) int { return cmp.Compare(asking[a], asking[b]) }))
 	}
 	return x
@@ -203,7 +207,7 @@ func (b Budgets) coveringObjects(pod *corev1.Pod) []*Budget {
 func matchingBudgets(covering, budgets []*Budget, pod *corev1.Pod) []*Budget {
 	for i, budget := range budgets {
 		switch {
-		case !budget.selector.Matches(labels.Set(pod.Labels)):
+		case !budget.certain && !budget.selector.Matches(labels.Set(pod.Labels)):
 		case covering == nil:
 			covering = budgets[i : i+1 : i+1]
 		default:

@@ -134,10 +134,11 @@ func (w Workloads) Named(name Workload) *Replicas { return w.named[name] }
 // Of are the pods of the workload that the pod is one of; nil when it is of none.
 func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[ControllerOf(pod)] }
 
-// isReady reports whether the pod is seen as a ready one of its workload.
-func (w Workloads) isReady(workload Workload, pod types.UID) bool {
+// countsReady reports whether the pod is seen as a ready one of a workload whose last ready pod is
+// kept.
+func (w Workloads) countsReady(workload Workload, pod types.UID) bool {
 	r := w.named[workload]
-	return r != nil && slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
+	return r != nil && r.last != nil && slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
 }
 
 // WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
