@@ -64,6 +64,9 @@ func BenchmarkNext(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			w := largeWorld(b, 1000, inFlight, 30)
 			w.Record.Request.MaxUnavailable, w.Record.Request.Window = 20, 20
+			for i := range w.Members { // as the runner does
+				w.Members[i].ReadTraits(&w.Group)
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				if step := upgrade.Next(w); len(step.Actions) == 0 {

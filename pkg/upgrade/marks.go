@@ -66,7 +66,7 @@ func (d marks) eachUnheld(yield func(*nodegroup.Member) bool) {
 	unready := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
-		if m.Node == nil || !m.AllowsScaleDown() || !d.mustHold(m) {
+		if m.Node == nil || !d.mustHold(m) || !m.AllowsScaleDown() {
 			continue
 		}
 		// From one that is not Ready the control plane may take the taint off at this very moment,

@@ -53,8 +53,8 @@ func classifyPods(m *nodegroup.Member, policy drain.Policy, now time.Time) *node
 	}
 	// Pods that are not ready cost no budget and go first; the rest by name, so that a step is the
 	// same each time.
-	slices.SortStableFunc(unready, comparePodNames)
-	slices.SortStableFunc(ready, comparePodNames)
+	slices.SortFunc(unready, comparePodNames)
+	slices.SortFunc(ready, comparePodNames)
 	v.Evict = ready
 	if len(unready) > 0 {
 		v.Evict = slices.Concat(unready, ready)
