@@ -48,6 +48,7 @@ func (d lifecycle) recordGone(name string) {
 	}
 	delete(d.rec.Nodes, name)
 	delete(d.notes.Yielded, name)
+	delete(d.notes.Addresses, name)
 }
 
 // drainNode takes the drain of a node one step further.

@@ -36,11 +36,13 @@ type Notes struct {
 	UnhealthySince map[string]time.Time
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
 	OlderSince time.Time
-	// Addresses are, by node in drain, those of its pods that leave it, and until when each pod was
-	// seen and not yet about to end.
+	// Addresses are, by node that was started, those of its pods that leave it, and until when each
+	// pod was seen and not yet about to end.
 	Addresses map[string]map[string]time.Time
 	// DrainingSince is since when a target has been seen to drain, by its key.
 	DrainingSince map[string]time.Time
+	// ExcludedSince is since when a node in drain has been seen to be taken out of load balancers.
+	ExcludedSince map[string]time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
@@ -51,6 +53,7 @@ func (n *Notes) cloneNotes() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
 		Yielded:      maps.Clone(n.Yielded),
+		Addresses:    maps.Clone(n.Addresses),
 		Yielding:     map[string]bool{},
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
@@ -63,6 +66,9 @@ func (n *Notes) cloneNotes() Notes {
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {
 		c.Yielded = map[string]time.Duration{}
+	}
+	if c.Addresses == nil {
+		c.Addresses = map[string]map[string]time.Time{}
 	}
 	return c
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -14,7 +16,7 @@ const (
 	// the cloud that shows it, take a moment.
 	targetSlack = 10 * time.Second
 	// targetPatience is how long an empty node waits for load balancers to be read that were not
-	// read since.
+	// read since. What was read before counts meanwhile, and afterwards.
 	targetPatience = 30 * time.Second
 	// pollTargets is how often load balancers are read while nodes drain that still have pods.
 	// While an empty one waits for them it is as often as the cloud.
@@ -41,10 +43,11 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 			addresses[address] = d.w.Now
 		}
 	}
-	if d.notes.Addresses == nil { // only of nodes that drain still
-		d.notes.Addresses, d.notes.DrainingSince = map[string]map[string]time.Time{}, map[string]time.Time{}
+	if d.notes.DrainingSince == nil { // only of nodes that drain still
+		d.notes.DrainingSince, d.notes.ExcludedSince = map[string]time.Time{}, map[string]time.Time{}
 	}
 	d.notes.Addresses[name] = addresses
+	d.noteExcluded(name, m.Node)
 	d.targets.IDs = append(append(d.targets.IDs, m.Instance.ID), slices.Sorted(maps.Keys(addresses))...)
 	d.pollTargetsEvery(pollTargets)
 	for _, target := range d.listTargetsOf(name, m) {
@@ -52,6 +55,19 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 			d.notes.DrainingSince[target.Key()] = d.drainingSince(target)
 		}
 	}
+}
+
+// noteExcluded notes since when the node has been seen to carry the label that has it taken out of
+// load balancers.
+func (d balancing) noteExcluded(name string, node *corev1.Node) {
+	if node == nil || node.Labels[corev1.LabelNodeExcludeBalancers] == "" {
+		return
+	}
+	since, known := d.w.Notes.ExcludedSince[name]
+	if !known {
+		since = d.w.Now
+	}
+	d.notes.ExcludedSince[name] = since
 }
 
 // pollTargetsEvery has load balancers read at least so often.
@@ -87,9 +103,10 @@ func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
-	until, reason := n.EmptyAt.Add(targetPatience), "load balancers to be read"
-	if d.w.Targets.Observed.After(n.EmptyAt) {
-		until, reason = d.findLastTarget(name, n, m)
+	until, reason := d.findLastTarget(name, n, m)
+	read := d.sinceExcluded(name, n.EmptyAt).Add(targetPatience)
+	if !d.w.Targets.Observed.After(n.EmptyAt) && read.After(until) {
+		until, reason = read, "load balancers to be read"
 	}
 	if !d.w.Now.Before(until) {
 		return false
@@ -98,6 +115,16 @@ func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 	d.pollTargetsEvery(pollInterval)
 	d.requeueAt(until)
 	return true
+}
+
+// sinceExcluded is the time or, if that is later, since when the process has seen the node to be
+// taken out of load balancers: nothing was read before a process began, and a node that another
+// actor made schedulable was put in again.
+func (d balancing) sinceExcluded(name string, since time.Time) time.Time {
+	if excluded := d.notes.ExcludedSince[name]; excluded.After(since) {
+		return excluded
+	}
+	return since
 }
 
 // findLastTarget is when the last of the node's targets has to be gone, zero when none is waited
@@ -131,7 +158,7 @@ func (d balancing) endOfTarget(name string, n NodeRecord, target *nodegroup.Targ
 	case address:
 		since = left
 	default:
-		since = n.Began // from then on the node carries the label that has it taken out (EKS E46)
+		since = d.sinceExcluded(name, n.Began) // by the label that has it taken out (EKS E46)
 	}
 	return since.Add(target.Group.Delay + targetSlack)
 }

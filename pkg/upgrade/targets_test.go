@@ -140,6 +140,40 @@ func TestTargetsAreReadSince(t *testing.T) {
 	wantActions(t, late.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
+// What was read before a node was empty counts where load balancers cannot be read since.
+func TestTargetsReadBefore(t *testing.T) {
+	s := draining(t, build.Pod("web-0"))
+	group := bound(5 * time.Minute)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}, Observed: s.Now, List: []nodegroup.Target{{Group: group, ID: "i-old-a-1", Draining: true}}}
+	s.rest()
+	s.at("old-a-1").Pods = nil
+	s.pass(2 * time.Minute)
+	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	s.pass(190*time.Second - 1)
+	wantActions(t, s.next())
+	s.pass(1)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// A process that finds a node empty reads its targets before it terminates it, and one that finds it in its load balancer
+// again, as after another actor made it schedulable for a while, has it taken out and waits.
+func TestTargetsOfAnotherProcess(t *testing.T) {
+	s := draining(t)
+	group := bound(5 * time.Minute)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
+	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	s.pass(10 * time.Minute)
+	s.Notes = upgrade.Notes{}
+	if step := s.next(); step.Status.Waiting != "load balancers to be read" {
+		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+	}
+	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "i-old-a-1"}}
+	s.pass(310*time.Second - 1)
+	wantActions(t, s.next())
+	s.pass(1)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
 // Without target groups nothing is asked, and no address is kept.
 func TestTargetsAreUnknown(t *testing.T) {
 	s := draining(t)
