@@ -198,6 +198,7 @@ func (r *rules) evict(p *process, w *upgrade.World, stored *upgrade.Record, a up
 	if pod == nil {
 		return
 	}
+	r.sendAway(find(w, a.Node).Node.UID, pod)
 	r.inOrder(w, pod, a.Node, a)
 	r.fencedFirst(w, stored, a)
 	r.notMoved(p, w, stored, pod, a)
@@ -249,6 +250,7 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 		r.graceful(w, m, n, left)
 	case len(left) == 0 && n.Reason == "" && m.Outdated && m.Node != nil && step.Record.Stopping == "" && !again:
 		r.settled(w, stored, m, n)
+		r.letGo(w, m)
 	}
 }
 

@@ -56,6 +56,8 @@ type cluster struct {
 	// is deleted or gone.
 	restarted       func(*maker, upgrade.Restart, string)
 	landed, departs func(*corev1.Pod)
+	// taken is when each target was taken out of its load balancer.
+	taken map[string]time.Time
 	// forced are the pods that an upgrade deleted.
 	forced map[types.UID]bool
 	// emptied is when a pod that a drain waits for last left each node.
@@ -79,6 +81,7 @@ func newCluster(p *Plan) *cluster {
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
 		struck: func(FaultKind) {}, unplaced: func() {}, emptied: map[string]time.Time{},
 		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{},
+		taken: map[string]time.Time{},
 	}
 	c.cloud = newCloud(p)
 	for i, n := range p.Nodes {
@@ -208,6 +211,7 @@ func (c *cluster) addOutside(name string) {
 func (c *cluster) putNode(node *corev1.Node) {
 	node.ResourceVersion = c.touch()
 	c.nodes[node.Name] = node
+	c.excludeNode(node)
 	c.watch(change{node: node})
 }
 

@@ -103,7 +103,7 @@ func (c *cluster) startTime(m *maker, pod *corev1.Pod) time.Duration {
 // statusOf is the status of a pod that runs.
 func (c *cluster) statusOf(pod *corev1.Pod, ready bool) corev1.PodStatus {
 	crashes := c.crashesOn(c.makers[pod.Labels["app"]], pod)
-	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready && !crashes)}
+	status := corev1.PodStatus{Phase: corev1.PodRunning, Conditions: podReady(ready && !crashes), PodIP: c.addressOf(pod)}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled {
 			status.Conditions = append(status.Conditions, condition)

@@ -20,6 +20,8 @@
 // In one of five worlds restarts of Deployments are asked for instead of evictions of only ready pods (--move=surge): moves.go draws these
 // Deployments, rollouts.go is what brings up and ends their pods, restarts.go has the rules.
 //
+// Some groups of AWS are behind a load balancer (balancers.go): no machine may end while its targets still drain.
+//
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has
 // their rules.
 //

@@ -136,6 +136,9 @@ func (r *rules) returned(record upgrade.Record) {
 	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || record.Back {
 		return
 	}
+	if r.c.cloud.desired-r.desired-r.changed() <= 0 {
+		return // what is on the books was never launched: the new nodes are others'
+	}
 	r.idle("S5", record)
 }
 

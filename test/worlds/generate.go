@@ -51,6 +51,7 @@ func Generate(seed uint64) Plan {
 	spot(&p)
 	moves(&p)
 	crashes(&p)
+	balancers(&p)
 	return p
 }
 

@@ -37,6 +37,8 @@ const (
 	OperationShort     FaultKind = "operation succeeds too early"
 	OperationLost      FaultKind = "operation is told of no more"
 
+	BalancersBlind FaultKind = "load balancers cannot be read"
+
 	FreeKills FaultKind = "process dies as it gives nodes back"
 
 	RestartForbidden FaultKind = "403 restart forbidden"

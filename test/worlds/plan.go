@@ -26,6 +26,7 @@ type Plan struct {
 	Nodes     []Node
 	Workloads []Workload
 	Budgets   []Budget
+	Balancer  Balancer
 	Request   upgrade.Request
 	Faults    []Fault
 	Actors    []Actor

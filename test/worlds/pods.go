@@ -150,6 +150,7 @@ func (c *cluster) deleteWithin(uid types.UID, grace int64) {
 	}
 	pod.DeletionTimestamp = &metav1.Time{Time: c.now.Add(time.Duration(grace) * time.Second)}
 	c.departs(old)
+	c.deregister(pod.Status.PodIP)
 	c.putPod(pod)
 	if m.Kind == Deployment || m.Kind == Job {
 		c.make(m)
@@ -180,6 +181,7 @@ func (c *cluster) end(uid types.UID) {
 	delete(c.pods, uid)
 	if pod.DeletionTimestamp == nil {
 		c.departs(pod)
+		c.deregister(pod.Status.PodIP)
 	}
 	if mustGo(pod, false) {
 		c.emptied[pod.Spec.NodeName] = c.now

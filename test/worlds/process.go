@@ -53,6 +53,7 @@ type process struct {
 	turns            int
 	asked, soon      time.Time
 	asking           int
+	targets          targetPolls
 	delivered        [3]time.Time
 }
 
@@ -77,6 +78,7 @@ func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
+	p.targets.read.Groups = c.plan.targetGroups()
 	p.readMovable()
 	c.watch = p.hear
 	p.look()
@@ -170,7 +172,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }
@@ -232,6 +234,7 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 		}
 	})
 	p.ask(step.Poll)
+	p.askTargets(step.Targets)
 }
 
 // die ends the process without a word.

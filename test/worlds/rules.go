@@ -36,6 +36,8 @@ type rules struct {
 	run       string
 	// moved counts, since the last stop, how often a pod of each name that is kept was evicted.
 	moved map[string]int
+	// sent are, by node, the addresses of pods that the process sent away from it.
+	sent map[types.UID][]string
 	// doubtful is true once no one but the cloud can know whether a termination of ours or another actor's was first.
 	doubtful bool
 	// resumed is true once another actor resumed processes.
@@ -61,7 +63,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
-		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, duties: newDuties(), recovery: newRecovery(),
+		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
 		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
 		quiet:       p.quiet(), moving: newMoving(),
 	}
@@ -136,6 +138,7 @@ func (r *rules) begun(p *process) {
 	r.say("record %q, phase %q", p.record.Run, p.record.Phase)
 	r.duties.reset()
 	clear(r.moving.most)
+	clear(r.sent)
 	r.c.landed = func(pod *corev1.Pod) { r.landed(p, pod) }
 	r.recovery.begin(p.record.Run, r.c.now)
 	for _, n := range p.record.Nodes {

@@ -41,6 +41,7 @@ func (t Tally) plan(p *Plan) {
 		}
 	}
 	t.health(p)
+	t.balancer(&p.Balancer)
 	for _, b := range p.Budgets {
 		t.met("budget", string(b.Shape))
 	}
@@ -63,6 +64,7 @@ func (t Tally) step(w *upgrade.World, step *upgrade.Step) {
 	for _, i := range w.Group.Instances {
 		t.met("instance", string(i.State))
 	}
+	t.targets(step)
 	for _, b := range step.Blocked {
 		t.met("blocked", string(b.Kind))
 	}
@@ -119,7 +121,7 @@ func declared() [][2]string {
 		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
 		keys("second run", refused, takesOver),
 		keys("fault", allFaults()...),
-		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
+		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),
 		keys("budget", MaxUnavailable, MinAvailable, Everything, Nothing, Invalid),
 		keys("provider", "aws", "gke", "manual"),
@@ -139,6 +141,7 @@ func declared() [][2]string {
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
 		keys("health", allHealth()...),
+		keys("targets", allTargets()...),
 		keys("rollout", allRollouts()...),
 		keys("move", allMoves()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),

@@ -1,0 +1,219 @@
+package worlds
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Balancer is a load balancer before the group; the zero value is none.
+type Balancer struct {
+	// Delay is for how long a target drains.
+	Delay time.Duration
+	// Bound is true where a controller in the cluster takes targets out, within Late of a node's label or of a pod's deletion; otherwise Auto
+	// Scaling does so as it ends a machine, and waits. Stuck controllers do nothing, until Calm.
+	Bound, Stuck bool
+	Late         time.Duration
+	// Pods is true where the targets are pods behind Services, and not machines.
+	Pods bool
+}
+
+// balancers puts some groups of AWS behind a load balancer. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+func balancers(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x62616c61))}
+	if p.Provider != "aws" || p.delegated() || p.shortLived() || !d.chance(30) {
+		return
+	}
+	p.Balancer = Balancer{
+		Delay: pick(d, 30*time.Second, 5*time.Minute, d.between(time.Second, 15*time.Minute)),
+		Bound: d.chance(85), Stuck: d.chance(8), Late: d.between(0, 5*time.Second), Pods: d.chance(50),
+	}
+	if from := d.moment(); d.chance(20) {
+		p.Faults = append(p.Faults, Fault{Kind: BalancersBlind, From: from, To: from + d.between(time.Minute, 40*time.Minute), Percent: 100})
+	}
+}
+
+func (p *Plan) balanced() bool { return p.Balancer.Delay > 0 }
+
+// targetGroups are the target groups as their cloud tells of them.
+func (p *Plan) targetGroups() []nodegroup.TargetGroup {
+	if !p.balanced() {
+		return nil
+	}
+	return []nodegroup.TargetGroup{{ID: "arn:web", Name: "web", Delay: p.Balancer.Delay, Bound: p.Balancer.Bound}}
+}
+
+// addressOf is the address that a pod gets which is to be a target, "" for all others.
+func (c *cluster) addressOf(pod *corev1.Pod) string {
+	m := c.makers[pod.Labels["app"]]
+	if !c.plan.balanced() || !c.plan.Balancer.Pods || m == nil || !m.Served {
+		return ""
+	}
+	return "ip-" + string(pod.UID)
+}
+
+// deregister has the controller take a target out, if it is one.
+func (c *cluster) deregister(id string) {
+	b := &c.plan.Balancer
+	if _, known := c.taken[id]; known || id == "" || !b.Bound || (b.Stuck && !c.calm) {
+		return
+	}
+	c.taken[id] = c.now.Add(c.draw(b.Late))
+}
+
+// excludeNode has a node's machine be a target as its label says.
+func (c *cluster) excludeNode(node *corev1.Node) {
+	i := c.instanceOf(node)
+	switch _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; {
+	case !c.plan.balanced() || c.plan.Balancer.Pods || i == nil:
+	case excluded:
+		c.deregister(i.id)
+	default:
+		delete(c.taken, i.id)
+	}
+}
+
+// The states of a target.
+const (
+	targetNone = iota
+	targetRegistered
+	targetDraining
+)
+
+// stateOf is what a target is at the moment. A machine that ended is none, and a pod is one until it was taken out.
+func (c *cluster) stateOf(id string) int {
+	taken, out := c.taken[id]
+	switch {
+	case out && !c.now.Before(taken.Add(c.plan.Balancer.Delay)):
+		return targetNone
+	case out && !c.now.Before(taken):
+		return targetDraining
+	case c.plan.Balancer.Pods == (c.cloud.instances[id] == nil):
+		return targetRegistered
+	}
+	return targetNone
+}
+
+// listTargets answers the question for targets.
+func (c *cluster) listTargets(ids []string) ([]nodegroup.Target, error) {
+	if c.befalls(CloudBlind) || c.befalls(BalancersBlind) {
+		return nil, errors.New("load balancers cannot be read")
+	}
+	var all []nodegroup.Target
+	for _, id := range ids {
+		if state := c.stateOf(id); state != targetNone {
+			all = append(all, nodegroup.Target{Group: c.plan.targetGroups()[0], ID: id, Draining: state == targetDraining})
+		}
+	}
+	return all, nil
+}
+
+// targetPolls are a process's questions about load balancers.
+type targetPolls struct {
+	read   nodegroup.Targets
+	asked  time.Time
+	asking bool
+	// planned numbers the times at which it is to ask: the last one counts.
+	planned int
+}
+
+// askTargets has load balancers read when they are due.
+func (p *process) askTargets(watch upgrade.TargetWatch) {
+	t := &p.targets
+	t.planned++
+	if t.asking || watch.Every == 0 {
+		return
+	}
+	planned := t.planned
+	p.awake(max(0, t.asked.Add(watch.Every).Sub(p.c.now)), func() {
+		if t.planned == planned && !t.asking {
+			p.readTargets(watch.IDs)
+		}
+	})
+}
+
+func (p *process) readTargets(ids []string) {
+	t := &p.targets
+	t.asking, t.asked = true, p.c.now
+	list, err := p.c.listTargets(ids)
+	observed := p.c.now
+	p.awake(p.c.draw(500*time.Millisecond), func() {
+		t.asking = false
+		if err == nil {
+			t.read.Observed, t.read.List = observed, list
+		}
+		p.look()
+	})
+}
+
+// What is met of load balancers.
+const (
+	ofMachines = "are machines"
+	ofPods     = "are pods"
+	ofProvider = "are taken out by the provider"
+	stuck      = "are not taken out"
+	keepNode   = "keep an empty node"
+	keepPods   = "of pods keep an empty node"
+	toBeRead   = "are to be read for an empty node"
+)
+
+func allTargets() []string {
+	return []string{ofMachines, ofPods, ofProvider, stuck, keepNode, keepPods, toBeRead}
+}
+
+func (t Tally) balancer(b *Balancer) {
+	if b.Delay == 0 {
+		return
+	}
+	for name, is := range map[string]bool{ofMachines: b.Bound && !b.Pods, ofPods: b.Bound && b.Pods, ofProvider: !b.Bound, stuck: b.Bound && b.Stuck} {
+		if is {
+			t.met("targets", name)
+		}
+	}
+}
+
+// targets counts what keeps an empty node.
+func (t Tally) targets(step *upgrade.Step) {
+	switch why := step.Status.Waiting; {
+	case strings.HasPrefix(why, "load balancers to be read"):
+		t.met("targets", toBeRead)
+	case !strings.HasPrefix(why, "target group web to let go of node "):
+	case strings.Contains(why, "target ip-"):
+		t.met("targets", keepPods)
+	default:
+		t.met("targets", keepNode)
+	}
+}
+
+// letGo is E45 for load balancers: no machine is ended while a target that was seen to drain still does so, of the node or of a pod that this
+// process sent away from it; and where nothing goes wrong, none that is still to be taken out.
+func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
+	if !r.c.plan.balanced() {
+		return
+	}
+	for _, id := range append(r.sent[m.Node.UID], m.Instance.ID) {
+		state := r.c.stateOf(id)
+		seen := slices.ContainsFunc(w.Targets.List, func(t nodegroup.Target) bool { return t.ID == id && t.Draining })
+		switch {
+		case state == targetDraining && (seen || !r.c.plan.hasFault(CloudBlind, BalancersBlind)):
+			r.fail("E45", "node %s is removed, and its target %s drains for another %s", m.Name(), id, r.c.taken[id].Add(r.c.plan.Balancer.Delay).Sub(r.c.now))
+		case state == targetRegistered && r.quiet && r.c.plan.Balancer.Bound && !r.c.plan.Balancer.Stuck:
+			r.fail("E45", "node %s is removed, and its target %s is still registered", m.Name(), id)
+		}
+	}
+}
+
+// sendAway notes a pod that the process evicts: it follows its target from then on.
+func (r *rules) sendAway(node types.UID, pod *corev1.Pod) {
+	if address := pod.Status.PodIP; address != "" && !slices.Contains(r.sent[node], address) {
+		r.sent[node] = append(r.sent[node], address)
+	}
+}
