@@ -228,7 +228,10 @@ func TestLaunchesAreAskedForBeforeTheyFail(t *testing.T) {
 	}
 	s.pass(20 * time.Minute)
 	if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure {
-		t.Errorf("without an answer it goes on for ever: %v", step.Actions)
+		t.Errorf("without an answer it continues without end: %v", step.Actions)
+	}
+	if want := "the cloud has not answered 2 of the launches: see whether it can be reached"; !strings.HasSuffix(step.Record.Message, want) {
+		t.Errorf("message %q, want %q", step.Record.Message, want)
 	}
 }
 

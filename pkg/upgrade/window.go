@@ -160,5 +160,8 @@ func (d window) describeBootFailure(wanted int, since time.Time) string {
 			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
 		}
 	}
+	if open := d.rec.Ledger.OpenLaunches(); open > 0 {
+		return head + fmt.Sprintf(": the cloud has not answered %d of the launches: see whether it can be reached", open)
+	}
 	return head + ": see the group's scaling activities"
 }

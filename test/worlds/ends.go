@@ -133,11 +133,8 @@ func (r *rules) reason(record upgrade.Record) {
 // returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back. On the way
 // back the nodes of the upgrade are those that are replaced.
 func (r *rules) returned(record upgrade.Record) {
-	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.Contribution() <= 0 || r.doubtful || record.Back {
-		return
-	}
-	if r.c.cloud.desired-r.desired-r.changed() <= 0 {
-		return // what is on the books was never launched: the new nodes are others'
+	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.ConfirmedSurge() <= 0 || r.doubtful || record.Back {
+		return // of launches without an answer it is not known whether the new nodes are theirs
 	}
 	r.idle("S5", record)
 }
