@@ -104,8 +104,8 @@ func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Memb
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
 	until, reason := d.findLastTarget(name, n, m)
-	read := d.sinceExcluded(name, n.EmptyAt).Add(targetPatience)
-	if !d.w.Targets.Observed.After(n.EmptyAt) && read.After(until) {
+	since := d.sinceExcluded(name, n.EmptyAt)
+	if read := since.Add(targetPatience); !d.w.Targets.Observed.After(since) && read.After(until) {
 		until, reason = read, "load balancers to be read"
 	}
 	if !d.w.Now.Before(until) {
