@@ -133,8 +133,8 @@ func (r *rules) reason(record upgrade.Record) {
 // returned is S5: where new nodes did not come in time and no old one was touched, those that carry nothing are given back. On the way
 // back the nodes of the upgrade are those that are replaced.
 func (r *rules) returned(record upgrade.Record) {
-	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.ConfirmedSurge() <= 0 || r.doubtful || record.Back {
-		return // of launches without an answer it is not known whether the new nodes are theirs
+	if record.Phase != upgrade.PhaseScaleUp || record.Ledger.ConfirmedSurge() <= 0 || r.doubtful || record.Back || r.c.plan.hasActor(TargetMoves) {
+		return // of launches without an answer it is not known whether the new nodes are theirs; those of an earlier target are outdated
 	}
 	r.idle("S5", record)
 }
