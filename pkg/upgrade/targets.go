@@ -16,8 +16,9 @@ const (
 	// the cloud that shows it, take a moment.
 	targetSlack = 10 * time.Second
 	// targetPatience is how long an empty node waits for load balancers to be read that were not
-	// read since. What was read before counts meanwhile, and afterwards.
-	targetPatience = 30 * time.Second
+	// read since: longer than from one reading to the next. What was read before counts meanwhile,
+	// and afterwards.
+	targetPatience = 2 * pollTargets
 	// pollTargets is how often load balancers are read while nodes drain that still have pods.
 	// While an empty one waits for them it is as often as the cloud.
 	pollTargets = 30 * time.Second

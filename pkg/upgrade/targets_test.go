@@ -134,7 +134,7 @@ func TestTargetsAreReadSince(t *testing.T) {
 	late.Record.Request.Settle = duration(0)
 	late.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}}
 	wantState(t, late.rest(), "old-a-1", upgrade.NodeEmpty)
-	late.pass(30*time.Second - 1)
+	late.pass(time.Minute - 1)
 	wantActions(t, late.next())
 	late.pass(1)
 	wantActions(t, late.next(), "terminate instance i-old-a-1 and shrink the group by one")
