@@ -168,7 +168,7 @@ func (r *rules) byAutoscaler(w *upgrade.World, record *upgrade.Record, action no
 		if !a.Shrink && r.quiet {
 			r.fail("G73", "%s, which the group replaces: it is at its minimum", a)
 		}
-		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, false) }) && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
+		if slices.ContainsFunc(m.Pods, func(pod *corev1.Pod) bool { return protected(pod) || mustGo(pod, silent(m.Node, w.Now)) }) && w.Record.Nodes[a.Node].State != upgrade.NodeRemoving {
 			r.fail("G72", "%s in phase %q, with pods that are to stay", a, record.Phase)
 		}
 	}
