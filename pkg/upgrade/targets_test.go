@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -152,6 +153,27 @@ func TestTargetsReadBefore(t *testing.T) {
 	s.pass(190*time.Second - 1)
 	wantActions(t, s.next())
 	s.pass(1)
+	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
+}
+
+// A step that finds the node without its fence drains nothing, and forgets no pod that left before.
+func TestTargetsOutlastAStep(t *testing.T) {
+	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
+	group := bound(5 * time.Minute)
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
+	s.rest()
+	m := s.at("old-a-1")
+	fenced := m.Node
+	m.Node, m.Pods = fenced.DeepCopy(), nil
+	delete(m.Node.Annotations, nodemark.AnnotationRun)
+	s.next()
+	s.at("old-a-1").Node = fenced
+	s.pass(time.Second)
+	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
+	s.pass(2 * time.Minute)
+	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "10.0.0.7", Draining: true}}
+	wantActions(t, s.next())
+	s.Targets.List = nil
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 

@@ -199,7 +199,7 @@ func (r *rules) letGo(w *upgrade.World, m *nodegroup.Member) {
 	if !r.c.plan.balanced() {
 		return
 	}
-	for _, id := range append(r.sent[m.Node.UID], m.Instance.ID) {
+	for _, id := range append(slices.Clone(r.sent[m.Node.UID]), m.Instance.ID) {
 		state := r.c.stateOf(id)
 		seen := slices.ContainsFunc(w.Targets.List, func(t nodegroup.Target) bool { return t.ID == id && t.Draining })
 		switch {
