@@ -80,10 +80,6 @@ rules: ## Print the rules by which EKS and GKE upgrade, each with its tests and 
 mutants: ## Plant bugs, one at a time, and see each found in at most N=20000 random worlds
 	$(GO) run ./test/worlds/cmd/mutants -n $(or $(N),20000)
 
-.PHONY: house
-house: ## Print figures of the product code (sizes, names, comments, types, files that use one another) in DIR=.
-	@$(GO) run ./test/house/cmd/house -dir "$(or $(DIR),.)"
-
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME=30s
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd pkg test | \

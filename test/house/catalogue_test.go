@@ -1,6 +1,7 @@
 package house
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 )
+
+var update = flag.Bool("update", false, "write the rows of the catalogue into docs/rules.md")
 
 // catalogueRow is the row of the page that a rule of check has.
 func catalogueRow(r *preflight.Rule) string {

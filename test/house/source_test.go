@@ -33,14 +33,8 @@ func parse(name string, text any) (source, error) {
 	return source{path: name, fset: fset, file: file}, nil
 }
 
-func (s source) dir() string     { return path.Dir(s.path) }
-func (s source) isTest() bool    { return strings.HasSuffix(s.path, "_test.go") }
-func (s source) generated() bool { return ast.IsGenerated(s.file) }
-
-// lines is the number of lines from one position to another, both included.
-func (s source) lines(from, to token.Pos) int {
-	return s.fset.Position(to).Line - s.fset.Position(from).Line + 1
-}
+func (s source) dir() string  { return path.Dir(s.path) }
+func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 
 // fault says what is wrong where, in the form editors jump to.
 func (s source) fault(at token.Pos, format string, args ...any) string {
