@@ -5,8 +5,10 @@ GO        ?= go
 MODULE    := github.com/kubectl-nodeupgrade/kubectl-nodeupgrade
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS   := -X $(MODULE)/pkg/plugin.version=$(VERSION)
+# One set of flags for the product, the demo, the tests and their control plane: what they share is compiled once.
+export CGO_ENABLED ?= 0
+export GOFLAGS     ?= -trimpath
 GOBIN      = $(or $(shell $(GO) env GOBIN),$(shell $(GO) env GOPATH)/bin)
-RACE      ?= $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
@@ -31,16 +33,16 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build bin/kubectl-nodeupgrade
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/kubectl-nodeupgrade
+	$(GO) build -ldflags "$(LDFLAGS)" -o bin/ ./cmd/kubectl-nodeupgrade
 
 .PHONY: install
 install: ## Install the plugin and its completion script into GOBIN
-	CGO_ENABLED=0 $(GO) install -trimpath -ldflags "$(LDFLAGS)" ./cmd/kubectl-nodeupgrade
+	$(GO) install -ldflags "$(LDFLAGS)" ./cmd/kubectl-nodeupgrade
 	install -m 755 kubectl_complete-nodeupgrade "$(GOBIN)/"
 
 .PHONY: controlplane
 controlplane: ## Build etcd, Kubernetes and KWOK for the tests (minutes, once)
-	$(GO) run ./test/controlplane/cmd/cluster -build-only
+	@$(GO) run ./test/controlplane/cmd/programs
 
 .PHONY: tools
 tools: ## Build the linters and validators that tools/go.mod pins (minutes, once)
@@ -54,7 +56,8 @@ clean: ## Remove what was built
 
 .PHONY: demo
 demo: ## Upgrade a node group of a real control plane on this machine
-	$(GO) run ./test/demo
+	@$(GO) run ./test/controlplane/cmd/programs ./test/demo ./cmd/kubectl-nodeupgrade
+	@bin/test/demo
 
 .PHONY: cluster
 cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
@@ -184,7 +187,7 @@ verify-readme:
 .PHONY: verify-size
 verify-size:
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && link() { \
-		CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w $$1" -o "$$dir/" ./cmd/kubectl-nodeupgrade; \
+		$(GO) build -ldflags "-s -w $$1" -o "$$dir/" ./cmd/kubectl-nodeupgrade; \
 	} && link && size=$$(wc -c < "$$dir/kubectl-nodeupgrade") && \
 	if [ "$$size" -gt $(MOST_BYTES) ]; then \
 		echo "the binary has $$size bytes, more than $(MOST_BYTES); methods are called by name in:" >&2; \

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane/programs"
 )
 
 //go:embed stages.yaml
@@ -88,7 +90,7 @@ func orDefault[T comparable](value, otherwise T) T {
 // Cluster is a running control plane.
 type Cluster struct {
 	options   Options
-	binaries  Binaries
+	programs  programs.Set
 	authority *authority
 	dir       string
 	port      int
@@ -104,14 +106,14 @@ type Cluster struct {
 // returns when pods can be created in the namespace "default", or, where that is asked for, when the API server is ready. ctx limits the start alone: the cluster runs until
 // [Cluster.Stop], or until this process ends (on Linux; elsewhere a killed process leaves it behind).
 //
-// Errors: those of [Build], a component that ended, with the end of its log, or ctx ended or two minutes went by before
+// Errors: those of [programs.Get], a component that ended, with the end of its log, or ctx ended or two minutes went by before
 // the control plane was ready.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
 	if options.NodeMonitorGrace < 2*time.Second {
 		return nil, fmt.Errorf("starting the control plane: the node monitor's grace is %s: it must be 2s or more", options.NodeMonitorGrace)
 	}
-	bin, err := Build(ctx, options.Log)
+	set, err := programs.Get(ctx, options.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +121,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	defer cancel()
 
 	start := time.Now()
-	c := &Cluster{options: options, binaries: bin}
+	c := &Cluster{options: options, programs: set}
 	if err := c.start(ctx); err != nil {
 		c.Stop()
 		return nil, fmt.Errorf("starting the control plane: %w", err)
@@ -191,7 +193,7 @@ func (c *Cluster) prepare() (err error) {
 		servingKeyFile:  serving.key,
 		accountKeyFile:  accountPEM,
 		policyFile:      []byte(c.options.AuditPolicy),
-		kwokFile:        []byte(kwokConfig(c.options, c.binaries.Version)),
+		kwokFile:        []byte(kwokConfig(c.options, c.programs.Version)),
 	} {
 		if err := os.WriteFile(filepath.Join(c.dir, name), data, 0o600); err != nil {
 			return fmt.Errorf("writing the configuration: %w", err)
@@ -227,7 +229,7 @@ func clusterDir(dir string) (string, error) {
 }
 
 func (c *Cluster) run(name string, args []string) (*process, error) {
-	p, err := startProcess(c.dir, c.binaries.path(name), args)
+	p, err := startProcess(c.dir, c.programs.Path(name), args)
 	if err == nil {
 		c.processes = append(c.processes, p)
 	}
@@ -347,7 +349,7 @@ func (c *Cluster) Stop() {
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, adminFile) }
 
 // Kubectl is the path of a kubectl of the control plane's version.
-func (c *Cluster) Kubectl() string { return c.binaries.Kubectl() }
+func (c *Cluster) Kubectl() string { return c.programs.Path("kubectl") }
 
 // AuditLog is the path of the API server's audit log, one JSON object a line; see [Cluster.AuditEvents].
 func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, auditFile) }

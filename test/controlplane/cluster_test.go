@@ -65,8 +65,8 @@ func testNodeBoots(t *testing.T, s *space) {
 	if took := time.Since(start); took < bootAfter {
 		t.Errorf("Ready after %s, want %s or more", took, bootAfter)
 	}
-	if got := node.Status.NodeInfo.KubeletVersion; got != s.binaries.Version {
-		t.Errorf("the kubelet's version is %q, want %q", got, s.binaries.Version)
+	if got := node.Status.NodeInfo.KubeletVersion; got != s.programs.Version {
+		t.Errorf("the kubelet's version is %q, want %q", got, s.programs.Version)
 	}
 }
 
@@ -123,8 +123,8 @@ func testKubectl(t *testing.T, s *space) {
 	name := s.node(t, "a")
 	cmd := exec.CommandContext(t.Context(), s.Kubectl(), "--kubeconfig", s.Kubeconfig(), "get", "node", name, "--no-headers")
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "Ready") || !strings.Contains(string(out), s.binaries.Version) {
-		t.Errorf("kubectl says %q, %v, want a Ready node of version %s", out, err, s.binaries.Version)
+	if err != nil || !strings.Contains(string(out), "Ready") || !strings.Contains(string(out), s.programs.Version) {
+		t.Errorf("kubectl says %q, %v, want a Ready node of version %s", out, err, s.programs.Version)
 	}
 }
 
@@ -175,7 +175,9 @@ func testSecondClusterBeside(t *testing.T, s *space) {
 
 func TestStartRefuses(t *testing.T) {
 	inUse := t.TempDir()
-	writeFiles(t, inUse, map[string]string{"etcd/member": ""})
+	if err := os.Mkdir(filepath.Join(inUse, "etcd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		options Options
 		want    string

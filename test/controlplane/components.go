@@ -68,7 +68,7 @@ func controllerManagerArgs(o Options) []string {
 	return append([]string{
 		"--kubeconfig=" + kubeconfigFile(controllerManagerUser),
 		"--leader-elect=false", "--secure-port=0",
-		"--controllers=*,-node-ipam-controller,-cloud-node-lifecycle-controller",
+		"--controllers=*,-node-ipam-controller",
 		"--root-ca-file=" + caFile, "--service-account-private-key-file=" + accountKeyFile,
 		"--concurrent-replicaset-syncs=" + strconv.Itoa(o.ReplicaSetSyncs),
 		// No pod waits for what a Deployment says of itself, but everything waits for the API server that has to take it:

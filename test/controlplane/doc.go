@@ -2,7 +2,7 @@
 // kube-controller-manager and kube-scheduler built from Go modules, and KWOK in the place of kubelets. It needs the go
 // command and nothing else; it works on Linux and macOS.
 //
-// [Build] compiles the programs once (6 to 8 minutes on two cores) and keeps them in the user's cache folder. [Start]
+// Package programs compiles them once, in minutes, and keeps them in the user's cache folder. [Start]
 // runs them on loopback, any number of clusters side by side, and is ready in 2 to 4 seconds. Tests call [ForTest]:
 //
 //	c := controlplane.ForTest(t, controlplane.Options{})
@@ -15,8 +15,9 @@
 // kubelet does is played by the stages in stages.yaml and steered by the annotations below: no image is pulled, no probe
 // is called, no preStop hook runs, and a pod's grace period is not counted, except that grace 0 removes it at once.
 //
-// The programs come from nested modules, kubernetes/ and etcd/, because k8s.io/kubernetes needs replace lines, with which
-// this module could not be installed by "go install", and because the dependencies of the two clash.
+// The programs come from a nested module, kubernetes/, because k8s.io/kubernetes needs replace lines, with which this
+// module could not be installed by "go install". Its versions are those of this module, so that a package that both
+// need is compiled once.
 package controlplane
 
 // Annotations of pods and nodes that steer the simulated kubelets. A time is a Go duration ("1500ms"), counted from the

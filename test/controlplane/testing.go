@@ -6,7 +6,7 @@ const failedLogLines = 40
 
 // ForTest starts a cluster that lives as long as the test, and skips the test under -short. When the test fails, it logs
 // the ends of the components' logs. Building counts towards the test's timeout: before the first run, build with
-// "go run ./test/controlplane/cmd/cluster -build-only".
+// "go run ./test/controlplane/cmd/programs".
 func ForTest(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if testing.Short() {

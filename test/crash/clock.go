@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane/programs"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
@@ -40,7 +41,7 @@ func withSettableClock(source string) (string, error) {
 	return strings.Replace(source, reading, set, 1), nil
 }
 
-// buildSettable builds a command, named by its folder relative to this one, with a clock that can be set: by an overlay of the standard
+// buildSettable builds a command, named by its folder in the repository, with a clock that can be set: by an overlay of the standard
 // library, so that neither the command nor the machine's clock is touched.
 func buildSettable(ctx context.Context, command, path string) error {
 	scratch, err := os.MkdirTemp("", "nodeupgrade-clock-")
@@ -52,23 +53,34 @@ func buildSettable(ctx context.Context, command, path string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := goCommand(ctx, "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", path, command).CombinedOutput(); err != nil {
+	build, err := goCommand(ctx, "build", "-overlay", overlay, "-ldflags", "-s -w", "-o", path, command)
+	if err != nil {
+		return err
+	}
+	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building %s with a clock that can be set: %w: %q", command, err, out)
 	}
 	return nil
 }
 
-// goCommand is a go command that runs in this folder, and so is the Go that the module asks for.
-func goCommand(ctx context.Context, args ...string) *exec.Cmd {
-	_, here, _, _ := runtime.Caller(0)
+// goCommand returns a go command that runs at the top of the repository, and so with the Go that the module asks for.
+func goCommand(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	root, err := programs.Root(ctx)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = filepath.Dir(here)
-	return cmd
+	cmd.Dir = root
+	return cmd, nil
 }
 
 // writeOverlay writes the changed package time into the folder, and the overlay that has a build take it, whose path it returns.
 func writeOverlay(ctx context.Context, folder string) (string, error) {
-	root, err := goCommand(ctx, "env", "GOROOT").Output()
+	env, err := goCommand(ctx, "env", "GOROOT")
+	if err != nil {
+		return "", err
+	}
+	root, err := env.Output()
 	if err != nil {
 		return "", fmt.Errorf("asking for GOROOT: %w", err)
 	}
@@ -99,7 +111,7 @@ func writeOverlay(ctx context.Context, folder string) (string, error) {
 
 // addSettable puts the plugin with a clock that can be set beside the stage's own.
 func addSettable(ctx context.Context, s *stage.Stage) error {
-	return buildSettable(ctx, "../../cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
+	return buildSettable(ctx, "./cmd/kubectl-nodeupgrade", filepath.Join(settableIn(s), "kubectl-nodeupgrade"))
 }
 
 // settableIn is the folder of the plugin with a clock that can be set.

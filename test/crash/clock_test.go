@@ -36,7 +36,7 @@ func TestWallClock(t *testing.T) {
 		t.Skip("it compiles the standard library, which -short leaves out")
 	}
 	dir := t.TempDir()
-	if err := buildSettable(t.Context(), "./testdata/now", filepath.Join(dir, "now")); err != nil {
+	if err := buildSettable(t.Context(), "./test/crash/testdata/now", filepath.Join(dir, "now")); err != nil {
 		t.Fatal(err)
 	}
 	w := wallClock(filepath.Join(dir, "clock"))

@@ -301,7 +301,7 @@ func probes(t *testing.T, s *stage.Stage) []string {
 func checkCloudRights(t *testing.T, s *stage.Stage) {
 	t.Helper()
 	const missing, key = "autoscaling:SuspendProcesses", "AKIDLACKING"
-	who, err := stage.Published("aws-read.json", "aws-simulate.json", "aws-operate.json")
+	who, err := stage.Published(t.Context(), "aws-read.json", "aws-simulate.json", "aws-operate.json")
 	if err != nil {
 		t.Fatal(err)
 	}

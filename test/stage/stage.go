@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane/programs"
 )
 
 // Stage is a cluster with a cloud behind it, and the plugin in front.
@@ -56,16 +54,19 @@ func New(ctx context.Context, o Options) (*Stage, error) {
 }
 
 func (s *Stage) start(ctx context.Context, o Options) error {
-	if err := buildPlugin(ctx, filepath.Join(s.Dir, "kubectl-nodeupgrade")); err != nil {
+	if err := copyPlugin(ctx, filepath.Join(s.Dir, "kubectl-nodeupgrade")); err != nil {
+		return err
+	}
+	root, err := programs.Root(ctx)
+	if err != nil {
 		return err
 	}
 	o.Cluster.Log = o.Log
-	var err error
 	if s.Cluster, err = controlplane.Start(ctx, o.Cluster); err != nil {
 		return fmt.Errorf("starting the control plane: %w", err)
 	}
 	for name, path := range map[string]string{
-		"kubectl": s.Cluster.Kubectl(), completion: filepath.Join(root(), completion),
+		"kubectl": s.Cluster.Kubectl(), completion: filepath.Join(root, completion),
 	} {
 		if err := os.Symlink(path, filepath.Join(s.Dir, name)); err != nil {
 			return fmt.Errorf("putting %s on the stage's path: %w", name, err)
@@ -76,7 +77,7 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 	if s.Cloud, err = awscloud.Start(o.Cloud); err != nil {
 		return fmt.Errorf("starting the cloud: %w", err)
 	}
-	who, err := Published("aws-read.json", "aws-operate.json")
+	who, err := Published(ctx, "aws-read.json", "aws-operate.json")
 	if err != nil {
 		return err
 	}
@@ -85,10 +86,14 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 
 // Published is a caller with policies of docs/permissions. The plugin has those for upgrades, unless a test gives it
 // another access key: what it does beyond them is refused.
-func Published(policies ...string) (awscloud.Caller, error) {
+func Published(ctx context.Context, policies ...string) (awscloud.Caller, error) {
 	var who awscloud.Caller
+	root, err := programs.Root(ctx)
+	if err != nil {
+		return who, err
+	}
 	for _, file := range policies {
-		text, err := os.ReadFile(filepath.Join(root(), "docs/permissions", file))
+		text, err := os.ReadFile(filepath.Join(root, "docs/permissions", file))
 		if err != nil {
 			return who, fmt.Errorf("reading what the plugin may do: %w", err)
 		}
@@ -152,34 +157,17 @@ func ForTest(t testing.TB, o Options) *Stage {
 	return s
 }
 
-// build is the plugin, built once for the whole process and copied from then on.
-var build = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "nodeupgrade-build-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "kubectl-nodeupgrade")
-	cmd := exec.Command("go", "build", "-o", path, "./cmd/kubectl-nodeupgrade")
-	cmd.Dir = root()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
-	}
-	return os.ReadFile(path)
-})
-
-func buildPlugin(_ context.Context, path string) error {
-	binary, err := build()
+// copyPlugin builds the plugin and copies it, so that a later build does not change the plugin of this stage.
+func copyPlugin(ctx context.Context, to string) error {
+	path, err := programs.Plugin(ctx)
 	if err != nil {
 		return fmt.Errorf("building the plugin: %w", err)
 	}
-	return os.WriteFile(path, binary, 0o755)
-}
-
-// root is the folder of the module.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("copying the plugin: %w", err)
+	}
+	return os.WriteFile(to, binary, 0o755)
 }
 
 // StartupLimit is how long the cluster may take to settle before anything is measured, or after all was done: longer than the

@@ -2,8 +2,7 @@
 //
 //	go run ./test/controlplane/cmd/cluster -nodes 6
 //
-// It prints the path of the kubeconfig and the line that makes a shell use it. With -build-only it builds the programs
-// and ends.
+// It prints the path of the kubeconfig and the line that makes a shell use it.
 package main
 
 import (
@@ -22,10 +21,9 @@ import (
 
 func main() {
 	nodes := flag.Int("nodes", 0, "how many nodes to add, in three zones")
-	buildOnly := flag.Bool("build-only", false, "build the programs and end")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Stdout, *nodes, *buildOnly)
+	err := run(ctx, os.Stdout, *nodes)
 	cancel()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cluster:", err)
@@ -33,11 +31,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out io.Writer, nodes int, buildOnly bool) error {
-	if buildOnly {
-		_, err := controlplane.Build(ctx, os.Stderr)
-		return err
-	}
+func run(ctx context.Context, out io.Writer, nodes int) error {
 	c, err := controlplane.Start(ctx, controlplane.Options{Log: os.Stderr})
 	if err != nil {
 		return err

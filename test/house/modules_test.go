@@ -1,0 +1,50 @@
+package house
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// required maps the modules that a go.mod requires to their versions. Requirements that a replace line overrides are
+// at v0.0.0 and left out.
+func required(goMod string) map[string]string {
+	versions := map[string]string{}
+	for _, line := range regexp.MustCompile(`(?m)^(?:require )?\t?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)`).FindAllStringSubmatch(goMod, -1) {
+		if line[2] != "v0.0.0" {
+			versions[line[1]] = line[2]
+		}
+	}
+	return versions
+}
+
+// versionFaults lists the modules that both files require at different versions. Packages of such a module, and all
+// that import them, are compiled twice.
+func versionFaults(product, controlPlane string) []string {
+	var faults []string
+	ours, theirs := required(product), required(controlPlane)
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		if version := theirs[name]; version != "" && version != ours[name] {
+			faults = append(faults, fmt.Sprintf("%s is %s in go.mod and %s in test/controlplane/kubernetes/go.mod: use the newer one in both", name, ours[name], version))
+		}
+	}
+	return faults
+}
+
+func TestControlPlaneSharesModules(t *testing.T) {
+	report(t, versionFaults(read(t, "go.mod"), read(t, "test/controlplane/kubernetes/go.mod")))
+}
+
+func TestVersionRule(t *testing.T) {
+	cases := map[string]struct{ ours, theirs, want string }{
+		"the same":           {"require (\n\tk8s.io/api v0.37.2\n)", "require (\n\tk8s.io/api v0.37.2 // indirect\n)", ""},
+		"others":             {"require (\n\tk8s.io/api v0.37.2\n)", "require k8s.io/api v0.36.3", "k8s.io/api is v0.37.2 in go.mod and v0.36.3"},
+		"only in the second": {"require a.b/c v1.0.0", "require (\n\ta.b/d v2.0.0\n)", ""},
+		"replaced":           {"require a.b/c v1.0.0", "require a.b/c v0.0.0", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, versionFaults(c.ours, c.theirs), c.want) })
+	}
+}
