@@ -13,10 +13,13 @@ TOOL      := $(GO) tool -modfile=tools/go.mod
 MODULES    = $(dir $(wildcard go.mod */go.mod */*/go.mod */*/*/go.mod))
 SCRIPTS    = .ci/run kubectl_complete-nodeupgrade
 PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate/... ./pkg/upgrade/...
-# These tests check how long upgrades of real control planes take, so that they run
-# one package after the other while nothing else is compiled. They run the tool as a
-# process of its own, where the race detector would only watch the tests.
-LIVE      := $(addprefix $(MODULE)/test/,stage e2e crash fidelity rivals gaps)
+# The packages that start goroutines are tested with the race detector, if there is a C compiler.
+RACED     := ./pkg/cluster ./pkg/runner ./pkg/plugin ./pkg/cloud/aws ./test/awscloud ./test/hostile
+RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO) test -race,$(GO) test)
+# These tests upgrade nodes of real control planes. They run one package after the other while nothing else is compiled.
+# They run the tool as a process of its own, where the race detector would only watch the tests.
+LIVE      := $(addprefix ./test/,stage controlplane e2e crash fidelity rivals gaps)
+UNIT       = $(filter-out $(patsubst ./%,$(MODULE)/%,$(LIVE) $(RACED)),$(shell $(GO) list ./...))
 FUZZTIME  ?= 30s
 NODES     ?= 6
 # The largest that the binary may be as it is released.
@@ -66,10 +69,17 @@ cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 ##### Prove
 
 .PHONY: test
-test: controlplane build ## Run every test
-	$(if $(RACE),,@echo "no C compiler: testing without the race detector" >&2)
-	$(GO) test $(RACE) -shuffle=on -timeout 45m $(filter-out $(LIVE),$(shell $(GO) list ./...))
+test: controlplane ## Run every test, with samples of the long ones; "make prove" runs those whole
+	$(GO) test -shuffle=on $(UNIT)
+	$(RACE) -shuffle=on $(RACED)
 	$(GO) test -shuffle=on -timeout 45m -p 1 $(LIVE)
+
+.PHONY: prove
+prove: ## Run everything that proves the tool (hours), and print how long each part took
+	@export NODEUPGRADE_PROVE=1; for part in "test" "worlds N=100000" "mutants" "rules CHECK=1" "fidelity" "rivals" "gaps" "crash"; do \
+		start=$$(date +%s); $(MAKE) --no-print-directory $$part || exit 1; \
+		echo "== make $$part: $$(($$(date +%s) - start)) s"; \
+	done
 
 .PHONY: worlds
 worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met

@@ -31,6 +31,7 @@ func TestAutoscaledBlueGreen(t *testing.T) {
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
+			inSample(t)
 			t.Parallel()
 			writeAutoscalerStatus(t, shared, "served", "waits") // as late as this, or it would be too old to count
 			play(t, shared)

@@ -48,6 +48,7 @@ func TestBalancers(t *testing.T) {
 
 // TestBalancersBesideSlowPods has pods that take longer to end than load balancers take to let go: following them costs nothing.
 func TestBalancersBesideSlowPods(t *testing.T) {
+	inSample(t)
 	t.Parallel()
 	shared := stage.ForTest(t, quick())
 	s := balancedScene(t, shared, 3*time.Second)

@@ -27,6 +27,7 @@ func TestBlueGreen(t *testing.T) {
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
+			inSample(t)
 			t.Parallel()
 			play(t, shared)
 		})

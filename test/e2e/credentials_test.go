@@ -46,6 +46,7 @@ func TestCredentialsEnd(t *testing.T) {
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
+			inSample(t)
 			t.Parallel()
 			play(t, shared)
 		})

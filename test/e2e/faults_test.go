@@ -16,11 +16,11 @@ func TestUnreliableCloud(t *testing.T) {
 	options := quick()
 	options.Cloud.DescribeLag = time.Second
 	shared := stage.ForTest(t, options)
-	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { lateAndBusy(t, shared) })
-	t.Run("answers are lost", func(t *testing.T) { lostAnswers(t, shared) })
-	t.Run("it does not know launches in a zone", func(t *testing.T) { zoneless(t, shared) })
-	t.Run("its credentials have expired", func(t *testing.T) { unreadStatus(t, shared) })
-	t.Run("it does not let us stop", func(t *testing.T) { cannotStop(t, shared) })
+	t.Run("what it tells is late and it turns requests away", func(t *testing.T) { inSample(t); lateAndBusy(t, shared) })
+	t.Run("answers are lost", func(t *testing.T) { inSample(t); lostAnswers(t, shared) })
+	t.Run("it does not know launches in a zone", func(t *testing.T) { inSample(t); zoneless(t, shared) })
+	t.Run("its credentials have expired", func(t *testing.T) { inSample(t); unreadStatus(t, shared) })
+	t.Run("it does not let us stop", func(t *testing.T) { inSample(t); cannotStop(t, shared) })
 }
 
 // openLate is open with a cloud that takes its time to tell of the group.

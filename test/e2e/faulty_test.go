@@ -30,6 +30,7 @@ func TestPlantedFaults(t *testing.T) {
 	for _, file := range files {
 		rule := strings.TrimSuffix(filepath.Base(file), ".yaml")
 		t.Run(rule, func(t *testing.T) {
+			inSample(t)
 			t.Parallel()
 			s := openEmpty(t, shared, stage.Group{Name: "faulty-" + strings.ToLower(rule), Zones: []string{"us-east-1a", "us-east-1b"}, Counts: []int{1, 1}, Max: 6})
 			s.apply(file)

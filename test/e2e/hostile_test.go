@@ -29,6 +29,7 @@ func TestHostileServers(t *testing.T) {
 	}
 	for name, play := range scenes {
 		t.Run(name, func(t *testing.T) {
+			inSample(t)
 			t.Parallel()
 			play(t, shared)
 		})

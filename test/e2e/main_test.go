@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	common.close()
+	if code == 0 && flag.Lookup("test.run").Value.String() == "" && !testing.Short() {
+		code = checkSample(os.Stderr)
+	}
 	os.Exit(code)
 }
 

@@ -46,6 +46,7 @@ func TestManagedGroups(t *testing.T) {
 			"both kinds":  showBothKinds,
 		} {
 			t.Run(name, func(t *testing.T) {
+				inSample(t)
 				t.Parallel()
 				play(t, shared)
 			})

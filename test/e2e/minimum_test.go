@@ -45,6 +45,7 @@ func (w width) name() string { return fmt.Sprintf("w%d-s%s-u%d", w.nodes, w.surg
 
 func (w width) test(t *testing.T, shared *stage.Stage) {
 	t.Run(w.name(), func(t *testing.T) {
+		inSample(t)
 		t.Parallel()
 		w.play(t, shared)
 	})

@@ -113,12 +113,29 @@ func reject(problem awscloud.CredentialProblem) func(*stage.Stage) func() {
 	}
 }
 
-// checkAllRefusals runs them one after the other, for what is written is the stage's.
+// checkAllRefusals runs the refusals at the same time, except those that change the cloud for all, and checks that none
+// of them wrote anything.
 func checkAllRefusals(t *testing.T, s *stage.Stage) {
 	allowReader(t, s)
-	for name, r := range refusals() {
-		t.Run(name, func(t *testing.T) { r.check(t, s) })
-	}
+	before := writesOf(t, s)
+	t.Run("alone", func(t *testing.T) {
+		for name, r := range refusals() {
+			if r.during != nil {
+				t.Run(name, func(t *testing.T) { r.check(t, s) })
+			}
+		}
+	})
+	t.Run("together", func(t *testing.T) {
+		for name, r := range refusals() {
+			if r.during == nil {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					r.check(t, s)
+				})
+			}
+		}
+	})
+	before.checkNone(t, s)
 }
 
 // allowReader lets the user "reader" look at everything that the plan needs, and change nothing.
@@ -142,7 +159,6 @@ func allowReader(t *testing.T, s *stage.Stage) {
 
 func (r refusal) check(t *testing.T, s *stage.Stage) {
 	t.Helper()
-	before := writesOf(t, s)
 	if r.during != nil {
 		defer r.during(s)()
 	}
@@ -160,7 +176,6 @@ func (r refusal) check(t *testing.T, s *stage.Stage) {
 			t.Errorf("the error does not say %q: %s", part, errOut.String())
 		}
 	}
-	before.checkNone(t, s)
 }
 
 // environment writes the kubeconfig of a user that is named instead of a file.

@@ -58,6 +58,7 @@ func TestUpgrade(t *testing.T) {
 	t.Run("scene", func(t *testing.T) {
 		for name, play := range scenes {
 			t.Run(name, func(t *testing.T) {
+				inSample(t)
 				t.Parallel()
 				play(t, shared)
 			})

@@ -112,6 +112,7 @@ func TestVerbs(t *testing.T) {
 			t.Parallel()
 			for name, moment := range moments() {
 				t.Run(name, func(t *testing.T) {
+					inSample(t)
 					t.Parallel()
 					s := openVerbs(t, shared, strings.ReplaceAll(verb.name+"-"+name, " ", "-"))
 					verb.play(s, name, moment(s))

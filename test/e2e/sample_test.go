@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// sampled names the scenes that "make test" plays: of each kind the ones that take different ways through the program.
+// "make prove" plays all scenes. Tests that do not call inSample are always run.
+const sampled = `
+TestAutoscaledBlueGreen/served
+TestAutoscaledBlueGreen/unserved
+TestBlueGreen/from_start_to_end
+TestBlueGreen/rolled_back_out_of_the_soak
+TestBlueGreen/aborted_in_the_soak
+TestCredentialsEnd/tokens_last_for_seconds
+TestCredentialsEnd/cloud_sessions_are_revoked
+TestHostileServers/three_requests_in_ten_fail,_seed_0
+TestManagedGroups/scenes/default
+TestManagedGroups/scenes/blocked
+TestManagedGroups/scenes/aborted
+TestManagedGroups/scenes/both_kinds
+TestPlantedFaults/PDB001
+TestPlantedFaults/TERM002
+TestUnreliableCloud/answers_are_lost
+TestUnreliableCloud/its_credentials_have_expired
+TestUpgrade/scene/three_nodes_in_three_zones
+TestUpgrade/scene/a_process_that_was_not_suspended
+TestUpgrade/scene/a_node_that_cannot_be_drained:_fail
+TestUpgrade/scene/a_node_that_cannot_be_drained:_force
+TestUpgrade/scene/a_group_that_cannot_launch_in_zone
+TestUpgrade/scene/a_current_machine_without_its_label
+TestUpgrade/scene/a_zone_without_capacity
+TestUpgrade/scene/a_target_that_moves
+TestUpgrade/scene/a_second_run_that_waited
+TestUpgrade/scene/nodes_brought_in_advance
+TestUpgrade/scene/two_groups_at_once
+TestUpgrade/scene/somebody_lowers_the_maximum
+TestUpgrade/scene/somebody_protects_its_instances
+TestUpgrade/scene/interrupted:_draining
+TestUpgrade/scene/interrupted:_terminal
+TestUpgrade/scene/interrupted:_scale-down
+TestVerbs/abort/draining
+TestVerbs/complete/scale_down
+TestVerbs/pause/draining
+TestVerbs/resume/paused
+TestVerbs/rollback/interrupted
+TestWidths/pair/w3-s0-u1
+TestWidths/pair/w3-s1-u0
+TestWidths/pair/w3-s2-u2
+TestWidths/pair/w1-s1-u1
+TestWidths/pair/w3-s0-u0
+`
+
+// proving reports whether all scenes are to be played.
+func proving() bool { return os.Getenv("NODEUPGRADE_PROVE") == "1" }
+
+// met holds the names of sampled scenes that were played.
+var met struct {
+	sync.Mutex
+	names map[string]bool
+}
+
+// inSample skips the test unless it is sampled or all scenes are played.
+func inSample(t *testing.T) {
+	t.Helper()
+	if proving() {
+		return
+	}
+	if !strings.Contains(sampled, "\n"+t.Name()+"\n") {
+		t.Skip("make prove plays it")
+	}
+	met.Lock()
+	defer met.Unlock()
+	if met.names == nil {
+		met.names = map[string]bool{}
+	}
+	met.names[t.Name()] = true
+}
+
+// checkSample returns 1 if a sampled name is of no scene: a scene that was renamed would be left out without a word.
+func checkSample(out io.Writer) (code int) {
+	for name := range strings.FieldsSeq(sampled) {
+		if !proving() && !met.names[name] {
+			fmt.Fprintf(out, "sample_test.go: no scene has the name %s: bring the list up to date\n", name)
+			code = 1
+		}
+	}
+	return code
+}
