@@ -127,6 +127,49 @@ func acquireWithTimes(ctx context.Context, client kubernetes.Interface, claim Cl
 	}
 }
 
+// signOfLife is how long a holder may be without a renewal until it is not taken for one at work: half
+// a renewal more than it takes from one to the next.
+const signOfLife = leaseRenew + leaseRenew/2
+
+// IsHolderAtWork reports whether the group's lease has a holder that gives a sign of life, which is
+// waited for up to signOfLife. It only looks: taking the lease would tell the next holder that
+// somebody was at work until then. A holder without one may still be alive: only AcquireLease can
+// tell. waiting is told of the holder that is watched.
+func (c *Connection) IsHolderAtWork(ctx context.Context, namespace, group string, waiting func(holder string)) (bool, error) {
+	leases := c.Client.CoordinationV1().Leases(namespace)
+	first, err := leases.Get(ctx, ObjectName(group), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the lease of group %q: %w", group, err)
+	}
+	state := c.readLeaseState(first)
+	if state.Holder == "" || state.Idle > signOfLife {
+		return false, nil
+	}
+	waiting(state.Holder)
+	ctx, cancel := context.WithTimeoutCause(ctx, signOfLife-state.Idle, errNoSign)
+	defer cancel()
+	select {
+	case err = <-watchHolder(ctx, c.Client, Claim{Namespace: namespace, Group: group, Identity: "who only looks"}, first):
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	var held *HeldError
+	switch {
+	case errors.As(err, &held):
+		return true, nil
+	case errors.Is(err, errGivenBack), errors.Is(context.Cause(ctx), errNoSign):
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// errNoSign is a holder that did not renew its lease in time.
+var errNoSign = errors.New("the lease was not renewed")
+
 // errGivenBack is a lease that its holder has let go of: a new election takes it at once, where the
 // one under way would notice with its next try.
 var errGivenBack = errors.New("the lease was given back")

@@ -45,7 +45,7 @@ func testMove(t *testing.T, s *space) {
 	if uid != d.UID || why != "" {
 		t.Fatalf("the Deployment is %q (%s), want %q", uid, why, d.UID)
 	}
-	writer := NewWriter(s.client, w, "run", corev1.Taint{})
+	writer := NewWriter(s.client, w, "run", corev1.Taint{}, testOwner)
 	restart := upgrade.Restart{Namespace: s.name, Deployment: "solo", UID: uid, Pod: old.UID}
 	must(t, writer.Do(t.Context(), restart))
 	must(t, writer.Do(t.Context(), restart))

@@ -30,11 +30,12 @@ type Writer struct {
 	watcher *Watcher
 	run     string
 	fence   corev1.Taint
+	owner   nodemark.Owner
 }
 
-// NewWriter makes a Writer for one run, whose fence uses the taint.
-func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence corev1.Taint) *Writer {
-	return &Writer{client: client, watcher: watcher, run: run, fence: fence}
+// NewWriter makes a Writer for one run, whose fence uses the taint and whose marks name the owner.
+func NewWriter(client kubernetes.Interface, watcher *Watcher, run string, fence corev1.Taint, owner nodemark.Owner) *Writer {
+	return &Writer{client: client, watcher: watcher, run: run, fence: fence, owner: owner}
 }
 
 // Do carries out one action of package upgrade that concerns the cluster. It returns
@@ -44,7 +45,7 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	switch a := action.(type) {
 	case upgrade.NodeAction:
 		target := a.Target()
-		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return a.Apply(n, w.run, w.fence) })
+		return w.patchNode(ctx, target.Node, target.UID, target.Version, func(n *corev1.Node) error { return w.applyToNode(a, n) })
 	case upgrade.Evict:
 		return w.evictPod(ctx, a)
 	case upgrade.Restart:
@@ -60,6 +61,18 @@ func (w *Writer) Do(ctx context.Context, action nodegroup.Action) error {
 	default:
 		return fmt.Errorf("the cluster cannot %s", action)
 	}
+}
+
+// applyToNode changes the node as the action means it. What marks a node names the owner, too.
+func (w *Writer) applyToNode(action upgrade.NodeAction, node *corev1.Node) error {
+	if err := action.Apply(node, w.run, w.fence); err != nil {
+		return err
+	}
+	switch action.(type) {
+	case upgrade.Fence, upgrade.HoldNode:
+		nodemark.SetOwner(node, w.owner)
+	}
+	return nil
 }
 
 // TakeOver marks the nodes, which are those in flight by name, with the number of the lease's

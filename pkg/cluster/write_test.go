@@ -29,6 +29,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
 )
 
+// testOwner is the upgrade that marks nodes in tests.
+var testOwner = nodemark.Owner{Namespace: "kube-system", Group: testGroup, Epoch: 3}
+
 func TestNodePatch(t *testing.T) {
 	cases := map[string]struct {
 		change func(*corev1.Node)
@@ -80,7 +83,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 		}
 	})
 	w := s.watcher(t)
-	writer := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"))
+	writer := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner)
 	deadline := time.Now().Add(time.Hour)
 	steps := []struct {
 		what   string
@@ -134,7 +137,7 @@ func testFenceKeepsWhatIsForeign(t *testing.T, s *space) {
 
 // writerOf is a writer that knows the objects as they were and hears no news of them.
 func (s *space) writerOf(objects ...any) *Writer {
-	return NewWriter(s.client, offline(objects...), "run-1", nodegroup.FenceTaint("aws"))
+	return NewWriter(s.client, offline(objects...), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 }
 
 func testStaleNodeIsNotPatched(t *testing.T, s *space) {
@@ -200,7 +203,7 @@ func testFenceLeavesNothingToControllers(t *testing.T, s *space) {
 		if len(known.Spec.Taints) > 0 {
 			return false, nil // the node has only just become ready
 		}
-		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(ctx, upgrade.Fence{NodeVersion: upgrade.VersionOf(known)})
+		err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(ctx, upgrade.Fence{NodeVersion: upgrade.VersionOf(known)})
 		if apierrors.IsConflict(err) || errors.Is(err, nodegroup.ErrMoved) {
 			return false, nil
 		}
@@ -251,7 +254,7 @@ func evictionOf(pod *corev1.Pod) upgrade.Evict {
 func testEvict(t *testing.T, s *space) {
 	pod := s.pods(t, s.node(t, "a").Name, "web-0")[0]
 	w := s.watcher(t)
-	if err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws")).Do(t.Context(), evictionOf(pod)); err != nil {
+	if err := NewWriter(s.client, w, "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), evictionOf(pod)); err != nil {
 		t.Fatal(err)
 	}
 	w.until(t, "the pod to leave", func(upgrade.View) bool {
@@ -387,7 +390,7 @@ func testDeleteNode(t *testing.T, s *space) {
 }
 
 func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
-	err := NewWriter(nil, offline(), "run-1", nodegroup.FenceTaint("aws")).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
+	err := NewWriter(nil, offline(), "run-1", nodegroup.FenceTaint("aws"), testOwner).Do(t.Context(), nodegroup.Terminate{Instance: "i-1"})
 	if err == nil || !strings.Contains(err.Error(), "terminate instance i-1") {
 		t.Errorf("got error %v", err)
 	}
@@ -397,7 +400,7 @@ func TestWriterRefusesWhatIsTheClouds(t *testing.T) {
 func TestWriterKeepsAnUnreadableFence(t *testing.T) {
 	node := build.Node("a", "a")
 	node.Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{", nodemark.AnnotationRun: "r0"}
-	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"))
+	writer := NewWriter(nil, offline(node), "run-1", nodegroup.FenceTaint("aws"), testOwner)
 	for _, action := range []nodegroup.Action{
 		upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}}, upgrade.Unfence{NodeVersion: upgrade.NodeVersion{Node: "a", UID: "a", Version: "1"}},
 	} {

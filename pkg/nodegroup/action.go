@@ -21,6 +21,9 @@ type SetRevision struct {
 	To Revision
 	// Token makes a repeated request one request.
 	Token string
+	// Recorded tells that a record names the revision, which no reading of the group shows: the
+	// group is pointed there only if nothing has to be made for it.
+	Recorded bool
 }
 
 // Quiesce suspends processes of the provider that would fight the upgrade; Resume ends that for

@@ -85,7 +85,7 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch, AnnotationGroupBaseline} {
+	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch, AnnotationGroupBaseline, AnnotationOwner} {
 		delete(node.Annotations, key)
 	}
 	return nil

@@ -201,3 +201,36 @@ func fence(t *testing.T, node *corev1.Node, run, provider string) {
 		t.Fatal(err)
 	}
 }
+
+// The owner comes with marks and goes with the last of them.
+func TestOwner(t *testing.T) {
+	owner := nodemark.Owner{Namespace: "kube-system", Group: "pool in (a,b)", Epoch: 3}
+	node := build.Node("n1", "a")
+	if nodemark.SetOwner(node, owner); len(node.Annotations) > 0 {
+		t.Errorf("a node without marks has %v", node.Annotations)
+	}
+	nodemark.SetHold(node, "r1")
+	if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
+		t.Fatal(err)
+	}
+	nodemark.SetOwner(node, owner)
+	if got, named := nodemark.ReadOwner(node); got != owner || !named {
+		t.Errorf("got %+v, %t", got, named)
+	}
+	nodemark.ClearHold(node)
+	if _, named := nodemark.ReadOwner(node); !named {
+		t.Error("it went with the hold, and the node is fenced still")
+	}
+	if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
+		t.Fatal(err)
+	}
+	if len(node.Annotations) > 0 {
+		t.Errorf("left are %v", node.Annotations)
+	}
+	for _, text := range []string{"", "{", `{"group":"g"}`, `{"namespace":"n"}`} {
+		node.Annotations = map[string]string{nodemark.AnnotationOwner: text}
+		if got, named := nodemark.ReadOwner(node); named {
+			t.Errorf("%q names %+v", text, got)
+		}
+	}
+}

@@ -35,7 +35,10 @@ func ClearHold(node *corev1.Node) {
 		delete(node.Annotations, AnnotationNoScaleDown)
 	}
 	delete(node.Annotations, AnnotationHeld)
-	delete(node.Annotations, AnnotationGroupBaseline)
+	if node.Annotations[AnnotationRun] == "" { // else they are the fence's, too
+		delete(node.Annotations, AnnotationGroupBaseline)
+		delete(node.Annotations, AnnotationOwner)
+	}
 }
 
 // IsHeld reports whether the node carries a hold of ours.

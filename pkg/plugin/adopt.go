@@ -15,11 +15,13 @@ import (
 // adoptRecord takes up an upgrade that was begun before: its settings stand, unless the user says
 // that they are to change.
 func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
+	g.rebuilt = false
 	if g.record.Run == "" && m == modeUpgrade {
 		var err error
 		if g.record, err = rebuildRecord(g.makeWorld(g.now), line); err != nil {
 			return err
 		}
+		g.rebuilt = g.record.Run != ""
 	}
 	if !g.record.IsResumable() {
 		if m.keepsSettings() {
@@ -101,21 +103,34 @@ func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, erro
 	}
 	group := world.Group.Name
 	return upgrade.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
-		"taking up run %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: kubectl nodeupgrade status %s lists its marks with the commands "+
+		"taking up %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: kubectl nodeupgrade status %s lists the marks with the commands "+
 			"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
-		record.Run, group, cluster.ObjectName(group), line.stateNamespace, err, group, line.retry)}
+		strings.TrimSpace("run "+record.Run), group, cluster.ObjectName(group), line.stateNamespace, err, group, line.retry)}
 }
 
 // describeLoss says what an upgrade continues with whose record was lost, and what is not known any
 // more.
-func describeLoss(record *upgrade.Record) string {
+func (g *groupContext) describeLoss() string {
+	world := g.makeWorld(g.now)
+	return describeLoss(&g.record, upgrade.CountWitnesses(&world, g.record.Run))
+}
+
+func describeLoss(record *upgrade.Record, fenced int) string {
 	text := fmt.Sprintf("the record of run %s is gone and is rebuilt from the marks on the group's nodes", record.Run)
+	switch fenced {
+	case 0:
+		text += ", of which none is fenced: what they say rests on annotations alone, which each node can write itself"
+	case 1:
+		text += ", of which 1 is fenced"
+	default:
+		text += fmt.Sprintf(", of which %d are fenced and agree", fenced)
+	}
 	if names := slices.Sorted(maps.Keys(record.Nodes)); len(names) > 0 {
 		text += "; in drain: " + strings.Join(names, ", ")
 	}
 	if record.Sizes.Desired == 0 {
 		return text
 	}
-	return text + fmt.Sprintf("; the group had %d nodes and a max of %d before it: what is there beyond that counts as the run's, since what others changed "+
-		"meanwhile is not known any more, nor which nodes were given up", record.Sizes.Desired, record.Sizes.Max)
+	return text + fmt.Sprintf("; the group had %d nodes and a max of %d before it: what is there beyond that counts as the run's, up to its surge of %d, since what others changed "+
+		"meanwhile is not known any more, nor which nodes were given up", record.Sizes.Desired, record.Sizes.Max, record.Request.Surge)
 }

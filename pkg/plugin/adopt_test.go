@@ -21,7 +21,7 @@ func TestAdoptLostRun(t *testing.T) {
 		says   string // of the error, "" for none
 	}{
 		"its marks tell all":        {before, modeUpgrade, true, "r1", ""},
-		"nothing tells its sizes":   {"", modeUpgrade, true, "", "kubectl nodeupgrade status workers lists its marks"},
+		"nothing tells its sizes":   {"", modeUpgrade, true, "", "kubectl nodeupgrade status workers lists the marks"},
 		"it has no size":            {"", modeUpgrade, false, "r1", ""},
 		"somebody only looks at it": {before, modeStatus, true, "", ""},
 	}
@@ -63,7 +63,7 @@ func TestDescribeLoss(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := describeLoss(&c.record); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
+			if got := describeLoss(&c.record, 2); !strings.Contains(got, c.says) || strings.Contains(got, c.not) {
 				t.Errorf("got %q", got)
 			}
 		})

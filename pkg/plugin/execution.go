@@ -15,6 +15,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -26,6 +27,8 @@ type execution struct {
 	mode     mode
 	hold     *cluster.Hold
 	progress *progress
+	// credited is until when the time in which no one was at work is on record.
+	credited time.Time
 }
 
 // carryOut takes the lease, takes up what is recorded and runs the upgrade to its end.
@@ -43,7 +46,15 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 		return upgrade.Record{}, err
 	}
 	defer hold.Release()
-	e := execution{s, g, m, hold, progress}
+	e := execution{s: s, g: g, mode: m, hold: hold, progress: progress}
+	if err := e.creditIdleTime(ctx); err != nil {
+		return upgrade.Record{}, err
+	}
+	// Another group may have begun while this lease was waited for. Of two that begin together, each
+	// has its lease before it looks, so that one of them sees the other.
+	if err := s.rejectParallel(ctx, g.group.Name, m); err != nil {
+		return upgrade.Record{}, err
+	}
 	if err := e.takeUpRecord(ctx); err != nil {
 		return upgrade.Record{}, err
 	}
@@ -64,10 +75,27 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 	return record, err
 }
 
+// creditIdleTime gives the nodes in drain the time back in which no one held the lease, and writes
+// that at once: whoever takes the lease after this process, even if it does nothing, finds it
+// renewed until now.
+func (e *execution) creditIdleTime(ctx context.Context) error {
+	now := time.Now()
+	idle := e.s.IdleSince(e.hold.LastHeld())
+	record, err := e.g.store.LoadRecord(ctx)
+	if err != nil {
+		return err
+	}
+	e.credited = now
+	if idle == 0 || !record.IsResumable() || len(record.DrainDeadlines()) == 0 {
+		return nil
+	}
+	return e.g.store.Save(ctx, upgrade.CreditIdleTime(&record, idle, now))
+}
+
 // announceStart finds the load balancers to follow, and says what is about to be done.
 func (e *execution) announceStart(ctx context.Context) {
-	if e.g.record.Lost {
-		e.progress.writeNote(describeLoss(&e.g.record))
+	if e.g.rebuilt {
+		e.progress.writeNote(e.g.describeLoss())
 	}
 	e.progress.writeNote(describeStart(e.g))
 	if e.mode != modeAbort { // which drains nothing
@@ -106,6 +134,20 @@ func (e *execution) takeUpRecord(ctx context.Context) error {
 
 // reloadGroup reads the record, or all, and adopts what is recorded.
 func (e *execution) reloadGroup(ctx context.Context, all bool) error {
+	agreed := ""
+	if e.g.rebuilt {
+		agreed = e.g.record.Run
+	}
+	if err := e.readAgain(ctx, all); err != nil {
+		return err
+	}
+	if e.g.rebuilt && e.g.record.Run != agreed && !e.s.agreed.rebuild {
+		return fmt.Errorf("the record of run %s was deleted while the lease was waited for: run %s to look again", e.g.record.Run, e.s.retry)
+	}
+	return nil
+}
+
+func (e *execution) readAgain(ctx context.Context, all bool) error {
 	if !all {
 		var err error
 		if e.g.record, err = e.g.store.LoadRecord(ctx); err != nil {
@@ -156,7 +198,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	writer := cluster.NewWriter(e.s.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider))
+	owner := nodemark.Owner{Namespace: e.s.stateNamespace, Group: g.name, Epoch: hold.Epoch()}
+	writer := cluster.NewWriter(e.s.Client, watcher, g.request.Run, nodegroup.FenceTaint(g.group.Provider), owner)
 	if hold.Overtook() {
 		if err := writer.TakeOver(ctx, g.record.InFlight(), hold.Epoch()); err != nil {
 			return upgrade.Record{}, err
@@ -166,7 +209,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	idle, now := e.s.IdleSince(hold.LastHeld()), time.Now()
+	now := time.Now()
+	idle := now.Sub(e.credited)
 	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
 		e.progress.writeNote(line)
 	}
@@ -204,13 +248,17 @@ func (c *command) acquireLease(ctx context.Context, group string, m mode, progre
 	return cluster.AcquireLease(ctx, c.Client, cluster.Claim{
 		Namespace: c.stateNamespace, Group: group, Identity: makeIdentity(), Takeover: c.agreed.takeover, Patient: m.undoesUpgrade(),
 		Waiting: func(holder string) {
-			if m.undoesUpgrade() {
-				progress.writeNote(fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration))
-				return
-			}
-			progress.writeNote(fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration))
+			progress.writeNote(describeHolder(holder, m))
 		},
 	})
+}
+
+// describeHolder says which holder of the lease is waited for.
+func describeHolder(holder string, m mode) string {
+	if m.undoesUpgrade() {
+		return fmt.Sprintf("waiting for %s to give way, up to %s if it is no longer alive", holder, cluster.LeaseDuration)
+	}
+	return fmt.Sprintf("the lease is held by %s: waiting up to %s to see whether it is alive", holder, cluster.LeaseDuration)
 }
 
 // rejectParallel refuses a second upgrade in the cluster, since two groups drained together can

@@ -46,7 +46,7 @@ type settingFlags struct {
 
 // agreements are what a user agrees to for one command.
 type agreements struct {
-	yes, replan, takeover, parallelGroups, wait bool
+	yes, replan, rebuild, takeover, parallelGroups, wait bool
 }
 
 func newFlags(streams genericiooptions.IOStreams) *flags {
@@ -82,6 +82,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 	f.addWait(flags)
+	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "Continue an upgrade whose record is gone from the marks on its nodes, without being asked")
 	flags.BoolVar(&f.agreed.takeover, "takeover", false, "Take an upgrade over from a holder that is still alive")
 	flags.BoolVar(&f.agreed.parallelGroups, "parallel-groups", false, "Upgrade although another group of the cluster is being upgraded")
 	flags.BoolVarP(&f.agreed.yes, "yes", "y", false, "Do not ask; required where there is no terminal")

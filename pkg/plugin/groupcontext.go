@@ -30,6 +30,8 @@ type groupContext struct {
 	view       upgrade.View
 	request    upgrade.Request
 	record     upgrade.Record
+	// rebuilt tells that no record is stored, and that this one was made from marks on nodes.
+	rebuilt bool
 	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
 	// of, with the notes of the last look; nil where there is none.
 	watched *upgrade.Record
@@ -88,6 +90,15 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		return nil, err
 	}
 	g.view, g.clusterWorkloads = s.view, s.clusterWorkloads
+	if err := g.joinCluster(s.context); err != nil {
+		return nil, err
+	}
+	if err := s.rejectUnseenTarget(g, m); err != nil {
+		return nil, err
+	}
+	if err := s.rejectForeignRun(ctx, g, m); err != nil {
+		return nil, err
+	}
 	return g, s.resolveRequest(g, m)
 }
 
@@ -139,12 +150,8 @@ func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 	return nil
 }
 
-// resolveRequest joins the group with the cluster and settles the request against both.
+// resolveRequest settles the request against the group and the cluster.
 func (s *session) resolveRequest(g *groupContext, m mode) error {
-	g.joinNodes()
-	if err := g.rejectForeign(s.context); err != nil {
-		return err
-	}
 	if key := preflight.UnknownLabel(s.settings.Current, g.members); key != "" {
 		return usageError(fmt.Errorf("--current=%s=%s: no node of group %q has a label %q: check the spelling, or give the outdated nodes one too, of another value",
 			key, s.settings.Current[key], g.group.Name, key))
@@ -169,6 +176,12 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 		return slices.Contains(s.skipChecks, f.Rule)
 	})
 	return nil
+}
+
+// joinCluster pairs the group with the cluster's nodes. It returns an error where it has none there.
+func (g *groupContext) joinCluster(contextName string) error {
+	g.joinNodes()
+	return g.rejectForeign(contextName)
 }
 
 // joinNodes pairs the group's instances with the cluster's nodes and their pods.

@@ -37,7 +37,7 @@ func listHeadings() []heading {
 			"to", "strategy", "like", "max-surge", "max-unavailable", "update-strategy", "batch-barrier", "batch", "batch-soak", "soak", "wait-for-drain", "keep-max", "unmanaged-pods", "respect-do-not-disrupt", "implicit-budgets", "move", "ignore-unready", "settle", "wait-replacement",
 		}},
 		{"When it stops", []string{
-			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "takeover", "parallel-groups",
+			"drain-timeout", "on-timeout", "boot-timeout", "wait", "keep-fence", "replan", "rebuild", "takeover", "parallel-groups",
 		}},
 		{"Plan and output", []string{"explain", "fail-on", "skip-check", "dry-run", "forecast", "compare", "yes", "output", "progress", "watch", "v"}},
 		{"Cluster", []string{"context", "kubeconfig", "state-namespace"}},

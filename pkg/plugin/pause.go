@@ -90,7 +90,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 				return upgrade.Record{}, got.err
 			}
 			defer got.hold.Release()
-			return u.markPaused(ctx)
+			return u.markPaused(ctx, c.IdleSince(got.hold.LastHeld()))
 		}
 	}
 }
@@ -104,12 +104,14 @@ func describeWait(holder string, record *upgrade.Record) string {
 }
 
 // markPaused writes that an upgrade which no one carries out is paused, unless it has come to its
-// end meanwhile.
-func (u *recordedUpgrade) markPaused(ctx context.Context) (upgrade.Record, error) {
+// end meanwhile. The time in which no one was at work until now does not count for the nodes in
+// drain.
+func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration) (upgrade.Record, error) {
 	record, err := u.store.LoadRecord(ctx)
 	if err != nil || !record.IsResumable() || upgrade.PausedByRequest(&record) {
 		return record, err
 	}
+	record = upgrade.CreditIdleTime(&record, idle, time.Now())
 	record = upgrade.MarkPaused(&record, u.name, currentUser(), time.Now())
 	return record, u.store.Save(ctx, record)
 }
@@ -139,18 +141,16 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}
 	asked := u.store.Asked()
 	pausing := asked.Verb == upgrade.VerbPause && asked.Run == u.record.Run
-	if pausing {
-		if err := u.store.WithdrawRequest(ctx, asked); err != nil {
-			return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
-		}
+	atWork, err := c.isHolderAtWork(ctx, u.name, modeResume)
+	if err == nil && atWork && pausing {
+		err = u.store.WithdrawRequest(ctx, asked) // without a holder that waits until the user has agreed, see takeUpRecord
 	}
-	alive, err := c.holderAlive(ctx, u.name, modeResume)
 	switch {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
-	case alive && pausing:
+	case atWork && pausing:
 		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
-	case alive:
+	case atWork:
 		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
 	}
 	s, err := u.openSession(ctx, c, modeResume)

@@ -13,7 +13,7 @@ import (
 // and its flags, but for secrets and for what was agreed to for once.
 func makeRetryCommand(cmd *cobra.Command, args []string) string {
 	words := append(strings.Fields(cmd.CommandPath()), args...)
-	left := []string{"token", "password", "replan", "takeover", "dry-run"}
+	left := []string{"token", "password", "replan", "rebuild", "takeover", "dry-run"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(left, f.Name) {
 			words = append(words, formatFlag(f))

@@ -131,6 +131,9 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	}
 	// It is a question of what would be, so that one is taken to be there.
 	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
+	if err := g.joinCluster(s.context); err != nil {
+		return nil, err
+	}
 	return g, s.resolveRequest(g, modeUpgrade)
 }
 

@@ -104,6 +104,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
 	g.askRights(ctx, s)
 	g.loadBalancers(ctx, s, s.objects)
+	if g.rebuilt {
+		fmt.Fprintf(s.ErrOut, "note: %s\n", g.describeLoss())
+	}
 	plan, err := g.makePlan(ctx, s)
 	if err == nil && s.dryRun == cmdutil.DryRunServer {
 		plan.Probes = probeEvictions(ctx, s.connection, g)
@@ -129,6 +132,9 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {
 		return err
 	}
+	if err := s.confirmRebuild(g); err != nil {
+		return err
+	}
 	if err := s.askUser(confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}); err != nil {
 		return err
 	}
@@ -152,7 +158,7 @@ func (c *command) checkAccess(ctx context.Context, m mode, request *upgrade.Requ
 // reportCurrent says that the group is current. A run that died right after its last write has left
 // its name in the lease, which is taken away as for an upgrade that continues.
 func (s *session) reportCurrent(ctx context.Context, g *groupContext, m mode) error {
-	if _, err := s.holderAlive(ctx, g.group.Name, m); err != nil { // who lives gives the lease back
+	if err := s.clearLease(ctx, g.group.Name, m); err != nil {
 		return err
 	}
 	return s.printOutcome(g.group.Name, g.makeCurrentRecord())
@@ -187,7 +193,27 @@ func (c *command) askUser(how confirmation) error {
 	if err := how.show(); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", how.question, c.context, c.Server)
+	return c.readConsent(how.question)
+}
+
+// confirmRebuild asks whether the marks on nodes are what an upgrade continues by whose record is
+// gone. --yes does not say so: it was typed for an upgrade that is recorded.
+func (s *session) confirmRebuild(g *groupContext) error {
+	switch text := g.describeLoss(); {
+	case !g.rebuilt || s.agreed.rebuild:
+		return nil
+	case s.agreed.yes || !printers.IsTerminal(s.In) || !printers.IsTerminal(s.ErrOut):
+		return usageError(fmt.Errorf("upgrading group %q: %s: check that (kubectl nodeupgrade status %s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
+			g.group.Name, text, g.group.Name, s.retry))
+	default:
+		fmt.Fprintf(s.ErrOut, "%s.\n", text)
+		return s.readConsent("Continue run " + g.record.Run + " of node group " + g.name + " by these marks")
+	}
+}
+
+// readConsent asks the question, and returns an error unless the answer is yes.
+func (c *command) readConsent(question string) error {
+	fmt.Fprintf(c.ErrOut, "\n%s in context %s (%s)? Type yes to continue: ", question, c.context, c.Server)
 	answer, err := bufio.NewReader(c.In).ReadString('\n')
 	if err != nil && answer == "" {
 		return usageError(fmt.Errorf("reading the answer: %w", err))

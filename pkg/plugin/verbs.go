@@ -138,23 +138,30 @@ func (u *recordedUpgrade) leaveRequest(ctx context.Context, verb upgrade.Verb) e
 	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: time.Now().UTC().Truncate(time.Second)})
 }
 
-// holderAlive reports whether the upgrade has a holder that gives a sign of life.
-func (c *command) holderAlive(ctx context.Context, group string, m mode) (bool, error) {
+// isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
+// nothing.
+func (c *command) isHolderAtWork(ctx context.Context, group string, m mode) (bool, error) {
+	progress := c.newProgress(group)
+	defer progress.closeDisplay()
+	return c.IsHolderAtWork(ctx, c.stateNamespace, group, func(holder string) { progress.writeNote(describeHolder(holder, m)) })
+}
+
+// clearLease takes the name of a holder that is gone out of the lease of an upgrade that is over.
+func (c *command) clearLease(ctx context.Context, group string, m mode) error {
 	lease, err := c.ReadLease(ctx, c.stateNamespace, group)
 	if err != nil || lease.Holder == "" {
-		return false, err
+		return err
 	}
 	progress := c.newProgress(group)
 	defer progress.closeDisplay()
 	hold, err := c.acquireLease(ctx, group, m, progress)
-	var held *cluster.HeldError
-	if errors.As(err, &held) {
-		return true, nil
+	if _, held := errors.AsType[*cluster.HeldError](err); held {
+		return nil // who lives gives the lease back
 	}
 	if err == nil {
 		hold.Release()
 	}
-	return false, err
+	return err
 }
 
 func newCompleteCommand(f *flags) *cobra.Command {
@@ -171,7 +178,7 @@ that it was begun with.`,
 }
 
 // completeSoak has the holder of an upgrade end its soak or, where no one carries the upgrade out,
-// does that (GKE G52).
+// does that (GKE G52). Nothing is written before the user has agreed: the next process would obey it.
 func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := rejectConflicting(modeComplete, false, u.name, &u.record); err != nil {
 		return err
@@ -179,15 +186,12 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err := u.record.Allows(upgrade.VerbComplete); err != nil {
 		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, err, u.name))
 	}
-	if err := u.leaveRequest(ctx, upgrade.VerbComplete); err != nil {
-		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
-	}
-	alive, err := c.holderAlive(ctx, u.name, modeComplete)
+	atWork, err := c.isHolderAtWork(ctx, u.name, modeComplete)
 	switch {
 	case err != nil:
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
-	case alive:
-		return u.printSoakEnded(c)
+	case atWork:
+		return u.askToComplete(ctx, c)
 	}
 	if u.record, err = u.store.LoadRecord(ctx); err != nil {
 		return err
@@ -199,7 +203,19 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if err != nil {
 		return err
 	}
-	return upgradeGroup(ctx, s, u.name, modeComplete)
+	err = upgradeGroup(ctx, s, u.name, modeComplete)
+	if _, held := errors.AsType[*cluster.HeldError](err); held { // it was only late; the user has agreed by now
+		return u.askToComplete(ctx, c)
+	}
+	return err
+}
+
+// askToComplete has the holder of the upgrade end the soak.
+func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
+	if err := u.leaveRequest(ctx, upgrade.VerbComplete); err != nil {
+		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
+	}
+	return u.printSoakEnded(c)
 }
 
 func (u *recordedUpgrade) printSoakEnded(c *command) error {

@@ -28,8 +28,9 @@ func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 }
 
 // FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
-// one that quarantined them does.
-func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record) []Leftover {
+// one that quarantined them does. records are those of the namespace; where marks name another one,
+// that has to be looked at before they are taken away.
+func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, namespace string) []Leftover {
 	runs := map[string]upgrade.Record{}
 	for _, record := range records {
 		runs[record.Run] = record
@@ -45,10 +46,15 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record) 
 		if run == "" || known && (record.IsResumable() || named) {
 			continue
 		}
-		found = append(found, Leftover{
+		left := Leftover{
 			What:   fmt.Sprintf("node %s is %s by run %s, which no upgrade continues", node.Name, what, run),
 			Remedy: cleanupCommand(node),
-		})
+		}
+		if owner, named := nodemark.ReadOwner(node); named && owner.Namespace != namespace {
+			left.What = fmt.Sprintf("node %s is %s by run %s of group %s, which is recorded in namespace %s", node.Name, what, run, owner.Group, owner.Namespace)
+			left.Remedy = fmt.Sprintf("if kubectl nodeupgrade status --state-namespace=%s shows no such upgrade: %s", owner.Namespace, left.Remedy)
+		}
+		found = append(found, left)
 	}
 	slices.SortFunc(found, func(a, b Leftover) int { return strings.Compare(a.What, b.What) })
 	return found

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,6 +50,21 @@ func TestFindSuspended(t *testing.T) {
 	}
 }
 
+// Marks of an upgrade that is recorded in another namespace are not taken away before that was looked at.
+func TestOrphansOfAnotherNamespace(t *testing.T) {
+	for namespace, says := range map[string]string{"kube-system": "no upgrade continues", "ops": "recorded in namespace ops"} {
+		node := build.Node("n1", "a")
+		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
+			t.Fatal(err)
+		}
+		nodemark.SetOwner(node, nodemark.Owner{Namespace: namespace, Group: "workers"})
+		got := report.FindOrphanedNodes([]*corev1.Node{node}, nil, "kube-system")
+		if len(got) != 1 || !strings.Contains(got[0].What, says) || strings.Contains(got[0].Remedy, "--state-namespace=ops") != (namespace == "ops") {
+			t.Errorf("%s: got %q", namespace, got)
+		}
+	}
+}
+
 func TestFindOrphanedNodes(t *testing.T) {
 	fenced := build.Node("n1", "a")
 	if err := nodemark.SetFence(fenced, "r1", nodegroup.FenceTaint("aws")); err != nil {
@@ -92,7 +108,7 @@ func TestFindOrphanedNodes(t *testing.T) {
 				}
 				want = []report.Leftover{{What: "node n1 is " + what + " by run r1, which no upgrade continues", Remedy: c.remedy}}
 			}
-			if got := report.FindOrphanedNodes([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}); !slices.Equal(got, want) {
+			if got := report.FindOrphanedNodes([]*corev1.Node{c.node}, map[string]upgrade.Record{"workers": c.record}, "kube-system"); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -38,10 +39,13 @@ func (s *run) joinMembers(all []*corev1.Node) []nodegroup.Member {
 	return members
 }
 
-// isDrainStarted reports whether the node's drain was begun, whatever its labels say now.
+// isDrainStarted reports whether the node's drain was begun, whatever its labels say now. The node
+// has to carry the fence of the run, too: a record alone, which others can write, puts no node into
+// the group.
 func (s *run) isDrainStarted(node *corev1.Node) bool {
 	record, started := s.Record.Nodes[node.Name]
-	return started && record.UID == node.UID
+	return started && record.UID == node.UID && node.Annotations[nodemark.AnnotationRun] == s.Record.Run &&
+		nodemark.HasTaint(node, nodegroup.FenceTaint(s.Group.Provider))
 }
 
 // observeWorld is all that is known now.

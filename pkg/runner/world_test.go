@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -21,6 +22,9 @@ func (listing) Belongs(g *nodegroup.Group, node *corev1.Node) bool {
 // The members are joined again when a node changes, when the cloud was read, and when a drain was
 // begun or is over; a node whose drain was begun stays a member whatever becomes of its labels.
 func TestRosterIsMadeAnew(t *testing.T) {
+	fenced := func(s *site, name string) {
+		s.mark(name, func(n *corev1.Node) error { return nodemark.SetFence(n, "r1", nodegroup.FenceTaint("aws")) })
+	}
 	cases := map[string]struct {
 		happens func(*site, *run)
 		want    int
@@ -35,14 +39,25 @@ func TestRosterIsMadeAnew(t *testing.T) {
 			delete(s.instances, "i-old-2")
 			r.recordPoll(s.group(), nil)
 			r.observeWorld()
+			fenced(s, "old-2")
 			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Nodes: nodes}, Persist: true})
+			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Run: "r1", Nodes: nodes}, Persist: true})
 		}, 2},
+		"a record names a node of another group": {func(s *site, r *run) {
+			delete(s.instances, "i-old-2")
+			r.recordPoll(s.group(), nil)
+			r.observeWorld()
+			nodes := map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
+			r.adoptStep(&upgrade.Step{Record: upgrade.Record{Run: "r1", Nodes: nodes}, Persist: true})
+		}, 1},
 		"a drain is over": {func(s *site, r *run) {
 			delete(s.instances, "i-old-2")
 			r.recordPoll(s.group(), nil)
-			r.Record.Nodes = map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
-			r.observeWorld()
+			fenced(s, "old-2")
+			r.Record.Run, r.Record.Nodes = "r1", map[string]upgrade.NodeRecord{"old-2": {UID: s.nodes["old-2"].UID, State: upgrade.NodeDraining}}
+			if len(r.observeWorld().Members) != 2 {
+				t.Error("the node in drain is no member")
+			}
 			r.adoptStep(&upgrade.Step{Persist: true})
 		}, 1},
 	}

@@ -89,6 +89,21 @@ func (d decision) recordAnswers() {
 	}
 }
 
+// rejectForeign stops the upgrade where the record names another machine for a node than the group
+// shows: whoever may write the record could aim terminations with it. New nodes that are given back
+// are forgotten instead, see driveReturn.
+func (d decision) rejectForeign() {
+	for _, name := range d.rec.startedNames() {
+		n, m := d.rec.Nodes[name], d.count.byName[name]
+		if m == nil || n.isGivenBack() || n.isMachineOf(m) {
+			continue
+		}
+		d.stopUpgradeWith(Failed, fmt.Sprintf("the record says that node %q is instance %s, and the cloud says that it is %s: another actor has changed the record, and neither is terminated: "+
+			"find out who may write it, and run kubectl nodeupgrade abort %s to forget it", name, n.Instance, m.Instance.ID, d.w.Group.Name))
+		return
+	}
+}
+
 // growAsAWhole gives up launches that name a zone where they are not to be had: what was added is
 // one zone's from then on. Such a launch raises the group's maximum, which shows that it landed;
 // who keeps the maximum cannot have it.

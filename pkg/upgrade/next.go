@@ -19,6 +19,7 @@ func Next(w World) Step {
 		d.rec.PhaseBegan = w.Now
 	}
 	if !d.finished {
+		d.rejectForeign()
 		impacts{d.draft}.addImpacts()
 		d.recordAnswers()
 		d.applyRequest()

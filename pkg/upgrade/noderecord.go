@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // NodeState is where a node that was started is.
@@ -53,6 +55,12 @@ type NodeRecord struct {
 
 // isGivenBack reports whether the node is a new one that is given back: it was never started.
 func (n NodeRecord) isGivenBack() bool { return n.State == NodeRemoving && n.Batch == 0 }
+
+// isMachineOf reports whether the record names the member's machine, as far as both name one. A
+// machine never changes under a node: a record that names another was written by another actor.
+func (n NodeRecord) isMachineOf(m *nodegroup.Member) bool {
+	return n.Instance == "" || m.Instance.ID == "" || n.Instance == m.Instance.ID
+}
 
 // isEnding reports whether a node in the state is no longer to be terminated.
 func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }

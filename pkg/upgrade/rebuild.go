@@ -1,11 +1,9 @@
 package upgrade
 
 import (
-	"cmp"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -25,19 +23,31 @@ func (r *Record) groupBaseline() string {
 	return nodemark.GroupBaseline{Desired: s.Desired, Min: s.Min, Max: s.Max, Zones: s.Zones, Suspended: r.Suspended}.Text()
 }
 
-// ErrLost is a run of which nothing tells any more what it added to the group.
-var ErrLost = errors.New("nothing tells what the group was like before it")
+// ErrLost is a run of which the marks do not tell what it added to the group.
+var ErrLost = errors.New("its marks do not tell what the group was like before it")
 
 // RebuildRecord makes the record of a run again that is gone, from the marks that the run left on
 // the group's nodes: they tell the run, the nodes in drain with their deadlines, and what the group
 // was like before. What the run added follows from that and from a later look at the group (see
-// recount). The request is the one that an upgrade would be begun with now. It returns the zero
-// Record where no node has marks of a run, and with it an error that is ErrLost, which names the
-// run, where the group has a size and no node tells what that was.
+// ledger.Keeper.Rebuild). The request is the one that an upgrade would be begun with now.
+//
+// Marks are annotations, and each kubelet may write those of its own node. So the fenced nodes are
+// asked, whose taint no kubelet may write, and all of them must say the same; only where none is
+// fenced do other marks count, see CountWitnesses. What the marks say is bound by the request.
+//
+// It returns the zero Record where no node has marks of a run, and with it an error that is ErrLost,
+// which names the run, where nodes contradict each other, or the group has a size and a node does
+// not tell it.
 func RebuildRecord(w World) (Record, error) {
-	run := markedMost(w.Members)
-	if run == "" {
+	witnesses := w.findWitnesses()
+	if len(witnesses) == 0 {
 		return Record{}, nil
+	}
+	run := nodemark.RunOf(witnesses[0].Node)
+	for _, m := range witnesses {
+		if other := nodemark.RunOf(m.Node); other != run {
+			return Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrLost, witnesses[0].Name(), run, m.Name(), other)
+		}
 	}
 	count := countMembers(&w, &w.Record)
 	rec := Record{
@@ -48,64 +58,100 @@ func RebuildRecord(w World) (Record, error) {
 		})),
 	}
 	rec.Request.Run = run
-	before, told := findGroupBaseline(w.Members, run)
-	if w.Group.Sized && !told {
-		return rec, ErrLost
+	before, err := agreeOnBaseline(witnesses, run)
+	if w.Group.Sized && err != nil {
+		return rec, err
 	}
 	rec.Sizes = nodegroup.Sizes{Desired: before.Desired, Min: before.Min, Max: before.Max, Zones: before.Zones}
-	rec.Suspended = before.Suspended
+	processes := rec.currentPhase().listProcesses(&w.Group)
+	rec.Suspended = slices.DeleteFunc(before.Suspended, func(process string) bool { return !slices.Contains(processes, process) })
 	rec.Ledger = ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal})
-	for i := range w.Members {
-		rec.adoptDraining(&w.Members[i])
+	for _, m := range witnesses {
+		rec.adoptDraining(m, &w)
 	}
 	return rec, nil
 }
 
-// adoptDraining puts a node on record that is being drained. Which of them were started first is
-// not known any more: the one whose time ends first goes first.
-func (r *Record) adoptDraining(m *nodegroup.Member) {
-	if m.Node == nil || !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || m.Node.Annotations[nodemark.AnnotationRun] != r.Run {
+// CountWitnesses counts the fenced nodes of the run: what a rebuilt record rests on. Where there is
+// none it rests on annotations alone, which each node can write itself.
+func CountWitnesses(w *World, run string) int {
+	n := 0
+	for _, m := range w.findWitnesses() {
+		if w.isFenced(m) && nodemark.RunOf(m.Node) == run {
+			n++
+		}
+	}
+	return n
+}
+
+// findWitnesses are the members whose marks tell of a run: those that are fenced or, where none is,
+// all that have marks.
+func (w *World) findWitnesses() []*nodegroup.Member {
+	var fenced, marked []*nodegroup.Member
+	for i := range w.Members {
+		switch m := &w.Members[i]; {
+		case m.Node == nil || nodemark.RunOf(m.Node) == "":
+		case w.isFenced(m):
+			fenced = append(fenced, m)
+		default:
+			marked = append(marked, m)
+		}
+	}
+	if len(fenced) > 0 {
+		return fenced
+	}
+	return marked
+}
+
+// isFenced reports whether the member's node has a mark and the fence's taint of the group.
+func (w *World) isFenced(m *nodegroup.Member) bool {
+	return m.Node.Annotations[nodemark.AnnotationRun] != "" && nodemark.HasTaint(m.Node, nodegroup.FenceTaint(w.Group.Provider))
+}
+
+// agreeOnBaseline is what all of the nodes say about the group before the run. It returns an error
+// that is ErrLost when one says nothing or something else. The processes are those that any of them
+// names: more may have been suspended after the first was marked.
+func agreeOnBaseline(witnesses []*nodegroup.Member, run string) (nodemark.GroupBaseline, error) {
+	var agreed nodemark.GroupBaseline
+	var suspended []string
+	for i, m := range witnesses {
+		said, told := nodemark.ReadGroupBaseline(m.Node, run)
+		if !told {
+			return agreed, fmt.Errorf("%w: node %q says nothing of it", ErrLost, m.Name())
+		}
+		suspended = append(suspended, said.Suspended...)
+		said.Suspended = nil
+		if i == 0 {
+			agreed = said
+		}
+		if said.Text() != agreed.Text() {
+			return agreed, fmt.Errorf("%w: node %q says %s, and node %q says %s", ErrLost, witnesses[0].Name(), agreed.Text(), m.Name(), said.Text())
+		}
+	}
+	slices.Sort(suspended)
+	agreed.Suspended = slices.Compact(suspended)
+	return agreed, nil
+}
+
+// adoptDraining puts a node on record that is being drained, with the limit that it has but no more
+// than the request allows. Which of them were started first is not known any more: the one whose
+// time ends first goes first.
+func (r *Record) adoptDraining(m *nodegroup.Member, w *World) {
+	if !m.Outdated || m.Instance.State == nodegroup.InstanceLeaving || !w.isFenced(m) {
 		return
 	}
 	deadline, err := time.Parse(time.RFC3339, m.Node.Annotations[nodemark.AnnotationDeadline])
 	if err != nil {
 		return // it is fenced and was not started
 	}
+	if latest := w.Now.Add(r.Request.DrainTimeout.Duration); deadline.After(latest) {
+		deadline = latest
+	}
 	r.Begun++
 	r.Nodes[m.Name()] = NodeRecord{
 		UID: m.Node.UID, Instance: m.Instance.ID, Zone: r.Ledger.ZoneOf(m.Zone()), State: NodeDraining, Batch: 1,
 		Began: deadline.Add(-r.Request.DrainTimeout.Duration), Deadline: deadline,
 	}
-}
-
-// markedMost is the run whose marks most nodes carry, "" when none has any.
-func markedMost(members []nodegroup.Member) string {
-	counts := map[string]int{}
-	for i := range members {
-		if node := members[i].Node; node != nil {
-			if run := cmp.Or(node.Annotations[nodemark.AnnotationRun], node.Annotations[nodemark.AnnotationHeld]); run != "" {
-				counts[run]++
-			}
-		}
-	}
-	if len(counts) == 0 {
-		return ""
-	}
-	return slices.MaxFunc(slices.Collect(maps.Keys(counts)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(counts[a], counts[b]), strings.Compare(b, a))
-	})
-}
-
-// findGroupBaseline reads what the run wrote on a node; false when none tells.
-func findGroupBaseline(members []nodegroup.Member, run string) (nodemark.GroupBaseline, bool) {
-	for i := range members {
-		if node := members[i].Node; node != nil {
-			if b, told := nodemark.ReadGroupBaseline(node, run); told {
-				return b, true
-			}
-		}
-	}
-	return nodemark.GroupBaseline{}, false
 }
 
 // rebuildLedger makes the books again of a run whose record was lost, by a reading of the group

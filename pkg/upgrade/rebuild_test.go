@@ -126,7 +126,7 @@ func TestRecountByZone(t *testing.T) {
 		total, known int
 	}{
 		"as it was":                  {func(*scene) {}, map[string]int{"a": 1, "b": 1}, 0, 4, 0},
-		"an autoscaler grew it":      {func(s *scene) { s.add(current("cas-a-1")); s.add(current("cas-a-2")); s.Group.Desired += 2 }, map[string]int{"a": 2, "b": 1}, 0, 4, 2},
+		"an autoscaler grew it":      {func(s *scene) { s.add(current("cas-a-1")); s.add(current("cas-a-2")); s.Group.Desired += 2 }, map[string]int{"a": 1, "b": 1}, 0, 4, 2},
 		"one is replaced":            {func(s *scene) { s.remove("old-b-1"); s.add(held("new-b-2")) }, map[string]int{"a": 1, "b": 1}, 1, 4, 0},
 		"one is not yet launched":    {func(s *scene) { s.remove("old-b-1") }, map[string]int{"a": 1, "b": 0}, 1, 4, 0},
 		"one was current from first": {func(s *scene) { s.remove("old-b-1"); s.add(current("cur-b-1")) }, map[string]int{"a": 1, "b": 1}, 0, 3, 1},
@@ -226,10 +226,25 @@ func TestRebuildRefuses(t *testing.T) {
 		lost   bool
 	}{
 		"all is told": {func(*scene) {}, "r1", false},
-		"one node tells": {func(s *scene) {
+		"one node tells, the others do not": {func(s *scene) {
 			text := s.at("old-a-1").Node.Annotations[nodemark.AnnotationGroupBaseline]
 			bare(s)
 			s.mark("old-b-1", func(n *corev1.Node) { nodemark.SetGroupBaseline(n, text) })
+		}, "r1", true},
+		"one node tells something else": {func(s *scene) {
+			s.mark("old-b-1", func(n *corev1.Node) { nodemark.SetGroupBaseline(n, `{"desired":1,"min":0,"max":1}`) })
+		}, "r1", true},
+		"a node that is not fenced tells something else": {func(s *scene) {
+			s.mark("new-b-1", func(n *corev1.Node) {
+				nodemark.SetHold(n, "r1")
+				nodemark.SetGroupBaseline(n, `{"desired":1,"min":0,"max":1}`)
+			})
+		}, "r1", false},
+		"a fenced node names another run": {func(s *scene) {
+			s.mark("old-b-1", func(n *corev1.Node) { n.Annotations[nodemark.AnnotationRun] = "evil" })
+		}, "", true},
+		"a node that is not fenced names another run": {func(s *scene) {
+			s.mark("new-b-1", func(n *corev1.Node) { n.Annotations = map[string]string{nodemark.AnnotationRun: "evil"} })
 		}, "r1", false},
 		"nothing is told":  {bare, "r1", true},
 		"it is not JSON":   {garbled, "r1", true},
@@ -245,6 +260,52 @@ func TestRebuildRefuses(t *testing.T) {
 				t.Errorf("run %q and error %v", rec.Run, err)
 			}
 		})
+	}
+}
+
+// What a rebuilt record takes for the run's own is no more than its request can have added, whatever
+// the marks say of the group: a kubelet may write annotations on its own node.
+func TestRebuildIsBoundByTheRequest(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-b-1"), old("old-b-2"), old("old-b-3"), old("old-b-4"))
+	s.Request.Surge, s.Group.Max = 1, 20
+	s.Group.Quiesce, s.Group.Suspended = []string{"AZRebalance"}, []string{"AZRebalance", "Launch"}
+	s.mark("old-a-1", func(n *corev1.Node) {
+		nodemark.SetHold(n, "evil")
+		nodemark.SetGroupBaseline(n, `{"desired":1,"min":0,"max":1,"zones":{"a":1},"suspended":["AZRebalance","Launch"]}`)
+	})
+	rec, err := s.lose()
+	if err != nil || rec.Run != "evil" || upgrade.CountWitnesses(&s.World, rec.Run) != 0 {
+		t.Fatalf("run %q with %d witnesses and error %v", rec.Run, upgrade.CountWitnesses(&s.World, rec.Run), err)
+	}
+	if !slices.Equal(rec.Suspended, []string{"AZRebalance"}) {
+		t.Errorf("processes %v would be resumed, and an upgrade suspends AZRebalance alone", rec.Suspended)
+	}
+	s.next()
+	s.pass(31 * time.Second)
+	s.Group.Quiesce = []string{"none, to see the books before they are used"}
+	l := s.next().Record.Ledger
+	if books := l.Books(); l.Contribution() > 1 || books.MaxFrom < 19 {
+		t.Errorf("%d nodes count as the run's, the max is lowered to %d; its surge is 1", l.Contribution(), books.MaxFrom)
+	}
+}
+
+// Only a fenced node is taken up in its drain, and its time is no longer than the request says.
+func TestRebuildTakesUpFencedDrains(t *testing.T) {
+	s := underWay(t)
+	in := started(s.Record)
+	s.mark(in, func(n *corev1.Node) {
+		n.Annotations[nodemark.AnnotationDeadline] = nodemark.FormatTime(s.Now.Add(1000 * time.Hour))
+	})
+	s.mark("old-b-2", func(n *corev1.Node) {
+		n.Spec.Taints, n.Spec.Unschedulable = nil, false
+		n.Annotations[nodemark.AnnotationDeadline] = nodemark.FormatTime(s.Now)
+	})
+	rec, err := s.lose()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rec.Nodes[in]; len(rec.Nodes) != 1 || n.Deadline.After(s.Now.Add(rec.Request.DrainTimeout.Duration)) {
+		t.Errorf("nodes %+v at %s", rec.Nodes, s.Now)
 	}
 }
 

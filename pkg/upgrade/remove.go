@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // nodeObjectGrace is how long a Node object may outlive its machine before it is deleted.
@@ -26,6 +27,7 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 		d.rec.Replaced++
 	} else {
 		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
+		n.Instance = m.Instance.ID
 	}
 	n.Zone = zone
 	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), d.w.Now)
@@ -38,10 +40,10 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 
 // followTermination sees a termination through: asked for once, asked for again only when the
 // instance is seen in service after an answer that left its effect open, and over when machine and
-// node are gone.
+// node are gone. The instance that is terminated is the one that the group shows for the member.
 func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Member) {
 	d.waitForCloud("")
-	action := nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}
+	action := nodegroup.Terminate{Instance: m.Instance.ID, Node: name, Shrink: n.Shrink}
 	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
@@ -56,11 +58,31 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	case n.Landed, m.Instance.State == nodegroup.InstanceLeaving, m.Instance.ID == "", attempt.Outcome == nodegroup.OutcomeDone:
 		d.markTerminationStarted(name, n, attempt)
 		d.deleteNode(n, m)
-	case n.Terminated.Equal(d.w.Now) || d.hadNoEffect(n, attempt, m):
+	case n.Terminated.Equal(d.w.Now):
+		d.addAction(action) // decided in this step, by the pods that the node has now
+	case d.hadNoEffect(n, attempt, m) && (n.isGivenBack() || d.isDrained(n, m)):
 		d.addAction(action)
+	case attempt.Outcome == nodegroup.OutcomeLater || d.isStillInService(attempt, m, n.Terminated):
+		surplus{d.draft}.keepInstance(name, n) // the node does not show the drain that the record claims: it is drained first
+		d.requeueNow()
 	default:
 		d.unsettled = true // the next readings will tell
 	}
+}
+
+// isDrained reports whether the node itself shows that this run drained it: its fence, whose taint
+// no kubelet may write, the deadline of the drain, and no pods except those that the record says it
+// is terminated with. Others can write records. A node that joined after its instance was started
+// only has to have no pods.
+func (d removal) isDrained(n NodeRecord, m *nodegroup.Member) bool {
+	if m.Node == nil {
+		return true
+	}
+	empty := d.classifyPodsOf(m).countPodsLeft() == 0
+	if n.UID == "" {
+		return empty
+	}
+	return d.isFencedByRun(m) && m.Node.Annotations[nodemark.AnnotationDeadline] == nodemark.FormatTime(n.Deadline) && (empty || n.Reason != "")
 }
 
 // markTerminationStarted books that the machine of a node is on its way out because of us.

@@ -110,7 +110,7 @@ func (d stopping) restoreRevision() bool {
 		return true
 	}
 	d.waitForCloud("")
-	d.addAction(nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1)})
+	d.addAction(nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1), Recorded: true})
 	return false
 }
 

@@ -98,6 +98,10 @@ func (d surplus) driveReturn(name string) {
 		d.forgetReturn(name, n, attempt)
 		return
 	}
+	if !n.isMachineOf(m) {
+		d.keepInstance(name, n)
+		return
+	}
 	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):

@@ -62,8 +62,8 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 		original := c.originalRevision()
 		c.Previous, c.Pointed = c.Target, nodegroup.Revision{}
 		c.Ledger.MarkMoved(false)
-		if original.ID != c.Previous.ID {
-			c.Pointed = original
+		if original != c.Previous {
+			c.Pointed = original // of the same revision, too: it may name the version that Previous has no number of
 		}
 		c.Back, c.Started, c.Phase, c.PhaseBegan = true, now, PhaseSetup, time.Time{}
 		c.Replaced, c.Total, c.Begun, c.Soak = 0, 0, 0, Soak{}

@@ -91,13 +91,17 @@ func (b *callerBook) byPrincipal(arn string) (caller, bool) {
 }
 
 // authorize refuses a request that the caller's policies do not allow, and notes what it uses.
-func (b *callerBook) authorize(key string, rec Request, todo call) *apiError {
+func (b *callerBook) authorize(key string, rec Request, todo call, resources resourceNames) *apiError {
 	who := b.find(key)
 	if !who.limited {
 		return nil
 	}
-	actions, known := neededActions(rec.Service, todo), map[string][]string{"aws:RequestedRegion": {rec.Region}}
+	actions := neededActions(rec.Service, todo, resources)
 	for _, n := range actions {
+		known := map[string][]string{"aws:RequestedRegion": {rec.Region}}
+		if n.template != "" {
+			known["ec2:LaunchTemplate"] = []string{resources.template(n.template)}
+		}
 		if d, _ := who.decide(n.action, n.resource, known); d != iamtypes.PolicyEvaluationDecisionTypeAllowed {
 			return n.refusal(who, d)
 		}
@@ -125,7 +129,7 @@ func (c caller) decide(action, resource string, known map[string][]string) (iamt
 	return decidePolicies(c.policies, q)
 }
 
-// need is an action that a request takes. Requests are authorized on all resources, but for those of IAM.
+// need is an action that a request takes. Requests that only read are authorized on all resources.
 type need struct {
 	service, action, resource string
 	template                  string // the launch template that Auto Scaling asks it for
@@ -133,11 +137,14 @@ type need struct {
 
 // neededActions are what a request has to be allowed. Who one is may always be asked; launches of an Auto Scaling group
 // go through a fleet, and who points a group at a template must be allowed to launch from it.
-func neededActions(service string, todo call) []need {
+func neededActions(service string, todo call, resources resourceNames) []need {
 	if service == "sts" {
 		return nil
 	}
 	needs := []need{{service: service, action: service + ":" + todo.operation, resource: cmp.Or(todo.params["PolicySourceArn"], "*")}}
+	if todo.mutating || todo.params["DryRun"] == "true" {
+		needs[0].resource = cmp.Or(todo.params["PolicySourceArn"], resources.changedBy(service, todo), "*")
+	}
 	switch needs[0].action {
 	case "autoscaling:LaunchInstances":
 		needs = append(needs, need{service: service, action: "ec2:CreateFleet", resource: "*"})
@@ -197,4 +204,40 @@ func withCaller(ctx context.Context, book *callerBook, who caller) context.Conte
 func callerFrom(ctx context.Context) asking {
 	a, _ := ctx.Value(askingKey{}).(asking)
 	return a
+}
+
+// resourceNames gives what requests change its name in policies.
+type resourceNames struct {
+	account, place string
+	// groupOf is the group that an instance is in, "" for none.
+	groupOf func(instance string) string
+}
+
+// changedBy is what the request changes, "" where that is not known. IDs of groups stand for any.
+func (n resourceNames) changedBy(service string, todo call) string {
+	group := cmp.Or(todo.params["AutoScalingGroupName"], n.groupOf(todo.params["InstanceId"]))
+	switch {
+	case service == "autoscaling" && group != "":
+		return "arn:aws:autoscaling:" + n.place + ":" + n.account + ":autoScalingGroup:00000000-0000-0000-0000-000000000000:autoScalingGroupName/" + group
+	case service == "ec2" && todo.params["LaunchTemplateId"] != "":
+		return n.template(todo.params["LaunchTemplateId"])
+	case service == "eks" && todo.params["nodegroupName"] != "":
+		return "arn:aws:eks:" + n.place + ":" + n.account + ":nodegroup/" + todo.params["name"] + "/" + todo.params["nodegroupName"] + "/00000000-0000-0000-0000-000000000000"
+	default:
+		return ""
+	}
+}
+
+func (n resourceNames) template(id string) string {
+	return "arn:aws:ec2:" + n.place + ":" + n.account + ":launch-template/" + id
+}
+
+// resourceNames are those of a region.
+func (c *Cloud) resourceNames(place string) resourceNames {
+	return resourceNames{account: c.opts.Account, place: place, groupOf: func(instance string) string {
+		r := c.regionFor(place)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.instances[instance].group
+	}}
 }

@@ -48,7 +48,7 @@ func parsePolicy(text []byte) (policyDocument, error) {
 			return p, fmt.Errorf("reading an IAM policy: statement %q: want an Effect, an Action and a Resource", s.Sid)
 		}
 		for operator := range s.Condition {
-			if operator != "StringEquals" && operator != "StringNotEquals" {
+			if operator != "StringEquals" && operator != "StringNotEquals" && operator != "ArnLike" {
 				return p, fmt.Errorf("reading an IAM policy: the stand-in does not model the condition %s", operator)
 			}
 		}
@@ -106,8 +106,13 @@ func (s policyStatement) holds(known map[string][]string) (holds bool, missing [
 			if !ok {
 				missing = append(missing, key)
 			}
-			equal := slices.ContainsFunc(have, func(v string) bool { return slices.Contains(values, v) })
-			if equal != (operator == "StringEquals") {
+			equal := slices.ContainsFunc(have, func(v string) bool {
+				if operator == "ArnLike" {
+					return slices.ContainsFunc(values, func(pattern string) bool { return wildcardMatch(pattern, v) })
+				}
+				return slices.Contains(values, v)
+			})
+			if equal != (operator != "StringNotEquals") {
 				holds = false
 			}
 		}

@@ -104,7 +104,7 @@ func (x *exchange) serve(req *http.Request) {
 		x.finish(nil, err)
 		return
 	}
-	if e := x.cloud.callers.authorize(x.key, x.rec, todo); e != nil {
+	if e := x.cloud.callers.authorize(x.key, x.rec, todo, x.cloud.resourceNames(x.rec.Region)); e != nil {
 		x.refuse(e)
 		return
 	}

@@ -47,7 +47,7 @@ func (t *trial) upgradeTwice(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("deleting the record: %w", err)
 	}
 	fmt.Fprintln(&t.said, "killed, and the record deleted")
-	return t.start(ctx, "--takeover").Wait()
+	return t.start(ctx, "--takeover", "--rebuild").Wait()
 }
 
 // awaitMark waits until a node carries a mark of the upgrade: nothing tells of one that has left none. It ends with the upgrade.

@@ -270,6 +270,7 @@ func TestTerminate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, awscloud.Options{Terminate: time.Hour})
 			s.workers(func(g *awscloud.GroupSpec) { g.Min = c.min })
+			s.observe("workers", "") // only an instance that was seen in the group is terminated
 			if c.fault != (awscloud.Fault{}) {
 				c.fault.Operation = "TerminateInstanceInAutoScalingGroup"
 				s.Fault(c.fault)
@@ -312,7 +313,50 @@ func TestActionsThatAreNotTheClouds(t *testing.T) {
 	s.workers()
 	s.wantOutcome(s.do(upgrade.Fence{NodeVersion: upgrade.NodeVersion{Node: "n"}}), nodegroup.OutcomeFatal, "provider aws cannot fence node n")
 	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: "nonsense"}}), nodegroup.OutcomeFatal)
-	s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Spec: `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`}}), nodegroup.OutcomeMoved, "another template")
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v", got)
+	}
+}
+
+// TestRecordedRevisions are pointers that a record may hold and that no reading of the group shows: the group goes back
+// to a version of its own template, and to nothing that whoever wrote the record chose.
+func TestRecordedRevisions(t *testing.T) {
+	s := start(t, quick())
+	own := s.workers()
+	s.add(awscloud.GroupSpec{Name: "elsewhere", Zones: []string{"us-east-1a"}, Max: 1, Template: awscloud.TemplateRef{ID: s.AddTemplate("miner", awscloud.TemplateVersion{Image: "ami-1", InstanceType: "m6i.large"}), Version: "1"}})
+	foreign := s.observe("elsewhere", "").Pointed
+	s.requests()
+	for name, spec := range map[string]string{
+		"a template of another group":      foreign.Spec,
+		"an image of another template":     `{"launchTemplate":"lt-elsewhere","image":"ami-3"}`,
+		"a launch configuration":           `{"launchConfiguration":"miner"}`,
+		"an image nobody was asked about":  `{"launchTemplate":"` + own + `","image":"ami-3"}`,
+		"no template at all":               `{}`,
+		"a version of no template of ours": `{"version":1}`,
+	} {
+		s.wantOutcome(s.do(nodegroup.SetRevision{To: nodegroup.Revision{Name: name, Spec: spec}, Recorded: true}), nodegroup.OutcomeFatal, name)
+	}
+	if got := s.changes(); len(got) > 0 {
+		t.Errorf("sent %v", got)
+	}
+	s.mustDo(nodegroup.SetRevision{To: nodegroup.Revision{Spec: `{"launchTemplate":"` + own + `","version":1}`}, Recorded: true})
+	if g := s.observe("workers", ""); g.Pointed.Name != "workers:1" {
+		t.Errorf("the group is at %s", g.Pointed.Name)
+	}
+}
+
+// TestTerminateNamesAMember: AWS is not told the group of an instance that it is to terminate, so that of another group
+// is refused here.
+func TestTerminateNamesAMember(t *testing.T) {
+	s := start(t, quick())
+	id := s.workers()
+	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{1}, Min: 1, Max: 1, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	other := s.observe("database", "").Instances[0].ID
+	s.observe("workers", "")
+	s.requests()
+	for _, shrink := range []bool{true, false} {
+		s.wantOutcome(s.do(nodegroup.Terminate{Instance: other, Shrink: shrink}), nodegroup.OutcomeMoved, other, "does not have it")
+	}
 	if got := s.changes(); len(got) > 0 {
 		t.Errorf("sent %v", got)
 	}

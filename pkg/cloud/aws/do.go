@@ -196,9 +196,14 @@ func clientToken(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// terminateInstance ends an instance. With Shrink the request is sent once: the API has no token,
-// and whether a repetition shrinks the group twice is not documented.
+// terminateInstance ends an instance that the group had when it was read last: the request names no
+// group, so AWS would end any instance of the account that an Auto Scaling group has. With Shrink the
+// request is sent once: the API has no token, and whether a repetition shrinks the group twice is
+// not documented.
 func (p *Provider) terminateInstance(ctx context.Context, group string, a nodegroup.Terminate) error {
+	if p.seen.recall(a.Instance).group != group {
+		return movedError("terminating instance %q of Auto Scaling group %q: the group does not have it", a.Instance, group)
+	}
 	var options []func(*autoscaling.Options)
 	if a.Shrink {
 		options = append(options, sendOnce)

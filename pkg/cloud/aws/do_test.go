@@ -149,11 +149,6 @@ func TestRepoint(t *testing.T) {
 		want  autoscaling.UpdateAutoScalingGroupInput
 	}{
 		"template": {newGroup(), revisionPointer{Template: "lt-0a", Version: 8}, autoscaling.UpdateAutoScalingGroupInput{LaunchTemplate: byID("lt-0a", "8")}},
-		"configuration": {
-			newGroup(configured("v2")),
-			revisionPointer{LaunchConfiguration: "v1"},
-			autoscaling.UpdateAutoScalingGroupInput{LaunchConfigurationName: sdk.String("v1")},
-		},
 		"the whole policy, one template by ID alone": {
 			newGroup(mixed("7", arm, intel)),
 			revisionPointer{Template: "lt-0a", Version: 8},

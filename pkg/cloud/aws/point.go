@@ -17,8 +17,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// setRevision points the group at a revision. For an image it first adds a version to the
-// template, made from the version that the group launches from now.
+// setRevision points the group at a revision of the template that it launches from now. For an image
+// it first adds a version to the template, made from the version that the group launches from.
+// Another template is refused, and so is an image that a record names: both would have the group
+// launch what whoever wrote the record chose.
 func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.SetRevision) error {
 	doing := fmt.Sprintf("pointing Auto Scaling group %q at %s", group, a.To.Name)
 	var to revisionPointer
@@ -34,8 +36,13 @@ func (p *Provider) setRevision(ctx context.Context, group string, a nodegroup.Se
 		return explainError(doing, err)
 	}
 	now := f.pointed.base
-	if now.isAt(to) {
+	switch {
+	case now.isAt(to):
 		return nil
+	case to.LaunchConfiguration != "" || to.Template != now.template:
+		return fatalError("%s: the group launches from %s, and another template is never set: point the group there yourself", doing, now.labelText())
+	case to.Image != "" && a.Recorded:
+		return fatalError("%s: the record names an image, and no template version is added for a record: point the group there yourself", doing)
 	}
 	if to.Image != "" {
 		if to.Version, err = p.addVersion(ctx, g, now, to, a.Token); err != nil || usesNewestVersion(g, to.Template) {
@@ -68,9 +75,6 @@ func (l launch) isAt(to revisionPointer) bool {
 // image. It returns the version's number. The token makes a repetition harmless.
 func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now launch, to revisionPointer, token string) (int64, error) {
 	doing := fmt.Sprintf("adding a version with image %s to launch template %s", to.Image, now.labelText())
-	if now.template != to.Template {
-		return 0, movedError("%s: the group launches from another template than %s now", doing, to.Template)
-	}
 	problem, err := p.sharedTemplateProblem(ctx, sdk.ToString(g.AutoScalingGroupName), now)
 	if err != nil {
 		return 0, err
@@ -96,14 +100,12 @@ func (p *Provider) addVersion(ctx context.Context, g *at.AutoScalingGroup, now l
 	return sdk.ToInt64(out.LaunchTemplateVersion.VersionNumber), nil
 }
 
-// newUpdateInput is the request that points the group at the pointer, which names a launch
-// configuration or a version's number. A mixed instances policy is sent whole.
+// newUpdateInput is the request that points the group at the pointer, which names a template's
+// version by its number. A mixed instances policy is sent whole.
 func newUpdateInput(g *at.AutoScalingGroup, to revisionPointer) (*autoscaling.UpdateAutoScalingGroupInput, error) {
 	in := &autoscaling.UpdateAutoScalingGroupInput{AutoScalingGroupName: g.AutoScalingGroupName}
 	spec := &at.LaunchTemplateSpecification{LaunchTemplateId: sdk.String(to.Template), Version: sdk.String(strconv.FormatInt(to.Version, 10))}
 	switch {
-	case to.LaunchConfiguration != "":
-		in.LaunchConfigurationName = sdk.String(to.LaunchConfiguration)
 	case to.Template == "" || to.Version < 1:
 		return nil, errors.New("the revision names no launch template version")
 	case mixedTemplate(g) != nil:

@@ -32,15 +32,21 @@ type statement struct {
 	Condition        map[string]map[string]string `json:",omitempty"`
 }
 
-// published is a policy of docs/permissions with the actions that keep takes.
+// published is a policy of docs/permissions with the actions that keep takes, for all groups.
 func published(t *testing.T, file string, keep func(action string) bool) policy {
+	t.Helper()
+	return publishedFor(t, file, keep, "GROUP", "*", "TEMPLATE", "*", "CLUSTER", "*")
+}
+
+// publishedFor is that with names in place of those that users fill in.
+func publishedFor(t *testing.T, file string, keep func(action string) bool, names ...string) policy {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../../docs/permissions", file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var p policy
-	if err := json.Unmarshal(text, &p); err != nil {
+	if err := json.Unmarshal([]byte(strings.NewReplacer(names...).Replace(string(text))), &p); err != nil {
 		t.Fatal(err)
 	}
 	for i := range p.Statement {
@@ -229,6 +235,34 @@ func TestPublishedPoliciesAreEnough(t *testing.T) {
 	if used = slices.DeleteFunc(used, func(action string) bool { return strings.HasPrefix(action, "iam:") }); !slices.Equal(used, want) {
 		t.Errorf("used %v\nwant %v", used, want)
 	}
+}
+
+// TestPublishedPolicyKeepsToItsGroup has one who may operate a group, by aws-operate.json with its names, aim at
+// another group, another template and another cluster.
+func TestPublishedPolicyKeepsToItsGroup(t *testing.T) {
+	s := startManaged(t)
+	id := s.workers()
+	s.add(awscloud.GroupSpec{Name: "database", Zones: []string{"us-east-1a"}, Counts: []int{2}, Min: 1, Max: 3, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
+	all := func(string) bool { return true }
+	own := publishedFor(t, operatePolicy, all, "GROUP", "workers", "TEMPLATE", id, "CLUSTER", "other")
+	s.limit(awscloud.Caller{}, whole(t, readPolicy), own)
+	database := s.observe("database", "ami-3")
+	refused := func(group string, action nodegroup.Action, needs string) {
+		t.Helper()
+		s.wantOutcome(s.Do(t.Context(), group, action), nodegroup.OutcomeFatal, needs)
+	}
+	refused("database", nodegroup.Terminate{Instance: database.Instances[0].ID, Shrink: true}, "autoscaling:TerminateInstanceInAutoScalingGroup")
+	refused("database", nodegroup.RaiseMax{From: 3, Max: 4}, "autoscaling:UpdateAutoScalingGroup")
+	managed := s.look("1.34")
+	refused("web", nodegroup.Delegate{To: managed.Wanted, Token: "run/1"}, "eks:UpdateNodegroupVersion")
+
+	g := s.observe("workers", "ami-3")
+	s.mustDo(nodegroup.SetRevision{To: g.Wanted, Token: "run/revision"})
+	s.mustDo(nodegroup.Terminate{Instance: g.Instances[0].ID})
+
+	s.limit(awscloud.Caller{}, whole(t, readPolicy), publishedFor(t, operatePolicy, all, "GROUP", "*", "TEMPLATE", "lt-other", "CLUSTER", "*"))
+	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "ami-1").Wanted, Token: "run/2"}, "ec2:CreateLaunchTemplateVersion")
+	refused("workers", nodegroup.SetRevision{To: s.observe("workers", "1").Wanted, Token: "run/3"}, "ec2:RunInstances")
 }
 
 // TestRightsThatIAMCannotTell holds what IAM says for sure against what it does not: a refusal that need not be one is

@@ -24,6 +24,8 @@ const (
 type rightCheck struct {
 	resource string
 	actions  []string
+	// template is the ARN of the launch template that AWS asks the actions for, "" for none.
+	template string
 }
 
 // rightChecks are what IAM has to be asked for an upgrade of the group, whose ARN is given.
@@ -32,19 +34,19 @@ type rightCheck struct {
 // ID stands for them (Service Authorization Reference, EC2).
 func rightChecks(group *nodegroup.Group, arn string) []rightCheck {
 	if group.Managed != nil {
-		return []rightCheck{{arn, []string{"eks:UpdateNodegroupVersion"}}}
+		return []rightCheck{{resource: arn, actions: []string{"eks:UpdateNodegroupVersion"}}}
 	}
 	checks := []rightCheck{
-		{arn, []string{
+		{resource: arn, actions: []string{
 			"autoscaling:LaunchInstances", "autoscaling:ResumeProcesses", "autoscaling:SuspendProcesses",
 			"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup",
 		}},
-		{ec2ARN(arn, "fleet/fleet-00000000-0000-0000-0000-000000000000"), []string{"ec2:CreateFleet"}},
+		{resource: ec2ARN(arn, "fleet/fleet-00000000-0000-0000-0000-000000000000"), actions: []string{"ec2:CreateFleet"}},
 	}
 	// Auto Scaling asks for it where a group is pointed at another template version (its user
 	// guide, "Control Amazon EC2 launch template usage in Auto Scaling groups").
 	if to := pointerOf(group); to.Image != "" || to.Template != "" && group.Pointed.ID != group.Wanted.ID {
-		checks = append(checks, rightCheck{ec2ARN(arn, "instance/i-00000000000000000"), []string{"ec2:RunInstances"}})
+		checks = append(checks, rightCheck{resource: ec2ARN(arn, "instance/i-00000000000000000"), actions: []string{"ec2:RunInstances"}, template: ec2ARN(arn, "launch-template/"+to.Template)})
 	}
 	return checks
 }

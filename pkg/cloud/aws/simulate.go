@@ -58,12 +58,17 @@ func (s *policySimulator) simulate(ctx context.Context, checks []rightCheck) map
 // combinations, and IAM refuses actions that are authorized by different resources in one request
 // (InvalidInput, "require different authorization information").
 func (s *policySimulator) simulateActions(ctx context.Context, principal string, check rightCheck) ([]it.EvaluationResult, error) {
+	// Policies that keep users to some regions and launch templates are common, and these are known.
+	known := []it.ContextEntry{{
+		ContextKeyName: sdk.String("aws:RequestedRegion"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{s.region},
+	}}
+	if check.template != "" {
+		known = append(known, it.ContextEntry{
+			ContextKeyName: sdk.String("ec2:LaunchTemplate"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{check.template},
+		})
+	}
 	pages := iam.NewSimulatePrincipalPolicyPaginator(s.iam, &iam.SimulatePrincipalPolicyInput{
-		PolicySourceArn: sdk.String(principal), ActionNames: check.actions, ResourceArns: []string{check.resource},
-		// Policies that keep users to some regions are common, and this one is known.
-		ContextEntries: []it.ContextEntry{{
-			ContextKeyName: sdk.String("aws:RequestedRegion"), ContextKeyType: it.ContextKeyTypeEnumString, ContextKeyValues: []string{s.region},
-		}},
+		PolicySourceArn: sdk.String(principal), ActionNames: check.actions, ResourceArns: []string{check.resource}, ContextEntries: known,
 	})
 	var results []it.EvaluationResult
 	for pages.HasMorePages() {

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -8,8 +10,9 @@ import (
 
 // Rebuild makes the books again of a run whose record was lost, by a reading of the group that
 // shows all that the run did: what there is in a zone beyond what there was is taken for ours, as
-// far as the zone has outdated nodes to give it back with. What others changed meanwhile cannot be
-// told from that. known are the members that count as there before the run, sorted by name.
+// far as the zone has outdated nodes to give it back with, and in the whole group no more than the
+// surge. What others changed meanwhile cannot be told from that. known are the members that count as
+// there before the run, sorted by name.
 func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	b, g := &k.l.books, k.Group
 	b.Changed, b.Known = k.Now, nil
@@ -22,24 +25,46 @@ func (k Keeper) Rebuild(known []*nodegroup.Member) {
 	if g.Sized && !b.Zonal {
 		there[""], was[""] = g.Desired, k.Before.Desired
 	}
-	surge := SpreadSurge(k.Limits.Surge, k.Counts.Left)
-	for _, counts := range []map[string]int{there, was, k.Counts.Left} {
-		for zone := range counts {
-			left := k.Counts.Left[zone]
-			ours := 0
-			if g.Sized && !k.Limits.Refilled {
-				ours = max(-k.Limits.MaxUnavailable, min(there[zone]-was[zone], left))
-			}
-			removed := max(0, was[zone]-knownIn[zone]-left)
-			k.l.updateZone(zone, func(z *Zone) {
-				// No token is used again: it would stand for a launch of before.
-				*z = Zone{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(k.Now.Unix())}
-			})
+	surge, added := SpreadSurge(k.Limits.Surge, k.Counts.Left), k.addedByZone(there, was)
+	for zone, ours := range added {
+		removed := max(0, was[zone]-knownIn[zone]-k.Counts.Left[zone])
+		k.l.updateZone(zone, func(z *Zone) {
+			// No token is used again: it would stand for a launch of before.
+			*z = Zone{Surge: max(surge[zone], ours), Launched: removed + ours, Shrunk: removed, Removed: removed, Serial: int(k.Now.Unix())}
+		})
+	}
+	room := k.Limits.Surge
+	if k.Limits.Refilled { // room is made for as many as are outdated, see MakeRoom
+		for _, left := range k.Counts.Left {
+			room += left
 		}
 	}
-	if g.Sized && g.Max > k.Before.Max && !k.Limits.KeepMax {
-		b.MaxFrom, b.MaxTo = k.Before.Max, g.Max
+	if raised := min(g.Max-k.Before.Max, room); g.Sized && raised > 0 && !k.Limits.KeepMax {
+		b.MaxFrom, b.MaxTo = g.Max-raised, g.Max
 	}
+}
+
+// addedByZone is how much of each zone counts as ours. Of more than the surge in all, what the
+// zones have most of is another actor's.
+func (k Keeper) addedByZone(there, was map[string]int) map[string]int {
+	added, sum := map[string]int{}, 0
+	for _, counts := range []map[string]int{there, was, k.Counts.Left} {
+		for zone := range counts {
+			added[zone] = 0
+		}
+	}
+	if !k.Group.Sized || k.Limits.Refilled {
+		return added
+	}
+	for zone := range added {
+		added[zone] = max(-k.Limits.MaxUnavailable, min(there[zone]-was[zone], k.Counts.Left[zone]))
+		sum += max(0, added[zone])
+	}
+	zones := slices.Sorted(maps.Keys(added))
+	for ; sum > k.Limits.Surge; sum-- {
+		added[slices.MaxFunc(zones, func(a, b string) int { return cmp.Compare(added[a], added[b]) })]--
+	}
+	return added
 }
 
 // groupByZone sums counts by zone up by the ledger's zones.

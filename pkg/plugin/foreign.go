@@ -1,0 +1,126 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// rejectForeignRun refuses to begin an upgrade, or to continue one, of nodes that are part of another
+// upgrade: of a group of another name, or of this one in another namespace. The marks on the nodes
+// name it; where there are none, as while it is paused, its selector does.
+func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode) error {
+	if m == modeStatus || m == modeAbort {
+		return nil
+	}
+	records, err := s.loadRecords(ctx)
+	if err != nil {
+		return err
+	}
+	delete(records, g.name)
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
+			if err := s.rejectForeignMarks(ctx, g, node, records); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(records)) {
+		record := records[name]
+		if node := sharedNode(name, g.members); node != "" && record.IsCloudless() && (record.IsRunning() || record.Result == upgrade.Paused) {
+			return foreignRunError(g, node, record.Run, nodemark.Owner{Namespace: s.stateNamespace, Group: name}, &record)
+		}
+	}
+	return nil
+}
+
+// rejectForeignMarks refuses a node whose marks are of another upgrade than the one that is recorded
+// for the group.
+func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, node *corev1.Node, records map[string]upgrade.Record) error {
+	run := nodemark.RunOf(node)
+	owner, named := nodemark.ReadOwner(node)
+	switch {
+	case run == "" || run == g.record.Run:
+		return nil
+	case !named: // an older version wrote them
+		for _, name := range slices.Sorted(maps.Keys(records)) {
+			if record := records[name]; record.Run == run && record.IsResumable() {
+				return foreignRunError(g, node.Name, run, nodemark.Owner{Namespace: s.stateNamespace, Group: name}, &record)
+			}
+		}
+		return nil
+	case owner.Namespace == s.stateNamespace && owner.Group == g.name:
+		return nil
+	}
+	record, err := cluster.NewStore(s.Client, owner.Namespace, owner.Group).LoadRecord(ctx)
+	if err != nil {
+		return fmt.Errorf("reading which upgrade node %q is part of: %w", node.Name, err)
+	}
+	if record.Run != run {
+		record = upgrade.Record{}
+	}
+	return foreignRunError(g, node.Name, run, owner, &record)
+}
+
+// foreignRunError says whose upgrade a node is part of, and how that is continued or forgotten.
+func foreignRunError(g *groupContext, node, run string, owner nodemark.Owner, record *upgrade.Record) error {
+	name := quoteShellWord(owner.Group) + " --state-namespace=" + quoteShellWord(owner.Namespace)
+	switch {
+	case record.IsResumable():
+		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q is part of run %s of group %q (namespace %s): run kubectl nodeupgrade resume %s to continue it, or kubectl nodeupgrade abort %s to undo it",
+			g.group.Name, node, run, owner.Group, owner.Namespace, name, name)}
+	default:
+		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is not recorded there: "+
+			"kubectl nodeupgrade status %s lists the marks with the commands that take them away", g.group.Name, node, run, owner.Group, owner.Namespace, quoteShellWord(g.name))}
+	}
+}
+
+// sharedNode finds a member that belongs to the group of labelled nodes too, which is named by its
+// selector or by the label that names groups; "" when there is none.
+func sharedNode(group string, members []nodegroup.Member) string {
+	options := manual.Options{ControlPlane: true}
+	if strings.ContainsAny(group, "=!, ") {
+		selection, err := parseGroups(nil, groupSelection{selector: group}, "manual")
+		if err != nil {
+			return ""
+		}
+		options.Selector, options.SelectorText = selection.labels, group
+	}
+	provider := manual.New(options)
+	for i := range members {
+		if node := members[i].Node; node != nil && provider.Belongs(&nodegroup.Group{Name: group}, node) {
+			return node.Name
+		}
+	}
+	return ""
+}
+
+// rejectUnseenTarget refuses to move a group to a revision that only its record names: whoever may
+// write the record could choose the image that new machines boot from. The group has to point at it
+// or one of its machines has to have it already, or the user types it.
+func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
+	switch {
+	case m == modeStatus || m == modeAbort || g.to == "" || g.to == s.settings.To || g.group.Managed != nil:
+		return nil
+	case g.group.Refusal != "" || g.group.Pointed.ID == g.group.Wanted.ID:
+		return nil
+	case slices.ContainsFunc(g.group.Instances, func(i nodegroup.Instance) bool { return !i.Outdated }):
+		return nil
+	}
+	remedy := "run kubectl nodeupgrade " + quoteShellWord(g.name)
+	if m == modeRollback {
+		remedy = "run kubectl nodeupgrade rollback " + quoteShellWord(g.name)
+	}
+	return usageError(fmt.Errorf("run %s of group %q: its record alone says that it goes to %s, which neither the group nor a machine of it has: %s --to=%s if that is right",
+		g.record.Run, g.group.Name, g.group.Wanted.Name, remedy, quoteShellWord(g.to)))
+}

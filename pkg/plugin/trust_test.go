@@ -1,0 +1,377 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// leases answers requests for leases from a map by name, which they change; onWrite, unless nil,
+// sees each lease after it was written.
+type leases struct {
+	*apiServer
+	byName  map[string]*coordinationv1.Lease
+	onWrite func(*coordinationv1.Lease)
+	// renewed has who watches the lease of the group blue see it renewed.
+	renewed bool
+}
+
+// withLeases has the server keep leases, of which each is held by a process that is gone: it was
+// renewed two minutes ago.
+func (s *apiServer) withLeases(groups ...string) *leases {
+	l := &leases{apiServer: s, byName: map[string]*coordinationv1.Lease{}}
+	for _, group := range groups {
+		l.add(group, time.Now().Add(-2*time.Minute))
+	}
+	s.refuse = l.answer
+	return l
+}
+
+// add adds a lease that was renewed at the time.
+func (l *leases) add(group string, renewed time.Time) {
+	holder, at := "ann@host/1", metav1.NewMicroTime(renewed)
+	l.byName[cluster.ObjectName(group)] = &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: cluster.ObjectName(group), ResourceVersion: "1", Labels: map[string]string{cluster.LabelManagedBy: cluster.FieldManager}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, AcquireTime: &at, RenewTime: &at},
+	}
+}
+
+func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
+	const all = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	if !strings.HasPrefix(r.URL.Path, all) {
+		return false
+	}
+	name := strings.TrimPrefix(path.Base(r.URL.Path), "leases")
+	switch known := l.byName[name]; {
+	case r.URL.Query().Get("watch") != "":
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusOK)
+		if l.renewed {
+			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": l.byName[cluster.ObjectName("blue")]}); err != nil {
+				panic(err)
+			}
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	case r.Method == http.MethodGet && name == "":
+		list := coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}}
+		for _, lease := range l.byName {
+			list.Items = append(list.Items, *lease)
+		}
+		answer(w, http.StatusOK, list)
+	case r.Method == http.MethodGet && known != nil:
+		answer(w, http.StatusOK, known)
+	case r.Method == http.MethodGet:
+		return false // there is none
+	default:
+		lease := decoded[*coordinationv1.Lease](r)
+		l.changes = append(l.changes, r.Method+" "+r.URL.Path)
+		if r.URL.Query().Get("dryRun") == "" {
+			lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
+			l.byName[lease.Name] = lease
+			if l.onWrite != nil {
+				l.onWrite(lease)
+			}
+		}
+		answer(w, http.StatusOK, lease)
+	}
+	return true
+}
+
+// decoded is the object that a request sends, which clients write as Protocol Buffers.
+func decoded[T runtime.Object](r *http.Request) T {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(err)
+	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return object.(T)
+}
+
+// inDrain is the record of an upgrade of the group blue whose process is gone.
+func inDrain(change ...func(*upgrade.Record)) upgrade.Record {
+	r := stopped("")
+	r.Provider, r.Started = "manual", time.Now().Add(-time.Hour)
+	r.Request = upgrade.Request{
+		Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", Current: map[string]string{"image": "v2"}, MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+		DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+	}
+	r.Nodes = map[string]upgrade.NodeRecord{"b1": {UID: "b1", State: upgrade.NodeDraining, Batch: 1, Began: time.Now().Add(-10 * time.Minute), Deadline: time.Now().Add(5 * time.Minute)}}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+// soaking has the record of a blue-green upgrade that soaks.
+func soaking(r *upgrade.Record) {
+	r.Version, r.Request.Strategy, r.Phase = 3, upgrade.BlueGreen, upgrade.PhaseSoak
+	r.Request.BlueGreen = &upgrade.BlueGreenRequest{Batch: 1}
+	r.Soak.Until = time.Now().Add(time.Hour)
+}
+
+// TestVerbsOnlyLook has verbs look for the holder of an upgrade whose process is gone, without a terminal to ask at:
+// nothing is written, neither the lease, which would charge the dead time to the nodes in drain, nor what they ask for,
+// which the next process would obey.
+func TestVerbsOnlyLook(t *testing.T) {
+	cases := map[string]struct {
+		record upgrade.Record
+		asked  upgrade.Verb
+	}{
+		"resume blue":   {inDrain(), ""},
+		"resume blue ":  {inDrain(), upgrade.VerbPause},
+		"complete blue": {inDrain(soaking), ""},
+	}
+	for args, c := range cases {
+		t.Run(args, func(t *testing.T) {
+			s := twoGroups()
+			s.recorded(t, "blue", c.record)
+			if c.asked != "" {
+				text, err := json.Marshal(upgrade.Asked{Verb: c.asked, Run: "r1", By: "bob@host", At: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.maps[0].Data["request"] = string(text)
+			}
+			s.withLeases("blue")
+			s.serve(t)
+			_, stderr, code := invoke(t, strings.Fields(args)...)
+			if code != 2 || !strings.Contains(stderr, "there is no terminal to ask at") {
+				t.Errorf("exit code %d, stderr %q", code, stderr)
+			}
+			if len(s.changes) > 0 {
+				t.Errorf("nothing was agreed to, and it sent %q", s.changes)
+			}
+		})
+	}
+}
+
+// TestVerbsSeeAHolderAtWork: what a verb asks for is left to a holder that renews its lease, whose lease stays as it is.
+func TestVerbsSeeAHolderAtWork(t *testing.T) {
+	cases := map[string]struct {
+		record upgrade.Record
+		says   string
+		sends  int
+	}{
+		"resume blue":   {inDrain(), "continues already", 0},
+		"complete blue": {inDrain(soaking), "ends its soak", 1},
+	}
+	for args, c := range cases {
+		t.Run(args, func(t *testing.T) {
+			s := twoGroups()
+			s.recorded(t, "blue", c.record)
+			l := s.withLeases()
+			l.add("blue", time.Now())
+			l.renewed = true
+			s.serve(t)
+			stdout, stderr, code := invoke(t, strings.Fields(args)...)
+			if code != 0 || !strings.Contains(stdout, c.says) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+			if len(s.changes) != c.sends || strings.Contains(strings.Join(s.changes, " "), "/leases") {
+				t.Errorf("it sent %q", s.changes)
+			}
+		})
+	}
+}
+
+// TestParallelGroupsAreSeenAfterTheLease has another group's upgrade begin while this one waits for its lease.
+func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
+	s := twoGroups()
+	l := s.withLeases()
+	l.onWrite = func(lease *coordinationv1.Lease) {
+		if lease.Name == cluster.ObjectName("blue") && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+			l.add("green", time.Now())
+		}
+	}
+	s.serve(t)
+	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes")
+	if code != 2 || !strings.Contains(stderr, "is upgrading another group") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	for _, change := range s.changes {
+		if !strings.Contains(change, "/leases") {
+			t.Errorf("it sent %s", change)
+		}
+	}
+	if lease := l.byName[cluster.ObjectName("blue")]; lease == nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+		t.Errorf("the lease is not given back: %+v", lease)
+	}
+}
+
+// TestPauseCreditsDeadTime: the time before a pause in which no one was at work does not count for nodes in drain.
+func TestPauseCreditsDeadTime(t *testing.T) {
+	record := inDrain()
+	paused := pausedAfter(t, record, 3*time.Minute)
+	before, after := record.Nodes["b1"].Deadline, paused.Nodes["b1"].Deadline
+	if moved := after.Sub(before).Round(time.Second); moved != 3*time.Minute || paused.Result != upgrade.Paused {
+		t.Errorf("result %q, and the deadline moved by %s, want 3m0s", paused.Result, moved)
+	}
+}
+
+// pausedAfter is the record as a pause leaves it that comes so long after the last holder.
+func pausedAfter(t *testing.T, record upgrade.Record, idle time.Duration) upgrade.Record {
+	t.Helper()
+	s := twoGroups()
+	s.recorded(t, "blue", record)
+	var saved upgrade.Record
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/configmaps/") {
+			return false
+		}
+		stored := decoded[*corev1.ConfigMap](r)
+		stored.TypeMeta = metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}
+		if err := json.Unmarshal([]byte(stored.Data["record"]), &saved); err != nil {
+			t.Error(err)
+		}
+		answer(w, http.StatusOK, stored)
+		return true
+	}
+	s.serve(t)
+	f := newFlags(genericiooptions.NewTestIOStreamsDiscard())
+	conn, err := f.connectCluster(t.Context(), f.ErrOut)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &recordedUpgrade{name: "blue", store: cluster.NewStore(conn.Client, "kube-system", "blue")}
+	if _, err := u.markPaused(context.Background(), idle); err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+// marked has a node of the group blue carry the marks of a run.
+func (s *apiServer) marked(t *testing.T, name, run string, owner *nodemark.Owner) {
+	t.Helper()
+	for i := range s.nodes {
+		if s.nodes[i].Name != name {
+			continue
+		}
+		if err := nodemark.SetFence(&s.nodes[i], run, nodegroup.FenceTaint("manual")); err != nil {
+			t.Fatal(err)
+		}
+		if owner != nil {
+			nodemark.SetOwner(&s.nodes[i], *owner)
+		}
+	}
+}
+
+// TestLostRunAsks: marks without a record are continued with when a person says so, and --yes does not.
+func TestLostRunAsks(t *testing.T) {
+	s := twoGroups()
+	s.marked(t, "b1", "r7", nil)
+	s.withLeases()
+	s.serve(t)
+	_, stderr, code := invoke(t, "blue", "--current=image=v2", "--yes")
+	if code != 2 || !strings.Contains(stderr, "the record of run r7 is gone") || !strings.Contains(stderr, "run kubectl nodeupgrade blue --current=image=v2 --yes --rebuild to continue that run") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
+	}
+	if len(s.changes) > 0 {
+		t.Errorf("it sent %q", s.changes)
+	}
+}
+
+// TestForeignRunsAreRefused has nodes of the group be part of an upgrade that is recorded elsewhere: under another
+// name, or in another namespace.
+func TestForeignRunsAreRefused(t *testing.T) {
+	elsewhere := &nodemark.Owner{Namespace: "ops", Group: "blue", Epoch: 1}
+	cases := map[string]struct {
+		change func(*testing.T, *apiServer)
+		args   string
+		says   string // "" where the upgrade may begin
+	}{
+		"a part of a group that is under way": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "image in (v1,v2)", inDrain())
+			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
+		}, "blue", `node "b1" is part of run r1 of group "image in (v1,v2)" (namespace kube-system): run kubectl nodeupgrade resume 'image in (v1,v2)' --state-namespace=kube-system`},
+		"a group that is under way by an older version": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "blue", inDrain())
+			s.marked(t, "b1", "r1", nil)
+		}, "-l kops.k8s.io/instancegroup=blue", `is part of run r1 of group "blue" (namespace kube-system)`},
+		"a part of a group that is paused, without marks": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+		}, "blue", `of group "image in (v1,v2)"`},
+		"more than a group that is paused": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "blue", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+		}, "-l image", `of group "blue"`},
+		"recorded in another namespace": {func(t *testing.T, s *apiServer) { s.marked(t, "b1", "r9", elsewhere) }, "blue", `group "blue" (namespace ops), which is not recorded there`},
+		"another group is paused": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "green", inDrain(func(r *upgrade.Record) { r.Result, r.PausedBy, r.Nodes = upgrade.Paused, "ann@host", nil }))
+		}, "blue", ""},
+		"the group that was paused is over": {func(t *testing.T, s *apiServer) {
+			s.recorded(t, "image in (v1,v2)", inDrain(func(r *upgrade.Record) { r.Result, r.Nodes = upgrade.Succeeded, nil }))
+		}, "blue", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			c.change(t, s)
+			s.withLeases()
+			s.serve(t)
+			args := append(strings.SplitN(c.args, " ", 2), "--current=image=v2", "--dry-run")
+			_, stderr, code := invoke(t, args...)
+			switch {
+			case c.says == "" && strings.Contains(stderr, "part of run"):
+				t.Errorf("exit code %d, stderr %q", code, stderr)
+			case c.says != "" && (code != exitPaused || !strings.Contains(stderr, c.says)):
+				t.Errorf("exit code %d, stderr %q, want it to say %q", code, stderr, c.says)
+			}
+			if len(s.changes) > 0 {
+				t.Errorf("it sent %q", s.changes)
+			}
+		})
+	}
+}
+
+// TestUnseenTargetIsRefused: a revision that only the record names is not believed.
+func TestUnseenTargetIsRefused(t *testing.T) {
+	wanted, pointed := nodegroup.Revision{ID: "lt@ami-9", Name: "workers@ami-9"}, nodegroup.Revision{ID: "lt:2:ami-2", Name: "workers:2"}
+	cases := map[string]struct {
+		change func(*groupContext, *session)
+		mode   mode
+		says   string
+	}{
+		"of a plain command":     {func(*groupContext, *session) {}, modeUpgrade, "run kubectl nodeupgrade workers --to=ami-9"},
+		"of a resume":            {func(*groupContext, *session) {}, modeResume, "run kubectl nodeupgrade workers --to=ami-9"},
+		"of a way back":          {func(*groupContext, *session) {}, modeRollback, "run kubectl nodeupgrade rollback workers --to=ami-9"},
+		"of one who looks":       {func(*groupContext, *session) {}, modeStatus, ""},
+		"the user typed it":      {func(_ *groupContext, s *session) { s.settings.To = "ami-9" }, modeUpgrade, ""},
+		"the group points at it": {func(g *groupContext, _ *session) { g.group.Pointed = wanted }, modeResume, ""},
+		"a machine has it":       {func(g *groupContext, _ *session) { g.group.Instances = []nodegroup.Instance{{ID: "i-1"}} }, modeRollback, ""},
+		"only outdated machines are": {func(g *groupContext, _ *session) {
+			g.group.Instances = []nodegroup.Instance{{ID: "i-1", Outdated: true}}
+		}, modeResume, "--to=ami-9"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := &groupContext{name: "workers", to: "ami-9", group: nodegroup.Group{Name: "workers", Provider: "aws", Wanted: wanted, Pointed: pointed}}
+			s := &session{command: &command{commandLine: &commandLine{typed: typedNone}}}
+			c.change(g, s)
+			err := s.rejectUnseenTarget(g, c.mode)
+			if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
+			}
+		})
+	}
+}
