@@ -13,9 +13,10 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
-// listReadRights are what lists, plans, checks and status read, as
-// docs/permissions/kubernetes-read.yaml grants it. Plans and checks say what
-// they do without.
+// listReadRights lists what lists, plans, checks and status read, and what an
+// upgrade reads of workloads that do not recover, as
+// docs/permissions/kubernetes-read.yaml grants it. Each says what it does
+// without.
 func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
 	kinds := map[string][]string{
 		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims"},
@@ -33,6 +34,12 @@ func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes 
 			needed = append(needed, authorizationv1.ResourceAttributes{Verb: "list", Group: group, Resource: kind})
 		}
 	}
+	needed = append(needed,
+		authorizationv1.ResourceAttributes{Verb: "get", Group: "apps", Resource: "replicasets"},
+		authorizationv1.ResourceAttributes{Verb: "get", Group: "apps", Resource: "statefulsets"},
+		authorizationv1.ResourceAttributes{Verb: "get", Resource: "replicationcontrollers"},
+		authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"},
+	)
 	for _, verb := range []string{"get", "list"} {
 		needed = append(needed,
 			authorizationv1.ResourceAttributes{Verb: verb, Resource: "configmaps", Namespace: stateNamespace},

@@ -48,6 +48,7 @@ func TestOnAServer(t *testing.T) {
 		"fence-alone":          testFenceLeavesNothingToControllers,
 		"take-over":            testTakeOver,
 		"move":                 testMove,
+		"controller":           testReadController,
 		"evict":                testEvict,
 		"evict-moved":          testEvictionThatIsNotSent,
 		"evict-wrong-uid":      testEvictionOfAnotherUID,

@@ -57,11 +57,11 @@ func (x *clusterIndex) storePod(pod *corev1.Pod) {
 }
 
 // affectsDecision reports whether a newer state of a pod may change what is to be done: that it is
-// on a node now, that a workload has one more ready pod or one fewer, or anything about one that is
-// on a closed node.
+// on a node now, or that no node takes it, that a workload has one more ready pod or one fewer, or
+// anything about one that is on a closed node.
 func (x *clusterIndex) affectsDecision(before, pod *corev1.Pod) bool {
 	if pod.Spec.NodeName == "" {
-		return false
+		return drain.IsRefused(pod) && (before == nil || !drain.IsRefused(before))
 	}
 	node := x.nodes[pod.Spec.NodeName]
 	return before == nil || before.Spec.NodeName != pod.Spec.NodeName || node == nil || nodegroup.IsClosed(node) ||

@@ -16,21 +16,29 @@ type crew struct {
 	// they were at once: a workload that has lost all but one of its pods for now is not one of a
 	// single pod.
 	counted, most map[types.UID]int
+	// shaky has the ready pods that were not ready between, or whose containers ended.
+	shaky map[types.UID]bool
 }
 
-// crewMember is a pod as it was counted.
+// crewMember is a pod as it was counted. fell is true once the pod was ready and then was not.
 type crewMember struct {
-	controller             types.UID
-	living, ready, counted bool
+	controller                   types.UID
+	living, ready, counted, fell bool
 }
 
 func newCrew() *crew {
-	return &crew{members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{}}
+	return &crew{members: map[types.UID]crewMember{}, counted: map[types.UID]int{}, most: map[types.UID]int{}, shaky: map[types.UID]bool{}}
 }
 
-func (c *crew) addPod(pod *corev1.Pod) {
+// storePod counts a pod, or its newer state.
+func (c *crew) storePod(pod *corev1.Pod) {
+	before := c.members[pod.UID]
+	c.removePod(pod.UID)
 	m := crewMember{controller: ControllerOf(pod), living: isLiving(pod)}
 	m.ready = m.living && Ready(pod)
+	if m.fell = before.fell || (before.ready && !m.ready); m.ready && (m.fell || countRestarts(pod) > 0) {
+		c.shaky[pod.UID] = true
+	}
 	m.counted = m.living || isReplacedLater(pod)
 	c.members[pod.UID] = m
 	if all := c.replicasLike(m); all != nil {
@@ -60,6 +68,7 @@ func (c *crew) removePod(uid types.UID) {
 		return
 	}
 	delete(c.members, uid)
+	delete(c.shaky, uid)
 	if all := c.replicasLike(m); all != nil {
 		*all = slices.DeleteFunc(*all, func(pod *corev1.Pod) bool { return pod.UID == uid })
 	}

@@ -39,6 +39,8 @@ const (
 	BudgetNever ObstacleKind = "never"
 	// LastReady goes away when another pod of the workload becomes ready; see Budgets.With.
 	LastReady ObstacleKind = "last-ready"
+	// Canary goes away when a pod of the workload that left another node has its successor ready.
+	Canary ObstacleKind = "canary"
 	// Moving goes away when the pod's Deployment has another one ready: it is being restarted.
 	Moving ObstacleKind = "moving"
 	// TwoBudgets goes away when one of the budgets is deleted (kubernetes#75957).
@@ -84,6 +86,8 @@ func (o Obstacle) String() string {
 		return fmt.Sprintf("PDB %s can never allow a disruption: %s (needs %d healthy, has %d)", pdb, o.Detail, o.Need, o.Have)
 	case LastReady:
 		return fmt.Sprintf("it is the last ready pod of %s", o.Detail)
+	case Canary:
+		return fmt.Sprintf("no new pod of %s is ready yet", o.Detail)
 	case Moving:
 		return "it is moved without a gap: " + o.Detail
 	case TwoBudgets:
@@ -132,6 +136,7 @@ func (o Obstacle) Remedy() string {
 		BudgetUnhealthy: "repair its unready pods, set unhealthyPodEvictionPolicy: AlwaysAllow or pass --on-timeout=force",
 		BudgetNever:     "raise its replicas, loosen the budget or pass --on-timeout=force",
 		LastReady:       "wait for another of its pods to become ready or pass --implicit-budgets=false",
+		Canary:          "see why its new pods are not ready or pass --ignore-unready",
 		Moving:          "see why its Deployment's new pod is not ready or leave --move=surge out",
 		TwoBudgets:      "delete one of the two budgets",
 		Unmanaged:       "delete it or pass --unmanaged-pods=evict",
@@ -160,7 +165,7 @@ type Prediction struct {
 
 // IsOfBudget reports whether the pod leaves through its budget, now or when that opens.
 func (p Prediction) IsOfBudget() bool {
-	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady
+	return p.Spends || p.Kind == BudgetSpent || p.Kind == LastReady || p.Kind == Canary
 }
 
 // Admitted reports whether the eviction may be sent.

@@ -22,11 +22,14 @@ func IsFault(reason string) bool {
 // leastPatience is how long a pod may take to become ready, whatever is usual.
 const leastPatience = 30 * time.Second
 
+// Patience is how long a pod may take to become ready: twice as long as usual, and at least 30 s.
+func Patience(usual time.Duration) time.Duration { return max(leastPatience, 2*usual) }
+
 // Lateness tells why a pod that is not ready is late, "" when it is not yet: a container of it
 // cannot come up, or it has taken twice as long as usual and at least 30 s, or no node was found
 // for it within placing.
 func Lateness(pod *corev1.Pod, usual, placing time.Duration, now time.Time) string {
-	scheduled, patience := conditionOf(pod, corev1.PodScheduled), max(leastPatience, 2*usual)
+	scheduled, patience := conditionOf(pod, corev1.PodScheduled), Patience(usual)
 	switch fault := faultyContainer(pod); {
 	case pod.Spec.NodeName == "" && now.Before(pod.CreationTimestamp.Add(placing)):
 		return ""
@@ -65,6 +68,12 @@ func placedAt(pod *corev1.Pod, scheduled *corev1.PodCondition) time.Time {
 	return began
 }
 
+// IsRefused reports whether the scheduler found no node for the pod.
+func IsRefused(pod *corev1.Pod) bool {
+	scheduled := conditionOf(pod, corev1.PodScheduled)
+	return pod.Spec.NodeName == "" && scheduled != nil && scheduled.Status == corev1.ConditionFalse
+}
+
 func describeUnplaced(scheduled *corev1.PodCondition) string {
 	if scheduled == nil {
 		return "no node takes it"
@@ -78,4 +87,22 @@ func describeFault(container *corev1.ContainerStatus) string {
 		text += fmt.Sprintf(" after %d restarts", n)
 	}
 	return text
+}
+
+// countRestarts counts how often containers of the pod were started again.
+func countRestarts(pod *corev1.Pod) int {
+	sum := 0
+	for i := range pod.Status.ContainerStatuses {
+		sum += int(pod.Status.ContainerStatuses[i].RestartCount)
+	}
+	return sum
+}
+
+// DescribeUnsettled says why the readiness of a pod does not count yet.
+func DescribeUnsettled(pod *corev1.Pod, now time.Time) string {
+	since := now.Sub(conditionOf(pod, corev1.PodReady).LastTransitionTime.Time).Round(time.Second)
+	if n := countRestarts(pod); n > 0 {
+		return fmt.Sprintf("it has been ready for only %s after %d restarts", since, n)
+	}
+	return fmt.Sprintf("it was not ready between, and has been for only %s", since)
 }

@@ -39,7 +39,7 @@ func ParseWorkload(text string) (Workload, error) {
 
 // WorkloadOf is the workload of the pod: its controller or, where that is a Deployment's
 // ReplicaSet, the Deployment. Pods that are tied to a node or to one task are of none, and neither
-// are those without a controller.
+// are those without a controller. A pod that is never started again is a task.
 func WorkloadOf(pod *corev1.Pod) Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -53,6 +53,10 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 		if name, cut := strings.CutSuffix(owner.Name, "-"+hash); labelled && cut {
 			return Workload{Namespace: pod.Namespace, Kind: "Deployment", Name: name}
 		}
+	default:
+		if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+			return Workload{}
+		}
 	}
 	return Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
 }
@@ -64,14 +68,55 @@ type Replicas struct {
 	// first.
 	Pods []*corev1.Pod
 	// Ready counts those of them that are; Most is how many pods one of the workload's controllers
-	// had at once.
-	Ready, Most int
+	// had at once, and Expected counts Pods and those that are replaced only after their end.
+	Ready, Most, Expected int
+	// shaky has those of the ready pods that were not ready between, or whose containers ended.
+	shaky map[types.UID]bool
 	// last keeps the last ready pod of a workload behind a Service; none where there is no need.
 	last []*Budget
 }
 
 // Unready are the pods that are not ready.
 func (r *Replicas) Unready() []*corev1.Pod { return r.Pods[r.Ready:] }
+
+// CountSettled counts the ready pods that are likely to stay so; see IsUnsettled. A nil workload
+// has none.
+func (r *Replicas) CountSettled(usual time.Duration, now time.Time) int {
+	if r == nil {
+		return 0
+	}
+	settled := r.Ready
+	if len(r.shaky) == 0 {
+		return settled
+	}
+	for _, pod := range r.Pods[:r.Ready] {
+		if _, unsettled := r.IsUnsettled(pod, usual, now); unsettled {
+			settled--
+		}
+	}
+	return settled
+}
+
+// IsUnsettled reports whether a ready pod may fail again: its containers ended before, or it was
+// ready and then was not, and it has been ready for less than usual, or than 30 s. until is when
+// its readiness counts.
+func (r *Replicas) IsUnsettled(pod *corev1.Pod, usual time.Duration, now time.Time) (until time.Time, unsettled bool) {
+	if !r.shaky[pod.UID] {
+		return time.Time{}, false
+	}
+	ready := conditionOf(pod, corev1.PodReady)
+	until = ready.LastTransitionTime.Add(max(leastPatience, usual))
+	return until, now.Before(until)
+}
+
+// IsLastKept reports whether the last ready pod of the workload is kept: it is behind a Service and
+// has more than one pod.
+func (r *Replicas) IsLastKept() bool { return r.last != nil }
+
+// CountsReady reports whether the pod is one of the ready ones.
+func (r *Replicas) CountsReady(pod types.UID) bool {
+	return slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
+}
 
 // ReadyTime is how long a pod of the workload usually takes from its binding to a node until it is
 // ready, as far as its pods tell; 0 when none does.
@@ -89,8 +134,12 @@ func (r *Replicas) ReadyTime() time.Duration {
 // a budget of its own, which lets all of its pods go but the last that is ready (kubernetes#31487).
 func newReplicas(w Workload, c *crew, facts Facts) *Replicas {
 	r := &Replicas{Workload: w, Pods: slices.Concat(c.ready, c.unready), Ready: len(c.ready)}
-	for controller := range c.counted {
+	for controller, counted := range c.counted {
 		r.Most = max(r.Most, c.most[controller])
+		r.Expected += counted
+	}
+	if len(c.shaky) > 0 {
+		r.shaky = maps.Clone(c.shaky)
 	}
 	if r.Most > 1 && len(r.Pods) > 0 && matchesSelector(facts.serving[w.Namespace], r.Pods[0]) {
 		r.last = []*Budget{newLastReadyBudget(w, int32(r.Ready), int32(r.Most))}
@@ -138,7 +187,7 @@ func (w Workloads) Of(pod *corev1.Pod) *Replicas { return w.byController[Control
 // kept.
 func (w Workloads) countsReady(workload Workload, pod types.UID) bool {
 	r := w.named[workload]
-	return r != nil && r.last != nil && slices.ContainsFunc(r.Pods[:r.Ready], func(p *corev1.Pod) bool { return p.UID == pod })
+	return r != nil && r.last != nil && r.CountsReady(pod)
 }
 
 // WorkloadIndex keeps the Workloads of a cluster while its pods change. It is not safe for
@@ -177,8 +226,7 @@ func (x *WorkloadIndex) Store(pod *corev1.Pod) {
 		c = newCrew()
 		x.crews[w] = c
 	}
-	c.removePod(pod.UID)
-	c.addPod(pod)
+	c.storePod(pod)
 	x.stale[w] = true
 }
 

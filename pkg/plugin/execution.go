@@ -215,7 +215,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{
-		Idle: idle, Movable: movable, Stay: e.s.agreed.wait,
+		Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.Client), Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.progress.showBalancerAnswer,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,

@@ -115,7 +115,7 @@ func (f *flags) addStrategy(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.settings.OnTimeout), "on-timeout", "", "What happens to a node that is not empty in time: fail, force or skip (eks fail, gke force)")
 	flags.StringVar(&f.settings.unmanaged, "unmanaged-pods", "refuse", "Pods without a controller, which nothing brings back: refuse or evict")
 	flags.BoolVar(&f.settings.RespectDoNotDisrupt, "respect-do-not-disrupt", false, "Wait for pods whose owners ask autoscalers not to disrupt them, by annotation")
-	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB; for 2 minutes at most")
+	flags.BoolVar(&f.settings.implicitBudgets, "implicit-budgets", true, "Keep the last ready pod of a workload behind a Service until another is ready, with or without a PDB; for 2 minutes at least")
 	flags.StringVar((*string)(&f.settings.Move), "move", "", "How the only ready pod of a workload leaves: evict (the default), or surge to restart its Deployment, where that brings another up first")
 	flags.StringSliceVar(&f.settings.IgnoreUnready, "ignore-unready", nil, "Workloads that need not become ready on current nodes, NAMESPACE/KIND/NAME; '*' for all")
 	flags.DurationVar(&f.settings.settle, "settle", 0, "Wait after a node is empty and out of the load balancers (eks 60s, gke 0)")

@@ -36,6 +36,8 @@ type groupContext struct {
 	// of, with the notes of the last look; nil where there is none.
 	watched *upgrade.Record
 	notes   upgrade.Notes
+	// controllers are those of workloads that have fewer pods than before an upgrade.
+	controllers map[drain.Workload]drain.Controller
 	// to is what the group was observed with.
 	to string
 	// actions, unless nil, takes down what is done.

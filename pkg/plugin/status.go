@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -68,6 +70,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	state := recordedState{record: record, asked: store.Asked(), lease: lease}
+	g.readControllers(ctx, s.Client, &record)
 	status := g.makeStatus(state, time.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
 		status.Remaining = g.predictRemaining(ctx, s, record)
@@ -121,7 +124,7 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 		status.Operation = &g.group.Managed.Operation
 	}
 	world := upgrade.NewWorld(now, g.group, g.members, &g.view, record)
-	world.Asked, world.Notes = state.asked, g.notes
+	world.Asked, world.Notes, world.Controllers = state.asked, g.notes, g.controllers
 	if record.Run == "" {
 		status.Status.Outdated = g.countOutdated()
 		return status
@@ -131,8 +134,26 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 		g.watched, g.notes = &step.Record, step.Notes
 		status.Result, status.Message = step.Record.Result, step.Record.Message
 	}
+	status.Impacts = upgrade.ListImpacts(&step.Record)
 	status.Status, status.Blocked, status.Suspended = step.Status, step.Blocked, report.StillSuspended(record.Suspended, g.group.Suspended)
 	return status
+}
+
+// mostControllersRead is of how many workloads a status reads the controllers.
+const mostControllersRead = 20
+
+// readControllers reads how many pods the workloads should have that have fewer than before the
+// upgrade.
+func (g *groupContext) readControllers(ctx context.Context, client kubernetes.Interface, record *upgrade.Record) {
+	if len(record.Workloads) == 0 {
+		return
+	}
+	unscaled := upgrade.Next(upgrade.NewWorld(time.Now(), g.group, g.members, &g.view, *record)).Unscaled
+	reader := cluster.NewControllerReader(client)
+	g.controllers = map[drain.Workload]drain.Controller{}
+	for _, w := range unscaled[:min(len(unscaled), mostControllersRead)] {
+		g.controllers[w] = reader.ReadController(ctx, w)
+	}
 }
 
 // watchOperation is how the operation is followed that the group's own cloud carries out, nil where

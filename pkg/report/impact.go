@@ -14,30 +14,56 @@ const mostImpacts = 10
 // others in one line. There are none where no pod was evicted.
 func ImpactLines(all []upgrade.WorkloadImpact) []string {
 	var lines []string
-	out, evictions, count := 0, 0, formatCount(len(all), "workload")
+	out, evictions, still, count := 0, 0, 0, formatCount(len(all), "workload")
 	var below time.Duration
+	named := 0
 	for _, w := range all { // those without a ready pod come first
 		if evictions += w.Evictions; w.Name == upgrade.OtherWorkloads {
 			count = fmt.Sprintf("more than %d workloads", len(all)-1)
 		}
 		below = max(below, w.Below.Duration)
-		if w.None.Duration <= 0 {
+		if w.Lacks > 0 {
+			still++
+		}
+		if w.None.Duration <= 0 && w.Lacks == 0 {
 			continue
 		}
-		if out++; out <= mostImpacts {
-			lines = append(lines, fmt.Sprintf("%s was without a ready pod for %s, and had fewer than before for %s", w.Name, formatSeconds(w.None.Duration), formatSeconds(w.Below.Duration)))
+		if w.None.Duration > 0 {
+			out++
+		}
+		if named++; named <= mostImpacts {
+			lines = append(lines, describeImpact(w))
 		}
 	}
 	switch {
-	case evictions == 0:
+	case evictions == 0 && still == 0:
 		return nil
-	case out == 0:
+	case out == 0 && still == 0:
 		return []string{fmt.Sprintf("no workload was without a ready pod: %s of %s, which had fewer than before for at most %s",
 			formatCount(evictions, "eviction"), count, formatSeconds(below))}
-	case out > mostImpacts:
-		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while: see them with -o json", out-mostImpacts))
+	case named > mostImpacts:
+		lines = append(lines, fmt.Sprintf("%d more workloads were without a ready pod for a while, or lack pods: see them with -o json", named-mostImpacts))
 	}
 	return append(lines, fmt.Sprintf("%s of %s, of which %d had a ready pod at all times", formatCount(evictions, "eviction"), count, len(all)-out))
+}
+
+// describeImpact says for how long a workload was without a ready pod, and what it still lacks.
+func describeImpact(w upgrade.WorkloadImpact) string {
+	still := ""
+	switch {
+	case w.Out:
+		still = "it has no ready pod now"
+	case w.Lacks > 0:
+		still = fmt.Sprintf("it has %s fewer now than before", formatCount(w.Lacks, "ready pod"))
+	}
+	if w.None.Duration <= 0 {
+		return w.Name + ": " + still
+	}
+	text := fmt.Sprintf("%s was without a ready pod for %s, and had fewer than before for %s", w.Name, formatSeconds(w.None.Duration), formatSeconds(w.Below.Duration))
+	if still != "" {
+		text += "; " + still
+	}
+	return text
 }
 
 // formatSeconds is a time to the tenth of a second.

@@ -37,6 +37,16 @@ func TestImpactLines(t *testing.T) {
 			first: "shop/Deployment/solo was without a ready pod for 12s, and had fewer than before for 12s",
 			last:  "4 evictions of 2 workloads, of which 1 had a ready pod at all times",
 		},
+		"one still is": {
+			all: []upgrade.WorkloadImpact{{Name: "shop/Deployment/solo", Impact: upgrade.Impact{
+				Evictions: 1, Below: upgrade.Duration{Duration: 3 * time.Second}, None: upgrade.Duration{Duration: 3 * time.Second}, Lacks: 1, Out: true,
+			}}}, lines: 2,
+			first: "shop/Deployment/solo was without a ready pod for 3s, and had fewer than before for 3s; it has no ready pod now",
+		},
+		"one still lacks a pod": {
+			all: []upgrade.WorkloadImpact{{Name: "shop/Deployment/web", Impact: upgrade.Impact{Evictions: 3, Lacks: 2}}}, lines: 2,
+			first: "shop/Deployment/web: it has 2 ready pods fewer now than before",
+		},
 		"many were": {all: many, lines: 12, first: "shop/Deployment/app0 was without a ready pod for 1s, and had fewer than before for 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {

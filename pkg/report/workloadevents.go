@@ -34,7 +34,7 @@ func listMoves(sent []nodegroup.Action) []Event {
 	for _, action := range sent {
 		switch a := action.(type) {
 		case upgrade.Evict:
-			if a.LastReady {
+			if a.LastReady > 0 {
 				events = append(events, Event{Type: "workload", State: "last-ready", Node: a.Node, Text: a.String()})
 			}
 		case upgrade.Restart:

@@ -3,6 +3,7 @@ package report_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -18,7 +19,7 @@ func TestWorkloadEvents(t *testing.T) {
 	sending := well
 	sending.Sent = []nodegroup.Action{
 		upgrade.Evict{Namespace: "shop", Pod: "web-1"},
-		upgrade.Evict{Namespace: "shop", Pod: "api-1", LastReady: true, Workload: drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "api"}},
+		upgrade.Evict{Namespace: "shop", Pod: "api-1", LastReady: 2 * time.Minute, Workload: drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "api"}},
 		upgrade.Restart{Namespace: "shop", Deployment: "solo", Node: "n1"},
 	}
 	for name, c := range map[string]struct {

@@ -53,9 +53,19 @@ func (s *run) requestPollBy(at time.Time) {
 	}
 }
 
-// askCloud asks the cloud what is due.
-func (s *run) askCloud(ctx context.Context, step *upgrade.Step) {
+// nextQuestionTime is when something is to be asked that no watch tells.
+func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
+	next := s.targetPolls.nextTime(step, s.nextPollTime(*step))
+	if s.Controllers == nil {
+		return next
+	}
+	return s.controllers.nextTime(step, next)
+}
+
+// ask asks what is due of the cloud and of controllers.
+func (s *run) ask(ctx context.Context, step *upgrade.Step) {
 	now := time.Now()
+	s.readControllers(ctx, step)
 	never := now.Add(cloudIdle)
 	if !s.targetPolls.nextTime(step, never).After(now) {
 		s.pollTargets(ctx, step.Targets.IDs)

@@ -54,7 +54,7 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Targets and Failures are required.
+// Runner carries one upgrade out. All fields but Controllers, Targets and Failures are required.
 type Runner struct {
 	Request upgrade.Request
 	Cluster Observer
@@ -66,6 +66,8 @@ type Runner struct {
 	// one.
 	Group  nodegroup.Group
 	Record upgrade.Record
+	// Controllers reads the controllers of workloads that lack pods; nil leaves their scale unknown.
+	Controllers ControllerReader
 	// Movable tells which pods a restart of their Deployment moves without a gap; see
 	// upgrade.World.
 	Movable drain.Movable
@@ -120,6 +122,7 @@ type run struct {
 	cloudQueue   requestQueue
 	pollInFlight bool
 	targetPolls  targetPolls
+	controllers  controllerReads
 	// lastPoll is when the cloud was asked last, recentPolls its last questions, not more than may
 	// follow each other.
 	lastPoll    time.Time
@@ -159,7 +162,8 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	defer cancel(nil)
 	s := &run{
 		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: r.Group.Observed,
-		answers:      make(chan func(), toCluster+toCloud+2), // and a poll of each kind
+		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // and a poll of each kind
+		controllers:  controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
 	}
 	record, err := s.runLoop(ctx, work, stop)
@@ -368,14 +372,14 @@ func retryDelay(answer Answer, tries int) time.Duration {
 // waitForEvent returns when there is reason to look again.
 func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	wake, asked := s.wakeChannels(&step)
-	ask := time.NewTimer(time.Until(s.targetPolls.nextTime(&step, s.nextPollTime(step))))
+	ask := time.NewTimer(time.Until(s.nextQuestionTime(&step)))
 	defer ask.Stop()
 	select {
 	case record := <-s.answers:
 		record()
 		s.recordWaitingAnswers()
 	case <-ask.C:
-		s.askCloud(work, &step)
+		s.ask(work, &step)
 	case err := <-s.Failures:
 		s.recordWatchFailure(err)
 	case <-s.Cluster.NodesChanged():

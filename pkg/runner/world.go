@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,7 +69,7 @@ func (s *run) observeWorld() upgrade.World {
 	}
 	world := upgrade.NewWorld(now, s.Group, members, &view, s.Record)
 	world.Request, world.Open, world.Notes, world.EvictionsAtOnce = s.Request, s.attempts, s.notes, toCluster
-	world.Movable = s.Movable
+	world.Movable, world.Controllers = s.Movable, maps.Clone(s.controllers.known)
 	world.Targets = s.Targets
 	world.Stop, world.Asked, world.Stay = s.stopping, s.Asks.Asked(), s.Stay
 	return world

@@ -142,8 +142,8 @@ func (d *disruption) watchBudgets(step *upgrade.Step) {
 			d.awaited[drain.Workload{Namespace: b.Budget.Namespace, Kind: kind, Name: name}] = true
 		}
 	}
-	for _, u := range step.Status.Unhealthy {
-		d.awaited[u.Workload] = true
+	for _, w := range step.Awaited {
+		d.awaited[w] = true
 	}
 	d.watchesAll = step.Status.Outdated > 0 && step.Record.CountDraining() < step.Record.Request.Window
 }

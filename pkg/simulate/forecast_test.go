@@ -78,8 +78,8 @@ succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
 `},
 		"all at once, one budget": {func(s *simulate.Spec) { allow(s, 1) }, all, `
 1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
-1 old-1 start 2m0s-2m0s end 3m51s-4m20s waits 2m0s "the surge" stuck false
-1 old-2 start 2m0s-2m0s end 4m11s-4m40s waits 2m0s "the surge" stuck false
+1 old-1 start 2m5s-2m5s end 3m51s-4m20s waits 15s "PDB shop/web" stuck false
+1 old-2 start 2m5s-2m5s end 4m11s-4m40s waits 35s "PDB shop/web" stuck false
 succeeded in 4m11s-4m40s, peak 6, 0.19 extra hours, 6 evictions
 `},
 		"a budget that is never open": {func(s *simulate.Spec) { allow(s, 0) }, one, `
@@ -106,15 +106,9 @@ succeeded in 6m40s-7m38s, peak 4, 0.12 extra hours, 6 evictions
 			}
 		}, one, `
 1 old-0 start 2m0s-2m0s end 3m31s-4m0s waits 2m0s "the surge" stuck false
-2 old-1 start 3m1s-3m30s end 4m32s-5m30s waits 1m30s "the window" stuck false
-3 old-2 start 5m1s-5m30s end 6m32s-7m30s waits 1m30s "the window" stuck false
-succeeded in 6m32s-7m30s, peak 4, 0.12 extra hours, 6 evictions
-unplaced shop/cache-0-r10 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/cache-1-r20 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/cache-2-r32 of ReplicaSet shop/cache: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-1-r23 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
-unplaced shop/web-2-r35 of ReplicaSet shop/web: 0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector
+WorkloadUnhealthy in 8m1s-8m30s, peak 4, 0.14 extra hours, 2 evictions
+unplaced shop/cache-0-r10 of ReplicaSet shop/cache: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector
+unplaced shop/web-0-r13 of ReplicaSet shop/web: 0/4 nodes are available: 4 node(s) didn't match Pod's node affinity/selector
 `},
 	}
 	for name, c := range cases {

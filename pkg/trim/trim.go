@@ -77,7 +77,7 @@ func trimMetadata(meta metav1.Object) {
 // may go, and what tells how long it takes to come up and to leave.
 func trimPod(pod *corev1.Pod) {
 	spec := corev1.PodSpec{
-		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations,
+		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations, RestartPolicy: pod.Spec.RestartPolicy,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds, Priority: pod.Spec.Priority,
 		NodeSelector: pod.Spec.NodeSelector, Affinity: trimAffinity(pod.Spec.Affinity),
 		Containers: append(trimRequests(pod), trimPreStopHooks(pod)...),
@@ -103,14 +103,17 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// trimFaults keeps those that wait for something else than their usual start, and why.
+// trimFaults keeps the containers that wait for something else than their usual start, and why, and
+// those that were started again, and how often.
 func trimFaults(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range all {
+		short := corev1.ContainerStatus{Name: all[i].Name, RestartCount: all[i].RestartCount}
 		if waits := all[i].State.Waiting; waits != nil && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing" {
-			kept = append(kept, corev1.ContainerStatus{
-				Name: all[i].Name, RestartCount: all[i].RestartCount, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits.Reason}},
-			})
+			short.State.Waiting = &corev1.ContainerStateWaiting{Reason: waits.Reason}
+		}
+		if short.State.Waiting != nil || short.RestartCount > 0 {
+			kept = append(kept, short)
 		}
 	}
 	return kept
@@ -135,13 +138,13 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimRequests sums the pod's requests of CPU and memory up in one container; none for a pod that
-// asks for nothing.
+// trimRequests sums up in one container what the pod requests: CPU and memory, and everything else
+// while no node has taken it. There is none for a pod that asks for nothing.
 func trimRequests(pod *corev1.Pod) []corev1.Container {
-	sum := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	requests := corev1.ResourceList{}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if quantity, ok := sum[name]; ok && !quantity.IsZero() {
+	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{}) {
+		ordinary := name == corev1.ResourceCPU || name == corev1.ResourceMemory
+		if !quantity.IsZero() && (ordinary || pod.Spec.NodeName == "") {
 			requests[name] = quantity
 		}
 	}

@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -224,8 +225,12 @@ func (d blueGreen) deleteBlue() bool {
 		lifecycle{d.draft}.advanceNode(name)
 		d.startDeletion(name)
 	}
-	for len(d.count.pending) > 0 && d.rec.countInFlight() < mostDeleted && !(canary{d.draft}).isHolding() { // that were never drained, or came late
-		m := d.count.pending[0]
+	for d.rec.countInFlight() < mostDeleted && !(canary{d.draft}).isHolding() { // that were never drained, or came late
+		i := slices.IndexFunc(d.count.pending, func(m *nodegroup.Member) bool { return !(canary{d.draft}).mustWait(m) })
+		if i < 0 {
+			break
+		}
+		m := d.count.pending[i]
 		n := window{d.draft}.recordStart(m)
 		n.Deadline = d.w.Now // it has no time, so that what is on it is named and deleted
 		d.rec.Nodes[m.Name()] = n

@@ -11,72 +11,180 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
-// pods usually take.
-const leastUnhealthy = 5 * time.Minute
+const (
+	// leastUnhealthy is how long a workload may be unhealthy before the upgrade stops, whatever its
+	// pods usually take.
+	leastUnhealthy = 5 * time.Minute
+	// creationPatience is how long a controller may take to create a pod that it lacks.
+	creationPatience = 5 * time.Second
+	// roomPatience is how long a pod may wait for room when nothing of ours brings any: pods that
+	// end elsewhere may leave some.
+	roomPatience = 30 * time.Second
+)
 
 // canary keeps further nodes from being started while workloads do not recover from those that were
 // started before: every node is the canary of the next.
 type canary struct{ *draft }
 
-// recordWorkloads notes how the workloads are whose pods are to leave the member. Those that have
-// recovered are counted again; how long their pods usually take is kept as it was known first. It
-// is stored with the start of the node.
-func (d canary) recordWorkloads(m *nodegroup.Member) {
-	known := make(map[string]WorkloadRecord, len(d.rec.Workloads))
-	for name, w := range d.rec.Workloads {
-		if w.Ready > 0 && d.hasRecovered(name, w) {
-			w.Ready = 0
-		}
-		known[name] = w
+// workloadHealth is how a workload on record is now.
+type workloadHealth struct {
+	drain.Workload
+	name   string
+	before WorkloadRecord
+	// replicas are its pods; nil when there are none. ready counts the settled ones.
+	replicas *drain.Replicas
+	ready    int
+	// unscaled is true where it has fewer pods than before, and how many it should have was not
+	// read.
+	unscaled bool
+}
+
+// lacksPods reports whether the workload has fewer ready pods than it should have.
+func (h *workloadHealth) lacksPods() bool { return h.ready < h.before.Ready }
+
+// countMissing counts the pods that the workload should have and that no one has created.
+func (h *workloadHealth) countMissing() int {
+	if h.replicas == nil {
+		return h.before.Ready
 	}
+	return h.before.Ready - h.replicas.Expected
+}
+
+// examineWorkloads finds out how the workloads on record are. What their owners scaled away since
+// is no longer expected of them, and those of which a new pod has become ready are marked as
+// proven.
+func (d canary) examineWorkloads() {
+	d.recoveries = map[drain.Workload]schedule.Recovery{}
+	changed := map[string]WorkloadRecord{}
+	for _, name := range slices.Sorted(maps.Keys(d.rec.Workloads)) {
+		before := d.rec.Workloads[name]
+		w, err := drain.ParseWorkload(name)
+		if err != nil || before.Ready == 0 {
+			continue
+		}
+		h := d.examineWorkload(w, name, before)
+		if h.before != before {
+			changed[name] = h.before
+		}
+		d.health = append(d.health, h)
+		if h.unscaled {
+			d.unscaled = append(d.unscaled, w)
+		}
+		d.noteRecovery(&h)
+	}
+	if len(changed) > 0 {
+		d.rec.Workloads = maps.Clone(d.rec.Workloads)
+		maps.Copy(d.rec.Workloads, changed)
+	}
+}
+
+func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRecord) workloadHealth {
+	h := workloadHealth{Workload: w, name: name, before: before, replicas: d.w.Workloads.Named(w)}
+	h.ready = h.replicas.CountSettled(before.Usual.Duration, d.w.Now)
+	if h.countMissing() > 0 {
+		controller, read := d.w.Controllers[w]
+		switch {
+		case d.w.EndingNamespaces[w.Namespace]:
+			h.before.Ready = 0
+		case read && controller.Unread == "":
+			h.before.Ready = min(h.before.Ready, controller.Replicas)
+		}
+		h.unscaled = h.countMissing() > 0
+	}
+	h.before.Lacks, h.before.Out = max(0, h.before.Ready-h.countReady()), h.before.Ready > 0 && h.countReady() == 0
+	if h.replicas == nil {
+		return h
+	}
+	for _, pod := range h.replicas.Pods[:h.replicas.Ready] {
+		until, unsettled := h.replicas.IsUnsettled(pod, before.Usual.Duration, d.w.Now)
+		if unsettled {
+			d.requeueAt(until)
+		} else if !h.before.Proven && d.isSuccessor(pod) {
+			h.before.Proven, h.before.Canary = true, ""
+		}
+	}
+	if canary := h.before.Canary; !h.before.Proven && !h.lacksPods() && !(isInDrain(d.rec.Nodes[canary].State) && h.hasPodOn(canary)) {
+		h.before.Canary = d.findNodeInDrain(&h)
+	}
+	return h
+}
+
+// countReady counts its ready pods, settled or not.
+func (h *workloadHealth) countReady() int {
+	if h.replicas == nil {
+		return 0
+	}
+	return h.replicas.Ready
+}
+
+// hasPodOn reports whether a pod of the workload is on the node.
+func (h *workloadHealth) hasPodOn(node string) bool {
+	return h.replicas != nil && node != "" && slices.ContainsFunc(h.replicas.Pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
+}
+
+// findNodeInDrain finds the node in drain that was started first of those with a pod of the
+// workload; "" where there is none.
+func (d canary) findNodeInDrain(h *workloadHealth) string {
+	for _, name := range d.rec.startedNames() {
+		if isInDrain(d.rec.Nodes[name].State) && h.hasPodOn(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// noteRecovery notes what evictions have to know of the workload.
+func (d canary) noteRecovery(h *workloadHealth) {
+	if !d.rec.Request.ignoresUnready(h.name) {
+		d.hasCanaries = d.hasCanaries || h.before.Canary != "" || h.unscaled
+		d.recoveries[h.Workload] = schedule.Recovery{Ready: h.before.Ready, Usual: h.before.Usual.Duration, Unproven: !h.before.Proven, Canary: h.before.Canary, Missing: h.unscaled}
+	}
+}
+
+// recordWorkloads notes how the workloads are whose pods are to leave the member. How long their
+// pods usually take is kept as it was known first. It is stored with the start of the node.
+func (d canary) recordWorkloads(m *nodegroup.Member) {
+	known := maps.Clone(d.rec.Workloads)
+	if known == nil {
+		known = map[string]WorkloadRecord{}
+	}
+	leaving := map[string]bool{}
 	for _, pod := range d.classifyPodsOf(m).Evict {
 		r := d.w.Workloads.Of(pod)
 		if r == nil {
 			continue
 		}
-		name := r.String()
-		w := known[name]
-		if w.Ready == 0 {
-			w.Ready = r.Ready
-			if w.Usual.Duration == 0 {
-				w.Usual.Duration = r.ReadyTime()
-			}
-			known[name] = w
+		leaving[r.String()] = true
+		w := known[r.String()]
+		if w.Usual.Duration == 0 {
+			w.Usual.Duration = r.ReadyTime()
 		}
+		if w.Ready = max(w.Ready, r.CountSettled(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
+			w.Canary = m.Name()
+		}
+		known[r.String()] = w
+		d.noteRecovery(&workloadHealth{Workload: r.Workload, name: r.String(), before: w})
 	}
-	sumUpOthers(known)
+	sumUpOthers(known, func(name string, w WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 	d.rec.Workloads = known
-}
-
-// countReady counts the ready pods of a workload by its name.
-func (d canary) countReady(name string) int {
-	if r := d.replicasOf(name); r != nil {
-		return r.Ready
-	}
-	return 0
 }
 
 // hasRecovered reports whether a workload has as many ready pods as before, and none that is on a
 // node which was started: it may have as many only because those are still to leave.
 func (d canary) hasRecovered(name string, before WorkloadRecord) bool {
-	r := d.replicasOf(name)
-	return r != nil && r.Ready >= before.Ready && !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool {
-		_, started := d.rec.Nodes[pod.Spec.NodeName]
-		return started
-	})
-}
-
-// replicasOf are the pods of a workload by its name; nil when it has none.
-func (d canary) replicasOf(name string) *drain.Replicas {
 	w, err := drain.ParseWorkload(name)
 	if err != nil {
-		return nil
+		return false
 	}
-	return d.w.Workloads.Named(w)
+	r := d.w.Workloads.Named(w)
+	return r.CountSettled(before.Usual.Duration, d.w.Now) >= before.Ready && (r == nil || !slices.ContainsFunc(r.Pods, func(pod *corev1.Pod) bool {
+		_, started := d.rec.Nodes[pod.Spec.NodeName]
+		return started
+	}))
 }
 
 // watchWorkloads looks for workloads that do not recover. It stops the upgrade where one has not
@@ -85,15 +193,21 @@ func (d canary) watchWorkloads() {
 	if d.phase.givesBack {
 		return // nothing more is drained
 	}
-	for _, name := range slices.Sorted(maps.Keys(d.notes.Lacking)) {
-		r, before := d.replicasOf(name), d.rec.Workloads[name]
-		if r == nil || d.rec.Request.ignoresUnready(name) {
-			continue // one without pods was scaled to none, or deleted
+	for i := range d.health {
+		h := &d.health[i]
+		if !h.lacksPods() || d.rec.Request.ignoresUnready(h.name) {
+			continue
 		}
-		if u, late := d.findLatePod(r, before); late {
-			d.addUnhealthy(u, before)
+		d.awaited = append(d.awaited, h.Workload)
+		if u, late := d.findLack(h); late {
+			d.addUnhealthy(u, h)
 		}
 	}
+	d.stopForUnhealthy()
+}
+
+// stopForUnhealthy stops the upgrade where a workload has not recovered for long.
+func (d canary) stopForUnhealthy() {
 	for _, u := range d.unhealthy {
 		d.requeueAt(u.until)
 		if !d.w.Now.Before(u.until) {
@@ -103,45 +217,108 @@ func (d canary) watchWorkloads() {
 	}
 }
 
-// findLatePod finds the first pod, by name, that is late to take the place of one that left.
-func (d canary) findLatePod(r *drain.Replicas, before WorkloadRecord) (Unhealthy, bool) {
-	var found *corev1.Pod
-	var reason string
-	for _, pod := range r.Unready() {
-		if found != nil && found.Name < pod.Name {
+// areWorkloadsWhole reports whether the workloads on record have as many ready pods as they should
+// have. At the end nothing more brings them back: those that do not are unhealthy, unless their
+// pods may still come up in their time.
+func (d canary) areWorkloadsWhole() bool {
+	whole := true
+	for i := range d.health {
+		h := &d.health[i]
+		if !h.lacksPods() || d.rec.Request.ignoresUnready(h.name) {
 			continue
 		}
-		why := drain.Lateness(pod, before.Usual.Duration, d.rec.Request.BootTimeout.Duration, d.w.Now)
-		if why != "" && d.isSuccessor(pod) {
+		whole = false
+		d.waiting = fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready)
+		known := slices.ContainsFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload })
+		if starts := d.mayStart(h); !known && !starts {
+			d.addUnhealthy(d.describeLack(h, nil, describeRest(h)), h)
+		}
+	}
+	if !whole {
+		d.stopForUnhealthy()
+	}
+	return whole
+}
+
+// describeRest says why a workload lacks ready pods of which none is late.
+func describeRest(h *workloadHealth) string {
+	switch {
+	case h.ready < h.replicas.Ready:
+		return "a pod has been ready for less than 30s after it was not"
+	case len(h.replicas.Unready()) == 0:
+		return "a pod that was evicted has to end before another takes its place"
+	}
+	return "it is not ready"
+}
+
+// mayStart reports whether a pod of the workload is on its way, or may be created at any moment.
+func (d canary) mayStart(h *workloadHealth) bool {
+	if h.countMissing() > 0 || h.replicas == nil {
+		return true // it is late in its time
+	}
+	return slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade)
+}
+
+// findLack finds why the workload has fewer ready pods than it should have; late is false while it
+// may still have them in time. Of pods that are late the first is named.
+func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
+	pod, why := d.findLatePod(h)
+	if pod != nil {
+		return d.describeLack(h, pod, why), true
+	}
+	if missing := h.countMissing(); missing > 0 {
+		if why := d.whyMissing(h); why != "" {
+			return d.describeLack(h, nil, formatMissing(missing)+why), true
+		}
+	}
+	return Unhealthy{}, false
+}
+
+// describeLack names what keeps a workload from having as many ready pods as it should have: a pod,
+// or nil for the first that is not ready, if there is one.
+func (d canary) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unhealthy {
+	u := Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}
+	if pod == nil && h.countMissing() <= 0 && h.replicas != nil && h.replicas.Ready < len(h.replicas.Pods) {
+		pod = slices.MinFunc(h.replicas.Unready(), comparePodNames)
+	}
+	if pod != nil {
+		u.Pod, u.Node = pod.Name, pod.Spec.NodeName
+	}
+	return u
+}
+
+// findLatePod finds the first pod, by name, that is late to take the place of one that left, or
+// whose readiness does not count yet; nil when there is none.
+func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string) {
+	if h.replicas == nil {
+		return nil, ""
+	}
+	for i, pod := range h.replicas.Pods {
+		if (found != nil && found.Name < pod.Name) || !d.cameDuringUpgrade(pod) {
+			continue
+		}
+		why := ""
+		if i >= h.replicas.Ready {
+			why = d.whyLate(pod, h)
+		} else if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); unsettled {
+			why = drain.DescribeUnsettled(pod, d.w.Now)
+		}
+		if why != "" {
 			found, reason = pod, why
 		}
 	}
-	if found == nil {
-		return Unhealthy{}, false
-	}
-	return Unhealthy{
-		Workload: r.Workload, Name: r.String(), Pod: found.Name, Node: found.Spec.NodeName, Why: reason, Ready: r.Ready, Before: before.Ready,
-	}, true
+	return found, reason
 }
 
-// isSuccessor reports whether a pod that is not ready came up during the upgrade, other than on a
-// node that is to be replaced. One that no node takes tells something when no node is awaited.
+// cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
+// to be replaced.
+func (d canary) cameDuringUpgrade(pod *corev1.Pod) bool {
+	return !pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) && !d.isOnOutdated(pod)
+}
+
+// isSuccessor reports whether a pod came up during the upgrade on a node that stays.
 func (d canary) isSuccessor(pod *corev1.Pod) bool {
-	switch {
-	case pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)):
-		return false
-	case pod.Spec.NodeName == "":
-		return !d.isShortOfNodes()
-	default:
-		return !d.isOnOutdated(pod)
-	}
-}
-
-// isShortOfNodes reports whether the group is to get nodes that it does not have: for ones that are
-// in flight, for ones that were removed, or whenever a person brings them.
-func (d canary) isShortOfNodes() bool {
-	g := &d.w.Group
-	return g.Refill() == nodegroup.RefillByUser || d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || g.Sized && d.countUnavailable() > 0
+	return pod.Spec.NodeName != "" && d.cameDuringUpgrade(pod)
 }
 
 // isOnOutdated reports whether the pod is on a node that is to be replaced: it has to leave, and
@@ -151,8 +328,90 @@ func (d canary) isOnOutdated(pod *corev1.Pod) bool {
 	return found && d.w.Members[i].Outdated
 }
 
+// whyLate tells why a pod that is not ready is late, "" when it is not yet.
+func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
+	usual := h.before.Usual.Duration
+	if pod.Spec.NodeName != "" {
+		return drain.Lateness(pod, usual, 0, d.w.Now)
+	}
+	if never := drain.WhyNever(pod, d.sampleNodes()); never != "" {
+		return drain.Lateness(pod, usual, 0, d.w.Now) + "; a current node would not if it were empty: " + never
+	}
+	patience, ends := d.roomPatience()
+	if !ends {
+		return ""
+	}
+	d.requeueAt(pod.CreationTimestamp.Add(patience))
+	return drain.Lateness(pod, usual, patience, d.w.Now)
+}
+
+// roomPatience is how long a pod may wait for room that it would find on another node of the
+// group's kind; ends is false while nodes that bring it are on their way.
+func (d canary) roomPatience() (patience time.Duration, ends bool) {
+	byUser := d.w.Group.Refill() == nodegroup.RefillByUser
+	moving := d.rec.countInFlight() > 0 || len(d.count.pending) > 0
+	switch lacking := d.countUnavailable() > 0; {
+	case byUser && !d.rec.Request.WaitReplacement:
+		return roomPatience, true
+	case d.rec.Request.isRefilled():
+		return d.rec.Request.BootTimeout.Duration, true
+	case byUser && (moving || lacking):
+		return d.rec.Request.BootTimeout.Duration, !moving
+	case !byUser && (d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking)):
+		return 0, false
+	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged:
+		return d.rec.Request.BootTimeout.Duration, true
+	default:
+		return roomPatience, true
+	}
+}
+
+// sampleNodes lists the current nodes of the group that take pods.
+func (d canary) sampleNodes() []drain.Sample {
+	var samples []drain.Sample
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if !m.Outdated && m.Node != nil && !m.Node.Spec.Unschedulable && d.w.Group.IsUsable(m) {
+			samples = append(samples, drain.Sample{Node: m.Node, Pods: m.Pods})
+		}
+	}
+	return samples
+}
+
+// whyMissing says why pods are missing that the workload should have; "" while they may be created
+// at any moment, or a pod that is starting has to be ready before.
+func (d canary) whyMissing(h *workloadHealth) string {
+	since, was := d.w.Notes.MissingSince[h.name]
+	if !was {
+		since = d.w.Now
+	}
+	d.notes.MissingSince[h.name] = since
+	controller, read := d.w.Controllers[h.Workload]
+	late := since.Add(creationPatience)
+	d.requeueAt(late)
+	switch {
+	case read && controller.Refused != "" && !controller.Read.Before(since):
+		return ": " + controller.Refused
+	case d.w.Now.Before(late) || (h.replicas != nil && slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade)):
+		return ""
+	case !read:
+		return ", and how many there should be was not read yet"
+	case controller.Unread != "":
+		return ", and how many there should be is not known: " + controller.Unread
+	default:
+		return ", and its controller does not say why"
+	}
+}
+
+func formatMissing(n int) string {
+	if n == 1 {
+		return "1 pod is not created"
+	}
+	return fmt.Sprintf("%d pods are not created", n)
+}
+
 // addUnhealthy notes since when the workload is unhealthy.
-func (d canary) addUnhealthy(u Unhealthy, before WorkloadRecord) {
+func (d canary) addUnhealthy(u Unhealthy, h *workloadHealth) {
 	since, was := d.w.Notes.UnhealthySince[u.Name]
 	if !was {
 		since = d.w.Now
@@ -161,9 +420,12 @@ func (d canary) addUnhealthy(u Unhealthy, before WorkloadRecord) {
 	if u.Since.After(d.w.Now) {
 		u.Since = d.w.Now
 	}
-	u.until = u.Since.Add(max(leastUnhealthy, 4*before.Usual.Duration))
+	u.until = u.Since.Add(max(leastUnhealthy, 4*h.before.Usual.Duration))
 	d.notes.UnhealthySince[u.Name] = u.Since
 	d.unhealthy = append(d.unhealthy, u)
+	recovery := d.recoveries[h.Workload]
+	recovery.Unhealthy = true
+	d.recoveries[h.Workload] = recovery
 }
 
 // isHolding reports whether no further node is to be started.
@@ -178,13 +440,29 @@ func (d canary) isHolding() bool {
 	return true
 }
 
-// listUnhealthy are the workloads that do not recover.
-func (d canary) listUnhealthy() map[drain.Workload]bool {
-	names := make(map[drain.Workload]bool, len(d.unhealthy))
-	for _, u := range d.unhealthy {
-		names[u.Workload] = true
+// mustWait reports whether a node is not to be started yet, because it has pods of a workload of
+// which pods left another node and none has become ready on a node that stays, or of which pods are
+// missing. A pod that its budget keeps is no reason: others of the node may leave.
+func (d canary) mustWait(m *nodegroup.Member) bool {
+	if d.rec.Request.NoImplicitBudgets || !d.hasCanaries {
+		return false
 	}
-	return names
+	for _, pod := range d.classifyPodsOf(m).Evict {
+		w := drain.WorkloadOf(pod)
+		r := d.recoveries[w]
+		waitsFor := ""
+		switch {
+		case r.Unproven && r.Canary != "" && r.Canary != m.Name():
+			waitsFor = fmt.Sprintf("the first new pod of %s to be ready", w)
+		case r.Missing:
+			waitsFor = fmt.Sprintf("the pods of %s to be created", w)
+		}
+		if waitsFor != "" && drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
+			d.waiting, d.awaited = waitsFor, append(d.awaited, w)
+			return true
+		}
+	}
+	return false
 }
 
 // describeUnhealthy says why the upgrade stops, and the two ways on.

@@ -75,7 +75,7 @@ func (d decision) finishStep() Step {
 	}
 	return Step{
 		Record: d.rec, Notes: d.notes, Actions: d.actions, Blocked: d.blocked,
-		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Status: d.summarizeStatus(), Finished: d.finished,
+		Wake: d.wake, Due: d.due, Poll: d.poll, Targets: d.targets, Awaited: d.awaited, Unscaled: d.unscaled, Status: d.summarizeStatus(), Finished: d.finished,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -32,8 +33,15 @@ type draft struct {
 	// next try is not due.
 	unsettled bool
 	blocked   []Blocked
-	// unhealthy are the workloads that do not recover, by name.
-	unhealthy []Unhealthy
+	// health is how the workloads on record are, by name, recoveries what evictions have to know of
+	// them. unhealthy are those that do not recover, awaited those whose pods are waited for, and
+	// unscaled those of which the controllers are to be read.
+	health            []workloadHealth
+	recoveries        map[drain.Workload]schedule.Recovery
+	unhealthy         []Unhealthy
+	awaited, unscaled []drain.Workload
+	// hasCanaries is true where a workload's pods leave one node only, or are missing.
+	hasCanaries bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool

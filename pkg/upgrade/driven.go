@@ -8,10 +8,10 @@ import (
 // AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
 // would do it, in the cloud's own numbers: for a forecast of what the cloud does, from the start
 // or, where it has made the group larger already, from there. Of what the cloud tells it keeps the
-// order of things.
+// order of things. A cloud looks at budgets, and not at what becomes of workloads.
 func AsDriven(group nodegroup.Group, rec *Record, req Request) (nodegroup.Group, Record, Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
-	req.Strategy = Surge
+	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = Surge, true, []string{AllWorkloads}
 	if rec.Delegation == nil || rec.Sizes.Desired == 0 || group.Desired <= rec.Sizes.Desired || group.Managed.TerminateFirst {
 		return group, Record{}, req
 	}

@@ -30,29 +30,41 @@ func (d impacts) addImpacts() {
 		return
 	}
 	since := max(0, d.w.Now.Sub(d.w.Notes.At)-d.w.Idle)
-	if (since > 0 && len(d.w.Notes.Lacking) > 0) || len(d.w.Notes.Evicting) > 0 {
+	if (since > 0 && len(d.w.Notes.Lacking) > 0) || len(d.w.Notes.Evicting)+len(d.w.Notes.DoubtfulSince) > 0 {
 		d.rec.Workloads = maps.Clone(d.rec.Workloads)
 		d.addTimes(since)
 		d.addEvictions()
 	}
-	for name, before := range d.rec.Workloads {
-		if before.Ready == 0 {
-			continue
+	for i := range d.health {
+		d.noteLack(&d.health[i])
+	}
+}
+
+// noteLack notes whether the workload has fewer ready pods than it should have. Where its owner may
+// have scaled it, the time counts only when that is known.
+func (d impacts) noteLack(h *workloadHealth) {
+	ready := h.countReady()
+	if ready >= h.before.Ready {
+		return
+	}
+	since, doubtful := d.w.Notes.DoubtfulSince[h.name]
+	if _, read := d.w.Controllers[h.Workload]; h.unscaled && !read {
+		if !doubtful {
+			since = d.w.Now
 		}
-		if ready := (canary{d.draft}).countReady(name); ready < before.Ready {
-			d.notes.Lacking[name] = ready == 0
-		}
+		d.notes.DoubtfulSince[h.name] = since
+		return
+	}
+	d.notes.Lacking[h.name] = ready == 0
+	if doubtful {
+		d.changeImpact(h.name, func(i *Impact) { i.addTime(max(0, d.w.Now.Sub(since)-d.w.Idle), ready == 0) })
 	}
 }
 
 // addTimes adds the time since the step before to those that lacked pods.
 func (d impacts) addTimes(since time.Duration) {
 	for name, none := range d.w.Notes.Lacking {
-		d.changeImpact(name, func(i *Impact) {
-			if i.Below.Duration += since; none {
-				i.None.Duration += since
-			}
-		})
+		d.changeImpact(name, func(i *Impact) { i.addTime(since, none) })
 	}
 }
 

@@ -18,6 +18,7 @@ func Next(w World) Step {
 		d.rec.Ledger.ForgetMaximum()
 		d.rec.PhaseBegan = w.Now
 	}
+	canary{d.draft}.examineWorkloads()
 	if !d.finished {
 		d.rejectForeign()
 		impacts{d.draft}.addImpacts()

@@ -30,8 +30,14 @@ type Notes struct {
 	NodeNames map[string]string
 	// Lacking are the workloads that have fewer ready pods than before; true for those with none.
 	Lacking map[string]bool
+	// DoubtfulSince tells since when a workload has had fewer pods than before, where it is not known
+	// yet whether its owner scaled it.
+	DoubtfulSince map[string]time.Time
 	// Evicting are, by pod UID, the workloads of pods whose eviction has no answer yet.
 	Evicting map[types.UID]string
+	// MissingSince tells, by NAMESPACE/KIND/NAME, since when a workload has fewer pods than it should
+	// have.
+	MissingSince map[string]time.Time
 	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	UnhealthySince map[string]time.Time
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
@@ -58,7 +64,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{},
+		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Memory: n.Memory,
 		At:     n.At,

@@ -12,10 +12,10 @@ import (
 const maxCandidates = 32
 
 // listCandidates are the pending members of which one is started next, in the order in which they
-// would be started if nothing contended. Instances without a node and nodes that are not Ready go
+// would be started if nothing contended, except those that must wait. Instances without a node and nodes that are not Ready go
 // first, since nothing useful is lost with them; then each time one of the zone with the most
 // outdated nodes, so that zones end together; then by name.
-func (c *memberCounts) listCandidates(zonal bool) []*nodegroup.Member {
+func (c *memberCounts) listCandidates(zonal bool, mustWait func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
 		left int
@@ -27,7 +27,7 @@ func (c *memberCounts) listCandidates(zonal bool) []*nodegroup.Member {
 			continue
 		}
 		before := seen[urgencyOf(m)].countsOf(m.Zone())
-		if before.all < maxCandidates {
+		if before.all < maxCandidates && !mustWait(m) {
 			order = append(order, ranked{m, c.pendingIn[m.Zone()] - before.all})
 		}
 		before.all++

@@ -16,7 +16,10 @@ func (d scheduling) chooseNextNode() *nodegroup.Member {
 	if (canary{d.draft}).isHolding() {
 		return nil
 	}
-	candidates := d.count.listCandidates(d.rec.Ledger.Zonal())
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), canary{d.draft}.mustWait)
+	if len(candidates) == 0 {
+		return nil
+	}
 	waiting := make([]schedule.Node, 0, len(candidates))
 	for _, m := range candidates {
 		waiting = append(waiting, d.describeNode(m.Name(), m))
@@ -44,7 +47,7 @@ func (d scheduling) makePlan(givenUp string) *schedule.Plan {
 		Now: d.w.Now, Budgets: d.budgetsToKeep(), Disrupted: d.w.Disrupted, EndingNamespaces: d.w.EndingNamespaces, Facts: d.w.Facts,
 		Workloads: d.w.Workloads, Bound: d.w.eachBoundPod(), Open: d.w.Open, Waited: d.w.Notes.BlockedSince, LastReadySince: d.w.Notes.LastReadySince,
 		Window: req.Window, AtOnce: d.w.EvictionsAtOnce, Settle: req.Settle.Duration, DrainTimeout: req.DrainTimeout.Duration,
-		Policy: req.Policy(), Unhealthy: canary{d.draft}.listUnhealthy(), Memory: d.w.Notes.Memory,
+		Policy: req.Policy(), Recoveries: d.recoveries, Guarded: !req.NoImplicitBudgets, Memory: d.w.Notes.Memory,
 	}
 	if req.Move == MoveBySurge {
 		in.Movable = d.w.Movable

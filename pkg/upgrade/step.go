@@ -34,6 +34,9 @@ type Step struct {
 	Poll time.Duration
 	// Targets are those of load balancers that are to be read.
 	Targets TargetWatch
+	// Awaited are the workloads whose pods are waited for. Unscaled are those whose controllers are
+	// to be read again and again: they have fewer pods than before.
+	Awaited, Unscaled []drain.Workload
 	// Status is the upgrade as a person wants to see it.
 	Status Status
 	// Finished is true when nothing is left to do or to wait for; Record.Result says how it ended.

@@ -143,14 +143,15 @@ func (d surge) continueDrains() {
 
 // isReplaced reports whether no outdated node is left but the quarantined, whether what the
 // terminations took from the group was launched again, and whether that is usable: an upgrade ends
-// with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16).
+// with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). The
+// workloads whose pods left nodes must have their ready pods again, too.
 // What a group without a cloud gets back is launched by another actor, who may take days.
 func (d surge) isReplaced() bool {
 	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving) {
 		return false
 	}
 	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || d.countUnavailable() <= 0) {
-		return true
+		return canary{d.draft}.areWorkloadsWhole()
 	}
 	window{d.draft}.waitForReplacement()
 	return false

@@ -7,18 +7,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// Unhealthy is a workload that has fewer ready pods than before the upgrade, and a pod that is late
-// in making up for it.
+// Unhealthy is a workload that has fewer ready pods than it should have, and a pod that is late in
+// making up for it, or was never created.
 type Unhealthy struct {
 	Workload drain.Workload `json:"-"`
 	// Name is the workload's, NAMESPACE/KIND/NAME.
 	Name string `json:"name"`
-	// Pod is the late pod's name, Node where it is; "" for none that takes it. Why says what it
-	// waits for.
-	Pod  string `json:"pod"`
+	// Pod is the late pod's name, "" for one that is not there; Node is where it is, "" where no node
+	// takes it. Why says what it waits for.
+	Pod  string `json:"pod,omitempty"`
 	Node string `json:"node,omitempty"`
 	Why  string `json:"why"`
-	// Ready counts the workload's ready pods, Before those that were before the upgrade.
+	// Ready counts the workload's ready pods, Before those that were before the upgrade, less what
+	// its owner scaled away since.
 	Ready  int       `json:"ready"`
 	Before int       `json:"before"`
 	Since  time.Time `json:"since"`
@@ -28,6 +29,9 @@ type Unhealthy struct {
 
 // String says it in one line.
 func (u Unhealthy) String() string {
+	if u.Pod == "" {
+		return fmt.Sprintf("%s (%d of %d ready): %s", u.Name, u.Ready, u.Before, u.Why)
+	}
 	at := ""
 	if u.Node != "" {
 		at = " on node " + u.Node

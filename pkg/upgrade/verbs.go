@@ -70,6 +70,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = r.WayBack()
 		c.dropStarted()
+		c.forgetProofs()
 		c.Ledger.ForgetRefusals()
 	}
 	c.Target = to
@@ -86,7 +87,20 @@ func (r *Record) Retargeted(to nodegroup.Revision) Record {
 		c.Delegation, c.Phase = c.Delegation.nextAttempt(), PhaseSetup
 	}
 	c.Target = to
+	if moved {
+		c.forgetProofs()
+	}
 	return c
+}
+
+// forgetProofs forgets which workloads are known to come up on current nodes: other nodes are from
+// now on.
+func (r *Record) forgetProofs() {
+	r.Workloads = maps.Clone(r.Workloads)
+	for name, w := range r.Workloads {
+		w.Proven, w.Canary = false, ""
+		r.Workloads[name] = w
+	}
 }
 
 // Aborting is the record of an upgrade that is being undone: what is ours is taken away, and

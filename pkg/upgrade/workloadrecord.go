@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // mostWorkloads is of how many workloads it is kept by name what the upgrade cost them: each takes
@@ -16,9 +17,13 @@ const OtherWorkloads = "others"
 
 // WorkloadRecord is what is known of a workload whose pods left nodes.
 type WorkloadRecord struct {
-	// Ready counts the pods that were ready before the first of them left; 0 when there are as many
-	// again.
+	// Ready counts the pods that were ready before the first of them left, less what its owner
+	// scaled away since.
 	Ready int `json:"ready,omitempty"`
+	// Proven is true once one of its pods became ready on a node that stays. Until then its pods
+	// leave one node only, Canary.
+	Proven bool   `json:"proven,omitempty"`
+	Canary string `json:"canary,omitempty"`
 	// Usual is how long its pods take to become ready, as it was first known; 0 for not known.
 	Usual Duration `json:"usual,omitzero"`
 	Impact
@@ -32,6 +37,17 @@ type Impact struct {
 	// long it had none.
 	Below Duration `json:"below,omitzero"`
 	None  Duration `json:"none,omitzero"`
+	// Lacks is how many ready pods fewer than before it had when it was looked at last; Out tells
+	// that it had none.
+	Lacks int  `json:"lacks,omitempty"`
+	Out   bool `json:"out,omitempty"`
+}
+
+// addTime adds a time in which the workload had fewer ready pods than before, or none.
+func (i *Impact) addTime(lasted time.Duration, none bool) {
+	if i.Below.Duration += lasted; none {
+		i.None.Duration += lasted
+	}
 }
 
 // WorkloadImpact is the Impact on one workload, NAMESPACE/KIND/NAME.
@@ -42,19 +58,31 @@ type WorkloadImpact struct {
 
 // compareImpacts puts those first that users have noticed more.
 func compareImpacts(a, b WorkloadImpact) int {
-	return cmp.Or(cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
+	return cmp.Or(compareTruth(a.Out, b.Out), cmp.Compare(b.None.Duration, a.None.Duration), cmp.Compare(b.Below.Duration, a.Below.Duration),
 		cmp.Compare(b.Evictions, a.Evictions), strings.Compare(a.Name, b.Name))
+}
+
+// compareTruth puts what is true first.
+func compareTruth(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // sumUpOthers keeps mostWorkloads by name and adds those that were noticed least, of the ones that
 // have recovered, to OtherWorkloads: their evictions, and the longest of their times.
-func sumUpOthers(workloads map[string]WorkloadRecord) {
+func sumUpOthers(workloads map[string]WorkloadRecord, hasRecovered func(string, WorkloadRecord) bool) {
 	if len(workloads) <= mostWorkloads {
 		return
 	}
 	var recovered []WorkloadImpact
 	for name, w := range workloads {
-		if w.Ready == 0 && name != OtherWorkloads {
+		if name != OtherWorkloads && hasRecovered(name, w) {
 			recovered = append(recovered, WorkloadImpact{name, w.Impact})
 		}
 	}

@@ -38,6 +38,9 @@ type World struct {
 	Facts drain.Facts
 	// Workloads are the pods of the whole cluster by what keeps them running.
 	Workloads drain.Workloads
+	// Controllers are the controllers of workloads that have fewer pods than before, as they were
+	// read; see Step.Unscaled.
+	Controllers map[drain.Workload]drain.Controller
 	// Movable tells which of them a rolling restart moves without a gap, as it was when this
 	// process took the upgrade up.
 	Movable drain.Movable

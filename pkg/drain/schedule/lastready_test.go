@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,7 +28,7 @@ func served(pods []*corev1.Pod, nodes ...schedule.Node) schedule.Input {
 		index.Store(pod)
 	}
 	in := newInput(0, nodes...)
-	in.Budgets = in.Budgets.With(index.Current())
+	in.Budgets, in.Workloads, in.Guarded = in.Budgets.With(index.Current()), index.Current(), true
 	return in
 }
 
@@ -67,13 +68,44 @@ func TestLastReady(t *testing.T) {
 	}
 }
 
+// TestLastReadyUnderABudget: a budget, however weak, does not let the last ready pod of a workload go at once (A6), and a slow starter has the
+// time that it usually takes (A7).
+func TestLastReadyUnderABudget(t *testing.T) {
+	a, b, starting := free("a"), free("b"), build.Pod("starting", build.App("free"), build.Unready)
+	weak := func(in schedule.Input) schedule.Input {
+		in.Budgets = drain.NewBudgets([]*policyv1.PodDisruptionBudget{build.Budget("free", build.Counts(3, 3, 0))}).With(in.Workloads)
+		return in
+	}
+	slow := func(in schedule.Input) schedule.Input {
+		in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Usual: 5 * time.Minute}}
+		return in
+	}
+	for name, tc := range map[string]struct {
+		in   schedule.Input
+		want string
+	}{
+		"of two ready ones one goes":  {weak(served([]*corev1.Pod{a, b}, node("n1", a), node("n2", b))), "a b:last-ready"},
+		"the last stays":              {weak(served([]*corev1.Pod{a, starting}, node("n1", a))), "a:last-ready"},
+		"its time is over":            {weak(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute)), "a"},
+		"the others do not come up":   {weak(unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour))), "a:last-ready"},
+		"the others are usually slow": {slow(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 9*time.Minute)), "a:last-ready"},
+		"they are later than usually": {slow(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 10*time.Minute)), "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := describe(schedule.NewPlan(tc.in)); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
 	in.LastReadySince = map[string]time.Time{"a": now.Add(-long)}
 	return in
 }
 
 func unhealthy(in schedule.Input) schedule.Input {
-	in.Unhealthy = map[drain.Workload]bool{freeWorkload: true}
+	in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Unhealthy: true}}
 	return in
 }
 

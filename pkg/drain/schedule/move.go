@@ -63,7 +63,7 @@ func (p *Plan) canMove(node *Node, pod *corev1.Pod) bool {
 
 // isOnlyReady reports whether the workload has no other ready pod, and none is on its way.
 func (p *Plan) isOnlyReady(r *drain.Replicas, pod *corev1.Pod) bool {
-	return r.Ready == 1 && (r.Most == 1 || p.isDoneWaiting(pod))
+	return r.Ready == 1 && (r.Most == 1 || p.isDoneWaiting(pod, p.lastReadyLimitOf(r.Workload)))
 }
 
 // mostRestarts is how often a restart is tried of a Deployment that has changed meanwhile.

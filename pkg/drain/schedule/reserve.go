@@ -28,8 +28,8 @@ const (
 	// returnsAllowed is how many pods of a controller that came back to the fenced node are evicted
 	// again, before it is held to be one whose pods always do (EKS E51).
 	returnsAllowed = 1
-	// lastReadyLimit is how long the last ready pod of a workload without a budget waits for
-	// another to become ready.
+	// lastReadyLimit is how long the last ready pod of a workload waits for another to become ready,
+	// at least.
 	lastReadyLimit = 2 * time.Minute
 )
 
@@ -125,7 +125,7 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	if p.in.isUnderWay(attempt) || p.movesPod(node, pod) {
 		return
 	}
-	prediction, last := p.predictEviction(pod)
+	prediction, last := p.predictEviction(node, pod)
 	budget := prediction.Budget
 	switch {
 	case !prediction.Admitted():
@@ -146,14 +146,29 @@ func (p *Plan) reserveEviction(place int, pod *corev1.Pod) {
 	}
 }
 
-// predictEviction is what an eviction would meet; last tells that it takes the last ready pod of a
-// workload, which has waited long enough for another.
-func (p *Plan) predictEviction(pod *corev1.Pod) (prediction drain.Prediction, last bool) {
+// predictEviction predicts what an eviction meets. last is how long the last ready pod of a workload
+// has waited for another, where that is long enough; 0 for any other pod.
+func (p *Plan) predictEviction(node *Node, pod *corev1.Pod) (prediction drain.Prediction, last time.Duration) {
 	prediction = drain.Predict(pod, p.in.Budgets, p.spent, p.in.EndingNamespaces[pod.Namespace])
-	if prediction.IsLast() && p.isDoneWaiting(pod) {
-		return drain.Prediction{}, true
+	if !prediction.Admitted() && prediction.Kind != drain.LastReady {
+		return prediction, 0
 	}
-	return prediction, false
+	obstacle := p.findGuard(node, pod)
+	switch {
+	case obstacle.Kind == drain.NoObstacle && prediction.Admitted():
+		return prediction, 0
+	case obstacle.Kind == drain.NoObstacle:
+		obstacle = prediction.Obstacle
+	}
+	limit := p.lastReadyLimitOf(drain.WorkloadOf(pod))
+	switch {
+	case !obstacle.IsLast() || !p.isDoneWaiting(pod, limit):
+		return drain.Prediction{Obstacle: obstacle, Version: prediction.Version}, 0
+	case prediction.Admitted():
+		return prediction, limit
+	default:
+		return drain.Prediction{}, limit
+	}
 }
 
 // addCandidate reserves the place of an eviction in its budget, if it has one.
@@ -162,21 +177,22 @@ func (p *Plan) addCandidate(c candidate) {
 		p.spent[budget]++
 		p.flights[budget] = p.flights[budget].withEviction(p.in.Now)
 	}
+	p.guardOf(c.Workload).reserve(c.pod)
 	p.candidates = append(p.candidates, c)
 }
 
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long
 // enough. One whose new pods do not come up waits on: they would all be gone.
-func (p *Plan) isDoneWaiting(pod *corev1.Pod) bool {
+func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
-	if p.in.Unhealthy[drain.WorkloadOf(pod)] {
+	if p.in.Recoveries[drain.WorkloadOf(pod)].Unhealthy {
 		return false
 	}
 	if !waited {
 		since = p.in.Now
 	}
-	p.decideAgainAt(since.Add(lastReadyLimit))
-	return !p.in.Now.Before(since.Add(lastReadyLimit))
+	p.decideAgainAt(since.Add(limit))
+	return !p.in.Now.Before(since.Add(limit))
 }
 
 // isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the
@@ -244,6 +260,9 @@ func (p *Plan) isBlockedByPeers(place int, blocked []Blocked) bool {
 		return false
 	}
 	for i := range blocked {
+		if blocked[i].Kind == drain.Canary {
+			continue
+		}
 		spent := blocked[i].Kind == drain.BudgetSpent || blocked[i].Kind == drain.LastReady
 		if !spent || !p.isSpentByPeers(place, blocked[i].Budget) {
 			return false

@@ -35,9 +35,11 @@ type Input struct {
 	// Waited tells, by their UIDs, since when pods are blocked that were so before, LastReadySince
 	// those that wait as the last ready ones of their workloads.
 	Waited, LastReadySince map[string]time.Time
-	// Unhealthy are the workloads whose new pods do not become ready: the last ready pod of one is
-	// waited for however long it takes.
-	Unhealthy map[drain.Workload]bool
+	// Recoveries tell how the workloads fare whose pods left nodes. Guarded has the last ready pod
+	// of a workload kept whatever its budget says, and all pods of one of which no new pod is known
+	// to become ready.
+	Recoveries map[drain.Workload]Recovery
+	Guarded    bool
 	// Window is how many nodes are drained at a time.
 	Window int
 	// AtOnce is how many evictions may be in flight, 0 for any number.
@@ -81,10 +83,10 @@ type Eviction struct {
 	BudgetVersion string
 	// Budget is the budget the eviction spends from; empty when it spends nothing.
 	Budget types.NamespacedName
-	// Workload is what the pod is one of; zero for none. LastReady tells that it is the last ready
-	// one, and that no other became so in time.
+	// Workload is what the pod is one of; zero for none. LastReady is how long it waited as the last
+	// ready one, without another that became so; 0 for any other pod.
 	Workload  drain.Workload
-	LastReady bool
+	LastReady time.Duration
 }
 
 // Key implements nodegroup.Action.
@@ -92,8 +94,8 @@ func (e Eviction) Key() string { return "evict/" + string(e.UID) }
 
 // String implements nodegroup.Action.
 func (e Eviction) String() string {
-	if e.LastReady {
-		return fmt.Sprintf("evict pod %s/%s, the last ready one of %s/%s: no other became ready within %s", e.Namespace, e.Pod, e.Workload.Kind, e.Workload.Name, lastReadyLimit)
+	if e.LastReady > 0 {
+		return fmt.Sprintf("evict pod %s/%s, the last ready one of %s/%s: no other became ready within %s", e.Namespace, e.Pod, e.Workload.Kind, e.Workload.Name, e.LastReady)
 	}
 	return fmt.Sprintf("evict pod %s/%s", e.Namespace, e.Pod)
 }
@@ -150,11 +152,13 @@ type Plan struct {
 	// ofPeers are the budgets of pods on the first so many nodes in drain; see isSpentByPeers.
 	ofPeers map[types.NamespacedName]bool
 	peers   int
+	// guards are the workloads whose ready pods were counted.
+	guards map[drain.Workload]*guard
 }
 
 // NewPlan reserves the evictions that could be sent now, in order of the nodes in drain.
 func NewPlan(in Input) *Plan {
-	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}}
+	p := &Plan{in: in, memory: in.Memory, spent: drain.Spending{}, flights: map[types.NamespacedName]flight{}, waits: map[int]bool{}, ofPeers: map[types.NamespacedName]bool{}, guards: map[drain.Workload]*guard{}}
 	p.memory.learnTerminationTimes(&in)
 	p.countSpending()
 	for place := range in.Draining {

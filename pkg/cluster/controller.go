@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// ControllerReader reads how many pods workloads should have, and why these cannot be created.
+type ControllerReader struct{ client kubernetes.Interface }
+
+// NewControllerReader makes a ControllerReader.
+func NewControllerReader(client kubernetes.Interface) *ControllerReader {
+	return &ControllerReader{client}
+}
+
+// ReadController reads the controller of a workload. What cannot be read is said in the answer.
+func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload) drain.Controller {
+	read, err := r.readScale(ctx, w)
+	switch {
+	case apierrors.IsNotFound(err):
+		return drain.Controller{}
+	case err != nil:
+		return drain.Controller{Unread: fmt.Sprintf("reading its controller: %v: allow get on its kind, or pass --ignore-unready", err)}
+	case read.Refused == "":
+		read.Refused = r.findFailedCreate(ctx, w)
+	}
+	return read
+}
+
+// readScale reads the controller's scale, and its condition that says why pods cannot be created.
+func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (drain.Controller, error) {
+	apps, get := r.client.AppsV1(), metav1.GetOptions{}
+	switch w.Kind {
+	case "Deployment":
+		d, err := apps.Deployments(w.Namespace).Get(ctx, w.Name, get)
+		if err != nil {
+			return drain.Controller{}, err
+		}
+		read := drain.Controller{Replicas: replicasOf(d.Spec.Replicas)}
+		for _, c := range d.Status.Conditions {
+			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+				read.Refused = c.Message
+			}
+		}
+		return read, nil
+	case "ReplicaSet":
+		s, err := apps.ReplicaSets(w.Namespace).Get(ctx, w.Name, get)
+		if err != nil {
+			return drain.Controller{}, err
+		}
+		read := drain.Controller{Replicas: replicasOf(s.Spec.Replicas)}
+		for _, c := range s.Status.Conditions {
+			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+				read.Refused = c.Message
+			}
+		}
+		return read, nil
+	case "StatefulSet":
+		s, err := apps.StatefulSets(w.Namespace).Get(ctx, w.Name, get)
+		if err != nil {
+			return drain.Controller{}, err
+		}
+		return drain.Controller{Replicas: replicasOf(s.Spec.Replicas)}, nil
+	case "ReplicationController":
+		c, err := r.client.CoreV1().ReplicationControllers(w.Namespace).Get(ctx, w.Name, get)
+		if err != nil {
+			return drain.Controller{}, err
+		}
+		return drain.Controller{Replicas: replicasOf(c.Spec.Replicas)}, nil
+	default:
+		return drain.Controller{Unread: "controllers of the kind " + w.Kind + " are not read"}, nil
+	}
+}
+
+// replicasOf is a controller's scale, which is 1 where it says none.
+func replicasOf(replicas *int32) int {
+	if replicas == nil {
+		return 1
+	}
+	return int(*replicas)
+}
+
+// failureAge is how old the event may be that says why a pod could not be created: controllers try
+// again ever less often.
+const failureAge = 20 * time.Minute
+
+// findFailedCreate finds the newest event that says why the workload's pods cannot be created; ""
+// where there is none, or events may not be listed.
+func (r *ControllerReader) findFailedCreate(ctx context.Context, w drain.Workload) string {
+	events, err := r.client.CoreV1().Events(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.Set{
+		"involvedObject.kind": w.Kind, "involvedObject.name": w.Name, "reason": "FailedCreate",
+	}.String()})
+	if err != nil {
+		return ""
+	}
+	why, newest := "", time.Now().Add(-failureAge)
+	for i := range events.Items {
+		e := &events.Items[i]
+		at := e.LastTimestamp.Time
+		if at.IsZero() {
+			at = e.EventTime.Time
+		}
+		if e.Type == corev1.EventTypeWarning && at.After(newest) {
+			why, newest = e.Message, at
+		}
+	}
+	return why
+}

@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// testReadController reads the scale of controllers whose pods a quota refuses, and why.
+func testReadController(t *testing.T, s *space) {
+	core, apps, ctx := s.client.CoreV1(), s.client.AppsV1(), t.Context()
+	_, err := core.ResourceQuotas(s.name).Create(ctx, &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "none"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	three, labels := int32(3), map[string]string{"app": "web"}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app"}}}}
+	meta := metav1.ObjectMeta{Name: "web"}
+	_, err = apps.Deployments(s.name).Create(ctx, &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &three, Selector: selector, Template: template}}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = apps.StatefulSets(s.name).Create(ctx, &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three, Selector: selector, Template: template}}, metav1.CreateOptions{})
+	must(t, err)
+	reader := NewControllerReader(s.client)
+	for _, kind := range []string{"Deployment", "StatefulSet"} {
+		w := drain.Workload{Namespace: s.name, Kind: kind, Name: "web"}
+		s.eventually(t, "the "+kind+" to say that a quota refuses its pods", func(ctx context.Context) (bool, error) {
+			read := reader.ReadController(ctx, w)
+			return read.Replicas == 3 && read.Unread == "" && strings.Contains(read.Refused, "exceeded quota"), ctx.Err()
+		})
+	}
+	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "gone"}); read != (drain.Controller{}) {
+		t.Errorf("a Deployment that is not there: %+v, want none", read)
+	}
+	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "CloneSet", Name: "web"}); read.Unread == "" {
+		t.Errorf("a controller of an unknown kind: %+v, want one that is not read", read)
+	}
+	denied := NewControllerReader(s.clientOf(t, "nobody-"+s.name))
+	if read := denied.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "web"}); !strings.Contains(read.Unread, "forbidden") {
+		t.Errorf("a controller that may not be read: %+v", read)
+	}
+}

@@ -1,0 +1,16 @@
+package drain
+
+import "time"
+
+// Controller is what the controller of a workload says of its scale, as it was read.
+type Controller struct {
+	// Replicas is how many pods the workload should have; 0 for a controller that is gone.
+	Replicas int
+	// Refused is why its pods cannot be created, in the words of the server or of the controller;
+	// "" when nothing is known.
+	Refused string
+	// Unread is why Replicas is not known; "" when it is.
+	Unread string
+	// Read is when it was asked for.
+	Read time.Time
+}

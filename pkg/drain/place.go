@@ -1,0 +1,110 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// Sample is a node that others of its kind are like, with the pods bound to it.
+type Sample struct {
+	*corev1.Node
+	Pods []*corev1.Pod
+}
+
+// WhyNever says why none of the samples would take the pod, although nothing else than what belongs
+// to every node of the kind ran there: DaemonSets and static pods. It returns "" where one would,
+// and where there is none to judge by. The names of nodes and of their zones are not looked at:
+// another node of the kind may have others.
+func WhyNever(pod *corev1.Pod, samples []Sample) string {
+	var reasons []string
+	for _, sample := range samples {
+		why := whyRefused(pod, sample)
+		if why == "" {
+			return ""
+		}
+		reasons = append(reasons, why)
+	}
+	slices.Sort(reasons)
+	return strings.Join(slices.Compact(reasons), ", ")
+}
+
+// whyRefused says why a node of the sample's kind does not take the pod, in the words of
+// kube-scheduler; "" when it does.
+func whyRefused(pod *corev1.Pod, sample Sample) string {
+	for i := range sample.Spec.Taints {
+		if taint := sample.Spec.Taints[i]; taint.Effect != corev1.TaintEffectPreferNoSchedule && !ToleratesTaint(pod, taint) {
+			return fmt.Sprintf("node(s) had untolerated taint {%s}", taint.ToString())
+		}
+	}
+	if ok, err := nodeaffinity.GetRequiredNodeAffinity(withoutPlaces(pod)).Match(sample.Node); !ok || err != nil {
+		return "node(s) didn't match Pod's node affinity/selector"
+	}
+	return whyTooSmall(pod, sample)
+}
+
+// whyTooSmall names a resource of which the kind of node has less than the pod requests.
+func whyTooSmall(pod *corev1.Pod, sample Sample) string {
+	has := sample.Status.Allocatable
+	if len(has) == 0 {
+		return "" // it does not tell
+	}
+	wants := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	for _, other := range sample.Pods {
+		if kind := OwnerKind(other); kind != "DaemonSet" && kind != "Node" {
+			continue
+		}
+		for name, quantity := range resource.PodRequests(other, resource.PodResourcesOptions{}) {
+			if sum, wanted := wants[name]; wanted {
+				sum.Add(quantity)
+				wants[name] = sum
+			}
+		}
+	}
+	var lacking []string
+	for name, quantity := range wants {
+		if free, known := has[name]; quantity.Sign() > 0 && (quantity.Cmp(free) > 0 || !known) {
+			lacking = append(lacking, "Insufficient "+string(name))
+		}
+	}
+	slices.Sort(lacking)
+	return strings.Join(lacking, ", ")
+}
+
+// withoutPlaces returns the pod's selector and node affinity without what they say of a node's name
+// and zone.
+func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
+	free := &corev1.Pod{}
+	for key, value := range pod.Spec.NodeSelector {
+		if !isPlace(key) {
+			if free.Spec.NodeSelector == nil {
+				free.Spec.NodeSelector = map[string]string{}
+			}
+			free.Spec.NodeSelector[key] = value
+		}
+	}
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return free
+	}
+	var terms []corev1.NodeSelectorTerm
+	for _, term := range pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		kept := slices.DeleteFunc(slices.Clone(term.MatchExpressions), func(r corev1.NodeSelectorRequirement) bool { return isPlace(r.Key) })
+		if len(kept) == 0 {
+			return free // a node of the kind may satisfy the term
+		}
+		terms = append(terms, corev1.NodeSelectorTerm{MatchExpressions: kept})
+	}
+	free.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
+	}}
+	return free
+}
+
+// isPlace reports whether a label tells where a node is, not what it is.
+func isPlace(key string) bool {
+	return key == corev1.LabelHostname || strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.")
+}

@@ -1,0 +1,107 @@
+package schedule
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// Recovery is how a workload fares whose pods left nodes.
+type Recovery struct {
+	// Ready is how many ready pods it should have.
+	Ready int
+	// Usual is how long its pods usually take to become ready; 0 for not known.
+	Usual time.Duration
+	// Unhealthy is true while its new pods do not become ready, or are not there: its last ready pod
+	// stays for as long as that takes.
+	Unhealthy bool
+	// Unproven is true while none of its pods has become ready on a node that stays. Until then its
+	// pods leave one node only, the Canary; "" for none.
+	Unproven bool
+	Canary   string
+	// Missing is true while it has fewer pods than it should have.
+	Missing bool
+}
+
+// guard counts the ready pods of a workload that are likely to stay ready; see
+// drain.Replicas.IsUnsettled.
+type guard struct {
+	*drain.Replicas
+	// seen counts those that are seen, left those of them that no eviction is under way for.
+	seen, left int
+	usual      time.Duration
+	now        time.Time
+}
+
+// guardOf returns the workload's guard, which counts nothing where the workload is not known.
+func (p *Plan) guardOf(w drain.Workload) *guard {
+	g := p.guards[w]
+	if g != nil {
+		return g
+	}
+	usual := p.in.Recoveries[w].Usual
+	g = &guard{Replicas: p.in.Workloads.Named(w), usual: usual, now: p.in.Now}
+	p.guards[w] = g
+	if g.Replicas == nil {
+		return g
+	}
+	g.seen = g.CountSettled(usual, p.in.Now)
+	g.left = g.seen
+	for _, attempt := range p.in.Open {
+		sent, evicts := attempt.Action.(Eviction)
+		accepted := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear
+		young := attempt.InFlight || (accepted && p.in.Now.Before(attempt.Ended.Add(nodegroup.SeenWithin)))
+		if evicts && young && sent.Workload == w && g.counts(sent.UID) {
+			g.left--
+		}
+	}
+	return g
+}
+
+// counts reports whether the pod is one of those that are left.
+func (g *guard) counts(uid types.UID) bool {
+	for _, pod := range g.Pods[:g.Ready] {
+		if pod.UID == uid {
+			_, unsettled := g.IsUnsettled(pod, g.usual, g.now)
+			return !unsettled
+		}
+	}
+	return false
+}
+
+// reserve counts a pod as one that leaves.
+func (g *guard) reserve(pod *corev1.Pod) {
+	if g.Replicas != nil && g.counts(pod.UID) {
+		g.left--
+	}
+}
+
+// findGuard finds why a ready pod stays although its budget would let it go: it is the last ready
+// one, or no new pod of its workload is known to become ready.
+func (p *Plan) findGuard(node *Node, pod *corev1.Pod) drain.Obstacle {
+	w := drain.WorkloadOf(pod)
+	if !p.in.Guarded || w == (drain.Workload{}) || !drain.Ready(pod) {
+		return drain.Obstacle{}
+	}
+	recovery, g := p.in.Recoveries[w], p.guardOf(w)
+	if recovery.Unproven && recovery.Canary != node.Name {
+		return drain.Obstacle{Kind: drain.Canary, Budget: w.LastReadyBudget(), Detail: w.Kind + "/" + w.Name}
+	}
+	if g.Replicas == nil || max(g.Most, recovery.Ready) < 2 || g.left > 1 || (g.left == 1 && !g.counts(pod.UID)) {
+		return drain.Obstacle{}
+	}
+	if g.IsLastKept() || recovery.Unproven || recovery.Unhealthy || recovery.Missing {
+		return drain.Obstacle{Kind: drain.LastReady, Budget: w.LastReadyBudget(), Need: 1, Have: int32(g.seen), Detail: w.Kind + "/" + w.Name}
+	}
+	return drain.Obstacle{}
+}
+
+// lastReadyLimitOf is how long the last ready pod of the workload waits for another: until that
+// would be late.
+func (p *Plan) lastReadyLimitOf(w drain.Workload) time.Duration {
+	return max(lastReadyLimit, drain.Patience(p.in.Recoveries[w].Usual))
+}

@@ -1,0 +1,68 @@
+package runner
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// controllerAge is how old the answer of a controller may be while its workload lacks pods.
+	controllerAge = 5 * time.Second
+	// controllersAtOnce is how many controllers are read at once.
+	controllersAtOnce = 4
+)
+
+// ControllerReader reads the controllers of workloads; *cluster.ControllerReader implements it.
+type ControllerReader interface {
+	ReadController(ctx context.Context, workload drain.Workload) drain.Controller
+}
+
+// controllerReads are the questions about controllers.
+type controllerReads struct {
+	known    map[drain.Workload]drain.Controller
+	inFlight map[drain.Workload]bool
+}
+
+// nextTime is when a controller is to be read, no later than the time.
+func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time) time.Time {
+	if len(c.inFlight) >= controllersAtOnce {
+		return latest
+	}
+	for _, w := range step.Unscaled {
+		if at := c.known[w].Read.Add(controllerAge); !c.inFlight[w] && at.Before(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// readControllers reads those controllers that are due, and forgets those that no one asks about.
+func (s *run) readControllers(ctx context.Context, step *upgrade.Step) {
+	c := &s.controllers
+	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
+	now := time.Now().Round(0)
+	for _, w := range step.Unscaled {
+		if len(c.inFlight) >= controllersAtOnce || s.Controllers == nil {
+			return
+		}
+		if c.inFlight[w] || now.Before(c.known[w].Read.Add(controllerAge)) {
+			continue
+		}
+		c.inFlight[w] = true
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, requestLimit)
+			defer cancel()
+			read := s.Controllers.ReadController(ctx, w)
+			s.answers <- func() {
+				read.Read = now
+				delete(c.inFlight, w)
+				c.known[w] = read
+			}
+		}()
+	}
+}

@@ -1,0 +1,264 @@
+package upgrade_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// webName is the workload of the scenes here.
+const webName = "shop/ReplicaSet/web"
+
+// gateScene is a group without a cloud, whose nodes have a pod of one workload each, and whose owner brings no other nodes.
+type gateScene struct {
+	*scene
+	index *drain.WorkloadIndex
+}
+
+func newGateScene(t *testing.T, outdated int) *gateScene {
+	t.Helper()
+	g := &gateScene{index: drain.NewWorkloadIndex(drain.Facts{})}
+	members := []nodegroup.Member{current("cur-a-1")}
+	for i := range outdated {
+		name := string(rune('0' + i))
+		pod := build.Pod("web-"+name, build.Created(start.Add(-time.Hour)))
+		members = append(members, old("old-a-"+name, pod))
+		g.index.Store(pod)
+	}
+	for i := range members {
+		members[i].Instance = nodegroup.Instance{}
+	}
+	g.scene = newScene(t, members...)
+	g.Group.Provider, g.Group.Sized, g.Request.Settle = "manual", false, duration(0)
+	return g
+}
+
+// step takes steps, and has what they ask for succeed, until nothing more is asked for. Pods that are evicted are gone at once.
+func (g *gateScene) step() upgrade.Step {
+	g.t.Helper()
+	for range 30 {
+		g.Workloads = g.index.Snapshot()
+		step := g.next()
+		if step.Finished || (len(step.Actions) == 0 && step.Wake.After(g.Now)) {
+			return step
+		}
+		g.do(step.Actions...)
+		for _, action := range step.Actions {
+			if evict, ok := action.(upgrade.Evict); ok {
+				m := g.at(evict.Node)
+				for _, pod := range m.Pods {
+					if pod.UID == evict.UID {
+						g.index.Remove(pod)
+					}
+				}
+				m.Pods = slices.DeleteFunc(slices.Clone(m.Pods), func(pod *corev1.Pod) bool { return pod.UID == evict.UID })
+			}
+		}
+	}
+	g.t.Fatal("no rest within 30 steps")
+	return upgrade.Step{}
+}
+
+// add puts a pod of the workload on the current node.
+func (g *gateScene) add(name string, with ...func(*corev1.Pod)) *corev1.Pod {
+	pod := build.Pod(name, append([]func(*corev1.Pod){build.Created(g.Now), build.On("cur-a-1")}, with...)...)
+	if pod.Spec.NodeName != "" {
+		m := g.at(pod.Spec.NodeName)
+		m.Pods = append(m.Pods, pod)
+	}
+	g.index.Store(pod)
+	return pod
+}
+
+// wantHeld holds a step to having started no other node than the first, because of the workload.
+func (g *gateScene) wantHeld(step upgrade.Step, why string) {
+	g.t.Helper()
+	wantState(g.t, step, "old-a-1", upgrade.NodeFenced)
+	if len(step.Status.Unhealthy) != 1 || !strings.Contains(step.Status.Unhealthy[0].String(), why) {
+		g.t.Errorf("unhealthy: %v, want one that says %q", step.Status.Unhealthy, why)
+	}
+}
+
+// wantStopped passes the time that a workload has to recover, and holds the upgrade to a stop that says why.
+func (g *gateScene) wantStopped(why string) {
+	g.t.Helper()
+	g.pass(5 * time.Minute)
+	step := g.step()
+	if step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) || !strings.Contains(step.Record.Message, webName) {
+		g.t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, upgrade.WorkloadUnhealthy, why)
+	}
+}
+
+func (g *gateScene) tellController(read drain.Controller) {
+	read.Read = g.Now
+	g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}: read}
+}
+
+// TestPodsThatAreNotCreated: a workload whose pods are not created holds further nodes, and the upgrade stops with the reason.
+func TestPodsThatAreNotCreated(t *testing.T) {
+	const quota = `pods "web-" is forbidden: exceeded quota`
+	for name, c := range map[string]struct {
+		read drain.Controller
+		why  string
+	}{
+		"the server refuses them":       {drain.Controller{Replicas: 3, Refused: quota}, "(2 of 3 ready): 1 pod is not created: " + quota},
+		"nothing is said":               {drain.Controller{Replicas: 3}, "1 pod is not created, and its controller does not say why"},
+		"the controller cannot be read": {drain.Controller{Unread: "forbidden"}, "how many there should be is not known: forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 3)
+			step := g.step()
+			wantState(t, step, "old-a-1", upgrade.NodeFenced)
+			if len(step.Unscaled) != 1 {
+				t.Fatalf("controllers to read: %v, want that of the workload", step.Unscaled)
+			}
+			g.pass(6 * time.Second)
+			g.tellController(c.read)
+			g.wantHeld(g.step(), c.why)
+			g.wantStopped(c.why)
+		})
+	}
+}
+
+// TestPodsThatWereScaledAway: what its owner scaled away is not missed, and is no outage.
+func TestPodsThatWereScaledAway(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	g.tellController(drain.Controller{Replicas: 0})
+	g.index.Remove(g.at("old-a-1").Pods[0])
+	g.index.Remove(g.at("old-a-2").Pods[0])
+	g.empty("old-a-1")
+	g.empty("old-a-2")
+	g.pass(time.Minute)
+	step := g.step()
+	if step.Record.Result != upgrade.Succeeded {
+		t.Fatalf("it ends with %q: %s", step.Record.Result, step.Record.Message)
+	}
+	for _, impact := range upgrade.ListImpacts(&step.Record) {
+		if impact.None.Duration > 0 || impact.Lacks > 0 {
+			t.Errorf("its owner scaled it, and it is said to have been without a ready pod: %+v", impact)
+		}
+	}
+}
+
+// TestPodsThatNoNodeTakes: a pod that no node of the kind would take holds at once, one that waits for room when none is on its way.
+func TestPodsThatNoNodeTakes(t *testing.T) {
+	refused := func(pod *corev1.Pod) {
+		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"},
+		}
+	}
+	device := func(pod *corev1.Pod) {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}}}}
+	}
+	for name, c := range map[string]struct {
+		with  []func(*corev1.Pod)
+		after time.Duration
+		why   string
+	}{
+		"it needs a device":  {[]func(*corev1.Pod){refused, device}, 0, "0/3 nodes are available; a current node would not if it were empty: Insufficient nvidia.com/gpu"},
+		"it waits for room":  {[]func(*corev1.Pod){refused}, 30 * time.Second, "no node takes it: 0/3 nodes are available"},
+		"it selects another": {[]func(*corev1.Pod){refused, func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"disk": "ssd"} }}, 0, "didn't match Pod's node affinity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 3)
+			g.mark("cur-a-1", func(n *corev1.Node) {
+				n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+			})
+			g.step()
+			g.add("web-9", c.with...)
+			if c.after > 0 {
+				if step := g.step(); len(step.Status.Unhealthy) > 0 {
+					t.Errorf("%v too early", step.Status.Unhealthy)
+				}
+			}
+			g.pass(c.after)
+			g.wantHeld(g.step(), c.why)
+			g.wantStopped(c.why)
+		})
+	}
+}
+
+// TestReadinessThatDoesNotLast: a pod that is ready between two crashes does not count before it has been for half a minute.
+func TestReadinessThatDoesNotLast(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	g.pass(10 * time.Second)
+	g.add("web-9", func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", RestartCount: 2}}
+		pod.Status.Conditions[0].LastTransitionTime = metav1.Time{Time: g.Now}
+	})
+	g.pass(10 * time.Second)
+	g.wantHeld(g.step(), "it has been ready for only 10s after 2 restarts")
+	g.pass(20 * time.Second)
+	if step := g.step(); len(step.Status.Unhealthy) > 0 {
+		t.Errorf("it has been ready for half a minute: %v", step.Status.Unhealthy)
+	}
+	wantState(t, g.step(), "old-a-1", upgrade.NodeDrained)
+}
+
+// TestTheEndIsAwaited: an upgrade does not succeed while a workload has fewer ready pods than before its last node.
+func TestTheEndIsAwaited(t *testing.T) {
+	g := newGateScene(t, 1)
+	g.pass(time.Second)
+	if step := g.step(); step.Finished {
+		t.Fatalf("it ends with %q before the pod is back", step.Record.Result)
+	}
+	pod := g.add("web-9", build.Unready)
+	if step := g.step(); step.Finished || step.Status.Waiting == "" {
+		t.Fatalf("it ends with %q before the pod is ready, waiting for %q", step.Record.Result, step.Status.Waiting)
+	}
+	ready := pod.DeepCopy()
+	ready.Status.Conditions[0].Status = corev1.ConditionTrue
+	g.index.Store(ready)
+	if step := g.step(); step.Record.Result != upgrade.Succeeded {
+		t.Errorf("it ends with %q when the pod is ready", step.Record.Result)
+	}
+}
+
+// TestTheEndIsNotAwaitedForEver: a workload that stays without its pods ends the upgrade with its name.
+func TestTheEndIsNotAwaitedForEver(t *testing.T) {
+	g := newGateScene(t, 1)
+	g.step()
+	g.add("web-9", build.Unready)
+	g.pass(30 * time.Second)
+	g.step()
+	g.wantStopped("pod web-9 on node cur-a-1: it is not ready after 30s")
+}
+
+// TestOneNodeIsTheCanaryOfEachWorkload: however wide the window, pods of a workload leave one node until one is ready elsewhere.
+func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
+	g := newGateScene(t, 4)
+	g.Request.Window, g.Request.MaxUnavailable = 4, 4
+	step := g.step()
+	wantState(t, step, "old-a-0", upgrade.NodeDrained)
+	for _, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
+		wantState(t, step, name, upgrade.NodeFenced)
+	}
+	if !strings.Contains(step.Status.Waiting, "the first new pod of "+webName) {
+		t.Errorf("it waits for %q", step.Status.Waiting)
+	}
+	g.add("web-6")
+	step = g.step()
+	for _, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
+		wantState(t, step, name, upgrade.NodeDrained)
+	}
+	for _, name := range []string{"web-7", "web-8", "web-9"} {
+		g.add(name)
+	}
+	if step := g.step(); step.Record.Result != upgrade.Succeeded {
+		t.Errorf("it ends with %q: %s", step.Record.Result, step.Record.Message)
+	}
+}
