@@ -30,6 +30,9 @@ type groupContext struct {
 	view       upgrade.View
 	request    upgrade.Request
 	record     upgrade.Record
+	// releases are the nodes that the run was opened once more to release; nil for a run that is not
+	// over.
+	releases []string
 	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
 	// of, with the notes of the last look; nil where there is none.
 	watched *upgrade.Record
@@ -240,6 +243,9 @@ func (g *groupContext) isCurrent() bool { return g.countOutdated() == 0 && g.rec
 
 // makeCurrentRecord is how the upgrade of a group ends that is current.
 func (g *groupContext) makeCurrentRecord() upgrade.Record {
+	if standby := upgrade.DescribeStandby(g.members); standby != "" {
+		return upgrade.Record{Result: upgrade.Succeeded, Message: "no other node is outdated; " + standby}
+	}
 	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
 

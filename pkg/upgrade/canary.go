@@ -94,6 +94,7 @@ func (d canary) watchWorkloads() {
 			d.addUnhealthy(u, before)
 		}
 	}
+	daemons{d.draft}.watchDaemons()
 	for _, u := range d.unhealthy {
 		d.requeueAt(u.until)
 		if !d.w.Now.Before(u.until) {
