@@ -19,10 +19,20 @@ const leastDaemonReady = 30 * time.Second
 
 // DaemonRecord is how a DaemonSet's pods on the group's nodes were before the upgrade.
 type DaemonRecord struct {
-	// Unready counts the pods that were not ready.
+	// Ready counts the pods that were ready, Unready the others.
+	Ready   int `json:"ready,omitempty"`
 	Unready int `json:"unready,omitempty"`
 	// Usual is how long its pods take to become ready; 0 for not known.
 	Usual Duration `json:"usual,omitzero"`
+}
+
+// tolerated returns how many of so many pods may be unready without being worse than before: as many
+// as there were, the same share of more pods, and all if none was ready.
+func (r DaemonRecord) tolerated(pods int) int {
+	if r.Unready == 0 {
+		return 0
+	}
+	return max(r.Unready, (pods*r.Unready+r.Ready+r.Unready-1)/(r.Ready+r.Unready))
 }
 
 // daemons watches the DaemonSets of the group: the pods on current nodes are canaries of the next
@@ -67,7 +77,6 @@ func collectDaemons(members []nodegroup.Member, fit func(*nodegroup.Member) bool
 }
 
 // recordDaemons returns how the DaemonSets are at the start of an upgrade, by NAMESPACE/KIND/NAME.
-// Those of which nothing is known are left out.
 func recordDaemons(members []nodegroup.Member) map[string]DaemonRecord {
 	var records map[string]DaemonRecord
 	for workload, pods := range collectDaemons(members, func(*nodegroup.Member) bool { return true }) {
@@ -77,20 +86,16 @@ func recordDaemons(members []nodegroup.Member) map[string]DaemonRecord {
 				samples = append(samples, took)
 			}
 		}
-		r := DaemonRecord{Unready: len(pods.unready), Usual: Duration{drain.TypicalDuration(samples, 0)}}
-		if r == (DaemonRecord{}) {
-			continue
-		}
 		if records == nil {
 			records = map[string]DaemonRecord{}
 		}
-		records[workload.String()] = r
+		records[workload.String()] = DaemonRecord{Ready: len(pods.ready), Unready: len(pods.unready), Usual: Duration{drain.TypicalDuration(samples, 0)}}
 	}
 	return records
 }
 
-// watchDaemons looks for DaemonSets more of whose pods are late on current nodes than were not
-// ready before the upgrade.
+// watchDaemons looks for DaemonSets more of whose pods are late on current nodes than their state
+// before the upgrade explains.
 func (d daemons) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
@@ -100,14 +105,14 @@ func (d daemons) watchDaemons() {
 				late = append(late, pod)
 			}
 		}
-		if len(late) <= before.Unready {
+		total := len(found.ready) + len(found.unready)
+		if len(late) <= before.tolerated(total) {
 			continue
 		}
 		pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-		total := len(found.ready) + len(found.unready)
 		canary{d.draft}.addUnhealthy(Unhealthy{
 			Workload: found.workload, Name: found.workload.String(), Pod: pod.Name, Node: pod.Spec.NodeName, Why: d.describeLate(pod, before),
-			Ready: total - len(late), Before: total - min(total, before.Unready),
+			Ready: total - len(late), Before: total - before.tolerated(total),
 		}, WorkloadRecord{Usual: before.Usual})
 	}
 }
@@ -172,7 +177,7 @@ func readySince(pod *corev1.Pod) time.Time {
 // the upgrade. An upgrade that ended before that would end with nodes that serve nothing.
 func (d daemons) areReady() bool {
 	for _, found := range d.collectUnready() {
-		if len(found.unready) > d.rec.Daemons[found.workload.String()].Unready {
+		if len(found.unready) > d.rec.Daemons[found.workload.String()].tolerated(len(found.ready)+len(found.unready)) {
 			d.waiting = fmt.Sprintf("the pods of %s on new nodes to be ready", found.workload)
 			return false
 		}

@@ -113,6 +113,19 @@ func TestFlappingDaemonSetsAreUnhealthy(t *testing.T) {
 	t.Error("it does not stop after 5 minutes of crashes")
 }
 
+// Of a DaemonSet that had no ready pod the pods on any number of new nodes tell nothing.
+func TestDaemonSetWithoutReadyPodsKeepsNothing(t *testing.T) {
+	s := replaceFirst(t, 3, crashing, crashing)
+	for i := range 6 {
+		more := current(fmt.Sprintf("new-b-%d", i))
+		more.Pods = []*corev1.Pod{agent(more.Name(), s.Now, crashing)}
+		s.add(more)
+	}
+	if step := s.rest(); !strings.Contains(started(step.Record), "old-") {
+		t.Errorf("no further node is started: it waits for %q", step.Status.Waiting)
+	}
+}
+
 // What is no worse than before the upgrade, slow by nature or need not be ready keeps nothing.
 func TestDaemonSetsThatAreAsBeforeKeepNothing(t *testing.T) {
 	slow := func(pod *corev1.Pod) {

@@ -37,8 +37,14 @@ func (d *draft) isOverdue(n NodeRecord) bool {
 	return n.State == NodeRemoving && n.Landed && !d.w.Now.Before(d.endOfWait(n))
 }
 
+// endOfWait returns until when the machine of a node is waited for: as long as for a new one, from
+// the last request that landed.
 func (d *draft) endOfWait(n NodeRecord) time.Time {
-	return n.Terminated.Add(d.rec.Request.BootTimeout.Duration)
+	since := n.Terminated
+	if changed := d.rec.Ledger.Changed(); changed.After(since) {
+		since = changed
+	}
+	return since.Add(d.rec.Request.BootTimeout.Duration)
 }
 
 // noneRemoving reports whether no machine that is ending is waited for.

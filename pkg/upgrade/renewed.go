@@ -49,7 +49,8 @@ func (d renewal) releaseNode(m *nodegroup.Member) bool {
 		d.addAction(action)
 		return false
 	}
-	if started && d.w.isUsable(m, &d.rec) {
+	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be.
+	if started && (m.FencedBy() == "" || d.w.isUsable(m, &d.rec)) {
 		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone)
 		d.rec.Ledger.BookKnown(m.Name())
 		d.forgetNode(name)

@@ -2,6 +2,7 @@ package upgrade_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -147,6 +148,28 @@ func TestRenewedNodesAreLeftAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A node that its owner had cordoned or tainted before is given back so, and the upgrade goes on.
+func TestRenewedNodesKeepTheMarksOfTheirOwner(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){"cordoned": cordoned, "tainted": build.Tainted("dedicated")} {
+		t.Run(name, func(t *testing.T) {
+			s := newManualScene(t, "n-a-1", "n-a-2")
+			for i := range s.Members {
+				s.Members[i].Pods = []*corev1.Pod{build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))}
+			}
+			change(s.at("n-a-1").Node)
+			s.do(s.next().Actions...)
+			s.do(s.next().Actions...)
+			first := started(s.Record)
+			s.empty(first)
+			s.rest()
+			s.renew(first)
+			if step := s.rest(); !strings.Contains(started(step.Record), "n-a-") || started(step.Record) == first {
+				t.Errorf("the next node is not started after %s: it waits for %q", first, step.Status.Waiting)
+			}
+		})
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // tolerances remembers, for one step, a pod of the group that does not tolerate a taint; nil where
@@ -20,17 +21,22 @@ func (w *World) isUsable(m *nodegroup.Member, rec *Record) bool {
 	if !w.Group.IsUsable(m) {
 		return false
 	}
-	_, pod := w.findClosingTaint(m.Node, rec)
+	return w.isOpen(m, rec)
+}
+
+// isOpen reports whether no taint other than our fence keeps pods from the member's node.
+func (w *World) isOpen(m *nodegroup.Member, rec *Record) bool {
+	_, pod := w.findClosingTaint(m, rec)
 	return pod == nil
 }
 
 // findClosingTaint finds a taint of the node that the outdated nodes did not have, and a pod that
 // does not tolerate it; a nil pod if there is none. An agent takes such a taint off when it has
 // started, or the new revision has it by mistake.
-func (w *World) findClosingTaint(node *corev1.Node, rec *Record) (corev1.Taint, *corev1.Pod) {
-	for _, taint := range node.Spec.Taints {
+func (w *World) findClosingTaint(m *nodegroup.Member, rec *Record) (corev1.Taint, *corev1.Pod) {
+	for _, taint := range m.Node.Spec.Taints {
 		taint.TimeAdded = nil
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.Contains(rec.Taints, taint) {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.Contains(rec.Taints, taint) || isFence(taint) && rec.ownsFence(m) {
 			continue
 		}
 		pod, known := w.tolerances[taint]
@@ -93,9 +99,10 @@ func commonTaints(members []*nodegroup.Member) []corev1.Taint {
 	return common
 }
 
-// isFence reports whether the taint is one that fences nodes.
+// isFence reports whether the taint is one that fences nodes, or comes with a cordon.
 func isFence(taint corev1.Taint) bool {
-	return slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.FenceTaint.MatchTaint(&taint) })
+	cordon := nodemark.CordonTaint()
+	return taint.MatchTaint(&cordon) || slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.FenceTaint.MatchTaint(&taint) })
 }
 
 // describeUnusable says why a new node does not take pods, and what to do; "" if it does.
@@ -110,7 +117,7 @@ func (d *draft) describeUnusable(m *nodegroup.Member) string {
 	case m.Node.Spec.Unschedulable && !d.rec.ownsFence(m):
 		return fmt.Sprintf("node %s is cordoned: run kubectl uncordon %s", m.Name(), m.Name())
 	}
-	if taint, pod := d.w.findClosingTaint(m.Node, &d.rec); pod != nil {
+	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
 		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: see what is to take it off",
 			m.Name(), taint.ToString(), pod.Namespace, pod.Name)
 	}
