@@ -10,6 +10,9 @@ const (
 	InstanceInService InstanceState = "InService"
 	InstanceLeaving   InstanceState = "Terminating"
 	InstanceUnknown   InstanceState = "Unknown"
+	// InstanceStandby is an instance that its owner has taken out of service, to look at it: it is
+	// no part of the group's size, and left alone.
+	InstanceStandby InstanceState = "Standby"
 )
 
 // Instance is one machine of the group.
@@ -23,4 +26,12 @@ type Instance struct {
 	Why      string
 	// Protected is true for an instance its owner has protected against removal.
 	Protected bool
+}
+
+// mustBeReplaced reports whether the instance is outdated and part of the group's size.
+func (i *Instance) mustBeReplaced() bool { return i.Outdated && i.State != InstanceStandby }
+
+// mayServe reports whether the instance's state lets its node take pods.
+func (i *Instance) mayServe() bool {
+	return i.State != InstancePending && i.State != InstanceLeaving && i.State != InstanceStandby
 }

@@ -52,23 +52,29 @@ func JoinMembers(group Group, nodes []*corev1.Node, outdated func(*corev1.Node) 
 	for _, node := range nodes {
 		instance, known := byID[provider.InstanceID(node)]
 		delete(byID, instance.ID)
-		member := Member{Node: node, Instance: instance, Outdated: instance.Outdated}
+		member := Member{Node: node, Instance: instance, Outdated: instance.mustBeReplaced()}
 		if !known {
 			member.Outdated = outdated(node)
 		}
 		members = append(members, member)
 	}
 	for _, instance := range byID {
-		members = append(members, Member{Instance: instance, Outdated: instance.Outdated})
+		members = append(members, Member{Instance: instance, Outdated: instance.mustBeReplaced()})
 	}
 	slices.SortFunc(members, func(a, b Member) int { return strings.Compare(a.Name(), b.Name()) })
 	return members
 }
 
-// Usable reports whether the member takes ordinary pods: its instance is in service, its node is
-// Ready, carries the labels wanted, and no start-up taint keeps pods away (EKS E25–E27).
+// Usable reports whether the member takes ordinary pods: it has started, and its node is not
+// cordoned (EKS E25–E27).
 func (m *Member) Usable(labels map[string]string) bool {
-	if m.Node == nil || m.Instance.State == InstancePending || m.Instance.State == InstanceLeaving {
+	return m.HasStarted(labels) && !m.Node.Spec.Unschedulable
+}
+
+// HasStarted reports whether the member's instance is in service, and its node is Ready, has the
+// labels and none of the start-up taints that are known by name.
+func (m *Member) HasStarted(labels map[string]string) bool {
+	if m.Node == nil || !m.Instance.mayServe() {
 		return false
 	}
 	for key, value := range labels {

@@ -60,7 +60,7 @@ func (g *Group) IsUsable(m *Member) bool {
 		return false
 	}
 	if m.hasTraits() {
-		return m.traits.fit && m.Instance.State != InstancePending && m.Instance.State != InstanceLeaving
+		return m.traits.fit && m.Instance.mayServe()
 	}
 	return m.Usable(g.WantedLabels)
 }
@@ -74,6 +74,17 @@ func (m *Member) IsFenced(run string, fence corev1.Taint) bool {
 		return m.traits.fence && m.traits.run == run
 	}
 	return m.Node.Annotations[nodemark.AnnotationRun] == run && m.Node.Spec.Unschedulable && nodemark.HasTaint(m.Node, fence)
+}
+
+// FencedBy returns the run that fenced the member's node, or "" if no run did.
+func (m *Member) FencedBy() string {
+	switch {
+	case m.Node == nil:
+		return ""
+	case m.hasTraits():
+		return m.traits.run
+	}
+	return m.Node.Annotations[nodemark.AnnotationRun]
 }
 
 // IsHeld reports whether the member is a node that we keep autoscalers from.

@@ -24,11 +24,7 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 		g.rebuilt = g.record.Run != ""
 	}
 	if !g.record.IsResumable() {
-		if m.keepsSettings() {
-			return errGone
-		}
-		g.record = upgrade.Record{}
-		return nil
+		return g.adoptFinished(m)
 	}
 	if err := rejectConflicting(m, line.isDryRun(), g.group.Name, &g.record); err != nil {
 		return err
@@ -52,6 +48,24 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 	}
 	g.record.Request.Run = g.record.Run
 	g.request = g.record.Request
+	return nil
+}
+
+// adoptFinished takes up what an upgrade that is over has left: nodes that became current since and
+// are still fenced. Where no node is outdated the run is opened once more to release them, otherwise
+// the next upgrade does that.
+func (g *groupContext) adoptFinished(m mode) error {
+	fenced := upgrade.FencedCurrent(&g.record, g.members)
+	switch {
+	case len(fenced) > 0 && (m == modeAbort || m == modeUpgrade && g.countOutdated() == 0):
+		g.record = g.record.Releasing(g.group.Wanted)
+		g.record.Request.Run = g.record.Run
+		g.request, g.releases = g.record.Request, fenced
+	case m.keepsSettings():
+		return errGone
+	default:
+		g.record = upgrade.Record{Earlier: upgrade.EarlierRuns(&g.record, g.members)}
+	}
 	return nil
 }
 

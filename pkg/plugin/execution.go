@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -98,6 +99,9 @@ func (e *execution) announceStart(ctx context.Context) {
 		e.progress.writeNote(e.g.describeLoss())
 	}
 	e.progress.writeNote(describeStart(e.g))
+	if standby := upgrade.DescribeStandby(e.g.members); standby != "" {
+		e.progress.writeNote(standby)
+	}
 	if e.mode != modeAbort { // which drains nothing
 		e.g.loadBalancers(ctx, e.s, nil)
 	}
@@ -170,6 +174,8 @@ func (e *execution) readAgain(ctx context.Context, all bool) error {
 // describeStart says what a run is about to do.
 func describeStart(g *groupContext) string {
 	switch {
+	case g.releases != nil:
+		return fmt.Sprintf("run %s: releasing nodes that are current and still fenced: %s", g.request.Run, strings.Join(g.releases, ", "))
 	case g.record.Stopping == upgrade.Aborted:
 		return fmt.Sprintf("run %s: taking away what is left of it", g.request.Run)
 	case g.record.Back:

@@ -79,7 +79,7 @@ func (f *flags) addUpgrade(cmd *cobra.Command) {
 	f.addStrategy(flags)
 	f.addSkipCheck(flags)
 	flags.BoolVar(&f.settings.KeepFence, "keep-fence", false, "When stopped, leave nodes fenced that were never started")
-	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node only when a replacement is Ready")
+	flags.BoolVar(&f.settings.WaitReplacement, "wait-replacement", true, "Without a cloud: drain the next node, and end, only when a replacement takes pods")
 	flags.BoolVar(&f.agreed.replan, "replan", false, "Continue an upgrade although its settings or its target have changed")
 	f.addWait(flags)
 	flags.BoolVar(&f.agreed.rebuild, "rebuild", false, "Continue an upgrade whose record is gone from the marks on its nodes, without being asked")

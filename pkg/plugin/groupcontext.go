@@ -32,6 +32,9 @@ type groupContext struct {
 	record     upgrade.Record
 	// rebuilt tells that no record is stored, and that this one was made from marks on nodes.
 	rebuilt bool
+	// releases are the nodes that the run was opened once more to release; nil for a run that is not
+	// over.
+	releases []string
 	// watched is how an operation of the group's own cloud is followed that no upgrade is recorded
 	// of, with the notes of the last look; nil where there is none.
 	watched *upgrade.Record
@@ -255,6 +258,9 @@ func (g *groupContext) isCurrent() bool { return g.countOutdated() == 0 && g.rec
 
 // makeCurrentRecord is how the upgrade of a group ends that is current.
 func (g *groupContext) makeCurrentRecord() upgrade.Record {
+	if standby := upgrade.DescribeStandby(g.members); standby != "" {
+		return upgrade.Record{Result: upgrade.Succeeded, Message: "no other node is outdated; " + standby}
+	}
 	return upgrade.Record{Result: upgrade.Succeeded, Message: fmt.Sprintf("all %d nodes are current", len(g.members))}
 }
 

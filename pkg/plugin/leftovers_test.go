@@ -2,10 +2,13 @@ package plugin
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -34,6 +37,45 @@ func TestFindAbandoned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := findAbandoned("workers", &c.record, c.lease); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRenewedNodesAreFoundAfterTheEnd has each command see a node that became current after the end of its upgrade.
+func TestRenewedNodesAreFoundAfterTheEnd(t *testing.T) {
+	cases := map[string]struct {
+		args, stdout, stderr string
+		code                 int
+	}{
+		"status":        {"status green", "node g1 is current and still fenced by run r1, which is over", "", exitDone},
+		"plain dry run": {"green --current image=v2 --dry-run", "", "note: node group green would be released: current and still fenced: g1", exitDone},
+		"abort dry run": {"abort green --dry-run", "would unfence node g1", "", exitDone},
+		"abort without": {"abort blue --yes", "", "error: aborting the upgrade of group \"blue\": its upgrade is over (succeeded)\n", exitUsage},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			for i := range s.nodes {
+				if s.nodes[i].Name == "g1" {
+					if err := nodemark.SetFence(&s.nodes[i], "r1", nodegroup.FenceTaint("manual")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for run, group := range map[string]string{"r1": "green", "r2": "blue"} {
+				record := stopped(upgrade.Succeeded)
+				record.Run, record.Phase, record.Provider, record.Request.Strategy = run, upgrade.PhaseDone, "manual", upgrade.Surge
+				record.Request.Current = map[string]string{"image": "v2"}
+				s.recorded(t, group, record)
+			}
+			s.serve(t)
+			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)
+			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
+				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q", code, c.code, stdout, stderr)
+			}
+			if len(s.changes) > 0 {
+				t.Errorf("sent %q", s.changes)
 			}
 		})
 	}

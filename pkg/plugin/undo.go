@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,10 +96,7 @@ func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupCo
 	if err != nil {
 		return fmt.Errorf("%s: %w", describeRun(u.name, &g.record), err)
 	}
-	if record.Result == upgrade.Aborted {
-		return s.printAborted(u.name, record, g.actions)
-	}
-	return s.printOutcome(u.name, record)
+	return s.printEnd(g, record)
 }
 
 func newAbortCommand(f *flags) *cobra.Command {
@@ -107,8 +105,11 @@ func newAbortCommand(f *flags) *cobra.Command {
 		long: `Unfences nodes, returns added nodes that carry no pods, lowers the group's
 maximum again, resumes suspended processes and points the group at the revision
 from before. Nodes that were replaced stay replaced. Whoever carries the upgrade
-out gives way first. What could not be taken away is printed, with the reason.`,
-		run: abortUpgrade,
+out gives way first. What could not be taken away is printed, with the reason.
+After the end of an upgrade it releases nodes that became current since and are
+still fenced.`,
+		afterEnd: true,
+		run:      abortUpgrade,
 	})
 	f.addAgreements(cmd)
 	addDryRun(cmd, "Show what would be undone and change nothing")
@@ -122,10 +123,13 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	g, err := s.loadGroup(ctx, u.name, modeAbort)
+	if errors.Is(err, errGone) {
+		return cmp.Or(rejectFinished("aborting the upgrade of", u.name, &u.record), err)
+	}
 	if err != nil {
 		return err
 	}
-	if upgrade.KeepsBoth(&u.record) {
+	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
 		fmt.Fprintf(c.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: kubectl nodeupgrade rollback %s takes the new ones away instead\n", u.name, u.name)
 	}
 	if c.isDryRun() {

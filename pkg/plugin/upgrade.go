@@ -91,6 +91,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 		if s.compare {
 			return compareGroup(ctx, s, g)
 		}
+		if g.releases != nil {
+			fmt.Fprintf(s.ErrOut, "note: node group %s would be released: %s\n", name, describeReleases(g.releases))
+		}
 		plan, err := s.planGroup(ctx, g)
 		if err != nil {
 			return err
@@ -135,14 +138,40 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if err := s.confirmRebuild(g); err != nil {
 		return err
 	}
-	if err := s.askUser(confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}); err != nil {
+	how := confirmation{mode: m, question: "Upgrade node group " + name, show: func() error { return s.showPlan(ctx, g) }}
+	if g.releases != nil {
+		how.question, how.show = "Release nodes of node group "+name, func() error { return s.showReleases(g) }
+		g.actions = &actionLog{}
+	}
+	if err := s.askUser(how); err != nil {
 		return err
 	}
 	record, err := carryOut(ctx, s, g, m)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
-	return s.printOutcome(name, record)
+	return s.printEnd(g, record)
+}
+
+// showReleases lists the nodes that are to be released.
+func (c *command) showReleases(g *groupContext) error {
+	return writeLines(c.ErrOut, []string{describeReleases(g.releases)})
+}
+
+func describeReleases(nodes []string) string {
+	return "current and still fenced: " + strings.Join(nodes, ", ")
+}
+
+// printEnd says how a run ended.
+func (s *session) printEnd(g *groupContext, record upgrade.Record) error {
+	switch {
+	case record.Result == upgrade.Aborted:
+		return s.printAborted(g.name, record, g.actions)
+	case record.Result == upgrade.Succeeded && g.releases != nil:
+		return s.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", groupPrefix, g.name), "done: ")...)
+	default:
+		return s.printOutcome(g.name, record)
+	}
 }
 
 // checkAccess refuses an upgrade that would come to a halt half way for want of a right.

@@ -19,7 +19,9 @@ type verb struct {
 	use, doing, short, long string
 	// needs is what the upgrade's strategy must have, "" for nothing.
 	needs upgrade.Verb
-	run   func(context.Context, *command, *recordedUpgrade) error
+	// afterEnd is for a verb that has something to do after the end of an upgrade, too.
+	afterEnd bool
+	run      func(context.Context, *command, *recordedUpgrade) error
 }
 
 // recordedUpgrade is the upgrade that a verb is about.
@@ -43,7 +45,7 @@ func (f *flags) newVerbCommand(v verb) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := rejectFinished(v.doing, u.name, &u.record); err != nil {
+			if err := rejectFinished(v.doing, u.name, &u.record); err != nil && (!v.afterEnd || u.record.Run == "") {
 				return err
 			}
 			if err := v.rejectUnoffered(u); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
@@ -28,12 +29,12 @@ func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 }
 
 // FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
-// one that quarantined them does. records are those of the namespace; where marks name another one,
-// that has to be looked at before they are taken away.
+// one that quarantined them does. records are those of the namespace. Where marks name another
+// namespace, the user has to look there before the marks are removed.
 func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, namespace string) []Leftover {
-	runs := map[string]upgrade.Record{}
-	for _, record := range records {
-		runs[record.Run] = record
+	runs, groups := map[string]upgrade.Record{}, map[string]string{}
+	for group, record := range records {
+		runs[record.Run], groups[record.Run] = record, group
 	}
 	var found []Leftover
 	for _, node := range nodes {
@@ -43,6 +44,13 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, 
 		}
 		record, known := runs[run]
 		_, named := record.Nodes[node.Name]
+		if known && !record.IsResumable() && record.IsCloudless() && hasLabels(node, record.Request.Current) {
+			found = append(found, Leftover{
+				What:   fmt.Sprintf("node %s is current and still fenced by run %s, which is over", node.Name, run),
+				Remedy: fmt.Sprintf("run kubectl nodeupgrade abort %s to let pods onto it again", groups[run]),
+			})
+			continue
+		}
 		if run == "" || known && (record.IsResumable() || named) {
 			continue
 		}
@@ -58,6 +66,11 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, 
 	}
 	slices.SortFunc(found, func(a, b Leftover) int { return strings.Compare(a.What, b.What) })
 	return found
+}
+
+// hasLabels reports whether the node has all of the labels, of which there is one at least.
+func hasLabels(node *corev1.Node, wanted map[string]string) bool {
+	return len(wanted) > 0 && labels.SelectorFromSet(wanted).Matches(labels.Set(node.Labels))
 }
 
 // cleanupCommand is the command line that takes our marks from a node.

@@ -65,6 +65,39 @@ func TestOrphansOfAnotherNamespace(t *testing.T) {
 	}
 }
 
+// A node that became current after the end of its upgrade takes no pods until it is released.
+func TestFindRenewedNodes(t *testing.T) {
+	cases := map[string]struct {
+		image  string
+		result upgrade.Result
+		found  bool
+	}{
+		"current":                {"v2", upgrade.Succeeded, true},
+		"outdated still":         {"v1", upgrade.Succeeded, false},
+		"of one that may resume": {"v2", upgrade.Interrupted, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			node := build.Node("n1", "a")
+			node.Labels["image"] = c.image
+			if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("manual")); err != nil {
+				t.Fatal(err)
+			}
+			record := recordOf(c.result, func(r *upgrade.Record) {
+				r.Provider, r.Request.Current = "manual", map[string]string{"image": "v2"}
+				r.Nodes = map[string]upgrade.NodeRecord{"n1": {State: upgrade.NodeDrained}}
+			})
+			var want []report.Leftover
+			if c.found {
+				want = []report.Leftover{{What: "node n1 is current and still fenced by run r1, which is over", Remedy: "run kubectl nodeupgrade abort workers to let pods onto it again"}}
+			}
+			if got := report.FindOrphanedNodes([]*corev1.Node{node}, map[string]upgrade.Record{"workers": record}, "kube-system"); !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 func TestFindOrphanedNodes(t *testing.T) {
 	fenced := build.Node("n1", "a")
 	if err := nodemark.SetFence(fenced, "r1", nodegroup.FenceTaint("aws")); err != nil {

@@ -109,7 +109,7 @@ func (d autoscaled) awaitDrain() bool {
 	case over || d.isBlueGone():
 		soak.endSoak()
 		return true
-	case d.pausing && d.rec.noneInState(NodeRemoving):
+	case d.pausing && d.noneRemoving():
 		soak.pauseSoak()
 	}
 	return false
@@ -193,7 +193,7 @@ func (d autoscaled) deleteBlue() bool {
 // isBlueGone reports whether no outdated node is left. New ones are the autoscaler's affair: pods
 // may wait for them (GKE G79).
 func (d autoscaled) isBlueGone() bool {
-	return len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) && (canary{d.draft}).areWorkloadsWhole()
+	return len(d.count.pending) == 0 && d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty) && d.noneRemoving() && (canary{d.draft}).areWorkloadsWhole()
 }
 
 // countReplaced counts the outdated nodes that autoscalers removed as replaced, too.

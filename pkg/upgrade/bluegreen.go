@@ -269,8 +269,12 @@ func (d blueGreen) bringToRest() {
 		stopping{d.draft}.bringToRest()
 		return
 	}
+	renewed := renewal{d.draft}.releaseNodes()
 	if !(marks{d.draft}).removeFences(func(m *nodegroup.Member) bool { return d.rec.wasUncordoned(m.Node) }) {
 		return // what is left of a fence that another actor took away: the same command fences the node again
+	}
+	if !renewed {
+		return
 	}
 	d.rec.Result, d.rec.Ended, d.finished = d.rec.Stopping, d.w.Now, true
 	d.rec.Message = joinNotes(d.rec.Message, d.describeStanding())

@@ -203,6 +203,7 @@ func (d canary) watchWorkloads() {
 			d.addUnhealthy(u, h)
 		}
 	}
+	daemons{d.draft}.watchDaemons()
 	d.stopForUnhealthy()
 }
 

@@ -50,6 +50,7 @@ func countMembers(w *World, rec *Record) memberCounts {
 			started = c.findRecord(m, rec)
 		}
 		switch {
+		case m.Instance.State == nodegroup.InstanceStandby && started == nil: // it is left alone
 		case m.Instance.State != nodegroup.InstanceLeaving:
 			c.addMember(m, started, counts.countsOf(m.Zone()), w, rec)
 		case m.Outdated && started == nil && m.Node != nil:
@@ -81,12 +82,12 @@ func (c *memberCounts) addMember(m *nodegroup.Member, started *NodeRecord, zone 
 	}
 	removing := started != nil && started.State == NodeRemoving
 	if !removing {
-		c.countServing(m, m.IsReady() && (m.Outdated || w.Group.IsUsable(m)))
+		c.countServing(m, m.IsReady() && (m.Outdated || w.isUsable(m, rec)))
 	}
 	if m.Outdated {
 		c.addOutdated(m, started, zone, rec)
 	} else {
-		c.addCurrent(m, rec, zone, w.Group.IsUsable(m) && (!removing || !rec.isNewMember(m)))
+		c.addCurrent(m, rec, zone, w.isUsable(m, rec) && (!removing || !rec.isNewMember(m)))
 	}
 }
 

@@ -42,6 +42,8 @@ type draft struct {
 	awaited, unscaled []drain.Workload
 	// hasCanaries is true where a workload's pods leave one node only, or are missing.
 	hasCanaries bool
+	// renewing is true while nodes that became current in place still have our fence.
+	renewing bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once
 	// nothing more is to be started.
 	fencing  bool
@@ -270,6 +272,13 @@ func (d *draft) hasNothingOpen() bool {
 func (d *draft) startRecord(m *nodegroup.Member, n NodeRecord) {
 	d.count.byName[m.Name()] = m
 	d.rec.Nodes[m.Name()] = n
+}
+
+// forgetNode removes a started node from the record, with what is noted about it.
+func (d *draft) forgetNode(name string) {
+	delete(d.rec.Nodes, name)
+	delete(d.notes.Yielded, name)
+	delete(d.notes.Addresses, name)
 }
 
 // pauseUpgrade stops the upgrade, unless no node is left that a pause could keep from being

@@ -158,7 +158,7 @@ func (v *invariants) checkWindow(w upgrade.World, record upgrade.Record) {
 	}
 }
 
-// serving counts the nodes that are Ready and not on their way out. New Spot nodes count when they
+// serving counts the nodes that are Ready and not on their way out, fenced or not. New Spot nodes count when they
 // are launched (GKE G23).
 func serving(w upgrade.World, record upgrade.Record) int {
 	n := 0
@@ -166,7 +166,7 @@ func serving(w upgrade.World, record upgrade.Record) int {
 		state := record.Nodes[m.Name()].State
 		leaving := state != "" && state != upgrade.NodeQuarantined
 		launched := w.Group.Spot && !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving
-		if (m.Node != nil && !leaving && m.Usable(nil)) || launched {
+		if (m.Node != nil && !leaving && m.HasStarted(nil)) || launched {
 			n++
 		}
 	}

@@ -19,7 +19,7 @@ func JudgeLabels(g *nodegroup.Group, members []nodegroup.Member, record *Record)
 	for i := range members {
 		m := &members[i]
 		machine := cmp.Or(m.Instance.ID, record.Nodes[m.Name()].Instance) // a Node may outlive its machine
-		if m.Outdated || machine == "" {
+		if m.Outdated || machine == "" || m.Instance.State == nodegroup.InstanceStandby {
 			continue
 		}
 		if lacking := g.LacksLabels(m.Node); record.Run == "" {

@@ -46,9 +46,7 @@ func (d lifecycle) recordGone(name string) {
 	if n.State != NodeDrained {
 		d.rec.Replaced++
 	}
-	delete(d.rec.Nodes, name)
-	delete(d.notes.Yielded, name)
-	delete(d.notes.Addresses, name)
+	d.forgetNode(name)
 }
 
 // drainNode takes the drain of a node one step further.

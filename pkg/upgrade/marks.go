@@ -115,7 +115,7 @@ func (d marks) releaseHolds(fit func(*nodegroup.Member) bool) bool {
 // any more.
 func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
 	return d.removeMarks(fit, mark{
-		on:   func(m *nodegroup.Member) bool { return m.Node.Annotations[nodemark.AnnotationRun] == d.rec.Run },
+		on:   d.rec.ownsFence,
 		put:  func(v NodeVersion) NodeAction { return Fence{NodeVersion: v} },
 		take: func(v NodeVersion) NodeAction { return Unfence{v} },
 	})

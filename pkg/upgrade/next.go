@@ -21,6 +21,7 @@ func Next(w World) Step {
 	canary{d.draft}.examineWorkloads()
 	if !d.finished {
 		d.rejectForeign()
+		d.noteVanished()
 		impacts{d.draft}.addImpacts()
 		d.recordAnswers()
 		d.applyRequest()
@@ -43,6 +44,7 @@ func newDraft(w *World) *draft {
 		w.Record = CreditIdleTime(&w.Record, w.Idle, w.Now)
 		w.Notes.At = w.Now // a node that waits for others is not credited with the same time twice
 	}
+	w.tolerances = tolerances{}
 	d := &draft{
 		w:   w,
 		rec: w.Record.Clone(), phase: w.Record.currentPhase(),

@@ -28,6 +28,8 @@ type Notes struct {
 	// NodeNames are, by instance ID, the names of outdated nodes of a group that its cloud
 	// upgrades: a Node may be seen to go before its instance.
 	NodeNames map[string]string
+	// Pending are the outdated nodes that were not started when the notes were taken.
+	Pending []string
 	// Lacking are the workloads that have fewer ready pods than before; true for those with none.
 	Lacking map[string]bool
 	// DoubtfulSince tells since when a workload has had fewer pods than before, where it is not known

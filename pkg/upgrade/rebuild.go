@@ -52,7 +52,7 @@ func RebuildRecord(w World) (Record, error) {
 	count := countMembers(&w, &w.Record)
 	rec := Record{
 		Version: w.Request.Strategy.recordVersion(), Run: run, Request: w.Request, Lost: true, Started: w.Now, Phase: PhaseSetup,
-		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Nodes: map[string]NodeRecord{},
+		Previous: count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Taints: commonTaints(count.pending), Nodes: map[string]NodeRecord{},
 		Unlabelled: withoutLabels(slices.DeleteFunc(count.pending, func(m *nodegroup.Member) bool {
 			return m.Node == nil || m.Node.Annotations[nodemark.AnnotationRun] != run // a new node without the labels was never fenced
 		})),
@@ -179,7 +179,7 @@ func (d rebuild) rebuildLedger() bool {
 func (w *World) preexistingMembers() []*nodegroup.Member {
 	var known []*nodegroup.Member
 	for i := range w.Members {
-		if m := &w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && w.Group.IsUsable(m) && !m.IsHeld() {
+		if m := &w.Members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && m.HasStarted(w.Group.WantedLabels) && !m.IsHeld() {
 			known = append(known, m)
 		}
 	}

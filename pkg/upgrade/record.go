@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -88,6 +89,16 @@ type Record struct {
 	// Provider names where the group's nodes come from, as Group.Provider does; empty in records of
 	// older versions.
 	Provider string `json:"provider,omitempty"`
+	// Earlier are the runs of older upgrades of the group whose marks its nodes still had at the
+	// start.
+	Earlier []string `json:"earlier,omitempty"`
+	// Taints are those that all outdated nodes had before the upgrade.
+	Taints []corev1.Taint `json:"taints,omitempty"`
+	// Daemons are the DaemonSets with pods on the group's nodes before the upgrade, by
+	// NAMESPACE/KIND/NAME. The map is never changed.
+	Daemons map[string]DaemonRecord `json:"daemons,omitempty"`
+	// Vanished are outdated nodes that another process removed before their turn.
+	Vanished []string `json:"vanished,omitempty"`
 	// Unlabelled are the IDs of machines that were current when the upgrade began, and whose nodes
 	// lacked a label of current ones; sorted.
 	Unlabelled []string `json:"unlabelled,omitempty"`

@@ -48,7 +48,7 @@ func (d rollback) preexistingOnRollback(arriving map[string]int) []string {
 		case m.Outdated && m.Node == nil && d.rec.Ledger.IsPreexisting(m):
 			names = append(names, m.Name())
 		case m.Outdated || m.Instance.State == nodegroup.InstanceLeaving:
-		case unseen[zone] > 0 && !d.w.Group.IsUsable(m) && mayBeBooting(&d.rec, m):
+		case unseen[zone] > 0 && !d.w.isUsable(m, &d.rec) && mayBeBooting(&d.rec, m):
 			arriving[zone]++
 			unseen[zone]--
 		default:

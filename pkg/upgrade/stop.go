@@ -22,7 +22,7 @@ func (d stopping) bringToRest() {
 	rested = d.resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, d.describeSuspended())
+		d.rec.Message = joinNotes(d.rec.Message, d.describeSuspended(), d.describeOverdue())
 		d.finished = true
 	}
 }
@@ -45,7 +45,8 @@ func (d stopping) returnRoom() bool {
 // it, and what is left of it from nodes that another actor made schedulable, so that the same
 // command can fence them again.
 func (d stopping) unfenceUnstarted() bool {
-	return marks{d.draft}.removeFences(func(m *nodegroup.Member) bool {
+	renewed := renewal{d.draft}.releaseNodes()
+	return renewed && marks{d.draft}.removeFences(func(m *nodegroup.Member) bool {
 		_, started := d.rec.findStarted(m)
 		if !m.Outdated {
 			return d.rec.Back && !started // the way back was to unfence it
@@ -89,7 +90,7 @@ func (d stopping) concludeUndo(done bool) {
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
 		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, d.w.Group.Name))
 	case done:
-		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended()))
+		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}
 }
 

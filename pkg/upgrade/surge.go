@@ -88,7 +88,7 @@ func (d surge) addSurge() bool {
 	d.applyDecision(d.bookKeeper().KeepSurgeLaunched())
 	surge := d.rec.Ledger.SurgeWanted(d.count.Left)
 	if surge > 0 && !d.bookKeeper().IsSurgeUsable(surge) && !d.isSurgeLaunched(surge) {
-		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge))
+		d.waitForCloud(fmt.Sprintf("%d of %d new nodes to be ready", max(0, surge-d.count.Usable), surge) + d.describeShortage())
 		since := d.rec.lastChange()
 		deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 		if d.rec.Ledger.OpenLaunches() > 0 && d.count.Usable >= surge {
@@ -144,14 +144,15 @@ func (d surge) continueDrains() {
 // isReplaced reports whether no outdated node is left but the quarantined, whether what the
 // terminations took from the group was launched again, and whether that is usable: an upgrade ends
 // with as many nodes that take pods as it began with, as scale up does (EKS E26, E27; GKE G16). The
-// workloads whose pods left nodes must have their ready pods again, too.
-// What a group without a cloud gets back is launched by another actor, who may take days.
+// workloads whose pods left nodes must have their ready pods again, too. A group without a cloud gets
+// nodes from its owner, who is waited for where that was asked for.
 func (d surge) isReplaced() bool {
-	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving) {
+	if len(d.count.pending) > 0 || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeParked) || !d.noneRemoving() {
 		return false
 	}
-	if d.rec.Ledger.PendingLaunches() == 0 && (!d.w.Group.Sized || d.countUnavailable() <= 0) {
-		return canary{d.draft}.areWorkloadsWhole()
+	if d.rec.Ledger.PendingLaunches() == 0 && d.countUnavailable() <= 0 {
+		whole, ready := canary{d.draft}.areWorkloadsWhole(), daemons{d.draft}.areReady()
+		return whole && ready
 	}
 	window{d.draft}.waitForReplacement()
 	return false
@@ -161,7 +162,7 @@ func (d surge) isReplaced() bool {
 // again, and leaves the nodes to autoscalers (EKS E60, E61).
 func (d surge) scaleDownGroup() bool {
 	freed := marks{d.draft}.releaseHeldNodes()
-	return d.lowerMaximum() && d.resumeProcesses() && freed
+	return d.lowerMaximum() && d.resumeProcesses() && freed && !d.renewing
 }
 
 // concludeUpgrade ends an upgrade that reached its goal.
@@ -170,7 +171,7 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans())
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 
@@ -198,7 +199,9 @@ func (d surge) pauseWhenIdle() {
 	if !d.pausing {
 		return
 	}
-	started := countNodes(&d.rec, func(n NodeRecord) bool { return isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack()) })
+	started := countNodes(&d.rec, func(n NodeRecord) bool {
+		return isInDrain(n.State) || (n.State == NodeRemoving && !n.isGivenBack() && !d.isOverdue(n))
+	})
 	switch {
 	case started == 1:
 		d.waiting = "pausing: 1 node finishes first"

@@ -43,7 +43,7 @@ func (d surplus) returnSurge() bool {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
-	return d.rec.noneInState(NodeRemoving) && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
+	return d.noneRemoving() && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
 }
 
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
@@ -58,7 +58,7 @@ func (d surplus) isSurplusNode(m *nodegroup.Member) bool {
 // replacesMissing reports whether a new node stands in for one that was taken and whose replacement
 // is not fit for pods yet. One that is not needed is counted as gone.
 func (d surplus) replacesMissing(m *nodegroup.Member) bool {
-	if !d.w.Group.IsUsable(m) {
+	if !d.w.isUsable(m, &d.rec) {
 		return false
 	}
 	if d.countUnavailableExcept(0) >= 0 {

@@ -95,7 +95,7 @@ func (d window) leastUnavailableCost() int {
 }
 
 func (d window) waitForReplacement() {
-	d.waitForCloud("a replacement to be ready")
+	d.waitForCloud("a replacement to be ready" + d.describeShortage())
 	since := d.rec.lastChange()
 	deadline := since.Add(d.rec.Request.BootTimeout.Duration)
 	if d.w.Group.Refill() == nodegroup.RefillByUser || d.rec.countInFlight() > 0 {
@@ -150,14 +150,8 @@ func (d window) describeBootFailure(wanted int, since time.Time) string {
 		return head + ": " + f.Message + ": allow more instance types or zones, or ask for a higher quota"
 	}
 	for _, m := range d.rec.newMembers(d.w.Members) {
-		switch {
-		case m.Usable(d.w.Group.WantedLabels):
-		case m.Node == nil:
-			return head + fmt.Sprintf(": instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
-		case nodegroup.IsNodeReady(m.Node):
-			return head + fmt.Sprintf(": node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
-		default:
-			return head + fmt.Sprintf(": node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
+		if why := d.describeUnusable(m); why != "" {
+			return head + ": " + why
 		}
 	}
 	if open := d.rec.Ledger.OpenLaunches(); open > 0 {

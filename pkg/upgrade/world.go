@@ -67,6 +67,8 @@ type World struct {
 	Stay bool
 	// Brief has Step.Status leave out its Nodes, for those who take many steps and show none.
 	Brief bool
+
+	tolerances tolerances
 }
 
 // NewWorld is the world of a group in a cluster as it is seen. What a process knows of its own

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -75,6 +77,75 @@ func inAdvance(t *testing.T, shared *stage.Stage) {
 	c.end(0)
 	s.checkManual(3)
 	s.checkMarked("advance-old-0")
+}
+
+// openPlain begins a scene around three outdated nodes that no cloud knows, full of pods without a budget.
+func openPlain(t *testing.T, shared *stage.Stage, name string) *scene {
+	t.Helper()
+	s := openEmpty(t, shared, stage.Group{Name: name})
+	for i := range 3 {
+		s.addNode(fmt.Sprintf("%s-%d", name, i), "v1")
+	}
+	s.waitForNodes(3)
+	s.add(stage.Workload{Name: "web", Replicas: 6})
+	s.ready()
+	return s
+}
+
+func (s *scene) renew(name string) {
+	s.t.Helper()
+	s.change(name, func(node *corev1.Node) { node.Labels["image"] = "v2" })
+}
+
+// renewedInPlace has an agent on each node upgrade it, so that it comes back as the same Node.
+func renewedInPlace(t *testing.T, shared *stage.Stage) {
+	s := openPlain(t, shared, "inplace")
+	c := s.manually()
+	for range 3 {
+		s.renew(c.until("a drained node", nodeState("Drained")).Node)
+	}
+	c.end(0)
+	s.checkManual(0)
+}
+
+// renewedAfterEnd does not wait for the nodes, which are released by the same command later.
+func renewedAfterEnd(t *testing.T, shared *stage.Stage) {
+	s := openPlain(t, shared, "later")
+	s.manually("--wait-replacement=false").end(0)
+	for i := range 3 {
+		s.renew(fmt.Sprintf("later-%d", i))
+	}
+	s.manually("--wait-replacement=false").end(0)
+	s.checkManual(0)
+}
+
+// broughtTainted brings a node for the first one that is Ready before its agent has started.
+func broughtTainted(t *testing.T, shared *stage.Stage) {
+	s := openPlain(t, shared, "starting")
+	c := s.manually()
+	for i := range 3 {
+		drained := c.until("a drained node", nodeState("Drained")).Node
+		fresh := controlplane.NodeSpec{Name: fmt.Sprintf("starting-new-%d", i), Labels: map[string]string{"pool": s.group, "image": "v2"}}
+		if i == 0 {
+			fresh.Taints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		if err := s.Cluster.AddNode(t.Context(), fresh); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			s.waitFor("the taint to be named", func() bool {
+				return strings.Contains(s.manualStatus().Status.Waiting, "has taint example.com/agent:NoSchedule")
+			})
+			s.change(fresh.Name, func(node *corev1.Node) {
+				node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == "example.com/agent" })
+			})
+		}
+		if err := s.Cluster.Client().CoreV1().Nodes().Delete(t.Context(), drained, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.end(0)
+	s.checkManual(0)
 }
 
 // checkManual wants the pods moved once, the old nodes that are still there fenced, and the current ones free.

@@ -148,7 +148,7 @@ func (r *rules) unfence(w *upgrade.World, step *upgrade.Step, a upgrade.Unfence)
 		r.fail("I4", "node %s is unfenced and was not fenced by us", a.Node)
 		return
 	}
-	if _, started := step.Record.Nodes[a.Node]; started && m.Node.Spec.Unschedulable {
+	if _, started := step.Record.Nodes[a.Node]; started && m.Outdated && m.Node.Spec.Unschedulable {
 		r.fail("stop", "node %s was started, and is unfenced", a.Node)
 	}
 }

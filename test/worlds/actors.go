@@ -361,6 +361,7 @@ func (u *user) calm() {
 	c.calm, c.ending = true, false
 	u.rules.say("the world is calm")
 	c.addOutside("relief")
+	c.openNodes()
 	for _, name := range sortedKeys(c.makers) {
 		m := c.makers[name]
 		tolerant := m.tolerant

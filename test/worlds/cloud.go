@@ -215,6 +215,7 @@ func (c *cluster) join(i *instance, unlabelled bool) {
 		i.unhealthy = true
 	}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Time{Time: c.now}}}
+	c.closeNode(node)
 	c.putNode(node)
 	c.shadow[node.Name] = node
 	c.after(c.draw(20*time.Second), func() { c.setReady(node.Name, true) })

@@ -47,6 +47,10 @@ type cluster struct {
 	stale map[string]bool
 	// watch is told of every change.
 	watch func(change)
+	// closed are the new nodes that pods are kept from.
+	closed map[string]bool
+	// closes is told of new nodes that pods are kept from.
+	closes func(Closing)
 	// struck is told of every fault that strikes.
 	struck func(FaultKind)
 	// unplaced is told that pods wait; scaling is true while an autoscaler is about to bring up nodes for them.
@@ -79,7 +83,7 @@ func newCluster(p *Plan) *cluster {
 		clock: clock{now: start()}, plan: p, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c)),
 		nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, budgets: map[string]*policyv1.PodDisruptionBudget{},
 		makers: map[string]*maker{}, shadow: map[string]*corev1.Node{}, stale: map[string]bool{}, watch: func(change) {},
-		struck: func(FaultKind) {}, unplaced: func() {}, emptied: map[string]time.Time{},
+		struck: func(FaultKind) {}, closes: func(Closing) {}, closed: map[string]bool{}, unplaced: func() {}, emptied: map[string]time.Time{},
 		restarted: func(*maker, upgrade.Restart, string) {}, landed: func(*corev1.Pod) {}, departs: func(*corev1.Pod) {}, forced: map[types.UID]bool{},
 		taken: map[string]time.Time{},
 	}

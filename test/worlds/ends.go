@@ -22,6 +22,7 @@ func (r *rules) rest(record upgrade.Record) {
 		return
 	}
 	r.reason(record)
+	r.released(record)
 	if r.stays(&record) {
 		r.standing(record)
 		return
@@ -85,7 +86,7 @@ func (r *rules) reason(record upgrade.Record) {
 	case upgrade.PodEvictionFailure:
 		r.evictionFailure(record)
 	case upgrade.NodeCreationFailure:
-		if r.quiet && p.Boot*5/4+5*time.Minute < record.Request.BootTimeout.Duration {
+		if r.quiet && p.Boot*5/4+p.ClosedFor+5*time.Minute < record.Request.BootTimeout.Duration {
 			r.fail("liveness", "nodes are said not to be created: %s", record.Message)
 		}
 		if !strings.Contains(record.Message, "new nodes are ready: ") {

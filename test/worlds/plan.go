@@ -45,6 +45,11 @@ type Plan struct {
 	Calm time.Duration
 	// Boot is from a launch to a Ready node, Leave from a termination to the machine's end.
 	Boot, Leave time.Duration
+	// InPlace is true where the nodes of a group without a cloud are renewed in place, instead of being replaced.
+	InPlace bool
+	// Closed is what keeps pods from new nodes, for as long as ClosedFor after they have joined.
+	Closed    Closing
+	ClosedFor time.Duration
 	// CloudLag is how old the cloud's readings may be, WatchLag how late the cluster's events may come.
 	CloudLag, WatchLag time.Duration
 }

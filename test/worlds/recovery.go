@@ -27,6 +27,8 @@ type recovery struct {
 	began time.Time
 	// before are the workloads whose pods had to leave a node and that have not recovered since, by name.
 	before map[string]baseline
+	// daemons counts, by name, the pods of DaemonSets that were not ready before the upgrade.
+	daemons map[string]int
 	// crashing is since when this process has seen each workload keep nodes from being started.
 	crashing map[string]time.Time
 	// last is since when each pod has been seen to be the last ready one of its workload.
@@ -40,7 +42,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, crashing: map[string]time.Time{}, last: map[types.UID]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, last: map[types.UID]time.Time{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -76,6 +78,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.keepsLast(w, step, app, pods)
 		}
 	}
+	r.daemons(w, step, started)
 	r.saysUnhealthy(w, step)
 }
 
@@ -261,6 +264,10 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 			r.fail("I11", "%s does not recover, which is none of the workloads", u.Name)
 			continue
 		}
+		if app := &r.c.plan.Workloads[i]; app.Kind == DaemonSet {
+			r.saysDaemon(w, step, app, u)
+			continue
+		}
 		pods := living(w, &r.c.plan.Workloads[i])
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
 		switch {
@@ -296,7 +303,7 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		return
 	}
 	unplaced := strings.Contains(record.Message, "no node takes it")
-	if app := &r.c.plan.Workloads[i]; !app.ailing() && !unplaced && !r.c.plan.hasActor(PodCrashes) {
+	if app := &r.c.plan.Workloads[i]; !app.ailing() && !(app.Kind == DaemonSet && app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
 	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {

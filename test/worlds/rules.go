@@ -28,6 +28,8 @@ type rules struct {
 	serves int
 	// rearranged is true once others changed which zones nodes are in, maxed that they changed the maximum.
 	rearranged, maxed bool
+	// renewed is since when each node has been current that was renewed in place.
+	renewed map[string]time.Time
 	// stripped are nodes that another actor took our annotations from.
 	stripped map[string]bool
 	// deadlines by node UID, phase the furthest phase of the run, run its name.
@@ -63,7 +65,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
-		stripped: map[string]bool{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
+		stripped: map[string]bool{}, renewed: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
 		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
 		quiet:       p.quiet(), moving: newMoving(),
 	}
@@ -76,6 +78,7 @@ func newRules(c *cluster, say func(string)) *rules {
 			r.rearranged = true
 		}
 	}
+	c.closes = func(by Closing) { r.tally.met("renewal", string(by)) }
 	c.restarted, c.departs = r.restarted, r.departs
 	r.tally.plan(p)
 	return r
@@ -169,7 +172,7 @@ func (r *rules) serving(record upgrade.Record) int {
 		wantsFlavor := record.Run == "" || len(record.Request.Current) > 0 // the way back asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || record.Run == "" || i.revision == record.Target.ID)
-		if node.Labels[groupLabel] == "" || !isReady(node) || unproven {
+		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) && !record.Back { // on the way back new nodes are the outdated ones
 			continue
 		}
 		if r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {

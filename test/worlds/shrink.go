@@ -99,6 +99,8 @@ func plainer(p Plan) []Plan {
 		func(q *Plan) { q.Request.Surge = 0 },
 		func(q *Plan) { q.Calm = 0 },
 		func(q *Plan) { q.Spot = false },
+		func(q *Plan) { q.InPlace = false },
+		func(q *Plan) { q.Closed, q.ClosedFor = "", 0 },
 		func(q *Plan) { q.Request.Move = "" },
 		func(q *Plan) { q.Request.IgnoreUnready = nil },
 		func(q *Plan) { q.Request.NoImplicitBudgets = false },

@@ -144,6 +144,7 @@ func declared() [][2]string {
 		keys("targets", allTargets()...),
 		keys("rollout", allRollouts()...),
 		keys("move", allMoves()...),
+		keys("renewal", allRenewals()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 	)

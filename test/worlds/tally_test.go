@@ -17,7 +17,8 @@ import (
 // have of each type, and to all actions: one that no world leads to is then missed in it.
 func TestEveryWordIsDeclared(t *testing.T) {
 	apart := map[string]bool{
-		"ObstacleKind ": true, // no obstacle
+		"ObstacleKind ":         true, // no obstacle
+		"InstanceState Standby": true, // of the clouds here only that of AWS has it, and no world does
 	}
 	words := map[string]string{
 		"ActorKind": "actor", "FaultKind": "fault", "Kind": "workload", "Shape": "budget",

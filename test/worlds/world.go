@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -34,7 +36,7 @@ type Verdict struct {
 // Run lets the planned world happen. say, if not nil, is told what happens, line by line.
 func Run(plan Plan, say func(string)) Verdict {
 	c := newCluster(&plan)
-	u := &user{c: c, rules: newRules(c, say), stored: &stored{}}
+	u := &user{c: c, rules: newRules(c, say), stored: &stored{}, renewing: map[types.UID]bool{}}
 	if plan.autoscaled() {
 		c.unplaced = u.scaleUp
 	}
@@ -61,6 +63,8 @@ type user struct {
 	rules   *rules
 	process *process
 	stored  *stored
+	// renewing are the nodes that are being renewed in place, or were.
+	renewing map[types.UID]bool
 	// runs counts runs of the command, late those since the world is calm.
 	runs, late int
 	// past counts the turns of processes that are no more.
@@ -223,12 +227,17 @@ func (u *user) replaceDrained() {
 	for _, name := range sortedKeys(u.stored.record.Nodes) {
 		n := u.stored.record.Nodes[name]
 		if node := u.c.nodes[name]; n.State == upgrade.NodeDrained && node != nil && node.UID == n.UID && u.c.chance(70) {
+			if u.c.plan.InPlace {
+				u.renew(name)
+				continue
+			}
 			u.c.dropNode(name)
 			zone := node.Labels["topology.kubernetes.io/zone"]
 			u.c.cloud.serial++
 			fresh := fmt.Sprintf("new-%s-%02d", zone, u.c.cloud.serial)
 			u.c.after(u.c.plan.Boot, func() {
 				made := newNode(fresh, zone, u.c.cloud.wanted, u.c.now)
+				u.c.closeNode(made)
 				u.c.putNode(made)
 				u.c.shadow[fresh] = made
 				u.c.place()

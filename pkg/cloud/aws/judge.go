@@ -18,8 +18,10 @@ func stateOf(s at.LifecycleState) nodegroup.InstanceState {
 	switch at.LifecycleState(name) {
 	case at.LifecycleStatePending:
 		return nodegroup.InstancePending
-	case at.LifecycleStateInService, at.LifecycleStateStandby, at.LifecycleStateEnteringStandby:
+	case at.LifecycleStateInService:
 		return nodegroup.InstanceInService
+	case at.LifecycleStateStandby, at.LifecycleStateEnteringStandby:
+		return nodegroup.InstanceStandby
 	case at.LifecycleStateTerminating, at.LifecycleStateTerminated, at.LifecycleStateDetaching, at.LifecycleStateDetached:
 		return nodegroup.InstanceLeaving
 	default:

@@ -123,7 +123,7 @@ func TestOutdated(t *testing.T) {
 func TestStates(t *testing.T) {
 	want := map[at.LifecycleState]nodegroup.InstanceState{
 		"Pending": nodegroup.InstancePending, "Pending:Wait": nodegroup.InstancePending, "Pending:Proceed": nodegroup.InstancePending,
-		"InService": nodegroup.InstanceInService, "Standby": nodegroup.InstanceInService, "EnteringStandby": nodegroup.InstanceInService,
+		"InService": nodegroup.InstanceInService, "Standby": nodegroup.InstanceStandby, "EnteringStandby": nodegroup.InstanceStandby,
 		"Terminating": nodegroup.InstanceLeaving, "Terminating:Wait": nodegroup.InstanceLeaving, "Terminating:Proceed": nodegroup.InstanceLeaving,
 		"Terminating:Retained": nodegroup.InstanceLeaving, "Terminated": nodegroup.InstanceLeaving,
 		"Detaching": nodegroup.InstanceLeaving, "Detached": nodegroup.InstanceLeaving,

@@ -244,6 +244,13 @@ func (l *Ledger) BookReturn(zone string, now time.Time) {
 // UnbookRemoval takes the end of an outdated node off the books.
 func (l *Ledger) UnbookRemoval(zone string) { l.updateZone(zone, func(z *Zone) { z.Removed-- }) }
 
+// BookKnown books a member as one that was there before us.
+func (l *Ledger) BookKnown(name string) {
+	if at, known := slices.BinarySearch(l.books.Known, name); !known {
+		l.books.Known = slices.Insert(slices.Clone(l.books.Known), at, name)
+	}
+}
+
 // UnbookShrink takes off the books that a termination lowered the group's size.
 func (l *Ledger) UnbookShrink(zone string) { l.updateZone(zone, func(z *Zone) { z.Shrunk-- }) }
 

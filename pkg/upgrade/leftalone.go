@@ -1,0 +1,114 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// mostVanished is how many nodes the record names that another process removed before their turn.
+const mostVanished = 50
+
+// DescribeStandby names the instances on Standby, which an upgrade leaves alone; "" for none.
+func DescribeStandby(members []nodegroup.Member) string {
+	var names []string
+	for i := range members {
+		m := &members[i]
+		if m.Instance.State != nodegroup.InstanceStandby {
+			continue
+		}
+		name := m.Instance.ID
+		if m.Node != nil {
+			name += " (node " + m.Node.Name + ")"
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "on Standby and left alone: " + abbreviateNames(names)
+}
+
+// isOverdue reports whether the machine of a node has been ending for so long that the upgrade does
+// not wait for it any more: a lifecycle hook may hold it for days.
+func (d *draft) isOverdue(n NodeRecord) bool {
+	return n.State == NodeRemoving && n.Landed && !d.w.Now.Before(d.endOfWait(n))
+}
+
+// endOfWait returns until when the machine of a node is waited for: as long as for a new one, from
+// the last request that landed.
+func (d *draft) endOfWait(n NodeRecord) time.Time {
+	since := n.Terminated
+	if changed := d.rec.Ledger.Changed(); changed.After(since) {
+		since = changed
+	}
+	return since.Add(d.rec.Request.BootTimeout.Duration)
+}
+
+// noneRemoving reports whether no machine that is ending is waited for.
+func (d *draft) noneRemoving() bool {
+	none := true
+	for _, n := range d.rec.Nodes {
+		if n.State == NodeRemoving && !d.isOverdue(n) {
+			none = false
+			d.requeueAt(d.endOfWait(n))
+		}
+	}
+	return none
+}
+
+// describeOverdue names the machines that are still ending when the upgrade ends; "" for none.
+func (d *draft) describeOverdue() string {
+	var names []string
+	for name, n := range d.rec.Nodes {
+		if d.isOverdue(n) {
+			names = append(names, fmt.Sprintf("%s (node %s)", n.Instance, name))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("still terminating after %s and not waited for any more: %s: see the lifecycle hooks of group %q",
+		d.rec.Request.BootTimeout.Duration, abbreviateNames(names), d.w.Group.Name)
+}
+
+// noteVanished records the outdated nodes that were there a step ago, were not started and are gone:
+// another process removed them before their turn.
+func (d *draft) noteVanished() {
+	if d.rec.Run == "" || d.rec.Request.Strategy != Surge && d.rec.Request.Strategy != BlueGreen {
+		return // others are expected to remove nodes
+	}
+	for _, name := range d.w.Notes.Pending {
+		_, started := d.rec.Nodes[name]
+		if _, there := indexOfMember(d.w.Members, name); there || started || len(d.rec.Vanished) == mostVanished || slices.Contains(d.rec.Vanished, name) {
+			continue
+		}
+		d.rec.Vanished = append(slices.Clone(d.rec.Vanished), name)
+	}
+	d.notes.Pending = d.listPending()
+}
+
+// listPending returns the names of the outdated nodes that were not started, sorted, also of those
+// whose machine is on its way out.
+func (d *draft) listPending() []string {
+	names := make([]string, 0, len(d.count.pending)+len(d.count.leaving))
+	for _, members := range [][]*nodegroup.Member{d.count.pending, d.count.leaving} {
+		for _, m := range members {
+			if m.Node != nil {
+				names = append(names, m.Node.Name)
+			}
+		}
+	}
+	return names
+}
+
+// describeVanished names the nodes that another process removed before their turn; "" for none.
+func (d *draft) describeVanished() string {
+	if len(d.rec.Vanished) == 0 {
+		return ""
+	}
+	return "removed by another process before their turn: " + abbreviateNames(d.rec.Vanished)
+}

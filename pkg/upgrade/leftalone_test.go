@@ -1,0 +1,96 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// An instance on Standby belongs to the person who looks at it: it is neither fenced nor drained,
+// counts for nothing, and is named at the end.
+func TestStandbyIsLeftAlone(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"))
+	s.Request.Settle = duration(0)
+	standby := s.at("old-a-2")
+	standby.Instance.State, standby.Outdated = nodegroup.InstanceStandby, false
+	s.Group.Desired, s.Group.Max = 1, 1
+	for range 20 {
+		step := s.next()
+		for _, action := range step.Actions {
+			if strings.Contains(action.String(), "old-a-2") {
+				t.Errorf("something is done to the node on Standby: %s", action)
+			}
+		}
+		if step.Finished {
+			break
+		}
+		s.do(step.Actions...)
+		if s.at("old-a-1").Instance.State == nodegroup.InstanceLeaving && !strings.Contains(started(step.Record), "new") {
+			s.remove("old-a-1")
+			s.add(current("new-a-1"))
+		}
+		s.pass(time.Minute)
+		if len(s.Members) == 2 && s.Members[0].Name() == "new-a-1" {
+			break
+		}
+	}
+	step := s.rest()
+	if want := "on Standby and left alone: i-old-a-2 (node old-a-2)"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
+	}
+}
+
+// A node joined with an instance on Standby is not outdated, whatever its revision.
+func TestJoinStandby(t *testing.T) {
+	m := old("old-a-1")
+	m.Instance.State = nodegroup.InstanceStandby
+	group := nodegroup.Group{Provider: "aws", Instances: []nodegroup.Instance{m.Instance}}
+	if got := nodegroup.JoinMembers(group, nil, nil); len(got) != 1 || got[0].Outdated {
+		t.Errorf("got %+v, want one member that is not outdated", got)
+	}
+}
+
+// A machine that a lifecycle hook holds is waited for as long as a new one, and named at the end.
+func TestMachineThatDoesNotEnd(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Request.Settle = duration(0)
+	for range 6 {
+		s.do(s.next().Actions...)
+	}
+	if got := inState(s.Record, upgrade.NodeRemoving); len(got) != 1 {
+		t.Fatalf("no node is terminating: %v", s.Record.Nodes)
+	}
+	s.Group.Desired = 1
+	s.add(current("new-a-1"))
+	s.pass(10 * time.Minute)
+	if step := s.rest(); step.Finished {
+		t.Fatalf("it ends %q after ten minutes", step.Record.Result)
+	}
+	s.pass(11 * time.Minute)
+	step := s.rest()
+	if want := "still terminating after 20m0s and not waited for any more: i-old-a-1 (node old-a-1)"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
+		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
+	}
+}
+
+// A node that another process removes before its turn is named at the end.
+func TestNodesThatVanishAreNamed(t *testing.T) {
+	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
+	drained := inState(s.rest().Record, upgrade.NodeDrained)
+	s.remove("n-a-3")
+	for range 2 {
+		s.rest()
+		drained = inState(s.Record, upgrade.NodeDrained)
+		if len(drained) != 1 {
+			t.Fatalf("drained are %v", drained)
+		}
+		s.renew(drained[0])
+	}
+	step := s.rest()
+	if want := "removed by another process before their turn: n-a-3"; step.Record.Result != upgrade.Succeeded || step.Record.Message != want {
+		t.Errorf("it ends %q: %q, want %q", step.Record.Result, step.Record.Message, want)
+	}
+}

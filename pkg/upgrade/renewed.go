@@ -1,0 +1,113 @@
+package upgrade
+
+import (
+	"slices"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// renewal releases nodes that became current in place: a machine that is reimaged, or an agent that
+// upgrades its own node, comes back as the same Node object with our fence on it.
+type renewal struct{ *draft }
+
+// releaseNodes takes our fence from nodes that became current in place, and books them as replaced.
+// It reports whether none of them has the fence any more. A node whose kubelet has not come back
+// keeps it.
+func (d renewal) releaseNodes() bool {
+	if d.rec.Back && d.phase.untouched || d.rec.Lost {
+		return true // the books are made first
+	}
+	released := true
+	for i := range d.w.Members {
+		if m := &d.w.Members[i]; !m.Outdated && m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving {
+			released = d.releaseNode(m) && released
+		}
+	}
+	return released
+}
+
+// releaseNode releases one current node that is Ready, and reports whether it does not have our
+// fence any more.
+func (d renewal) releaseNode(m *nodegroup.Member) bool {
+	name, started := d.rec.recordNameOf(m)
+	fenced := d.rec.ownsFence(m)
+	switch {
+	case started && d.rec.Nodes[name].State == NodeRemoving:
+		return true // its machine ends all the same
+	case started:
+		d.bookDrained(name)
+	case fenced && d.rec.isNewMember(m):
+		d.rec.Ledger.BookKnown(m.Name())
+		d.rec.Replaced++
+		d.count = countMembers(d.w, &d.rec)
+	}
+	if fenced {
+		action := Unfence{VersionOf(m.Node)}
+		if d.lastAttempt(action).Outcome == nodegroup.OutcomeFatal {
+			return true // it was tried; the report names it
+		}
+		d.addAction(action)
+		return false
+	}
+	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be.
+	if started && (m.FencedBy() == "" || d.w.isUsable(m, &d.rec)) {
+		d.rec.Ledger.UnbookRemoval(d.rec.Nodes[name].Zone)
+		d.rec.Ledger.BookKnown(m.Name())
+		d.forgetNode(name)
+		d.count = countMembers(d.w, &d.rec)
+	}
+	return true
+}
+
+// bookDrained books a node that became current before its drain was over like one that was drained:
+// it takes no pods until its fence is gone.
+func (d renewal) bookDrained(name string) {
+	n := d.rec.Nodes[name]
+	if n.State == NodeDrained {
+		return
+	}
+	n.State, n.Reason, n.Blocked = NodeDrained, "", nil
+	d.rec.Replaced++
+	d.rec.Ledger.BookRemoval(n.Zone, false, d.w.Now)
+	d.rec.Nodes[name] = n
+}
+
+// ownsFence reports whether this run, or an earlier one of the group that is over, fenced the
+// member's node.
+func (r *Record) ownsFence(m *nodegroup.Member) bool {
+	run := m.FencedBy()
+	return run != "" && (run == r.Run || slices.Contains(r.Earlier, run))
+}
+
+// FencedCurrent returns the names of the current nodes that are Ready and still have the fence of
+// the upgrade that is recorded.
+func FencedCurrent(r *Record, members []nodegroup.Member) []string {
+	var names []string
+	for i := range members {
+		if m := &members[i]; !m.Outdated && m.IsReady() && r.ownsFence(m) {
+			names = append(names, m.Name())
+		}
+	}
+	return names
+}
+
+// EarlierRuns returns the runs of the recorded upgrade and of those before it whose fence nodes of
+// the group still have.
+func EarlierRuns(r *Record, members []nodegroup.Member) []string {
+	var runs []string
+	for i := range members {
+		if m := &members[i]; r.ownsFence(m) && !slices.Contains(runs, m.FencedBy()) {
+			runs = append(runs, m.FencedBy())
+		}
+	}
+	slices.Sort(runs)
+	return runs
+}
+
+// Releasing returns the record of an upgrade that is over as it is opened once more, only to
+// release nodes that became current since.
+func (r *Record) Releasing(wanted nodegroup.Revision) Record {
+	c := r.Reopened()
+	c.Target, c.Phase = wanted, PhaseScaleDown
+	return c
+}

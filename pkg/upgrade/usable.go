@@ -1,0 +1,138 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+)
+
+// tolerances remembers, for one step, a pod of the group that does not tolerate a taint; nil where
+// all pods do.
+type tolerances map[corev1.Taint]*corev1.Pod
+
+// isUsable reports whether the member takes the pods that are to be moved.
+func (w *World) isUsable(m *nodegroup.Member, rec *Record) bool {
+	if !w.Group.IsUsable(m) {
+		return false
+	}
+	return w.isOpen(m, rec)
+}
+
+// isOpen reports whether no taint other than our fence keeps pods from the member's node.
+func (w *World) isOpen(m *nodegroup.Member, rec *Record) bool {
+	_, pod := w.findClosingTaint(m, rec)
+	return pod == nil
+}
+
+// findClosingTaint finds a taint of the node that the outdated nodes did not have, and a pod that
+// does not tolerate it; a nil pod if there is none. An agent takes such a taint off when it has
+// started, or the new revision has it by mistake.
+func (w *World) findClosingTaint(m *nodegroup.Member, rec *Record) (corev1.Taint, *corev1.Pod) {
+	for _, taint := range m.Node.Spec.Taints {
+		taint.TimeAdded = nil
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.Contains(rec.Taints, taint) || isFence(taint) && rec.ownsFence(m) {
+			continue
+		}
+		pod, known := w.tolerances[taint]
+		if !known {
+			pod = w.findIntolerant(taint, rec)
+			if w.tolerances != nil {
+				w.tolerances[taint] = pod
+			}
+		}
+		if pod != nil {
+			return taint, pod
+		}
+	}
+	return corev1.Taint{}, nil
+}
+
+// findIntolerant finds a pod that does not tolerate the taint among those that are to be moved or
+// were moved: the pods on the group's nodes, and those of workloads on record that wait for a node.
+func (w *World) findIntolerant(taint corev1.Taint, rec *Record) *corev1.Pod {
+	for pod := range w.eachBoundPod() {
+		if drain.Judge(pod, drain.Policy{}, false).Fate != drain.Stay && !drain.ToleratesTaint(pod, taint) {
+			return pod
+		}
+	}
+	for name := range rec.Workloads {
+		workload, err := drain.ParseWorkload(name)
+		if err != nil {
+			continue
+		}
+		if r := w.Workloads.Named(workload); r != nil {
+			for _, pod := range r.Pods {
+				if pod.Spec.NodeName == "" && !drain.ToleratesTaint(pod, taint) {
+					return pod
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// commonTaints returns the taints that all of the nodes have which are Ready: they are part of the
+// group. The fence is not, and neither are the taints by which the control plane reports conditions
+// of a node.
+func commonTaints(members []*nodegroup.Member) []corev1.Taint {
+	var common []corev1.Taint
+	first := true
+	for _, m := range members {
+		if !m.IsReady() {
+			continue
+		}
+		var own []corev1.Taint
+		for _, taint := range m.Node.Spec.Taints {
+			taint.TimeAdded = nil
+			if !strings.HasPrefix(taint.Key, "node.kubernetes.io/") && !isFence(taint) && (first || slices.Contains(common, taint)) {
+				own = append(own, taint)
+			}
+		}
+		common, first = own, false
+	}
+	return common
+}
+
+// isFence reports whether the taint is one that fences nodes, or comes with a cordon.
+func isFence(taint corev1.Taint) bool {
+	cordon := nodemark.CordonTaint()
+	return taint.MatchTaint(&cordon) || slices.ContainsFunc(nodegroup.Providers(), func(p nodegroup.Info) bool { return p.FenceTaint.MatchTaint(&taint) })
+}
+
+// describeUnusable says why a new node does not take pods, and what to do; "" if it does.
+func (d *draft) describeUnusable(m *nodegroup.Member) string {
+	switch {
+	case d.w.isUsable(m, &d.rec):
+		return ""
+	case m.Node == nil:
+		return fmt.Sprintf("instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
+	case !nodegroup.IsNodeReady(m.Node):
+		return fmt.Sprintf("node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
+	case m.Node.Spec.Unschedulable && !d.rec.ownsFence(m):
+		return fmt.Sprintf("node %s is cordoned: run kubectl uncordon %s", m.Name(), m.Name())
+	}
+	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
+		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: see what is to take it off",
+			m.Name(), taint.ToString(), pod.Namespace, pod.Name)
+	}
+	return fmt.Sprintf("node %s is Ready but lacks the labels of a current node or keeps a start-up taint: see its user data", m.Name())
+}
+
+// describeShortage describes the first new node that does not take pods, in parentheses; "" if all
+// do, or while it is only starting.
+func (d *draft) describeShortage() string {
+	for _, m := range d.rec.newMembers(d.w.Members) {
+		if m.IsReady() {
+			if why := d.describeUnusable(m); why != "" {
+				return " (" + why + ")"
+			}
+		}
+	}
+	return ""
+}

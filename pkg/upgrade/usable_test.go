@@ -1,0 +1,110 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+func cordoned(node *corev1.Node) { node.Spec.Unschedulable = true }
+
+// A new node that is Ready and takes no pods is no replacement: no further node is drained for it,
+// and the upgrade says what keeps pods from it.
+func TestNewNodesThatTakeNoPodsAreNoReplacements(t *testing.T) {
+	tolerating := build.Tolerating(corev1.Toleration{Key: "example.com/agent", Operator: corev1.TolerationOpExists})
+	const taint = "node new-a-1 has taint example.com/agent:NoSchedule, which the outdated nodes did not have and pod "
+	cases := map[string]struct {
+		old, fresh func(*corev1.Node)
+		pod        func(*corev1.Pod)
+		want       string // "" for a node that counts
+	}{
+		"open":                        {nil, nil, nil, ""},
+		"cordoned":                    {nil, cordoned, nil, "node new-a-1 is cordoned: run kubectl uncordon new-a-1"},
+		"with a start-up taint":       {nil, build.Tainted("example.com/agent"), nil, taint},
+		"with a taint that pods bear": {nil, build.Tainted("example.com/agent"), tolerating, ""},
+		"with the taint of all old":   {build.Tainted("example.com/agent"), build.Tainted("example.com/agent"), nil, ""},
+		"with a taint that only prefers": {nil, func(node *corev1.Node) {
+			node.Spec.Taints = []corev1.Taint{{Key: "example.com/agent", Effect: corev1.TaintEffectPreferNoSchedule}}
+		}, nil, ""},
+	}
+	for name, c := range cases {
+		for _, provider := range []string{"manual", "aws"} {
+			t.Run(name+" with "+provider, func(t *testing.T) {
+				s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
+				if provider == "aws" {
+					s = newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
+					s.Request.Settle = duration(0)
+				}
+				for i := range s.Members {
+					pod := build.Pod("web-"+s.Members[i].Name(), build.On(s.Members[i].Name()))
+					if c.pod != nil {
+						c.pod(pod)
+					}
+					if s.Members[i].Pods = []*corev1.Pod{pod}; c.old != nil {
+						c.old(s.Members[i].Node)
+					}
+				}
+				s.do(s.next().Actions...)
+				s.do(s.next().Actions...)
+				first := started(s.Record)
+				s.empty(first)
+				s.rest()
+				s.replaceNode(first, provider, c.fresh)
+				step := s.rest()
+				if begun := strings.Contains(strings.TrimPrefix(started(step.Record), first), "old-"); begun != (c.want == "") {
+					t.Errorf("a further node is started: %t; it waits for %q", begun, step.Status.Waiting)
+				}
+				if !strings.Contains(step.Status.Waiting, c.want) {
+					t.Errorf("it waits for %q, want %q in it", step.Status.Waiting, c.want)
+				}
+				if provider == "manual" || c.want == "" {
+					return
+				}
+				s.pass(time.Hour)
+				if step = s.next(); step.Record.Stopping != upgrade.NodeCreationFailure || !strings.Contains(step.Record.Message, c.want) {
+					t.Errorf("after an hour it stops with %q: %s", step.Record.Stopping, step.Record.Message)
+				}
+			})
+		}
+	}
+}
+
+// replaceNode has the machine of a drained node go, and another node come up.
+func (s *scene) replaceNode(name, provider string, change func(*corev1.Node)) {
+	s.pass(time.Minute)
+	fresh := current("new-a-1")
+	if provider == "manual" {
+		fresh.Instance = nodegroup.Instance{}
+	}
+	if change != nil {
+		change(fresh.Node)
+	}
+	s.remove(name)
+	s.add(fresh)
+}
+
+// The surge is not up while one of its nodes takes no pods.
+func TestSurgeOfCordonedNodesIsNotUp(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"))
+	s.Request.Surge = 1
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	fresh := current("new-a-1")
+	cordoned(fresh.Node)
+	s.add(fresh)
+	s.pass(time.Minute)
+	step := s.rest()
+	if step.Record.Phase != upgrade.PhaseScaleUp || !strings.Contains(step.Status.Waiting, "new-a-1 is cordoned") {
+		t.Errorf("in phase %q it waits for %q", step.Record.Phase, step.Status.Waiting)
+	}
+	s.mark("new-a-1", func(node *corev1.Node) { node.Spec.Unschedulable = false })
+	if step = s.rest(); step.Record.Phase != upgrade.PhaseUpgrade {
+		t.Errorf("in phase %q it waits for %q", step.Record.Phase, step.Status.Waiting)
+	}
+}

@@ -1,0 +1,225 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Closing is what keeps pods from new nodes at first, although they are Ready; "" for nothing.
+type Closing string
+
+// What keeps pods from new nodes.
+const (
+	ClosedByCordon Closing = "a cordon"
+	ClosedByTaint  Closing = "a start-up taint"
+)
+
+// startTaint is taken off by an agent on the node when it has started.
+func startTaint() corev1.Taint {
+	return corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule}
+}
+
+// renewals has some groups without a cloud renew their nodes in place, some new nodes closed to pods at first, and some DaemonSets crash on
+// nodes of the wanted revision. It has dice of its own and draws last, so that what is drawn elsewhere stays as it is.
+func renewals(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656e65))}
+	p.InPlace = !p.sized() && d.chance(50)
+	if p.delegated() || p.shortLived() {
+		return // the upgrade waits for no node
+	}
+	if d.chance(15) {
+		p.Closed, p.ClosedFor = pick(d, ClosedByCordon, ClosedByTaint), d.between(10*time.Second, 3*time.Minute)
+	}
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.Kind == DaemonSet && !w.Broken && !w.Undead {
+			w.Crashes = d.chance(20)
+		}
+	}
+}
+
+// closeNode keeps pods from a new node for a while.
+func (c *cluster) closeNode(node *corev1.Node) {
+	switch c.plan.Closed {
+	case ClosedByCordon:
+		node.Spec.Unschedulable = true
+	case ClosedByTaint:
+		node.Spec.Taints = append(node.Spec.Taints, startTaint())
+	default:
+		return
+	}
+	c.closes(c.plan.Closed)
+	c.closed[node.Name] = true
+	c.after(c.plan.ClosedFor, func() { c.openNode(node.Name) })
+}
+
+// openNode opens a new node to pods: whoever closed it does that when the node is not fenced.
+func (c *cluster) openNode(name string) {
+	node := c.nodes[name]
+	if node == nil {
+		return
+	}
+	if node.Annotations[nodemark.AnnotationRun] != "" {
+		c.after(time.Minute, func() { c.openNode(name) })
+		return
+	}
+	delete(c.closed, name)
+	c.othersChange(name, func(n *corev1.Node) {
+		n.Spec.Unschedulable = n.Spec.Unschedulable && c.plan.Closed != ClosedByCordon
+		n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), func(t corev1.Taint) bool { return t == startTaint() })
+	})
+}
+
+// openNodes has admins give back the current nodes that they have closed.
+func (c *cluster) openNodes() {
+	for _, name := range c.nodeNames() {
+		node := c.nodes[name]
+		closed := node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isMaintenance)
+		if node.Labels[groupLabel] == "" || node.Labels[imageLabel] != c.cloud.wanted || node.Annotations[nodemark.AnnotationRun] != "" || !closed {
+			continue
+		}
+		c.othersChange(name, func(n *corev1.Node) {
+			n.Spec.Unschedulable = false
+			n.Spec.Taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), isMaintenance)
+		})
+	}
+}
+
+func isMaintenance(taint corev1.Taint) bool { return taint.Key == "maintenance" }
+
+// isClosed reports whether pods of the group are still kept from a new node.
+func (c *cluster) isClosed(node *corev1.Node) bool {
+	if !c.closed[node.Name] {
+		return false
+	}
+	return node.Spec.Unschedulable && c.plan.Closed == ClosedByCordon || slices.Contains(node.Spec.Taints, startTaint()) && c.hasIntolerant()
+}
+
+// hasIntolerant reports whether a pod on the group's nodes that has to leave in a drain does not tolerate taints.
+func (c *cluster) hasIntolerant() bool {
+	for _, pod := range c.pods {
+		node := c.nodes[pod.Spec.NodeName]
+		if node != nil && node.Labels[groupLabel] != "" && mustGo(pod, false) && len(pod.Spec.Tolerations) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// renew is the person, or the agent on the node, that brings a drained node back under its name: its kubelet falls silent, and comes back with
+// the wanted revision.
+func (u *user) renew(name string) {
+	node := u.c.nodes[name]
+	if u.renewing[node.UID] {
+		return
+	}
+	u.renewing[node.UID] = true
+	u.rules.tally.met("renewal", inPlace)
+	u.c.setReady(name, false)
+	u.c.after(u.c.plan.Boot, func() {
+		if again := u.c.nodes[name]; again == nil || again.UID != node.UID {
+			return
+		}
+		u.rules.say("node %s is renewed in place", name)
+		u.c.othersChange(name, func(n *corev1.Node) {
+			n.Labels[imageLabel] = u.c.cloud.wanted
+			n.Status.Conditions = []corev1.NodeCondition{readyCondition(true, u.c.now)}
+		})
+		u.rules.renewed[name] = u.c.now
+		u.c.place()
+	})
+}
+
+// released holds an upgrade that came to rest to having let pods onto the nodes that became current in place, as far as it can have seen that.
+func (r *rules) released(record upgrade.Record) {
+	if !r.quiet {
+		return
+	}
+	for name, at := range r.renewed {
+		node := r.c.nodes[name]
+		if node != nil && isReady(node) && r.c.now.Sub(at) > time.Minute && node.Labels[imageLabel] == record.Target.ID && node.Annotations[nodemark.AnnotationRun] == record.Run {
+			r.fail("released", "node %s has been current for %s, and is fenced still", name, r.c.now.Sub(at))
+		}
+	}
+}
+
+// daemons is I11 for DaemonSets of which all pods were ready before: no node is started while one crashes on a current node, and for no longer
+// than its time.
+func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegroup.Member) {
+	for i := range r.c.plan.Workloads {
+		app := &r.c.plan.Workloads[i]
+		if app.Kind != DaemonSet {
+			continue
+		}
+		name, unready, crashed := app.id().String(), 0, (*corev1.Pod)(nil)
+		for _, pod := range daemonPods(w, app, w.Record.Run != "") {
+			if w.Record.Run == "" && !podIsReady(pod) {
+				unready++
+			}
+			if w.Record.Run != "" && isCrashing(pod) {
+				unready++
+				crashed = pod
+			}
+		}
+		if w.Record.Run == "" {
+			r.recovery.daemons[name] = unready
+			continue
+		}
+		if unready == 0 || r.recovery.daemons[name] > 0 || ignores(&step.Record, name) {
+			delete(r.recovery.crashing, name)
+			continue
+		}
+		r.tally.met("renewal", daemonCrashes)
+		r.stopsFor(w, &step.Record, name, crashed)
+		for _, m := range started {
+			r.fail("I11", "node %s is started, and pod %s of %s crashes", m.Name(), crashed.Name, name)
+		}
+	}
+}
+
+// daemonPods are the pods of a DaemonSet on nodes that are Ready: on all of them, or on the current ones.
+func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range w.Members {
+		m := &w.Members[i]
+		if m.Node == nil || !isReady(m.Node) || m.Instance.State == nodegroup.InstanceLeaving || current && m.Outdated {
+			continue
+		}
+		for _, pod := range m.Pods {
+			owner := metav1.GetControllerOfNoCopy(pod)
+			if owner != nil && owner.Kind == string(DaemonSet) && owner.Name == app.Name && pod.DeletionTimestamp == nil {
+				pods = append(pods, pod)
+			}
+		}
+	}
+	return pods
+}
+
+// saysDaemon holds what is said of a DaemonSet that does not recover to what was seen.
+func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u upgrade.Unhealthy) {
+	pods := daemonPods(w, app, true)
+	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod && pod.Spec.NodeName == u.Node })
+	if at < 0 || u.Ready >= u.Before && u.Before > 0 {
+		r.fail("I11", "%s is said not to recover, and has %d pods on current nodes", u, len(pods))
+	}
+	if ignores(&step.Record, u.Name) {
+		r.fail("I11", "%s is said not to recover, and is to be ignored", u)
+	}
+}
+
+// The words for nodes that come back, and for what they come back with.
+const (
+	inPlace       = "in place"
+	daemonCrashes = "a DaemonSet crashes"
+)
+
+func allRenewals() []string {
+	return []string{inPlace, daemonCrashes, string(ClosedByCordon), string(ClosedByTaint)}
+}
