@@ -43,7 +43,15 @@ func (d surplus) returnSurge() bool {
 		d.requeueNow() // a node that was taken back may be owed now
 		return false
 	}
-	return d.rec.noneInState(NodeRemoving) && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
+	return d.areReturnsOver() && (!needed || d.w.isDeadlinePassed(d.rec.lastChange().Add(d.rec.Request.BootTimeout.Duration)))
+}
+
+// areReturnsOver reports whether no termination is waited for. One that was refused for good stays
+// on record for whoever continues.
+func (d surplus) areReturnsOver() bool {
+	return countNodes(&d.rec, func(n NodeRecord) bool {
+		return n.State == NodeRemoving && !(d.rec.Stopping != "" && d.isRefused(nodegroup.Terminate{Instance: n.Instance}))
+	}) == 0
 }
 
 // isSurplusNode reports whether a new node is one to give back: idle, and beyond what its zone and
@@ -100,6 +108,8 @@ func (d surplus) driveReturn(name string) {
 	}
 	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
+	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
+		d.addAction(attempt.Action) // to be named
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
 		removal{d.draft}.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):
