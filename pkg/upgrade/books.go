@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -28,7 +29,7 @@ func (d *draft) ledgerView() ledger.View {
 func (d *draft) bookKeeper() ledger.Keeper { return d.rec.Ledger.Keeper(d.ledgerView()) }
 
 // applyDecision takes over what was decided about the group's size, and reports whether that is
-// done.
+// done. A stop or an undoing is done with what was refused for good.
 func (d *draft) applyDecision(decided ledger.Decision) bool {
 	for _, a := range decided.Actions {
 		d.addAction(a)
@@ -37,6 +38,9 @@ func (d *draft) applyDecision(decided ledger.Decision) bool {
 		d.waitForCloud(decided.Waiting)
 	}
 	d.requeueAt(decided.Wake)
+	if d.rec.Stopping != "" && len(decided.Actions) > 0 && !slices.ContainsFunc(decided.Actions, func(a nodegroup.Action) bool { return !d.isRefused(a) }) {
+		return true
+	}
 	return decided.Done
 }
 

@@ -200,7 +200,7 @@ func (d canary) watchWorkloads() {
 		}
 		d.awaited = append(d.awaited, h.Workload)
 		if u, late := d.findLack(h); late {
-			d.addUnhealthy(u, h)
+			d.addUnhealthy(u, h.before.Usual.Duration)
 		}
 	}
 	daemons{d.draft}.watchDaemons()
@@ -232,7 +232,7 @@ func (d canary) areWorkloadsWhole() bool {
 		d.waiting = fmt.Sprintf("%s to have %d ready pods as before (%d now)", h.name, h.before.Ready, h.ready)
 		known := slices.ContainsFunc(d.unhealthy, func(u Unhealthy) bool { return u.Workload == h.Workload })
 		if starts := d.mayStart(h); !known && !starts {
-			d.addUnhealthy(d.describeLack(h, nil, describeRest(h)), h)
+			d.addUnhealthy(d.describeLack(h, nil, describeRest(h)), h.before.Usual.Duration)
 		}
 	}
 	if !whole {
@@ -411,8 +411,9 @@ func formatMissing(n int) string {
 	return fmt.Sprintf("%d pods are not created", n)
 }
 
-// addUnhealthy notes since when the workload is unhealthy.
-func (d canary) addUnhealthy(u Unhealthy, h *workloadHealth) {
+// addUnhealthy notes since when the workload is unhealthy. Its pods usually take the time usual to become ready; 0 for
+// not known.
+func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	since, was := d.w.Notes.UnhealthySince[u.Name]
 	if !was {
 		since = d.w.Now
@@ -421,12 +422,12 @@ func (d canary) addUnhealthy(u Unhealthy, h *workloadHealth) {
 	if u.Since.After(d.w.Now) {
 		u.Since = d.w.Now
 	}
-	u.until = u.Since.Add(max(leastUnhealthy, 4*h.before.Usual.Duration))
+	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
 	d.notes.UnhealthySince[u.Name] = u.Since
 	d.unhealthy = append(d.unhealthy, u)
-	recovery := d.recoveries[h.Workload]
+	recovery := d.recoveries[u.Workload]
 	recovery.Unhealthy = true
-	d.recoveries[h.Workload] = recovery
+	d.recoveries[u.Workload] = recovery
 }
 
 // isHolding reports whether no further node is to be started.

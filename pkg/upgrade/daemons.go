@@ -113,7 +113,7 @@ func (d daemons) watchDaemons() {
 		canary{d.draft}.addUnhealthy(Unhealthy{
 			Workload: found.workload, Name: found.workload.String(), Pod: pod.Name, Node: pod.Spec.NodeName, Why: d.describeLate(pod, before),
 			Ready: total - len(late), Before: total - before.tolerated(total),
-		}, WorkloadRecord{Usual: before.Usual})
+		}, before.Usual.Duration)
 	}
 }
 

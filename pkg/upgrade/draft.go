@@ -32,7 +32,10 @@ type draft struct {
 	// unsettled is true where an action was asked for and its effect is still to be seen, or its
 	// next try is not due.
 	unsettled bool
-	blocked   []Blocked
+	// undone are the keys of actions that a stop or an undoing leaves out because they were refused
+	// for good.
+	undone  []string
+	blocked []Blocked
 	// health is how the workloads on record are, by name, recoveries what evictions have to know of
 	// them. unhealthy are those that do not recover, awaited those whose pods are waited for, and
 	// unscaled those of which the controllers are to be read.
@@ -154,8 +157,9 @@ func (d *draft) addAction(a nodegroup.Action) {
 	}
 	due := attempt.NotBefore
 	switch {
-	case attempt.Outcome == nodegroup.OutcomeFatal && d.rec.Stopping == Aborted:
-		return // it was tried; the report names it
+	case d.rec.Stopping != "" && d.isRefused(a):
+		d.undone = append(d.undone, a.Key()) // it was tried; the report names it
+		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)
 	case attempt.Outcome == nodegroup.OutcomeMoved && !nodegroup.OfCloud(a) && attempt.Action == a:
@@ -197,6 +201,12 @@ func (d *draft) requeueNow() { d.wake, d.due = d.w.Now, d.w.Now }
 
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (d *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
+
+// isRefused reports whether the last try of the action was refused for good.
+func (d *draft) isRefused(a nodegroup.Action) bool {
+	attempt := d.lastAttempt(a)
+	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight
+}
 
 // addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.
 func (d *draft) addBlocked(b Blocked, key string) {

@@ -47,11 +47,13 @@ func (d *draft) endOfWait(n NodeRecord) time.Time {
 	return since.Add(d.rec.Request.BootTimeout.Duration)
 }
 
-// noneRemoving reports whether no machine that is ending is waited for.
+// noneRemoving reports whether no machine that is ending is waited for. At a stop, a termination that
+// was refused for good is not waited for: it stays on record for the process that continues.
 func (d *draft) noneRemoving() bool {
 	none := true
 	for _, n := range d.rec.Nodes {
-		if n.State == NodeRemoving && !d.isOverdue(n) {
+		givenUp := d.rec.Stopping != "" && d.isRefused(nodegroup.Terminate{Instance: n.Instance})
+		if n.State == NodeRemoving && !givenUp && !d.isOverdue(n) {
 			none = false
 			d.requeueAt(d.endOfWait(n))
 		}

@@ -122,7 +122,7 @@ func (d marks) removeFences(fit func(*nodegroup.Member) bool) bool {
 }
 
 // removeMarks takes a mark from the nodes that are fit for it, and reports whether none has it any
-// more. Where that is refused for good it was tried, and the report names it.
+// more. A stop or an undoing leaves those for which that is refused for good.
 func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 	done := true
 	for i := range d.w.Members {
@@ -134,10 +134,9 @@ func (d marks) removeMarks(fit func(*nodegroup.Member) bool, ours mark) bool {
 			done = done && !d.w.isPatchPending(d.lastAttempt(ours.put(VersionOf(m.Node))), m.Node)
 			continue
 		}
-		if action := ours.take(VersionOf(m.Node)); d.lastAttempt(action).Outcome != nodegroup.OutcomeFatal {
-			done = false
-			d.addAction(action)
-		}
+		action := ours.take(VersionOf(m.Node))
+		d.addAction(action)
+		done = done && d.rec.Stopping != "" && d.isRefused(action)
 	}
 	return done
 }

@@ -102,6 +102,7 @@ func addWorkload(spec *simulate.Spec, name, kind string, replicas, allow int) {
 // fault is what goes wrong with the next few actions of a kind.
 type fault struct {
 	key     string // how the action's key begins
+	after   int    // how many of them are carried out before
 	outcome nodegroup.Outcome
 	detail  string
 	times   int
@@ -219,6 +220,10 @@ func (d *driver) fails(a nodegroup.Action) bool {
 		}
 		if _, done := d.cluster.World(d.req).Open[a.Key()]; done && f.outcome == nodegroup.OutcomeExhausted {
 			continue // a token that was accepted once is never refused
+		}
+		if f.after > 0 {
+			f.after--
+			continue
 		}
 		f.times--
 		now := d.cluster.Now()

@@ -2,6 +2,9 @@ package upgrade
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
@@ -22,20 +25,19 @@ func (d stopping) bringToRest() {
 	rested = d.resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, d.describeSuspended(), d.describeOverdue())
+		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.undone, d.rec.Message), d.describeSuspended(), d.describeOverdue())
 		d.finished = true
 	}
 }
 
 // returnRoom gives back what was added where no old node was touched yet, and with it our raise of
-// the maximum. It reports whether that is done. A request that is refused for good is not asked for
-// again.
+// the maximum. It reports whether that is done.
 func (d stopping) returnRoom() bool {
 	switch {
 	case d.rec.Stopping == NodeCreationFailure && d.phase.untouched:
 		return surplus{d.draft}.returnSurge() && d.lowerMaximum()
 	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
-		return d.lastAttempt(nodegroup.LowerMax{}).Outcome == nodegroup.OutcomeFatal || d.lowerMaximum()
+		return d.lowerMaximum()
 	default:
 		return true
 	}
@@ -84,7 +86,7 @@ func (d stopping) concludeUndo(done bool) {
 		d.waitForCloud("")
 		return
 	}
-	refused := d.w.describeRefused()
+	refused := d.describeRefused(slices.Collect(maps.Keys(d.w.Open)), "")
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
@@ -111,8 +113,27 @@ func (d stopping) restoreRevision() bool {
 		return true
 	}
 	d.waitForCloud("")
-	d.addAction(nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1), Recorded: true})
-	return false
+	action := nodegroup.SetRevision{To: to, Token: ledger.Token(d.rec.Run, "revision-"+to.ID, 1), Recorded: true}
+	d.addAction(action)
+	return d.isRefused(action)
+}
+
+// describeRefused says which of the actions were refused for good, leaving out what the text says
+// already, and which nodes stay fenced because of that; "" when none was.
+func (d stopping) describeRefused(keys []string, told string) string {
+	refused := d.w.listRefused(keys)
+	refused = slices.DeleteFunc(refused, func(text string) bool { return strings.Contains(told, text) })
+	var fenced []string
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if m.Node != nil && d.isRefused(Unfence{VersionOf(m.Node)}) {
+			fenced = append(fenced, m.Name())
+		}
+	}
+	if len(fenced) < 2 {
+		return joinFirst(refused)
+	}
+	return joinNotes(joinFirst(refused), "still fenced: "+abbreviateNames(fenced))
 }
 
 // describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it

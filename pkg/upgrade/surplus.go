@@ -104,6 +104,8 @@ func (d surplus) driveReturn(name string) {
 	}
 	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
+	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
+		d.addAction(attempt.Action) // to be named
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
 		removal{d.draft}.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):

@@ -3,9 +3,7 @@ package upgrade
 import (
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,15 +125,17 @@ func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) boo
 	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
 }
 
-// describeRefused says what was refused for good, "" when nothing was.
-func (w *World) describeRefused() string {
+// listRefused lists those of the actions that were refused for good, each with the reason. It leaves
+// out those that an upgrade continues without.
+func (w *World) listRefused(keys []string) []string {
 	var all []string
-	for _, key := range slices.Sorted(maps.Keys(w.Open)) {
-		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight {
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !isOptional(attempt.Action) {
 			all = append(all, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
 		}
 	}
-	return strings.Join(all, "; ")
+	return all
 }
 
 // isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was
