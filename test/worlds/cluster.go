@@ -213,6 +213,7 @@ func (c *cluster) addOutside(name string) {
 }
 
 func (c *cluster) putNode(node *corev1.Node) {
+	c.equip(node)
 	node.ResourceVersion = c.touch()
 	c.nodes[node.Name] = node
 	c.excludeNode(node)

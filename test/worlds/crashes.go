@@ -82,7 +82,9 @@ func (w *Workload) id() drain.Workload {
 func (w *Workload) served() bool { return w.Served || w.Role == Hook }
 
 // ailing reports whether pods of the workload do not come up, or not soon, on nodes of the wanted revision.
-func (w *Workload) ailing() bool { return w.Crashes || w.Slow > 0 }
+func (w *Workload) ailing() bool {
+	return w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Flaps > 0
+}
 
 // isOnNew reports whether the pod is on a node of the group that is of a newer revision than the first.
 func (c *cluster) isOnNew(pod *corev1.Pod) bool {
@@ -134,7 +136,7 @@ func scheduledCondition(at time.Time) corev1.PodCondition {
 func (u *user) mend(pick int) bool {
 	var ailing []*maker
 	for _, name := range sortedKeys(u.c.makers) {
-		if m := u.c.makers[name]; m.crashes || m.slow > 0 {
+		if m := u.c.makers[name]; m.crashes || m.slow > 0 || m.refused || m.homeless || m.flaps > 0 {
 			ailing = append(ailing, m)
 		}
 	}
@@ -142,7 +144,8 @@ func (u *user) mend(pick int) bool {
 		return false
 	}
 	m := ailing[pick%len(ailing)]
-	m.crashes, m.slow = false, 0
+	m.crashes, m.slow, m.refused, m.homeless, m.flaps = false, 0, false, false, 0
+	u.c.make(m)
 	for _, uid := range sortedKeys(u.c.pods) {
 		if pod := u.c.pods[uid]; pod.Labels["app"] == m.Name && u.c.isOnNew(pod) && !podIsReady(pod) {
 			u.c.after(m.Ready, func() { u.c.turn(uid, !m.broken) })
@@ -159,10 +162,13 @@ const (
 	ignoresOne    = "unready pods ignored"
 	noImplicit    = "no implicit budgets"
 	holdsNodes    = "holds further nodes"
+	notCreated    = "is not created"
+	notTaken      = "no new node takes it"
+	flapsThere    = "ready between crashes"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, notCreated, notTaken, flapsThere}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.
@@ -171,6 +177,9 @@ func (t Tally) health(p *Plan) {
 		behindService: p.hasWorkload((*Workload).served),
 		crashesThere:  p.hasWorkload(func(w *Workload) bool { return w.Crashes }),
 		slowThere:     p.hasWorkload(func(w *Workload) bool { return w.Slow > 0 }),
+		notCreated:    p.hasWorkload(func(w *Workload) bool { return w.Refused }),
+		notTaken:      p.hasWorkload(func(w *Workload) bool { return w.Homeless }),
+		flapsThere:    p.hasWorkload(func(w *Workload) bool { return w.Flaps > 0 }),
 		ignoresOne:    len(p.Request.IgnoreUnready) > 0,
 		noImplicit:    p.Request.NoImplicitBudgets,
 	} {

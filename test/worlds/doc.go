@@ -17,6 +17,8 @@
 //
 // In some worlds pods crash on new nodes: crashes.go draws and keeps them so, recovery.go has the rules of what an upgrade does about it.
 //
+// In others they are not created any more, or no new node takes them, or they are ready for a moment between two crashes: refusals.go.
+//
 // In one of five worlds restarts of Deployments are asked for instead of evictions of only ready pods (--move=surge): moves.go draws these
 // Deployments, rollouts.go is what brings up and ends their pods, restarts.go has the rules.
 //

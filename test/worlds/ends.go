@@ -23,6 +23,7 @@ func (r *rules) rest(record upgrade.Record) {
 	}
 	r.reason(record)
 	r.released(record)
+	r.whole(record)
 	if r.stays(&record) {
 		r.standing(record)
 		return
@@ -166,6 +167,33 @@ func (r *rules) evictionFailure(record upgrade.Record) {
 		r.fail("E52", "the message names no pod: %q", m)
 	case r.easy || (r.c.calm && record.Started.After(start().Add(r.c.plan.Calm))):
 		r.fail("liveness", "nothing kept the pods from leaving: %s", m)
+	}
+}
+
+// whole is I14: where nothing but workloads themselves is in the way, one that was whole before is whole when the upgrade ends well,
+// and one that stops because of it leaves it a ready pod, if it had several.
+func (r *rules) whole(record upgrade.Record) {
+	if !r.quiet || record.Run == "" || record.Request.NoImplicitBudgets || record.Request.OnTimeout == upgrade.Force {
+		return
+	}
+	for i := range r.c.plan.Workloads {
+		app := &r.c.plan.Workloads[i]
+		first := r.recovery.first[app.id().String()]
+		if !app.replicated() || first == 0 || app.Broken || app.Tolerant || app.Undead || app.Role == Completes || app.Role == Skipped || ignores(&record, app.id().String()) {
+			continue
+		}
+		ready := 0
+		for _, pod := range r.c.pods {
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && podIsReady(pod) {
+				ready++
+			}
+		}
+		switch {
+		case record.Result == upgrade.Succeeded && ready < first && !r.c.calm:
+			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
+		case record.Result == upgrade.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&record) && app.Flaps == 0 && (app.Homeless || !strings.Contains(record.Message, "no node takes it")): // else it waited for room
+			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ func Generate(seed uint64) Plan {
 	crashes(&p)
 	balancers(&p)
 	renewals(&p)
+	refusals(&p)
 	return p
 }
 

@@ -109,6 +109,10 @@ type Workload struct {
 	// as long as elsewhere; until another actor mends it, or Calm.
 	Crashes bool
 	Slow    time.Duration
+	// Refused is true when no new pods of it are created, Homeless when no node of another revision than the first takes them, and Flaps how
+	// long they stay ready there until they crash, 0 for ever; until another actor mends it, or Calm.
+	Refused, Homeless bool
+	Flaps             time.Duration
 	// Ends is within how long its pods end by themselves, 0 for never.
 	Ends time.Duration
 	// Served is true when a Service sends to its pods.

@@ -15,7 +15,8 @@ import (
 type maker struct {
 	*Workload
 	broken, undead, tolerant, crashes bool
-	slow                              time.Duration
+	refused, homeless                 bool
+	slow, flaps                       time.Duration
 	role                              Role
 	serial                            int
 	// away is true when no one makes its pods any more.
@@ -26,7 +27,7 @@ type maker struct {
 
 // deal gives the workload its first pods, in turn to the nodes of the group that take pods.
 func (c *cluster) deal(w *Workload) {
-	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, role: w.Role, deployment: newDeployment(w)}
+	m := &maker{Workload: w, broken: w.Broken, undead: w.Undead, tolerant: w.Tolerant, crashes: w.Crashes, slow: w.Slow, homeless: w.Homeless, flaps: w.Flaps, role: w.Role, deployment: newDeployment(w)}
 	c.makers[w.Name] = m
 	var homes []string
 	for _, name := range c.nodeNames() {
@@ -47,6 +48,7 @@ func (c *cluster) deal(w *Workload) {
 		c.settlePod(m, pod)
 		c.putPod(pod)
 	}
+	m.refused = w.Refused
 }
 
 // settlePod makes a pod of the start one that has been there for long.
@@ -114,6 +116,9 @@ func (c *cluster) newPod(m *maker, ordinal int) *corev1.Pod {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: pod.Name},
 		}}}
+	}
+	if m.homeless {
+		wantDevice(pod)
 	}
 	if m.deployment != nil {
 		m.deployment.own(m, pod, ordinal)
@@ -211,7 +216,7 @@ func (c *cluster) detach(pod *corev1.Pod) {
 
 // make has the maker bring up what it lacks.
 func (c *cluster) make(m *maker) {
-	if m.away || c.ending {
+	if m.away || m.refused || c.ending {
 		return
 	}
 	switch m.Kind {
@@ -269,7 +274,10 @@ func (c *cluster) bound(m *maker, pod *corev1.Pod) {
 	c.putPod(pod)
 	uid := pod.UID
 	c.complete(m, pod)
-	c.after(c.startTime(m, pod), func() { c.turn(uid, !m.broken) })
+	c.after(c.startTime(m, pod), func() {
+		c.turn(uid, !m.broken)
+		c.flapSoon(m, pod)
+	})
 }
 
 // turn makes a pod that is not being deleted ready, or not. One that crashes where it is stays as it is.
@@ -310,7 +318,7 @@ func (c *cluster) bind() {
 	for _, old := range waiting {
 		best := ""
 		for _, name := range names {
-			if takes(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
+			if takes(c.nodes[name], old) && c.suits(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
 				best = name
 			}
 		}

@@ -3,6 +3,7 @@ package worlds
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -41,6 +42,9 @@ type process struct {
 	// movable is what was read of Deployments when the process began, read the same by itself.
 	movable drain.Movable
 	read    reading
+	// controllers are what was read of them, readingOf those that are being read.
+	controllers map[drain.Workload]drain.Controller
+	readingOf   map[drain.Workload]bool
 	// dead processes do nothing more; ended is told the last record, once.
 	dead  bool
 	ended func(upgrade.Record)
@@ -75,6 +79,7 @@ type found struct {
 func newProcess(c *cluster, r *rules, s *stored, f found) *process {
 	p := &process{
 		c: c, rules: r, stored: s, request: f.request, record: f.record, group: f.group, seen: newView(c),
+		controllers: map[drain.Workload]drain.Controller{}, readingOf: map[drain.Workload]bool{},
 		heard: s.asked, open: map[string]nodegroup.Attempt{}, killAfter: -1, asked: c.now, ended: func(upgrade.Record) {},
 	}
 	p.group.RequireLabels(p.request.Current)
@@ -172,7 +177,7 @@ func (p *process) world() upgrade.World {
 	}
 	return upgrade.World{
 		Now: p.c.now, Idle: p.idle(), Request: p.request, Group: p.group, Members: p.seen.members(&p.group, &p.record), Budgets: p.seen.indexedBudgets(),
-		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
+		Disrupted: p.seen.disrupted, EndingNamespaces: ending, Facts: p.c.plan.facts(), Workloads: p.seen.workloads.Snapshot(), Movable: p.movable, Controllers: maps.Clone(p.controllers), Targets: p.targets.read, Open: p.open, Record: p.record, Notes: p.notes, Stop: p.stop, Asked: p.heard, Stay: p.c.plan.Stay,
 		EvictionsAtOnce: evictionsAtOnce,
 	}
 }
@@ -235,6 +240,7 @@ func (p *process) carryOut(w upgrade.World, step upgrade.Step) {
 	})
 	p.ask(step.Poll)
 	p.askTargets(step.Targets)
+	p.readControllers(&step)
 }
 
 // die ends the process without a word.

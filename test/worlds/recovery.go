@@ -31,6 +31,8 @@ type recovery struct {
 	daemons map[string]int
 	// crashing is since when this process has seen each workload keep nodes from being started.
 	crashing map[string]time.Time
+	// first is how many pods of each workload were ready when it was seen first, by its name.
+	first map[string]int
 	// last is since when each pod has been seen to be the last ready one of its workload.
 	last map[types.UID]time.Time
 }
@@ -42,7 +44,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, last: map[types.UID]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -73,6 +75,9 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 	for i := range r.c.plan.Workloads {
 		if app := &r.c.plan.Workloads[i]; app.replicated() {
 			pods := living(w, app)
+			if _, seen := r.recovery.first[app.id().String()]; !seen {
+				r.recovery.first[app.id().String()] = countReady(pods)
+			}
 			r.asSeen(p, w, app, pods)
 			r.awaitsRecovery(w, step, app, pods, started)
 			r.keepsLast(w, step, app, pods)
@@ -150,7 +155,7 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 // failed is a pod that crashes where it is to stay, in the place of one that had to leave, while the workload has fewer ready ones than before.
 func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
 	before, lost := r.recovery.before[app.id().String()]
-	if !lost || countReady(pods) >= before.ready {
+	if !lost || countReady(pods) >= before.ready || len(w.EndingNamespaces) > 0 { // there no pod is brought back
 		return nil
 	}
 	i := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
@@ -217,8 +222,7 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 	if app.Role == Completes {
 		return // of those that have completed no one brings another up here: one may be left that is the only one
 	}
-	covered := slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return len(w.Budgets.Covering(pod)) > 0 })
-	if covered || !app.served() || app.Replicas < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
+	if !app.served() || app.Replicas < 2 || step.Record.Request.NoImplicitBudgets || !w.Now.Equal(r.c.now) {
 		return
 	}
 	r.waitedLast(w, step, app, stays)
@@ -270,8 +274,15 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 		}
 		pods := living(w, &r.c.plan.Workloads[i])
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod })
+		if u.Pod == "" && strings.Contains(u.Why, "not created") {
+			r.saysMissing(u, pods)
+			continue
+		}
+		if u.Pod == "" {
+			continue
+		}
 		switch {
-		case at < 0 || podIsReady(pods[at]) || u.Ready != countReady(pods) || u.Ready >= u.Before:
+		case at < 0 || (podIsReady(pods[at]) && !hasRestarted(pods[at])) || u.Ready > countReady(pods) || u.Ready >= u.Before:
 			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
 		case isOnOutdated(w, pods[at]):
 			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)
@@ -290,6 +301,18 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 	}
 }
 
+// saysMissing holds what is said of pods that are not there to what was seen.
+func (r *rules) saysMissing(u upgrade.Unhealthy, pods []*corev1.Pod) {
+	if len(pods) >= u.Before || u.Ready > countReady(pods) {
+		r.fail("I11", "%s is said to lack pods, and %d are there, %d of them ready", u, len(pods), countReady(pods))
+	}
+}
+
+// hasRestarted reports whether a container of the pod ended before.
+func hasRestarted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
+}
+
 // unhealthy is the reason of WorkloadUnhealthy: its message names workloads, each with a pod, and last the one that it stops for, of which
 // something is known to keep pods from being ready.
 func (r *rules) unhealthy(record upgrade.Record) {
@@ -298,11 +321,11 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		rest, named := strings.CutPrefix(last, app.id().String())
 		return named && (rest == "" || rest[0] == ';')
 	})
-	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || !strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") {
+	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "ready for less than")) {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}
-	unplaced := strings.Contains(record.Message, "no node takes it")
+	unplaced := strings.Contains(record.Message, "no node takes it") || strings.Contains(record.Message, "has to end before")
 	if app := &r.c.plan.Workloads[i]; !app.ailing() && !(app.Kind == DaemonSet && app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}

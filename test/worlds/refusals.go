@@ -1,0 +1,152 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// device is what nodes of the first revision have and newer ones lack, where a workload is homeless.
+const device = "example.com/device"
+
+// refusals gives some worlds a workload whose pods are not created any more, that no new node takes, or that are ready for a moment
+// between two crashes. It has dice of its own and draws last.
+func refusals(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656675))}
+	if p.delegated() || p.shortLived() || !d.chance(25) {
+		return
+	}
+	var fit []int
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.replicated() && w.Replicas > 0 && !w.Broken && !w.Tolerant && !w.ailing() && w.Role != Completes && w.Rollout == "" {
+			fit = append(fit, i)
+		}
+	}
+	if len(fit) == 0 {
+		return
+	}
+	w := &p.Workloads[pick(d, fit...)]
+	switch d.IntN(3) {
+	case 0:
+		w.Refused = true
+	case 1:
+		w.Homeless = true
+	default:
+		w.Flaps = d.between(2*time.Second, 20*time.Second)
+	}
+	if d.chance(60) { // else budgets alone keep the workload up
+		p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool { return b.Workload == w.Name })
+	}
+}
+
+// equip gives a node of a world with a homeless workload the devices that nodes of its revision have.
+func (c *cluster) equip(node *corev1.Node) {
+	if !c.plan.hasWorkload(func(w *Workload) bool { return w.Homeless }) {
+		return
+	}
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
+	if node.Labels[groupLabel] != "" && node.Labels[imageLabel] == "1" {
+		node.Status.Allocatable[device] = resource.MustParse("100")
+	}
+}
+
+// suits reports whether the node has the devices that the pod asks for.
+func (c *cluster) suits(node *corev1.Node, pod *corev1.Pod) bool {
+	m := c.makers[pod.Labels["app"]]
+	if m == nil || !m.homeless {
+		return true
+	}
+	_, has := node.Status.Allocatable[device]
+	return has
+}
+
+// wantDevice has a pod ask for a device.
+func wantDevice(pod *corev1.Pod) {
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{device: resource.MustParse("1")},
+	}}}
+}
+
+// flapSoon has a pod that is ready on a new node crash a moment later, and be ready again after a while, and so on.
+func (c *cluster) flapSoon(m *maker, pod *corev1.Pod) {
+	if m.flaps == 0 || !c.isOnNew(pod) {
+		return
+	}
+	uid := pod.UID
+	c.after(m.flaps, func() { c.flap(m, uid) })
+}
+
+func (c *cluster) flap(m *maker, uid types.UID) {
+	old, ok := c.pods[uid]
+	if !ok || m.flaps == 0 || old.DeletionTimestamp != nil {
+		return
+	}
+	ready := podIsReady(old)
+	pod := old.DeepCopy()
+	restarts := int32(0)
+	if len(pod.Status.ContainerStatuses) > 0 {
+		restarts = pod.Status.ContainerStatuses[0].RestartCount
+	}
+	status := corev1.ContainerStatus{Name: "main", RestartCount: restarts}
+	after := m.flaps
+	if ready {
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: crashLoop}
+		after = 10 * time.Second
+	} else {
+		status.RestartCount++
+	}
+	for i := range pod.Status.Conditions {
+		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady {
+			condition.Status, condition.LastTransitionTime = corev1.ConditionTrue, metav1.Time{Time: c.now}
+			if ready {
+				condition.Status = corev1.ConditionFalse
+			}
+		}
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{status}
+	c.putPod(pod)
+	c.after(after, func() { c.flap(m, uid) })
+}
+
+// readController is what a workload's controller says of its scale.
+func (c *cluster) readController(w drain.Workload) drain.Controller {
+	m := c.makers[w.Name]
+	if m == nil || m.away || c.ending {
+		return drain.Controller{}
+	}
+	read := drain.Controller{Replicas: m.Replicas}
+	if m.role == Completes { // of those that have completed no one brings another up here
+		read.Replicas = 0
+	}
+	if m.refused {
+		read.Refused = "pods are forbidden: exceeded quota"
+	}
+	return read
+}
+
+// readControllers has the process learn what it asks about controllers.
+func (p *process) readControllers(step *upgrade.Step) {
+	for _, w := range step.Unscaled {
+		read, known := p.controllers[w]
+		if p.readingOf[w] || (known && p.c.now.Sub(read.Read) < 5*time.Second) {
+			continue
+		}
+		p.readingOf[w] = true
+		asked := p.c.now
+		p.awake(200*time.Millisecond, func() {
+			delete(p.readingOf, w)
+			read := p.c.readController(w)
+			read.Read = asked
+			p.controllers[w] = read
+			p.look()
+		})
+	}
+}
