@@ -27,7 +27,7 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 	} else {
 		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 	}
-	n.Zone = zone
+	n.Zone, n.Addresses = zone, nil
 	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
@@ -45,6 +45,7 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
+		d.asked = append(d.asked, action.Key())
 	case !n.Landed && d.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = d.undoShrink(n)
 		n.Landed = true

@@ -52,6 +52,7 @@ func Generate(seed uint64) Plan {
 	moves(&p)
 	crashes(&p)
 	balancers(&p)
+	denials(&p)
 	return p
 }
 
