@@ -60,6 +60,8 @@ const (
 	Returns ObstacleKind = "returns"
 	// Unanswered is a request that got no answer, or that of a server in trouble; it is made again.
 	Unanswered ObstacleKind = "unanswered"
+	// TargetStays goes away when a load balancer lets go of an empty node, or of a pod that was on it.
+	TargetStays ObstacleKind = "target"
 	// Denied is an answer that was not predicted: an admission webhook, a lost race.
 	Denied ObstacleKind = "denied"
 )
@@ -144,6 +146,7 @@ func (o Obstacle) Remedy() string {
 		DoNotDisrupt:    "wait for its end, take the annotation off or leave --respect-do-not-disrupt out",
 		Returns:         "take the toleration away that brings it back or pass --on-timeout=force",
 		BudgetPending:   "see that kube-controller-manager is running",
+		TargetStays:     "see what keeps that target group, as the AWS Load Balancer Controller, or pass --on-timeout=force",
 		Unanswered:      "see whether the API server is well",
 		NamespaceEnding: "see which finalizers keep the namespace",
 	}

@@ -206,6 +206,7 @@ func TestObstacle(t *testing.T) {
 		drain.NamespaceEnding: {drain.Obstacle{}, "namespace is being deleted", "finalizers", false},
 		drain.Returns:         {drain.Obstacle{}, "came back", "toleration", true},
 		drain.Unanswered:      {drain.Obstacle{Detail: "the server is on fire"}, "the server is on fire", "API server", false},
+		drain.TargetStays:     {drain.Obstacle{Detail: "target group web still has target i-1"}, "still has target i-1", "--on-timeout=force", false},
 		drain.Denied:          {drain.Obstacle{Detail: "webhook says no"}, "webhook says no", "denies", false},
 	}
 	for kind, c := range cases {
@@ -234,7 +235,7 @@ func TestObstacle(t *testing.T) {
 // ofBudget tells the obstacles that a budget may be the cause of.
 func ofBudget(kind drain.ObstacleKind) bool {
 	switch kind {
-	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered:
+	case drain.Unmanaged, drain.Completing, drain.DoNotDisrupt, drain.NamespaceEnding, drain.Returns, drain.Unanswered, drain.TargetStays:
 		return false
 	default:
 		return true

@@ -39,9 +39,9 @@ type progress struct {
 	cloud  string
 	// balancers is what was said last of load balancers that could not be read.
 	balancers string
-	// outage is what was said last of a cluster that takes no change, "" when it does.
-	outage string
-	drawn  bool
+	// outages are what was said of a cluster that takes no change, since it last did.
+	outages map[string]bool
+	drawn   bool
 	// stopping is true once the line that says so was written.
 	stopping bool
 	stop     chan struct{}
@@ -164,14 +164,21 @@ func (p *progress) showBalancerAnswer(err error) {
 	}
 }
 
-// showOutage sees why the cluster takes no change, "" when it does; each outage is told once.
+// showOutage sees why the cluster takes no change, "" when it does; each reason is told once.
 func (p *progress) showOutage(detail string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.outage == "" && detail != "" {
+	if detail == "" {
+		clear(p.outages)
+		return
+	}
+	if !p.outages[detail] {
 		p.writeLine(report.Event{Type: "waiting", Text: "nothing can be done in the cluster for now, it is tried again: " + detail})
 	}
-	p.outage = detail
+	if p.outages == nil {
+		p.outages = map[string]bool{}
+	}
+	p.outages[detail] = true
 }
 
 // writeNote writes a line that no step stands behind.

@@ -62,6 +62,9 @@ func listGroupChanges(before, now *upgrade.Status) []Event {
 	if now.Note != "" && now.Note != before.Note {
 		events = append(events, Event{Type: "note", Text: now.Note})
 	}
+	if was, is := before.Retried, now.Retried; is.Action != "" && (is.Action != was.Action || is.Detail != was.Detail) {
+		events = append(events, Event{Type: "waiting", Text: "it is tried again " + is.String()})
+	}
 	if before.Group != "" && (now.Desired != before.Desired || now.Max != before.Max) {
 		events = append(events, Event{Type: "capacity", Text: fmt.Sprintf("group size desired %d, max %d%s", now.Desired, now.Max, Parenthesize(now.Zones))})
 	}
@@ -173,6 +176,9 @@ func DescribeHeartbeat(now Moment) string {
 	}
 	if s.Waiting != "" {
 		text += "; waiting for " + s.Waiting
+	}
+	if s.Retried.Action != "" {
+		text += "; tried again for " + now.At.Sub(s.Retried.Since).Round(time.Second).String() + ": " + s.Retried.String()
 	}
 	if waits := CollectWaits(now.Blocked, now.At); len(waits) > 0 {
 		text += fmt.Sprintf("; %s blocked, first%s: %s", formatCount(len(now.Blocked), "pod"), waits[0].formatLimit(s.Manager, now.At), waits[0])

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -46,15 +47,15 @@ const (
 	outageGap = 10 * time.Second
 )
 
-// recordReachability notes whether the API server answered a request, and tells of an outage that
-// lasts. Without credentials no request has an answer.
-func (s *run) recordReachability(answered bool, detail string) {
+// recordReachability notes whether the API server answered a request that was begun then, and tells
+// of an outage that lasts. Without credentials no request has an answer.
+func (s *run) recordReachability(began time.Time, answered bool, detail string) {
 	now := time.Now()
 	if answered {
 		s.outageSince, detail = time.Time{}, ""
 	} else {
-		if s.outageSince.IsZero() || now.Sub(s.lastFailure) > outageGap {
-			s.outageSince = now
+		if s.outageSince.IsZero() || began.Sub(s.lastFailure) > outageGap {
+			s.outageSince = began
 		}
 		s.lastFailure = now
 		if now.Sub(s.outageSince) < outageTold {
@@ -64,12 +65,62 @@ func (s *run) recordReachability(answered bool, detail string) {
 	s.Unreached(detail)
 }
 
-// recordWatchFailure notes that a watch could not be opened. One that was answered tells nothing: a
-// list follows it.
+// recordWatchFailure notes that a watch could not be opened. One that was refused may be followed by
+// a list that is not; where that lasts the right to read is gone.
 func (s *run) recordWatchFailure(err error) {
-	if a := ClassifyAnswer(err); a.Outcome == nodegroup.OutcomeUnclear {
-		s.recordReachability(false, a.Detail)
+	switch a := ClassifyAnswer(err); a.Outcome {
+	case nodegroup.OutcomeUnclear:
+		s.recordReachability(time.Now(), false, a.Detail)
+	case nodegroup.OutcomeFatal:
+		s.refusedWatch.record(err)
+		s.Unreached(a.Detail)
 	}
+}
+
+const (
+	// watchRefused is how long watches must be refused for good until the right to read counts as
+	// gone, watchGap how far apart such refusals are at most: client-go tries again within half a
+	// minute.
+	watchRefused = 20 * time.Second
+	watchGap     = time.Minute
+)
+
+// refusedWatch is what is known of watches that were refused for good. err is set when that has
+// lasted for so long that the upgrade cannot continue.
+type refusedWatch struct {
+	since, last time.Time
+	err         error
+}
+
+func (r *refusedWatch) record(err error) {
+	now := time.Now()
+	if now.Sub(r.last) > watchGap {
+		r.since = now
+	}
+	if r.last = now; now.Sub(r.since) >= watchRefused {
+		r.err = err
+	}
+}
+
+// fatalLeaseError is the error of an upgrade whose lease may not be renewed any more, or has not been
+// for too long: then nothing may be written.
+func (s *run) fatalLeaseError() error {
+	if !s.isLeaseOverdue() {
+		s.leaseOverdue = time.Time{}
+		return nil
+	}
+	if s.leaseOverdue.IsZero() {
+		s.leaseOverdue = time.Now()
+	}
+	err := s.Unrenewed()
+	if err == nil {
+		return nil
+	}
+	waited := time.Since(s.leaseOverdue)
+	if ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal || waited > saveLimit {
+		return fmt.Errorf("renewing the upgrade's lease: %w", err)
+	}
+	return nil
 }
 
 // showStep hands a step to whoever watches. What it waits for is the API server while that is out

@@ -91,12 +91,17 @@ func (s *run) pollCloud(ctx context.Context) {
 	}()
 }
 
-// fatalCloudError is the error of an upgrade that cannot continue before the cloud was read, when
-// that is refused for good: credentials that have ended, or a permission that is gone. Elsewhere
+// fatalCloudError is the error of an upgrade that cannot continue before the cloud, or the load
+// balancers of the nodes in drain, were read, when that is refused for good: credentials that have ended, or a permission that is gone. Elsewhere
 // there is time to mend it, see recordPoll: what was refused before the upgrade waited for the
 // cloud does not count.
 func (s *run) fatalCloudError(step *upgrade.Step) error {
+	if step.Targets.Every == 0 {
+		s.refusedTargets = 0
+	}
 	switch {
+	case s.refusedTargets >= refusalsBelieved:
+		return s.lastTargetsError
 	case step.Poll == 0:
 		s.refusedPolls = 0
 	case s.refusedPolls >= refusalsBelieved:

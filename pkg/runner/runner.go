@@ -1,10 +1,13 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -135,9 +138,15 @@ type run struct {
 	// cloud, since the last that was not; lastPollError is the last poll's error.
 	refusedPolls  int
 	lastPollError error
+	// refusedTargets and lastTargetsError are the same for readings of load balancers.
+	refusedTargets   int
+	lastTargetsError error
 	// outageSince is since when requests to the API server have no answer, zero while they have;
 	// lastFailure is when the last had none.
 	outageSince, lastFailure time.Time
+	refusedWatch             refusedWatch
+	// leaseOverdue is since when the lease should have been renewed, zero while it is.
+	leaseOverdue time.Time
 	// gaveUp is why the upgrade is being brought to rest though no one asked for it.
 	gaveUp error
 	// lastDecided is when the last step was decided, by the wall clock.
@@ -170,11 +179,22 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	switch {
 	case s.gaveUp == nil:
 	case errors.Is(err, ErrUnrested):
-		err = fmt.Errorf("%w; %s", s.gaveUp, ErrUnrested.Error()) // it counts as no interrupt
+		err = fmt.Errorf("%w; %s", s.gaveUp, err.Error()) // it counts as no interrupt
 	case err == nil && record.Result == upgrade.Interrupted:
 		err = s.gaveUp
 	}
-	return record, err
+	return record, s.nameFenced(err)
+}
+
+// nameFenced adds to the error of an upgrade that could not come to rest which nodes it leaves fenced.
+func (s *run) nameFenced(err error) error {
+	if err == nil || errors.Is(err, ErrLost) {
+		return err
+	}
+	if fenced := upgrade.DescribeFenced(s.joinMembers(s.Cluster.View().Nodes), s.Record.Run); fenced != "" {
+		return fmt.Errorf("%w; %s", err, fenced)
+	}
+	return err
 }
 
 // runLoop is Run; stop is called when the upgrade is stuck.
@@ -192,7 +212,7 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
 			return s.Record, nil
 		}
-		if err := s.fatalCloudError(&step); err != nil && s.gaveUp == nil {
+		if err := cmp.Or(s.fatalCloudError(&step), s.fatalLeaseError(), s.refusedWatch.err); err != nil && s.gaveUp == nil {
 			s.gaveUp = err
 			stop()
 		}
@@ -266,11 +286,20 @@ func (r *Runner) contextForWork(ctx context.Context) (context.Context, context.C
 func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 	saving, cancel := context.WithTimeoutCause(work, saveLimit, fmt.Errorf("gave up after %s", saveLimit))
 	defer cancel()
+	var last error // that an answer gave, rather than the end of the wait for one
 	for pause := 250 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		err := s.trySaveRecord(saving, record)
+		began := time.Now()
+		err := s.awaitSave(saving, record)
+		switch {
+		case errors.Is(err, context.Canceled):
+			err = cmp.Or(last, errUnsaved)
+		case errors.Is(err, context.DeadlineExceeded):
+			err = fmt.Errorf("%w: %w", errUnsaved, err)
+		}
+		last = err
 		switch {
 		case err == nil:
-			s.recordReachability(true, "")
+			s.recordReachability(began, true, "")
 			return nil
 		case errors.Is(err, ErrLost):
 			return err
@@ -282,7 +311,7 @@ func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 		if s.isLeaseOverdue() && s.lastShown.Status.Group != "" {
 			s.showStep(s.lastShown) // no other step is taken until the record is written
 		}
-		s.recordReachability(false, ClassifyAnswer(err).Detail)
+		s.recordReachability(began, false, ClassifyAnswer(err).Detail)
 		select {
 		case <-time.After(pause):
 		case <-saving.Done():
@@ -290,6 +319,25 @@ func (s *run) saveRecord(work context.Context, record upgrade.Record) error {
 		}
 	}
 }
+
+// awaitSave stores the record once. It tells of a request that has no answer for a while, as one
+// that an admission webhook holds.
+func (s *run) awaitSave(ctx context.Context, record upgrade.Record) error {
+	saved := make(chan error, 1)
+	go func() { saved <- s.trySaveRecord(ctx, record) }()
+	silence := time.NewTimer(outageGap)
+	defer silence.Stop()
+	select {
+	case err := <-saved:
+		return err
+	case <-silence.C:
+		s.Unreached(errUnsaved.Error())
+		return <-saved
+	}
+}
+
+// errUnsaved is the error of a record whose writing has no answer.
+var errUnsaved = errors.New("writing the upgrade's record has had no answer: see whether an admission webhook holds it")
 
 func (s *run) trySaveRecord(ctx context.Context, record upgrade.Record) error {
 	if err := s.checkLease(); err != nil {
@@ -343,9 +391,9 @@ func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	}
 	switch attempt.Outcome {
 	case nodegroup.OutcomeUnclear:
-		s.recordReachability(false, attempt.Detail)
+		s.recordReachability(attempt.Begun, false, attempt.Detail)
 	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
-		s.recordReachability(true, "")
+		s.recordReachability(attempt.Begun, true, "")
 	}
 }
 
@@ -392,9 +440,28 @@ func (s *run) waitForEvent(ctx, work context.Context, step upgrade.Step) error {
 	case <-s.stopRequested(ctx):
 		s.stopping = true
 	case <-work.Done():
-		return context.Cause(work)
+		return s.describeUnrested(context.Cause(work))
 	}
 	return nil
+}
+
+// describeUnrested adds to the error what an interrupted upgrade was still waiting for.
+func (s *run) describeUnrested(cause error) error {
+	if !errors.Is(cause, ErrUnrested) {
+		return cause
+	}
+	if retried := s.lastShown.Status.Retried; retried.Action != "" {
+		return fmt.Errorf("%w: %s", cause, retried)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.attempts)) {
+		switch attempt := s.attempts[key]; {
+		case attempt.InFlight:
+			return fmt.Errorf("%w: to %s has no answer yet", cause, attempt.Action)
+		case attempt.Outcome == nodegroup.OutcomeLater || attempt.Outcome == nodegroup.OutcomeUnclear:
+			return fmt.Errorf("%w: to %s: %s", cause, attempt.Action, attempt.Detail)
+		}
+	}
+	return cause
 }
 
 // stopRequested is closed when the upgrade is to come to rest; nil once that is known.

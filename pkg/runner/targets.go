@@ -47,12 +47,19 @@ func (s *run) pollTargets(ctx context.Context, ids []string) {
 	}()
 }
 
-// recordTargets keeps what the cloud said of load balancers. While it does not answer, or refuses,
-// the last answer stands: no wait that rests on it is without an end.
+// recordTargets keeps what the cloud said of load balancers. While it does not answer the last answer
+// stands: no wait that rests on it is without an end. Where it refuses for good the upgrade ends.
 func (s *run) recordTargets(read nodegroup.Targets, err error) {
 	s.targetPolls.inFlight = false
-	if err == nil {
-		s.Targets = read
+	switch {
+	case err == nil:
+		s.Targets, s.refusedTargets = read, 0
+	case ClassifyAnswer(err).Outcome == nodegroup.OutcomeFatal:
+		s.refusedTargets++
+		s.targetPolls.last = time.Time{} // asked again at once
+	default:
+		s.refusedTargets = 0
 	}
+	s.lastTargetsError = err
 	s.BalancersRead(err)
 }

@@ -74,7 +74,8 @@ func TestTargetsAreFollowed(t *testing.T) {
 	})
 }
 
-// TestTargetsThatCannotBeRead are no reason to stop: the node is terminated after a while, and the error is told.
+// TestTargetsThatCannotBeRead keep an empty node, since nobody knows what is sent to it; the error is told, and the upgrade stops when new
+// nodes would be given up. It ends at once where reading them is refused for good.
 func TestTargetsThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, 1)
@@ -84,11 +85,21 @@ func TestTargetsThatCannotBeRead(t *testing.T) {
 		var told error
 		r.BalancersRead = func(err error) { told = err }
 		record, err := r.Run(t.Context())
-		if err != nil || record.Result != upgrade.Succeeded || !errors.Is(told, denied) {
-			t.Fatalf("ended with %q, error %v, told %v", record.Result, err, told)
+		if err != nil || record.Result != upgrade.Failed || !errors.Is(told, denied) || len(s.times("terminate")) > 0 {
+			t.Fatalf("ended with %q, error %v, told %v, terminated at %v", record.Result, err, told, s.times("terminate"))
 		}
-		if at := s.times("terminate")[0]; at < time.Minute || at > 75*time.Second {
-			t.Errorf("terminated at %s, want after a minute", at)
+		if at := time.Since(s.began); at < 20*time.Minute || at > 21*time.Minute {
+			t.Errorf("ended at %s, want after the boot timeout", at)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 1)
+		h := &harbor{sky: sky{s}, drains: time.Hour, taken: map[string]time.Time{}, err: errEnded}
+		if _, err := h.follow(5 * time.Minute).Run(t.Context()); !errors.Is(err, errEnded) || len(s.times("terminate")) > 0 {
+			t.Errorf("ended with error %v, terminated at %v", err, s.times("terminate"))
+		}
+		if at := time.Since(s.began); at > 30*time.Second {
+			t.Errorf("ended at %s", at)
 		}
 	})
 }

@@ -194,7 +194,7 @@ func (d blueGreen) countKept() int {
 // parkNode keeps a node, fenced, until the outdated nodes are deleted. reason names what is left on
 // it, "" when it is empty.
 func (d blueGreen) parkNode(name string, n NodeRecord, reason string) {
-	n.State, n.Reason = NodeParked, reason
+	n.State, n.Reason, n.Addresses = NodeParked, reason, nil
 	d.rec.Nodes[name] = n
 	d.requeueNow()
 }

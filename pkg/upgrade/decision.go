@@ -66,6 +66,9 @@ func (d decision) recordLongBlocked() {
 // finishStep is the step as it is by now.
 func (d decision) finishStep() Step {
 	scheduling{d.draft}.decideEvictions()
+	if !d.finished {
+		retries{d.draft}.watchRetries()
+	}
 	d.recordLongBlocked()
 	d.notes.At = d.w.Now
 	if d.rec.Run != "" {
@@ -199,7 +202,7 @@ func (d decision) summarizeStatus() Status {
 		Total: d.rec.Total, Replaced: d.rec.Replaced, Outdated: len(d.count.pending), Ready: d.count.ready,
 		New: d.count.Fresh, NewReady: d.count.Usable,
 		Owed: d.rec.Ledger.Contribution(), Desired: g.Desired, Max: g.Max,
-		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting,
+		Zones: formatZoneSizes(d.count.Zones), Waiting: d.waiting, Retried: d.retried,
 	}
 	if why := ledger.ZoneLaunchRefusal(d.w.Open); why != "" && !d.rec.Ledger.Zonal() {
 		s.Note = "the group is made larger as a whole, because launches in a zone are refused: " + why

@@ -133,6 +133,7 @@ func (d delegated) followOperation() bool {
 	// A node has gone when its Node and its instance both have, whichever does first.
 	d.rec.Replaced = max(0, d.rec.Total-len(d.count.pending)-len(d.count.leaving))
 	d.notes.keepNodeNames(d.count.pending, d.w.Notes.NodeNames)
+	unjoined{d.draft}.noteUnjoined()
 	op, known := d.newestOperation(), d.rec.Delegation
 	switch {
 	case op.Began.Before(known.Newest):
@@ -212,6 +213,9 @@ func resultOfCode(code string) Result {
 // names: the cloud does not name them (EKS E52).
 func (d delegated) explainFailure(op *nodegroup.Operation) string {
 	text := fmt.Sprintf("update %s failed: %s", op.ID, op.Failure)
+	if resultOfCode(op.Code) == NodeCreationFailure {
+		return joinNotes(text, unjoined{d.draft}.describeFailures())
+	}
 	if resultOfCode(op.Code) != PodEvictionFailure {
 		return text
 	}
@@ -289,8 +293,13 @@ func (d delegated) blockPods(m *nodegroup.Member, until time.Time) {
 	d.requeueAt(until)
 }
 
-// describeProgress says what the cloud is waiting for, as far as the cluster shows it.
+// describeProgress says what the cloud is waiting for, as far as the cluster and the group show it.
 func (d delegated) describeProgress() string {
+	return joinNotes(d.describeStage(), unjoined{d.draft}.describeMissing())
+}
+
+// describeStage says how far the cloud is.
+func (d delegated) describeStage() string {
 	names := slices.Sorted(maps.Keys(d.rec.Delegation.Draining))
 	switch {
 	case len(names) > 0:

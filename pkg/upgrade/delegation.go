@@ -22,6 +22,11 @@ type Delegation struct {
 	// Blocked tells since when pods have been blocked, by namespace/name, of those that have been
 	// so for a minute.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
+	// Unjoined tells since when a current machine has been seen without a node, by instance ID; it
+	// keeps those that are gone.
+	Unjoined map[string]time.Time `json:"unjoined,omitempty"`
+	// LaunchFailure is why a machine could not be launched last, since the operation began.
+	LaunchFailure string `json:"launchFailure,omitempty"`
 	// Succeeded is when the operation was first seen to have succeeded.
 	Succeeded time.Time `json:"succeeded,omitzero"`
 }

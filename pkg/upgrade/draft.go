@@ -32,6 +32,10 @@ type draft struct {
 	// unsettled is true where an action was asked for and its effect is still to be seen, or its
 	// next try is not due.
 	unsettled bool
+	// asked are the keys of the actions that the step asks for, whether they are begun in it, under
+	// way or to be tried again later; retried is the one that has been tried for longest.
+	asked   []string
+	retried Retried
 	// undone are the keys of actions that a stop or an undoing leaves out because they were refused
 	// for good.
 	undone  []string
@@ -152,6 +156,7 @@ func (d *draft) enterPhase(next phase) {
 // moment ago and its effect is still to be observed.
 func (d *draft) addAction(a nodegroup.Action) {
 	attempt, begun := d.w.Open[a.Key()]
+	d.asked = append(d.asked, a.Key())
 	if begun && attempt.InFlight {
 		return
 	}
@@ -202,10 +207,11 @@ func (d *draft) requeueNow() { d.wake, d.due = d.w.Now, d.w.Now }
 // lastAttempt is the last try of the action; the zero Attempt if there was none.
 func (d *draft) lastAttempt(a nodegroup.Action) nodegroup.Attempt { return d.w.lastAttempt(a) }
 
-// isRefused reports whether the last try of the action was refused for good.
+// isRefused reports whether the last try of the action was refused for good, or it was tried for as
+// long as a stop or an undoing does.
 func (d *draft) isRefused(a nodegroup.Action) bool {
 	attempt := d.lastAttempt(a)
-	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight
+	return attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight || d.isLeftOut(a)
 }
 
 // addBlocked adds an obstacle. key is the pod's UID, or the node's name where no pod is in the way.

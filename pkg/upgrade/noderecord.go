@@ -35,6 +35,8 @@ type NodeRecord struct {
 	Batch    int       `json:"batch"`
 	Began    time.Time `json:"began"`
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Addresses are those of the pods that a drain moves, where load balancers may send to them.
+	Addresses []string `json:"addresses,omitempty"`
 	// EmptyAt is when the last pod was seen to be gone. It is not written ahead: a crash starts the
 	// wait for it again.
 	EmptyAt time.Time `json:"emptyAt,omitzero"`

@@ -42,6 +42,8 @@ type Notes struct {
 	MissingSince map[string]time.Time
 	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	UnhealthySince map[string]time.Time
+	// Retries are, by Action.Key, the requests that have not had their effect.
+	Retries map[string]Retry
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
 	OlderSince time.Time
 	// Addresses are, by node that was started, those of its pods that leave it, and until when each
@@ -51,6 +53,9 @@ type Notes struct {
 	DrainingSince map[string]time.Time
 	// ExcludedSince is since when a node in drain has been seen to be taken out of load balancers.
 	ExcludedSince map[string]time.Time
+	// UnreadSince is since when an empty node has waited for load balancers to be read, zero when none
+	// does.
+	UnreadSince time.Time
 	// Memory is the schedule's own.
 	schedule.Memory
 	// At is when the notes were taken.
@@ -68,8 +73,9 @@ func (n *Notes) cloneNotes() Notes {
 		// Of workloads that still lack pods, or do not recover.
 		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
-		Memory: n.Memory,
-		At:     n.At,
+		Retries: map[string]Retry{}, // of what is asked for still
+		Memory:  n.Memory,
+		At:      n.At,
 	}
 	c.Leaving = nil // where no plan is made, no one sees who has left
 	if c.Yielded == nil {

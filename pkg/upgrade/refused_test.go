@@ -61,7 +61,7 @@ func kindOf(a nodegroup.Action) string {
 	return kind
 }
 
-// TestRefusedForGood has each kind of request be refused for good from each of its uses on, in upgrades, stops and undoings: the run ends
+// S20: TestRefusedForGood has each kind of request be refused for good from each of its uses on, in upgrades, stops and undoings: the run ends
 // soon, says which request was refused and why, and the same command reaches its end once the request is allowed.
 func TestRefusedForGood(t *testing.T) {
 	for _, zonal := range []bool{true, false} {

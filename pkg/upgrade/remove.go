@@ -29,7 +29,7 @@ func terminateNode(d *draft, name string, n NodeRecord, m *nodegroup.Member) {
 		n.State, n.Terminated, n.Shrink = NodeRemoving, d.w.Now, d.bookKeeper().ShouldShrink(zone)
 		n.Instance = m.Instance.ID
 	}
-	n.Zone = zone
+	n.Zone, n.Addresses = zone, nil
 	d.rec.Ledger.BookRemoval(zone, n.Shrink && !d.rec.Request.isRefilled(), d.w.Now)
 	d.count.Left[zone]--
 	d.rec.Nodes[name] = n
@@ -47,6 +47,7 @@ func (d removal) followTermination(name string, n NodeRecord, m *nodegroup.Membe
 	attempt := d.lastAttempt(action)
 	switch {
 	case attempt.InFlight:
+		d.asked = append(d.asked, action.Key())
 	case !n.Landed && d.terminatedByOthers(n, m.Instance.State == nodegroup.InstanceLeaving || m.Instance.ID == ""):
 		n = d.undoShrink(n)
 		n.Landed = true

@@ -95,6 +95,8 @@ type Status struct {
 	// Nodes are sorted by Name.
 	Nodes   []NodeStatus `json:"nodes,omitempty"`
 	Waiting string       `json:"waiting,omitempty"`
+	// Retried is the request that has been tried in vain for longest.
+	Retried Retried `json:"retried,omitzero"`
 	// Unhealthy are the workloads that do not recover, by Name: no further node is started.
 	Unhealthy []Unhealthy `json:"unhealthy,omitempty"`
 	// Note says what is done in another way than planned, and why.

@@ -1,12 +1,14 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
@@ -121,8 +123,7 @@ func (d stopping) restoreRevision() bool {
 // describeRefused says which of the actions were refused for good, leaving out what the text says
 // already, and which nodes stay fenced because of that; "" when none was.
 func (d stopping) describeRefused(keys []string, told string) string {
-	refused := d.w.listRefused(keys)
-	refused = slices.DeleteFunc(refused, func(text string) bool { return strings.Contains(told, text) })
+	refused := d.listRefused(keys, told)
 	var fenced []string
 	for i := range d.w.Members {
 		m := &d.w.Members[i]
@@ -133,7 +134,45 @@ func (d stopping) describeRefused(keys []string, told string) string {
 	if len(fenced) < 2 {
 		return joinFirst(refused)
 	}
-	return joinNotes(joinFirst(refused), "still fenced: "+abbreviateNames(fenced))
+	return joinNotes(joinFirst(refused), describeFenced(fenced))
+}
+
+// DescribeFenced says which of the members carry marks of the run's fence, "" when none does.
+func DescribeFenced(members []nodegroup.Member, run string) string {
+	var fenced []string
+	for i := range members {
+		if node := members[i].Node; node != nil && run != "" && node.Annotations[nodemark.AnnotationRun] == run {
+			fenced = append(fenced, members[i].Name())
+		}
+	}
+	if len(fenced) == 0 {
+		return ""
+	}
+	return describeFenced(fenced)
+}
+
+func describeFenced(names []string) string { return "still fenced: " + abbreviateNames(names) }
+
+// listRefused lists those of the actions that were refused for good, or tried for too long, each with
+// the reason. It leaves out those that an upgrade continues without, and those that the text names.
+func (d stopping) listRefused(keys []string, told string) []string {
+	var all []string
+	slices.Sort(keys)
+	for _, key := range slices.Compact(keys) {
+		attempt := d.w.Open[key]
+		if attempt.Action == nil || !d.isRefused(attempt.Action) || isOptional(attempt.Action) {
+			continue
+		}
+		if head := fmt.Sprintf("to %s: ", attempt.Action); !strings.Contains(told, head) {
+			all = append(all, head+d.noteOf(attempt))
+		}
+	}
+	return all
+}
+
+// noteOf is the last answer to the action.
+func (d stopping) noteOf(attempt nodegroup.Attempt) string {
+	return cmp.Or(attempt.Detail, d.w.Notes.Retries[attempt.Action.Key()].describe(attempt))
 }
 
 // describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it

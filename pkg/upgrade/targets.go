@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -15,10 +16,6 @@ const (
 	// targetSlack is how much longer than its delay a target is waited for: what takes it out, and
 	// the cloud that shows it, take a moment.
 	targetSlack = 10 * time.Second
-	// targetPatience is how long an empty node waits for load balancers to be read that were not
-	// read since: longer than from one reading to the next. What was read before counts meanwhile,
-	// and afterwards.
-	targetPatience = 2 * pollTargets
 	// pollTargets is how often load balancers are read while nodes drain that still have pods.
 	// While an empty one waits for them it is as often as the cloud.
 	pollTargets = 30 * time.Second
@@ -35,8 +32,11 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 		return
 	}
 	addresses := maps.Clone(d.w.Notes.Addresses[name])
-	if addresses == nil {
+	if addresses == nil { // the drain begins, or the process that began it is no more
 		addresses = map[string]time.Time{}
+		for _, address := range d.rec.Nodes[name].Addresses {
+			addresses[address] = d.w.Now
+		}
 	}
 	for _, pod := range slices.Concat(view.Evict, view.Held, view.Leaving) {
 		address := pod.Status.PodIP // of a pod in its host's network it was trimmed
@@ -48,6 +48,7 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 		d.notes.DrainingSince, d.notes.ExcludedSince = map[string]time.Time{}, map[string]time.Time{}
 	}
 	d.notes.Addresses[name] = addresses
+	d.recordAddresses(name, addresses)
 	d.noteExcluded(name, m.Node)
 	d.targets.IDs = append(append(d.targets.IDs, m.Instance.ID), slices.Sorted(maps.Keys(addresses))...)
 	d.pollTargetsEvery(pollTargets)
@@ -55,6 +56,15 @@ func (d balancing) followTargets(name string, m *nodegroup.Member, view *nodePod
 		if target.Draining {
 			d.notes.DrainingSince[target.Key()] = d.drainingSince(target)
 		}
+	}
+}
+
+// recordAddresses puts the addresses of the node's pods on record before the pods are evicted: whoever
+// takes the upgrade up follows the targets of those that have left by then.
+func (d balancing) recordAddresses(name string, addresses map[string]time.Time) {
+	if n := d.rec.Nodes[name]; len(addresses) > len(n.Addresses) {
+		n.Addresses = slices.Sorted(maps.Keys(addresses))
+		d.rec.Nodes[name] = n
 	}
 }
 
@@ -99,22 +109,68 @@ func (d balancing) drainingSince(target *nodegroup.Target) time.Time {
 }
 
 // waitForBalancers reports whether an empty node must stay because a load balancer keeps
-// connections to it, and has it looked at again when that is over at the latest.
+// connections to it, or because load balancers were not read since it was empty: what they know of
+// it is unknown then.
 func (d balancing) waitForBalancers(name string, n NodeRecord, m *nodegroup.Member) bool {
 	if len(d.w.Targets.Groups) == 0 || m.Instance.ID == "" {
 		return false // nothing is known of load balancers: the label and the settling are all there is
 	}
-	until, reason := d.findLastTarget(name, n, m)
-	since := d.sinceExcluded(name, n.EmptyAt)
-	if read := since.Add(targetPatience); !d.w.Targets.Observed.After(since) && read.After(until) {
-		until, reason = read, "load balancers to be read"
+	if !d.w.Targets.Observed.After(d.sinceExcluded(name, n.EmptyAt)) {
+		d.waitForReading()
+		return true
 	}
-	if !d.w.Now.Before(until) {
+	until, reason := d.findLastTarget(name, n, m)
+	if d.w.Now.Before(until) {
+		d.waiting = reason
+		d.pollTargetsEvery(pollInterval)
+		d.requeueAt(until)
+		return true
+	}
+	return d.waitForOverdue(name, n, m)
+}
+
+// waitForReading has load balancers read, and stops the upgrade when they could not be for as long as
+// new nodes may take to come up.
+func (d balancing) waitForReading() {
+	since := d.w.Notes.UnreadSince.Add(d.w.Idle)
+	if d.w.Notes.UnreadSince.IsZero() {
+		since = d.w.Now
+	}
+	d.notes.UnreadSince = since
+	d.waiting = "load balancers to be read"
+	limit := since.Add(d.rec.Request.BootTimeout.Duration)
+	if !d.w.Now.Before(limit) {
+		d.stopUpgradeWith(Failed, fmt.Sprintf("reading load balancers: they have not been read for %s, and may send to nodes that are drained: see why, which the progress said", d.rec.Request.BootTimeout))
+		return
+	}
+	d.pollTargetsEvery(pollInterval)
+	d.requeueAt(limit)
+}
+
+// waitForOverdue reports whether an empty node must stay because a target of it is still there that
+// should have gone by now. It is named, and when the node's time is over it is given up as
+// --on-timeout says. A node whose pods are deleted in the end is terminated all the same.
+func (d balancing) waitForOverdue(name string, n NodeRecord, m *nodegroup.Member) bool {
+	var overdue string
+	for _, target := range d.listTargetsOf(name, m) {
+		if end := d.endOfTarget(name, n, target); !end.IsZero() {
+			overdue = fmt.Sprintf("target group %s still has target %s of node %s, which should have gone at %s",
+				target.Group.Name, target.ID, name, end.UTC().Format(time.TimeOnly))
+		}
+	}
+	if overdue == "" || d.phase.mostGrace > 0 {
 		return false
 	}
-	d.waiting = reason
+	d.addBlocked(Blocked{Node: name, Obstacle: drain.Obstacle{Kind: drain.TargetStays, Detail: overdue}}, name)
+	d.waiting = overdue
 	d.pollTargetsEvery(pollInterval)
-	d.requeueAt(until)
+	switch {
+	case !(timeout{d.draft}).isOutOfTime(name):
+		return true
+	case d.rec.Request.OnTimeout == Force:
+		return false
+	}
+	d.phase.late(d.draft, name, n)
 	return true
 }
 

@@ -60,13 +60,14 @@ func TestTargetsAreWaitedFor(t *testing.T) {
 		"drained within the settling":       {bound(5 * time.Minute), []span{{"i-old-a-1", true, 0, 50 * time.Second}}, 0, time.Minute},
 		"drains as long as it may":          {bound(5 * time.Minute), []span{{"i-old-a-1", true, 5 * time.Second, 305 * time.Second}}, 0, 305 * time.Second},
 		"drains while its pods leave":       {bound(5 * time.Minute), []span{{"i-old-a-1", true, 5 * time.Second, 305 * time.Second}}, 10 * time.Minute, 11 * time.Minute},
-		"drains for ever":                   {bound(5 * time.Minute), []span{{"i-old-a-1", true, 0, never}}, 0, 310 * time.Second},
+		"drains for ever":                   {bound(5 * time.Minute), []span{{"i-old-a-1", true, 0, never}}, 0, never},
 		"taken out late":                    {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, 30 * time.Second}, {"i-old-a-1", true, 30 * time.Second, 150 * time.Second}}, 0, 150 * time.Second},
-		"never taken out":                   {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, never}}, 0, 130 * time.Second},
+		"never taken out":                   {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, never}}, 0, never},
+		"taken out when it was too late":    {bound(2 * time.Minute), []span{{"i-old-a-1", false, 0, 10 * time.Minute}}, 0, 10 * time.Minute},
 		"taken out by its provider":         {own, []span{{"i-old-a-1", false, 0, never}}, 0, time.Minute},
 		"a pod that left last":              {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, 5 * time.Minute}, {"10.0.0.7", true, 5 * time.Minute, 7 * time.Minute}}, 5 * time.Minute, 7 * time.Minute},
-		"a pod whose target is left behind": {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, never}}, 30 * time.Second, 130 * time.Second},
-		"a pod that took longer to end":     {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, never}}, 5 * time.Minute, 6 * time.Minute},
+		"a pod whose target is left behind": {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, never}}, 30 * time.Second, never},
+		"a pod that took longer to end":     {bound(2 * time.Minute), []span{{"10.0.0.7", false, 0, 6 * time.Minute}}, 5 * time.Minute, 6 * time.Minute},
 		"a pod that stays":                  {bound(2 * time.Minute), []span{{"10.0.0.8", false, 0, never}}, 0, time.Minute},
 	}
 	for name, c := range cases {
@@ -91,6 +92,12 @@ func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration
 	s.Targets = b.read(0)
 	for waited := time.Duration(0); waited < time.Hour; waited += 5 * time.Second {
 		step := s.rest()
+		if step.Record.Stopping != "" {
+			if m := step.Record.Message; step.Record.Stopping != upgrade.PodEvictionFailure || !strings.Contains(m, "target group web still has target") {
+				s.t.Errorf("it stops as %q: %s", step.Record.Stopping, m)
+			}
+			return never
+		}
 		for _, action := range step.Actions {
 			s.t.Fatalf("%s is left", action)
 		}
@@ -110,7 +117,7 @@ func (s *scene) terminatedAfter(b *balancer, leaves time.Duration) time.Duration
 	return 0
 }
 
-// An empty node waits until load balancers were read since, but not for long where they are not; who watches is told.
+// An empty node waits until load balancers were read since; where they are not the upgrade stops. Who watches is told.
 func TestTargetsAreReadSince(t *testing.T) {
 	s := draining(t)
 	s.Record.Request.Settle = duration(0)
@@ -135,24 +142,31 @@ func TestTargetsAreReadSince(t *testing.T) {
 	late.Record.Request.Settle = duration(0)
 	late.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{bound(5 * time.Minute)}}
 	wantState(t, late.rest(), "old-a-1", upgrade.NodeEmpty)
-	late.pass(time.Minute - 1)
+	late.pass(20*time.Minute - 1)
 	wantActions(t, late.next())
 	late.pass(1)
-	wantActions(t, late.next(), "terminate instance i-old-a-1 and shrink the group by one")
+	if step := late.next(); step.Record.Stopping != upgrade.Failed || !strings.Contains(step.Record.Message, "load balancers") {
+		t.Errorf("it stops as %q: %s", step.Record.Stopping, step.Record.Message)
+	}
 }
 
-// What was read before a node was empty counts where load balancers cannot be read since.
-func TestTargetsReadBefore(t *testing.T) {
-	s := draining(t, build.Pod("web-0"))
+// The addresses of pods that have left outlast the process that evicted them: another one waits for their targets.
+func TestTargetsOutlastAProcess(t *testing.T) {
+	s := draining(t, build.Pod("web-0", func(pod *corev1.Pod) { pod.Status.PodIP = "10.0.0.7" }))
+	s.Record.Request.Settle = duration(0)
 	group := bound(5 * time.Minute)
-	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}, Observed: s.Now, List: []nodegroup.Target{{Group: group, ID: "i-old-a-1", Draining: true}}}
+	s.Targets = nodegroup.Targets{Groups: []nodegroup.TargetGroup{group}}
 	s.rest()
 	s.at("old-a-1").Pods = nil
-	s.pass(2 * time.Minute)
-	wantState(t, s.rest(), "old-a-1", upgrade.NodeEmpty)
-	s.pass(190*time.Second - 1)
-	wantActions(t, s.next())
-	s.pass(1)
+	s.crash()
+	s.pass(time.Second)
+	s.rest()
+	s.pass(time.Second)
+	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "10.0.0.7", Draining: true}}
+	if step := s.next(); !strings.Contains(step.Status.Waiting, "10.0.0.7") {
+		t.Errorf("it waits for %q and is to do %v", step.Status.Waiting, step.Actions)
+	}
+	s.Targets.List = nil
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 
@@ -191,8 +205,10 @@ func TestTargetsOfAnotherProcess(t *testing.T) {
 	}
 	s.Targets.Observed, s.Targets.List = s.Now, []nodegroup.Target{{Group: group, ID: "i-old-a-1"}}
 	s.pass(310*time.Second - 1)
+	s.Targets.Observed = s.Now
 	wantActions(t, s.next())
 	s.pass(1)
+	s.Targets.Observed, s.Targets.List = s.Now, nil
 	wantActions(t, s.next(), "terminate instance i-old-a-1 and shrink the group by one")
 }
 

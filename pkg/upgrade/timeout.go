@@ -2,8 +2,9 @@ package upgrade
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // timeout gives up nodes that are not empty in their time.
@@ -57,9 +58,20 @@ func (d timeout) describeRemaining(name string) string {
 		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
 	}
 	view := d.classifyPodsOf(d.count.byName[name])
-	var pods []string
-	for _, pod := range slices.Concat(view.Leaving, view.Evict) {
-		pods = append(pods, pod.Namespace+"/"+pod.Name)
+	var left []string
+	if names := listPodNames(view.Leaving); len(names) > 0 {
+		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(names, ", ")))
 	}
-	return fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(pods, ", "))
+	if names := listPodNames(view.Evict); len(names) > 0 {
+		left = append(left, fmt.Sprintf("their eviction has had no answer: %s: see which admission webhook holds it, and whether the API server is well", strings.Join(names, ", ")))
+	}
+	return strings.Join(left, "; ")
+}
+
+func listPodNames(pods []*corev1.Pod) []string {
+	var names []string
+	for _, pod := range pods {
+		names = append(names, pod.Namespace+"/"+pod.Name)
+	}
+	return names
 }

@@ -1,9 +1,7 @@
 package upgrade
 
 import (
-	"fmt"
 	"iter"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,19 +121,6 @@ func (w *World) isPatchPending(attempt nodegroup.Attempt, node *corev1.Node) boo
 	sent, asked := attempt.Action.(NodeAction)
 	mayHaveLanded := attempt.Outcome == nodegroup.OutcomeDone || attempt.Outcome == nodegroup.OutcomeUnclear || attempt.Tries > 1
 	return attempt.InFlight || (mayHaveLanded && asked && sent.Target().Version == node.ResourceVersion && w.Now.Before(attempt.Ended.Add(seen)))
-}
-
-// listRefused lists those of the actions that were refused for good, each with the reason. It leaves
-// out those that an upgrade continues without.
-func (w *World) listRefused(keys []string) []string {
-	var all []string
-	slices.Sort(keys)
-	for _, key := range slices.Compact(keys) {
-		if attempt := w.Open[key]; attempt.Outcome == nodegroup.OutcomeFatal && !attempt.InFlight && !isOptional(attempt.Action) {
-			all = append(all, fmt.Sprintf("to %s: %s", attempt.Action, attempt.Detail))
-		}
-	}
-	return all
 }
 
 // isDeadlinePassed reports whether a limit on what the cloud does is over, as far as the cloud was

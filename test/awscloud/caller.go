@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -35,9 +36,17 @@ type caller struct {
 type callerBook struct {
 	account string
 
-	mu    sync.Mutex // guards what follows
-	known map[string]caller
-	used  map[string]map[string]bool // actions that were allowed, by access key
+	mu     sync.Mutex // guards what follows
+	known  map[string]caller
+	used   map[string]map[string]int // how often actions were allowed, by access key
+	denied map[string]*denial        // by access key
+}
+
+// denial is an action that is refused for good once it was used so often.
+type denial struct {
+	action  string
+	left    int
+	refused int
 }
 
 // SetCaller says who an access key belongs to from now on, and forgets what it has used. It fails when a policy is not
@@ -54,8 +63,49 @@ func (c *Cloud) SetCaller(key string, who Caller) error {
 	}
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()
-	c.callers.known[key], c.callers.used[key] = in, map[string]bool{}
+	c.callers.known[key], c.callers.used[key] = in, map[string]int{}
 	return nil
+}
+
+// Deny refuses an action to an access key as a policy with a deny does, once it has been used so many times more. A key has one denial.
+func (c *Cloud) Deny(key, action string, after int) {
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	c.callers.denied[key] = &denial{action: action, left: after}
+}
+
+// Allow ends what Deny began, and tells how many requests it refused.
+func (c *Cloud) Allow(key string) (refused int) {
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	if d := c.callers.denied[key]; d != nil {
+		refused = d.refused
+	}
+	delete(c.callers.denied, key)
+	return refused
+}
+
+// Uses counts how often an access key has used each action so far, as UsedActions lists them.
+func (c *Cloud) Uses(key string) map[string]int {
+	c.callers.mu.Lock()
+	defer c.callers.mu.Unlock()
+	return maps.Clone(c.callers.used[key])
+}
+
+// denies reports whether the key's denial strikes, and counts the use otherwise.
+func (b *callerBook) denies(key, action string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.denied[key]
+	switch {
+	case d == nil || d.action != action:
+		return false
+	case d.left > 0:
+		d.left--
+		return false
+	}
+	d.refused++
+	return true
 }
 
 // UsedActions are the actions that policies had to allow an access key so far, by name: those of its requests, and what
@@ -98,6 +148,9 @@ func (b *callerBook) authorize(key string, rec Request, todo call, resources res
 	}
 	actions := neededActions(rec.Service, todo, resources)
 	for _, n := range actions {
+		if b.denies(key, n.action) {
+			return n.refusal(who, iamtypes.PolicyEvaluationDecisionTypeExplicitDeny)
+		}
 		known := map[string][]string{"aws:RequestedRegion": {rec.Region}}
 		if n.template != "" {
 			known["ec2:LaunchTemplate"] = []string{resources.template(n.template)}
@@ -112,7 +165,7 @@ func (b *callerBook) authorize(key string, rec Request, todo call, resources res
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range actions {
-		b.used[key][n.action] = true
+		b.used[key][n.action]++
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func Start(o Options) (*Cloud, error) {
 		home:    newRegion(o, hosts, time.Now()),
 		hosts:   hosts,
 		faults:  &faultPlan{},
-		callers: &callerBook{account: o.Account, known: map[string]caller{}, used: map[string]map[string]bool{}},
+		callers: &callerBook{account: o.Account, known: map[string]caller{}, used: map[string]map[string]int{}, denied: map[string]*denial{}},
 		log:     &requestLog{out: o.Log},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())

@@ -403,6 +403,9 @@ func (u *user) calm() {
 		c.cloud.max = c.cloud.desired + room // an autoscaler took what the surge and the replacements were to have
 		u.rules.remaxed()
 	}
+	for _, name := range sortedKeys(c.nodes) {
+		c.excludeNode(c.nodes[name]) // a controller that was stuck catches up
+	}
 	c.fill()
 	u.process.look()
 }

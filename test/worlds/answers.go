@@ -42,6 +42,10 @@ type flight struct {
 // flightOf draws what becomes of a request.
 func (c *cluster) flightOf(action nodegroup.Action) flight {
 	f := flight{effect: true, there: c.draw(200 * time.Millisecond), back: c.draw(200 * time.Millisecond)}
+	if c.denies(action) {
+		f.effect, f.refusal = false, c.plan.Denial.answer(action)
+		return f
+	}
 	slow := ClusterSlow
 	if nodegroup.OfCloud(action) {
 		slow = CloudSlow
@@ -91,7 +95,7 @@ func (c *cluster) clusterFaults(f *flight, action nodegroup.Action) {
 	case !evict && c.befalls(NodeConflict):
 		refuse(conflict("nodes", ""))
 	case !unfence && c.befalls(Forbidden):
-		refuse(apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no RBAC policy matched")))
+		refuse(apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy))
 	case c.befalls(ClusterLost):
 		f.lost = true
 	case c.befalls(ClusterRefused):
@@ -105,7 +109,7 @@ func (c *cluster) restartFaults(f *flight) bool {
 	refuse := func(err error) { f.effect, f.refusal = false, err }
 	switch {
 	case c.befalls(RestartForbidden):
-		refuse(apierrors.NewForbidden(deployments, "", errors.New("no RBAC policy matched")))
+		refuse(apierrors.NewForbidden(deployments, "", errNoPolicy))
 	case c.befalls(RestartDenied):
 		refuse(apierrors.NewForbidden(deployments, "", errors.New(`admission webhook "gitops" denied the request`)))
 	case c.befalls(RestartLost):
@@ -175,6 +179,9 @@ func (c *cluster) patch(name string, uid types.UID, version string, by func(*cor
 	c.place()
 	return nil
 }
+
+// errNoPolicy is why the API server refuses what no role allows.
+var errNoPolicy = errors.New("no RBAC policy matched")
 
 // errLost is what a client says of an answer that never came.
 func errLost() error { return context.DeadlineExceeded }

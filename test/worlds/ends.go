@@ -22,6 +22,9 @@ func (r *rules) rest(record upgrade.Record) {
 		return
 	}
 	r.reason(record)
+	if r.leavesBehind(record) {
+		return
+	}
 	r.released(record)
 	r.whole(record)
 	if r.stays(&record) {
@@ -55,6 +58,13 @@ func (r *rules) rest(record upgrade.Record) {
 	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed {
 		r.fail("I4", "%s is suspended still", alarm)
 	}
+}
+
+// leavesBehind reports whether what is ours could not be taken away because requests were refused, and that is said.
+func (r *rules) leavesBehind(record upgrade.Record) bool {
+	return !r.quiet && slices.ContainsFunc([]string{"to unfence node ", "to leave node ", "to resume ", "to lower the group's max ", "to terminate "}, func(request string) bool {
+		return strings.Contains(record.Message, request)
+	})
 }
 
 // unbalanced reports whether rebalancing the zones, if it ran, would terminate nodes.
@@ -97,7 +107,10 @@ func (r *rules) reason(record upgrade.Record) {
 	case upgrade.WorkloadUnhealthy:
 		r.unhealthy(record)
 	case upgrade.Failed:
-		if !p.hasFault(Forbidden) || !strings.Contains(record.Message, "forbidden") {
+		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(record.Message, "forbidden")
+		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
+		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
+		if !refused && !tooLong && !unread && !r.leavesBehind(record) {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
 		}
 	case upgrade.Aborted:
@@ -157,7 +170,7 @@ func (r *rules) idle(rule string, record upgrade.Record) {
 // evictionFailure is E42 and E52: only where failing was asked for, naming the node, a pod and the reason.
 func (r *rules) evictionFailure(record upgrade.Record) {
 	m := record.Message
-	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/"))
+	named := strings.Contains(m, `draining node "`) && (strings.Contains(m, "target group web still has") || strings.Contains(m, "pod "+space+"/") || strings.Contains(m, "still terminating: "+space+"/") || strings.Contains(m, "has had no answer: "+space+"/"))
 	switch {
 	case isBlueGreen(&record):
 		r.fail("G44", "it fails for a node that takes too long to drain: %s", m)

@@ -53,7 +53,8 @@ func Generate(seed uint64) Plan {
 	crashes(&p)
 	balancers(&p)
 	renewals(&p)
-	refusals(&p)
+	refusePods(&p)
+	denials(&p)
 	return p
 }
 

@@ -30,6 +30,7 @@ type Plan struct {
 	Request   upgrade.Request
 	Faults    []Fault
 	Actors    []Actor
+	Denial    Denial
 	// Minimal is true when the group's own cloud upgrades it by terminating first, Past how its operation before the start ended.
 	Minimal bool
 	Past    nodegroup.OperationState
@@ -179,7 +180,7 @@ func (p *Plan) inZones() bool { return p.Zonal && !p.Zoneless }
 
 // quiet reports whether there are no faults, actors or lags.
 func (p *Plan) quiet() bool {
-	return len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
+	return p.Denial.Kind == "" && len(p.Faults) == 0 && len(p.Actors) == 0 && p.WatchLag == 0 && p.CloudLag == 0
 }
 
 func (p *Plan) sized() bool { return p.Provider != "manual" }

@@ -321,6 +321,9 @@ func (p *process) settle(action nodegroup.Action, err error) {
 	attempt.NotBefore = p.c.now.Add(p.backoff(answer, attempt.Tries))
 	p.open[action.Key()] = attempt
 	p.rules.tally.met("outcome", string(answer.Outcome))
+	if kind := keyKind(action); answer.Outcome != nodegroup.OutcomeDone && p.c.plan.denied(kind) {
+		p.rules.tally.met("denied", kind)
+	}
 	if answer.Outcome != nodegroup.OutcomeDone {
 		p.rules.say("%s: %s %s", action, answer.Outcome, answer.Detail)
 	}

@@ -43,8 +43,9 @@ type rules struct {
 	// doubtful is true once no one but the cloud can know whether a termination of ours or another actor's was first.
 	doubtful bool
 	// resumed is true once another actor resumed processes.
-	resumed bool
-	duties  duties
+	resumed  bool
+	duties   duties
+	refusals refusals
 	// recovery is what is known of workloads that lost pods.
 	recovery recovery
 	moving   moving
@@ -98,7 +99,7 @@ func easy(p *Plan) bool {
 		tight = tight || twice[b.Workload]
 		twice[b.Workload] = true
 	}
-	return !hard && !tight && p.Outside && p.Request.DrainTimeout.Duration >= 15*time.Minute
+	return !hard && !tight && !p.Balancer.Stuck && p.Outside && p.Request.DrainTimeout.Duration >= 15*time.Minute
 }
 
 func (r *rules) say(format string, args ...any) {
@@ -205,6 +206,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 			r.fail("E52", "pod %s is blocked for no reason that is said", b.Pod)
 		}
 	}
+	r.endsRefused(p, w, step)
 	if r.c.plan.delegated() {
 		r.delegated(p, w, step)
 		return

@@ -36,6 +36,11 @@ func candidates(p Plan) []Plan {
 		q.Faults = without(p.Faults, i)
 		plans = append(plans, q)
 	}
+	if p.Denial.Kind != "" {
+		q := p
+		q.Denial = Denial{}
+		plans = append(plans, q)
+	}
 	for i := range p.Workloads {
 		q := p
 		q.Workloads = without(p.Workloads, i)

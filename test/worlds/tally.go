@@ -137,7 +137,7 @@ func declared() [][2]string {
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.WorkloadUnhealthy, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
 		keys("blocked", drain.LastReady, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
-			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving),
+			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving, drain.TargetStays),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
 		keys("health", allHealth()...),
@@ -147,6 +147,7 @@ func declared() [][2]string {
 		keys("renewal", allRenewals()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
+		keys("denied", "fence", "start-drain", "evict", "resume", "terminate", "delegate"),
 	)
 }
 

@@ -212,8 +212,10 @@ func (r *rules) abortedSize(record upgrade.Record) {
 }
 
 // verbsOnly reports whether nothing goes wrong in the world but that people ask for things and processes die.
-func (r *rules) verbsOnly() bool {
-	p := r.c.plan
+func (r *rules) verbsOnly() bool { return r.c.plan.Denial.Kind == "" && r.c.plan.peopleOnly() }
+
+// peopleOnly reports whether there are no faults and no lags, and no actors but people who ask for things and what ends a process.
+func (p *Plan) peopleOnly() bool {
 	return len(p.Faults) == 0 && p.WatchLag == 0 && p.CloudLag == 0 && !slices.ContainsFunc(p.Actors, func(a Actor) bool {
 		return !slices.Contains([]ActorKind{Pauses, Aborts, RollsBack, EndsSoak, Kill, KillMidStep, Interrupt}, a.Kind)
 	})

@@ -1,0 +1,132 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+const (
+	// retryTold is how long a request is tried before that is told.
+	retryTold = 10 * time.Second
+	// retriesInStop is how long a stop or an undoing tries a request before it leaves it out.
+	retriesInStop = 5 * time.Minute
+)
+
+// Retried is a request that is tried again and again; the zero value is none.
+type Retried struct {
+	// Action is the request in words, Detail the last answer to it.
+	Action string `json:"action"`
+	Detail string `json:"detail"`
+	// Since is when it was asked for first.
+	Since time.Time `json:"since"`
+	// More counts the other requests that are tried again.
+	More int `json:"more,omitempty"`
+}
+
+// String says it to a person.
+func (r Retried) String() string {
+	text := "to " + r.Action + ": " + r.Detail
+	if r.More > 0 {
+		text += fmt.Sprintf(" (and %d more requests)", r.More)
+	}
+	return text
+}
+
+// Retry is what is remembered of a request that has not had its effect.
+type Retry struct {
+	// Since is when it was asked for first, less the time in which nobody was at work; Detail is the
+	// last answer, "" without one.
+	Since  time.Time
+	Detail string
+}
+
+// retries watches the requests that the upgrade makes again and again.
+type retries struct{ *draft }
+
+// watchRetries notes since when each request of the step has been tried, names the one that has been
+// for longest, and stops the upgrade when that is longer than new nodes may take to come up.
+func (d retries) watchRetries() {
+	slices.Sort(d.asked)
+	var longest nodegroup.Attempt
+	var found Retry
+	told := 0
+	for _, key := range slices.Compact(d.asked) {
+		attempt, begun := d.w.Open[key]
+		retry := d.noteRetry(key, attempt)
+		if !begun {
+			continue
+		}
+		if at := retry.Since.Add(retryTold); d.w.Now.Before(at) {
+			d.requeueAt(at)
+			continue
+		}
+		if told++; longest.Action == nil || retry.Since.Before(found.Since) {
+			longest, found = attempt, retry
+		}
+	}
+	if longest.Action == nil {
+		return
+	}
+	d.retried = Retried{Action: longest.Action.String(), Detail: found.describe(longest), Since: found.Since, More: told - 1}
+	d.limitRetry(longest.Action, found)
+}
+
+// noteRetry notes the request and returns what is known of it. Time in which nobody was at work does
+// not count.
+func (d retries) noteRetry(key string, attempt nodegroup.Attempt) Retry {
+	retry, known := d.w.Notes.Retries[key]
+	if retry.Since = retry.Since.Add(d.w.Idle); !known {
+		retry.Since = d.w.Now
+	}
+	if attempt.Detail != "" {
+		retry.Detail = attempt.Detail
+	}
+	d.notes.Retries[key] = retry
+	return retry
+}
+
+// describe says what came of the request so far.
+func (r Retry) describe(attempt nodegroup.Attempt) string {
+	switch {
+	case r.Detail != "":
+		return r.Detail
+	case attempt.Outcome == nodegroup.OutcomeDone:
+		return "it was accepted, and its effect is not seen"
+	default:
+		return "it has had no answer yet"
+	}
+}
+
+// limitRetry stops an upgrade whose request has been tried for too long.
+func (d retries) limitRetry(action nodegroup.Action, retry Retry) {
+	if isOptional(action) || hasOwnLimit(action) || d.rec.Stopping != "" {
+		return
+	}
+	limit := retry.Since.Add(d.rec.Request.BootTimeout.Duration)
+	d.requeueAt(limit)
+	if d.w.Now.Before(limit) {
+		return
+	}
+	d.stopUpgradeWith(Failed, fmt.Sprintf("to %s: it has had no effect for %s: %s", action, d.w.Now.Sub(retry.Since).Round(time.Second), d.retried.Detail))
+}
+
+// hasOwnLimit reports whether the time that the action may take is limited elsewhere.
+func hasOwnLimit(action nodegroup.Action) bool {
+	switch action.(type) {
+	case nodegroup.AddCapacity, nodegroup.Delegate:
+		return true
+	default:
+		return false
+	}
+}
+
+// isLeftOut reports whether a stop or an undoing has tried the action for long enough.
+func (d *draft) isLeftOut(a nodegroup.Action) bool {
+	retry, known := d.w.Notes.Retries[a.Key()]
+	attempt := d.lastAttempt(a)
+	accepted := attempt.Outcome == nodegroup.OutcomeDone && nodegroup.OfCloud(a)
+	return known && !accepted && !attempt.InFlight && d.rec.Stopping != "" && !d.w.Now.Before(retry.Since.Add(retriesInStop))
+}

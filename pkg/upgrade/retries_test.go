@@ -1,0 +1,78 @@
+package upgrade_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// S21: TestRetriedRequestsAreNamed has requests of each kind be refused for now, without an end: within half a minute it is said which and why,
+// and the run ends in the limit with the same reason.
+func TestRetriedRequestsAreNamed(t *testing.T) {
+	const detail = `admission webhook "guard" denied the request: no`
+	limits := map[string]time.Duration{"fence": 2 * time.Minute, "start-drain": 2 * time.Minute, "unfence": 5 * time.Minute, "resume": 5 * time.Minute, "set-revision": 2 * time.Minute, "terminate": 2 * time.Minute}
+	for kind, limit := range limits {
+		t.Run(kind, func(t *testing.T) {
+			prepare := "upgrade"
+			if kind == "unfence" {
+				prepare = "stop while nodes drain"
+			}
+			d := reachedBy(t, true)[prepare]()
+			d.req.BootTimeout = duration(2*time.Minute + 10*time.Second)
+			d.record.Request.BootTimeout = d.req.BootTimeout
+			d.faults = []fault{{key: kind + "/", outcome: nodegroup.OutcomeLater, detail: detail, times: 1 << 20}}
+			if kind == "resume" {
+				d.faults[0].key = kind
+			}
+			var refused, told time.Time
+			d.watch = func(w upgrade.World, step upgrade.Step) {
+				for key, attempt := range w.Open {
+					if strings.HasPrefix(key, kind) && attempt.Detail == detail && refused.IsZero() {
+						refused = w.Now
+					}
+				}
+				if r := step.Status.Retried; r.Detail == detail && told.IsZero() {
+					told = w.Now
+				}
+			}
+			for !d.run(d.cluster.Now().Add(time.Second)) {
+				if took := d.cluster.Now().Sub(refused); !refused.IsZero() && took > limit+time.Minute {
+					t.Fatalf("%s after the first refusal it is in phase %q, stopping with %q, waiting for %q", took, d.record.Phase, d.record.Stopping, d.record.Message)
+				}
+			}
+			switch {
+			case refused.IsZero():
+				t.Fatal("nothing was refused")
+			case told.IsZero() || told.Sub(refused) > 30*time.Second:
+				t.Errorf("it was told at %s, and refused at %s", told, refused)
+			case !strings.Contains(d.record.Message, detail):
+				t.Errorf("it ended %q and does not say why: %q", d.record.Result, d.record.Message)
+			}
+		})
+	}
+}
+
+// TestUnansweredEvictionIsBlamed has a node given up whose pod's eviction was answered by nobody: its finalizers have nothing to do with it.
+func TestUnansweredEvictionIsBlamed(t *testing.T) {
+	d := reachedBy(t, true)["upgrade"]()
+	d.req.DrainTimeout = duration(time.Minute)
+	d.faults = []fault{{key: "evict/", outcome: nodegroup.OutcomeLater, detail: "failed calling webhook", times: 1 << 20}}
+	inFlight := false
+	d.watch = func(w upgrade.World, _ upgrade.Step) {
+		for key, attempt := range w.Open {
+			if strings.HasPrefix(key, "evict/") { // it is asked again, and has no answer yet
+				attempt.InFlight, attempt.Outcome, attempt.Detail = inFlight, "", ""
+				w.Open[key], d.failed[key] = attempt, attempt
+			}
+		}
+	}
+	d.run(start.Add(2*time.Minute + 30*time.Second))
+	inFlight = true
+	d.run(time.Time{})
+	if m := d.record.Message; d.record.Result != upgrade.PodEvictionFailure || strings.Contains(m, "finalizers") || !strings.Contains(m, "eviction") {
+		t.Errorf("it ended %q: %s", d.record.Result, m)
+	}
+}

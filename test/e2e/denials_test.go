@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/awscloud"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// deniedWithin is how long a command may take to end after an action was denied for good.
+const deniedWithin = 2 * time.Minute
+
+// allDenials is the variable with which TestDenials denies every action at every moment, instead of a few.
+const allDenials = "NODEUPGRADE_TEST_DENIALS"
+
+// TestDenials denies one AWS action for good, at one moment at which it is used: the command ends soon and names the action, and the same
+// command reaches its end once the action is allowed.
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	options := quick()
+	options.Cloud.EKS = awscloud.EKSOptions{Settle: 500 * time.Millisecond, DrainLimit: 25 * time.Second, NodeLimit: time.Minute}
+	shared := stage.ForTest(t, options)
+	cases := sampledDenials()
+	if os.Getenv(allDenials) != "" {
+		cases = countDenials(t, shared)
+	}
+	for _, d := range cases {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			d.play(t, shared)
+		})
+	}
+}
+
+// denial is an action that is denied to a command once it has been used so often.
+type denial struct {
+	command, action string
+	after           int
+}
+
+func (d denial) String() string { return fmt.Sprintf("%s, %s after %d", d.command, d.action, d.after) }
+
+// sampledDenials are a few of them: the first of each kind of command.
+func sampledDenials() []denial {
+	return []denial{
+		{"upgrade", "autoscaling:ResumeProcesses", 0},
+		{"upgrade", "autoscaling:TerminateInstanceInAutoScalingGroup", 1},
+		{"upgrade", "autoscaling:DescribeAutoScalingGroups", 12},
+		{"abort", "autoscaling:UpdateAutoScalingGroup", 0},
+		{"managed", "eks:UpdateNodegroupVersion", 0},
+	}
+}
+
+// mostMoments is how many moments of an action are tried that is used more often, as reading the group is.
+const mostMoments = 8
+
+// countDenials carries each command out undisturbed, and lists the moments at which it uses each action.
+func countDenials(t *testing.T, shared *stage.Stage) []denial {
+	t.Helper()
+	var all []denial
+	for _, command := range slices.Sorted(maps.Keys(deniedCommands())) {
+		s, key := openDenied(t, shared, command)
+		deniedCommands()[command](s, key).end(0)
+		for action, uses := range s.Cloud.Uses(key) {
+			step := max(1, uses/mostMoments)
+			for after := 0; after < uses; after += step {
+				all = append(all, denial{command, action, after})
+			}
+		}
+	}
+	return all
+}
+
+// keys numbers the access keys.
+var keys atomic.Int64
+
+// deniedCommands start each command with an access key, in a scene that is ready for it.
+func deniedCommands() map[string]func(s *scene, key string) *command {
+	return map[string]func(*scene, string) *command{
+		"upgrade": func(s *scene, key string) *command { return s.startWith(key, s.args()...) },
+		"managed": func(s *scene, key string) *command {
+			return s.startWith(key, "nodeupgrade", s.group, "--yes", "--parallel-groups", "--progress=json", beginsBlocked, toNew)
+		},
+		"abort": func(s *scene, key string) *command {
+			return s.startWith(key, "nodeupgrade", "abort", s.group, "--progress=json", "--yes")
+		},
+		"rollback": func(s *scene, key string) *command {
+			return s.startWith(key, "nodeupgrade", "rollback", s.group, "--progress=json", "--yes", "--parallel-groups")
+		},
+	}
+}
+
+// startWith starts a command with the credentials of an access key.
+func (s *scene) startWith(key string, args ...string) *command {
+	s.t.Helper()
+	return startIn(s.t, s.Stage, []string{"AWS_ACCESS_KEY_ID=" + key}, args...)
+}
+
+// openDenied begins the scene of a command and makes an access key for it, which may do what our policies say.
+func openDenied(t *testing.T, shared *stage.Stage, command string) (s *scene, key string) {
+	t.Helper()
+	n := keys.Add(1)
+	name, key := fmt.Sprintf("denied-%d", n), fmt.Sprintf("AKIADENIED%010d", n)
+	who, err := stage.Published(t.Context(), "aws-read.json", "aws-operate.json")
+	if err == nil {
+		err = shared.Cloud.SetCaller(key, who)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch command {
+	case "managed":
+		return openManaged(t, shared, stage.ManagedGroup{Name: name}).scene, key
+	case "abort", "rollback":
+		s = openVerbs(t, shared, name)
+		s.interrupted()
+		if command == "rollback" {
+			s.unblock("stubborn")
+		}
+		return s, key
+	default:
+		return open(t, shared, stage.Group{Name: name, Zones: []string{zoneA, zoneB}, Counts: []int{1, 1}}), key
+	}
+}
+
+func (d denial) play(t *testing.T, shared *stage.Stage) {
+	s, key := openDenied(t, shared, d.command)
+	start := deniedCommands()[d.command]
+	s.Cloud.Deny(key, d.action, d.after)
+	c := start(s, key)
+	select {
+	case <-c.ended:
+	case <-time.After(deniedWithin):
+		t.Errorf("%s has not ended within %s\n%s", c.what, deniedWithin, c.transcript())
+		c.interrupt()
+		<-c.ended
+	}
+	refused := s.Cloud.Allow(key)
+	switch text := c.transcript(); {
+	case refused == 0 && c.code == 0:
+		t.Skipf("%s was used less often than before", d.action) // reading the group depends on the machine
+	case refused == 0:
+		t.Errorf("it ended with %d though nothing was denied\n%s", c.code, text)
+	case !strings.Contains(text, d.action):
+		t.Errorf("it ended with %d and does not name %s\n%s", c.code, d.action, text)
+	}
+	if c.code == 0 && d.command != "upgrade" {
+		return // it did without
+	}
+	again := start(s, key)
+	again.end(0)
+	if d.command == "upgrade" {
+		s.checkReplaced()
+	}
+}

@@ -1,0 +1,157 @@
+package worlds
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// Denial is one kind of request that is refused each time while it lasts, or until Calm. The zero value is none.
+type Denial struct {
+	// Kind is what the keys of its actions begin with.
+	Kind     string
+	From, To time.Duration
+	// Again is true where the answer says that the request may be accepted later, which it is not.
+	Again bool
+}
+
+// denials draws a kind of request that is refused for good. It has dice of its own and draws last, so that what is drawn elsewhere
+// stays as it is.
+func denials(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x64656e79))}
+	if !d.chance(12) {
+		return
+	}
+	p.Denial = Denial{Kind: pick(d, deniable(p)...), To: d.between(10*time.Minute, 6*time.Hour)}
+	if d.chance(50) {
+		p.Denial.From = d.between(0, 30*time.Minute)
+	}
+	p.Denial.Again = d.chance(35)
+}
+
+// deniable lists the kinds of requests that upgrades of the plan's group make.
+func deniable(p *Plan) []string {
+	if p.delegated() {
+		return []string{"delegate"}
+	}
+	kinds := []string{"fence", "unfence", "free", "hold", "start-drain", "evict", "delete", "delete-node"}
+	if p.sized() {
+		kinds = append(kinds, "set-revision", "quiesce", "resume", "resume", "raise-max", "lower-max", "add", "terminate", "terminate")
+	}
+	return kinds
+}
+
+// denies reports whether the action is refused now.
+func (c *cluster) denies(action nodegroup.Action) bool {
+	d, at := &c.plan.Denial, c.since()
+	return keyKind(action) == d.Kind && !c.calm && at >= d.From && at < d.To
+}
+
+// keyKind is what the keys of actions of one kind begin with.
+func keyKind(action nodegroup.Action) string {
+	kind, _, _ := strings.Cut(action.Key(), "/")
+	return kind
+}
+
+// denial is the answer to a request that is refused.
+func (d *Denial) answer(action nodegroup.Action) error {
+	switch cloud := nodegroup.OfCloud(action); {
+	case d.Again && cloud:
+		return answered(nodegroup.OutcomeLater, "Rate exceeded (Throttling)")
+	case d.Again:
+		return apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New(`admission webhook "guard" denied the request`))
+	}
+	if nodegroup.OfCloud(action) {
+		return answered(nodegroup.OutcomeFatal, "not authorized (forbidden)")
+	}
+	return apierrors.NewForbidden(corev1.Resource("nodes"), "", errNoPolicy)
+}
+
+// denied reports whether requests of one of the kinds are refused in the world at some time.
+func (p *Plan) denied(kinds ...string) bool {
+	for _, kind := range kinds {
+		if p.Denial.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// deniedOnly reports whether nothing goes wrong in the world but that requests are refused for good, people ask for things, and
+// processes die.
+func (p *Plan) deniedOnly() bool { return p.Denial.Kind != "" && p.peopleOnly() }
+
+// refusals is what the rule about requests that are refused for good has to remember of a process.
+type refusals struct {
+	process *process
+	// since is when one was seen to be refused first, zero for never.
+	since time.Time
+	// again is since when requests have been refused that are tried again, zero when none is.
+	again time.Time
+}
+
+// tellsRetries is S21: a request that is tried again is named within half a minute, and stops the upgrade in the time that new nodes have.
+func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
+	if d := &r.c.plan.Denial; !d.Again || slices.Contains([]string{"evict", "hold", "add", "delegate", "delete", "delete-node"}, d.Kind) {
+		return
+	}
+	tried := false
+	for key, attempt := range w.Open {
+		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < time.Minute
+		tried = tried || recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
+	}
+	switch since := r.refusals.again; {
+	case !tried || step.Record.Stopping != "" || step.Finished:
+		r.refusals.again = time.Time{}
+	case since.IsZero():
+		r.refusals.again = w.Now
+	case w.Now.Sub(since) > 30*time.Second && step.Status.Retried.Action == "":
+		r.fail("S21", "requests have been refused again and again for %s, and that is not said", w.Now.Sub(since))
+	case w.Now.Sub(since) > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
+		r.fail("S21", "requests have been refused again and again for %s, and the upgrade continues", w.Now.Sub(since))
+	}
+}
+
+// endsRefused is S20: a run ends soon after one of its requests was refused for good, and says which and why.
+func (r *rules) endsRefused(p *process, w *upgrade.World, step *upgrade.Step) {
+	if !r.c.plan.deniedOnly() {
+		return
+	}
+	if r.refusals.process != p {
+		r.refusals = refusals{process: p}
+	}
+	r.tellsRetries(w, step)
+	for _, attempt := range w.Open {
+		if attempt.Outcome != nodegroup.OutcomeFatal || attempt.InFlight || isLeftOut(attempt.Action) {
+			continue
+		}
+		if r.refusals.since.IsZero() {
+			r.refusals.since = w.Now
+		}
+		if step.Finished && step.Record.Result != "" && !strings.Contains(step.Record.Message, attempt.Detail) {
+			r.fail("S20", "to %s was refused for good, and the end does not say so: %q", attempt.Action, step.Record.Message)
+		}
+	}
+	limit := 2*time.Minute + r.c.plan.Leave // machines that are given back end first
+	if since := r.refusals.since; !since.IsZero() && !step.Finished && w.Now.Sub(since) > limit {
+		r.fail("S20", "a request was refused for good %s ago, and the run has not ended: it is stopping with %q", w.Now.Sub(since), step.Record.Stopping)
+	}
+}
+
+// isLeftOut reports whether an upgrade continues without the action.
+func isLeftOut(action nodegroup.Action) bool {
+	switch action.(type) {
+	case upgrade.HoldNode, upgrade.Restart:
+		return true
+	default:
+		return false
+	}
+}
