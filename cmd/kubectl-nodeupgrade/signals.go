@@ -6,12 +6,17 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameRequest is the time within which a second signal is of the same request as the first.
+const sameRequest = 200 * time.Millisecond
 
 // attend runs the body with a context that the first signal to end cancels. It returns the body's
 // exit code or, after a second signal, that of a process which the signal ended. A terminal that
 // closes often sends SIGHUP more than once, or together with another signal, so that it does not
-// count.
+// count. Neither does a second signal right after the first: GNU timeout sends its signal to the
+// process and to the process's group.
 func attend(body func(context.Context) int) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -23,7 +28,8 @@ func attend(body func(context.Context) int) int {
 	signal.Notify(signals, ends...)
 	code := make(chan int, 1)
 	go func() { code <- body(ctx) }()
-	for asked := false; ; {
+	var asked time.Time
+	for {
 		select {
 		case done := <-code:
 			return done
@@ -31,10 +37,11 @@ func attend(body func(context.Context) int) int {
 			number, ok := s.(syscall.Signal)
 			switch {
 			case number == syscall.SIGHUP:
-			case asked && ok: // the default action may be to ignore it
+			case !asked.IsZero() && time.Since(asked) < sameRequest:
+			case !asked.IsZero() && ok: // the default action may be to ignore it
 				return 128 + int(number)
 			default:
-				asked = true
+				asked = time.Now()
 				fmt.Fprintln(os.Stderr, "interrupted: finishing what was begun (press Ctrl-C again to quit at once)")
 			}
 			cancel()

@@ -65,6 +65,8 @@ func TestSignals(t *testing.T) {
 		"a session that ends":              {"", []answer{{term, stops}, {hup, nil}}, 0},
 		"Ctrl-C":                           {"", []answer{{intr, stops}}, 0},
 		"Ctrl-C twice":                     {"", []answer{{intr, stops}}, intr},
+		"sent twice at once":               {"", []answer{{intr, stops}, {intr, nil}}, 0},
+		"two signals at once":              {"", []answer{{term, stops}, {intr, nil}}, 0},
 		"Ctrl-C twice, ignored at first":   {"INT", []answer{{intr, stops}}, intr},
 		"terminated twice":                 {"", []answer{{term, stops}}, term},
 		"nohup, and the terminal closes":   {"HUP", []answer{{hup, nil}, {term, stops}}, 0},
@@ -85,7 +87,7 @@ func TestSignals(t *testing.T) {
 			}
 			want := 0
 			if c.last != 0 {
-				p.send(c.last)
+				p.insist(c.last)
 				want = 128 + int(c.last)
 			} else if err := p.input.Close(); err != nil {
 				t.Fatal(err)
@@ -137,6 +139,23 @@ func (p *process) send(s syscall.Signal) {
 	if err := p.cmd.Process.Signal(s); err != nil {
 		p.t.Fatalf("sending %s: %v", s, err)
 	}
+}
+
+// insist sends the signal again and again, until the process has ended: a second signal that comes too soon does not count.
+func (p *process) insist(s syscall.Signal) {
+	ended := make(chan struct{})
+	p.t.Cleanup(func() { close(ended) })
+	again := time.NewTicker(20 * time.Millisecond)
+	go func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-again.C:
+				_ = p.cmd.Process.Signal(s) // it may have ended
+			}
+		}
+	}()
 }
 
 // says wants these lines next, in any order.

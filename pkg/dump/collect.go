@@ -107,8 +107,8 @@ func (c *collector) endList(list metav1.TypeMeta) error {
 }
 
 // endlessNumber matches a quantity that resource.ParseQuantity would compute to its last digit, for
-// hours, such as 1e-999999999. A UID that ends in 7e-123456789012 is none.
-var endlessNumber = regexp.MustCompile(`[:"]\s*[+-]?[0-9.]+[eE]-[0-9]{4,}["\s,}\]]`)
+// hours, such as 1e-999999999, or one of a thousand digits. A UID that ends in 7e-123456789012 is none.
+var endlessNumber = regexp.MustCompile(`[:"]\s*[+-]?(?:[0-9.]+[eE]-[0-9]{4,}["\s,}\]]|[0-9.]{1000})`)
 
 // keepObject looks at the kind, and keeps what says something about an upgrade.
 func (c *collector) keepObject(raw []byte, h head) error {

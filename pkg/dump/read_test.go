@@ -294,3 +294,31 @@ func before(text, mark string) string {
 	head, _, _ := strings.Cut(text, mark)
 	return head
 }
+
+// TestReadRefusesWhatGrows: a small file must not take much time or memory.
+func TestReadRefusesWhatGrows(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"aliases of aliases": {"a: &a [" + strings.Repeat("x,", 30_000) + "]\nb: &b [" + strings.Repeat("*a,", 300) + "]\nc: [" + strings.Repeat("*b,", 300) + "]\n" + nodeYAML, "by aliases"},
+		"an alias of itself": {"a: &a [*a]\n" + nodeYAML, "by aliases"},
+		"digits":             {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":"` + strings.Repeat("1", 4_000_000) + `"}}}`, "too long to be one"},
+		"digits in YAML":     {nodeYAML + "status:\n  capacity:\n    cpu: " + strings.Repeat("1", 3_000_000) + "\n", "too long to be one"},
+		"quoted digits":      {nodeYAML + "status:\n  capacity:\n    cpu: '." + strings.Repeat("1", 3_000_000) + "'\n", "too long to be one"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			_, err := Read(strings.NewReader(c.text), Limits{}, trim.Object)
+			if took := time.Since(began); err == nil || !strings.Contains(err.Error(), c.want) || took > 3*time.Second {
+				t.Errorf("after %v got the error %v, want one about %q at once", took, err, c.want)
+			}
+		})
+	}
+}
+
+// TestReadTakesAliases of a size that people write.
+func TestReadTakesAliases(t *testing.T) {
+	d, err := Read(strings.NewReader("apiVersion: v1\nkind: Node\nmetadata: {name: a, labels: &l {pool: w}, annotations: *l}\n"), Limits{}, trim.Object)
+	if err != nil || d.Nodes[0].Labels["pool"] != "w" {
+		t.Errorf("got %v (%v), want a node with the labels", d, err)
+	}
+}

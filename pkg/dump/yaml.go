@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
+	goyaml "go.yaml.in/yaml/v3"
 	kyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -23,6 +25,9 @@ func (c *collector) readYAML(in io.Reader) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err == nil:
+			if err := checkAliases(text, c.limits.Object); err != nil {
+				return fmt.Errorf("document %d %w", n, err)
+			}
 			raw, err = yaml.YAMLToJSON(text)
 		case !errors.As(err, &syntax):
 			return fmt.Errorf("document %d: %w", n, err)
@@ -38,4 +43,46 @@ func (c *collector) readYAML(in io.Reader) error {
 			return err
 		}
 	}
+}
+
+// anchor matches what may be an anchor, without which a document has no alias.
+var anchor = regexp.MustCompile(`(^|[\s,\[{])&[^\s,\[\]{}]`)
+
+// checkAliases refuses a document whose aliases would make it larger than it is by more than a size: each may repeat others.
+func checkAliases(text []byte, most int64) error {
+	if !anchor.Match(text) {
+		return nil
+	}
+	var document goyaml.Node
+	if goyaml.Unmarshal(text, &document) != nil {
+		return nil // the reader below says what is wrong
+	}
+	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}
+	if e.measure(&document) > e.most {
+		return fmt.Errorf("repeats more than %s by aliases: write the file with %s", formatSize(most), Command)
+	}
+	return nil
+}
+
+// expansion measures nodes with their aliases written out.
+type expansion struct {
+	sizes map[*goyaml.Node]int64
+	most  int64
+}
+
+// measure returns the size of a node, or more than most for one that is larger or contains itself.
+func (e expansion) measure(n *goyaml.Node) int64 {
+	if n.Kind == goyaml.AliasNode {
+		n = n.Alias
+	}
+	if size, measured := e.sizes[n]; measured {
+		return size
+	}
+	e.sizes[n] = e.most + 1 // until it is known, for an alias inside it
+	size := int64(len(n.Value)) + 1
+	for _, part := range n.Content {
+		size = min(size+e.measure(part), e.most+1)
+	}
+	e.sizes[n] = size
+	return size
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // closedBudgetRules are about budgets that keep a pod until a person does something. They hold for
@@ -151,11 +152,8 @@ func (w *Workload) createBudget() string {
 	if selector == nil {
 		return ""
 	}
-	text := metav1.FormatLabelSelector(selector)
-	if strings.ContainsAny(text, "!<() ") {
-		text = quoteForShell(text)
-	}
-	return fmt.Sprintf("kubectl create pdb %s -n %s --selector=%s --max-unavailable=1", w.Name, w.Namespace, text)
+	options := shell.Option("-n", w.Namespace) + " " + shell.Quote("--selector="+metav1.FormatLabelSelector(selector))
+	return shell.Command("kubectl create pdb "+options+" --max-unavailable=1", w.Name)
 }
 
 // findRoundedShare is PDB012.

@@ -12,6 +12,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -228,7 +229,7 @@ func findUnusableMembers(s *Scene) []Finding {
 		case node.Spec.Unschedulable && !isOurs:
 			f.Message = "another actor cordoned it, so it takes no pods and counts as unavailable"
 			f.Remedy = "see who did, and uncordon it unless there is a reason"
-			f.Mend = "kubectl uncordon " + node.Name
+			f.Mend = shell.Command("kubectl uncordon", node.Name)
 		default:
 			continue
 		}

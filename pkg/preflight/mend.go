@@ -2,7 +2,7 @@ package preflight
 
 import (
 	"encoding/json"
-	"fmt"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"strings"
 )
 
@@ -19,15 +19,16 @@ func patchCommand(how, kind, namespace, name string, body any) string {
 	if err != nil {
 		return "" // no body of a rule is one that JSON lacks
 	}
-	place := ""
+	program := "kubectl patch"
 	if namespace != "" {
-		place = " -n " + namespace
+		program += " " + shell.Option("-n", namespace)
 	}
-	return fmt.Sprintf("kubectl patch%s %s %s --type=%s -p %s", place, strings.ToLower(kind), name, how, quoteForShell(string(text)))
+	object := []string{strings.ToLower(kind), name}
+	if strings.HasPrefix(name, "-") { // which would be read as an option
+		object = []string{object[0] + "/" + name}
+	}
+	return shell.Command(program, object...) + " --type=" + how + " " + shell.Option("-p", string(text))
 }
-
-// quoteForShell writes a text as one word of a POSIX shell.
-func quoteForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // fields is a JSON object of a patch.
 type fields = map[string]any

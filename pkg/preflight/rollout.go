@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -93,7 +95,9 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 		return nil
 	}
 	status, replicas := &w.Deployment.Status, w.Replicas()
-	target := fmt.Sprintf("-n %s deployment/%s", w.Namespace, w.Name)
+	command := func(verb string) string {
+		return strings.Join([]string{"kubectl rollout", verb, shell.Option("-n", w.Namespace), shell.Quote("deployment/" + w.Name)}, " ")
+	}
 	old := max(0, int(status.Replicas-status.UpdatedReplicas))
 	progress := fmt.Sprintf("%d of %s new, %d old", status.UpdatedReplicas, countThings(replicas, "pod"), old)
 	if status.ObservedGeneration < w.Deployment.Generation {
@@ -104,20 +108,20 @@ func findUnfinishedRollout(_ *Scene, w *Workload) *Finding {
 	case failsToProgress(status):
 		return &Finding{
 			Message: "its rollout does not get on: " + progress + fmt.Sprintf(", %d available", status.AvailableReplicas),
-			Remedy:  "repair it, or go back with kubectl rollout undo " + target,
+			Remedy:  "repair it, or go back with " + command("undo"),
 		}
 	case w.Deployment.Spec.Paused:
 		f := &Finding{
-			Message: "its rollout is paused: " + progress, Remedy: "finish it with kubectl rollout resume " + target,
+			Message: "its rollout is paused: " + progress, Remedy: "finish it with " + command("resume"),
 			Mend: patchCommand(mergePatch, w.Kind, w.Namespace, w.Name, fields{"spec": fields{"paused": false}}),
 		}
 		if !isUnfinished {
 			f.Severity, f.Message = Note, "it is paused, so that a change which its pods need during the upgrade is not rolled out"
-			f.Remedy = "resume it with kubectl rollout resume " + target
+			f.Remedy = "resume it with " + command("resume")
 		}
 		return f
 	case isUnfinished:
-		return &Finding{Message: "its rollout is in progress: " + progress, Remedy: "wait for it with kubectl rollout status " + target}
+		return &Finding{Message: "its rollout is in progress: " + progress, Remedy: "wait for it with " + command("status")}
 	default:
 		return nil
 	}

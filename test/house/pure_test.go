@@ -20,7 +20,7 @@ const seeded = "pkg/drain"
 
 // pure lists the folders whose packages decide and do nothing else.
 func pure() []string {
-	return []string{seeded, "pkg/preflight", "pkg/report", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
+	return []string{seeded, "pkg/preflight", "pkg/report", "pkg/shell", "pkg/simulate", "pkg/trim", "pkg/upgrade"}
 }
 
 // servers are the libraries that reach a server; not even a dependency of a

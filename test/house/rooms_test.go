@@ -20,15 +20,16 @@ func rooms() map[string]room {
 	// klog for the type that k8s.io/api's functions ask for; see onlyNames.
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
-	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/..."}
+	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/shell"}
 	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...", "pkg/inventory")
-	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline"}
+	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline", "pkg/shell"}
 
 	return map[string]room{
 		"cmd/kubectl-nodeupgrade": {own: []string{"pkg/plugin"}},
 
 		"pkg/nodemark":  {libs: values},
-		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark"}},
+		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark", "pkg/shell"}},
+		"pkg/shell":     {},
 		"pkg/drain":     {libs: scheduling},
 		// It decides on nodes with their pods, and knows no World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
@@ -45,7 +46,7 @@ func rooms() map[string]room {
 		"pkg/trim":      {libs: scheduling},
 		"pkg/inventory": {libs: values},
 		"pkg/deadline":  {},
-		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml"), own: []string{"pkg/trim", "pkg/inventory"}},
+		"pkg/dump":      {libs: append(slices.Clone(values), "sigs.k8s.io/yaml", "go.yaml.in/yaml"), own: []string{"pkg/trim", "pkg/inventory"}},
 
 		"pkg/runner":  {libs: values, own: append(slices.Clone(decisions), "pkg/cloud")},
 		"pkg/cluster": {libs: append(slices.Clone(scheduling), "k8s.io/client-go", "golang.org/x/sync", "google.golang.org/protobuf"), own: append(slices.Clone(decisions), "pkg/trim", "pkg/deadline")},
