@@ -136,7 +136,7 @@ func declared() [][2]string {
 			nodegroup.OutcomeExhausted, nodegroup.OutcomeUnsupported, nodegroup.OutcomeFatal),
 		keys("result", upgrade.Succeeded, upgrade.LeftBehind, upgrade.PodEvictionFailure, upgrade.NodeCreationFailure, upgrade.WorkloadUnhealthy, upgrade.Failed,
 			upgrade.Interrupted, upgrade.Paused, upgrade.Waiting, upgrade.TargetMoved, upgrade.Aborted),
-		keys("blocked", drain.LastReady, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
+		keys("blocked", drain.LastReady, drain.Canary, drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.TwoBudgets, drain.BudgetPending, drain.Unmanaged, drain.Unanswered,
 			drain.NamespaceEnding, drain.Returns, drain.Denied, drain.Completing, drain.DoNotDisrupt, drain.Moving, drain.TargetStays),
 		keys("pod", drain.ReasonDaemonSet, drain.ReasonMirror, drain.ReasonFinished, drain.ReasonUnmanaged, drain.ReasonTerminating, drain.ReasonLost,
 			drain.ReasonSkipped, drain.ReasonCompletes, drain.ReasonDoNotDisrupt),
