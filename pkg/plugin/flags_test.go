@@ -24,6 +24,8 @@ func TestRefusedArguments(t *testing.T) {
 		"a group and a node":          {"workers --node n1", names},
 		"a group and a selector":      {"workers -l a=b", names},
 		"a node and a selector":       {"--node n1 -l a=b", names},
+		"two selectors":               {"-l a=b -l a=c", `the flag is given twice, with "a=b" and "a=c": use one`},
+		"two nodes":                   {"--node n1 --node n2", `the flag is given twice, with "n1" and "n2": use one`},
 		"all three":                   {"workers --node n1 -l a=b", names},
 		"an empty name":               {"nodegroup/", "a group's name is empty: kubectl nodeupgrade lists the groups"},
 		"yes without a group":         {"--yes", "--yes without a group: name the group to upgrade (kubectl nodeupgrade lists them)"},

@@ -85,6 +85,7 @@ func NewCommand(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd.CompletionOptions.HiddenDefaultCmd = true
 	cmd.SetUsageFunc(printUsage)
 	f.offerValues(cmd)
+	refuseRepeats(cmd)
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,20 +85,21 @@ func (s *Stage) start(ctx context.Context, o Options) error {
 	return s.Cloud.SetCaller(awscloud.AccessKey, who)
 }
 
-// Published is a caller with policies of docs/permissions. The plugin has those for upgrades, unless a test gives it
-// another access key: what it does beyond them is refused.
+// Published returns a caller with policies of docs/permissions, filled in for all groups, templates and clusters. The
+// plugin has those for upgrades, unless a test gives it another access key: what it does beyond them is refused.
 func Published(ctx context.Context, policies ...string) (awscloud.Caller, error) {
 	var who awscloud.Caller
 	root, err := programs.Root(ctx)
 	if err != nil {
 		return who, err
 	}
+	fill := strings.NewReplacer("/GROUP\"", "/*\"", "/TEMPLATE\"", "/*\"", "/CLUSTER/", "/*/")
 	for _, file := range policies {
 		text, err := os.ReadFile(filepath.Join(root, "docs/permissions", file))
 		if err != nil {
 			return who, fmt.Errorf("reading what the plugin may do: %w", err)
 		}
-		who.Policies = append(who.Policies, text)
+		who.Policies = append(who.Policies, []byte(fill.Replace(string(text))))
 	}
 	return who, nil
 }
