@@ -54,7 +54,7 @@ func checkAliases(text []byte, most int64) error {
 		return nil
 	}
 	var document goyaml.Node
-	if goyaml.Unmarshal(text, &document) != nil {
+	if unreadable := goyaml.Unmarshal(text, &document) != nil; unreadable {
 		return nil // the reader below says what is wrong
 	}
 	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}

@@ -2,8 +2,9 @@ package preflight
 
 import (
 	"encoding/json"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"strings"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 const (

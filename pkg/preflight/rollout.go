@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // rolloutRules are about how Deployments replace their pods.

@@ -97,7 +97,7 @@ func countNotServing(d *draft) (n int) {
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
 		_, ending := d.rec.findStarted(m)
-		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !(m.IsReady() && d.w.isOpen(m, &d.rec)) && !ending && mayBeBooting(&d.rec, m) && d.rec.isNewMember(m) {
+		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && (!m.IsReady() || !d.w.isOpen(m, &d.rec)) && !ending && mayBeBooting(&d.rec, m) && d.rec.isNewMember(m) {
 			n++
 		}
 	}

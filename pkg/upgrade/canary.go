@@ -107,7 +107,7 @@ func (d canary) examineWorkload(w drain.Workload, name string, before WorkloadRe
 			h.before.Proven, h.before.Canary = true, ""
 		}
 	}
-	if canary := h.before.Canary; !h.before.Proven && !h.lacksPods() && !(isInDrain(d.rec.Nodes[canary].State) && h.hasPodOn(canary)) {
+	if canary := h.before.Canary; !h.before.Proven && !h.lacksPods() && (!isInDrain(d.rec.Nodes[canary].State) || !h.hasPodOn(canary)) {
 		h.before.Canary = d.findNodeInDrain(&h)
 	}
 	return h

@@ -79,11 +79,11 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 // A node that another process removes before its turn is named at the end.
 func TestNodesThatVanishAreNamed(t *testing.T) {
 	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
-	drained := inState(s.rest().Record, upgrade.NodeDrained)
+	s.rest()
 	s.remove("n-a-3")
 	for range 2 {
 		s.rest()
-		drained = inState(s.Record, upgrade.NodeDrained)
+		drained := inState(s.Record, upgrade.NodeDrained)
 		if len(drained) != 1 {
 			t.Fatalf("drained are %v", drained)
 		}

@@ -326,7 +326,7 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		return
 	}
 	unplaced := strings.Contains(record.Message, "no node takes it") || strings.Contains(record.Message, "has to end before")
-	if app := &r.c.plan.Workloads[i]; !app.ailing() && !(app.Kind == DaemonSet && app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
+	if app := &r.c.plan.Workloads[i]; !app.ailing() && (app.Kind != DaemonSet || !app.Broken) && !unplaced && !r.c.plan.hasActor(PodCrashes) {
 		r.fail("liveness", "%s does not recover for no reason: %s", app.id(), record.Message)
 	}
 	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {

@@ -205,7 +205,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.alive()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
 	}
 	return n, err
@@ -224,7 +224,7 @@ func extract(archive, member, to string) error {
 	}
 	for entries := tar.NewReader(unzipped); ; {
 		header, err := entries.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return fmt.Errorf("the archive has no %s", member)
 		}
 		if err != nil {

@@ -268,7 +268,7 @@ func TestBuildFollowsAFailedDownload(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "programs")
 	err := fill(t.Context(), dir, &log, func(unfinished string) error {
 		g.output = unfinished
-		return downloadOrBuild(t.Context(), pins, dir+".parts", unfinished, &log, g)
+		return downloadOrBuild(t.Context(), pins, dir+".parts", &log, g)
 	})
 	if err != nil {
 		t.Fatal(err)

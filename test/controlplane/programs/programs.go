@@ -105,7 +105,7 @@ func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
 	err = fill(ctx, set.Dir, log, func(dir string) error {
 		control := goal{dir: module, ldflags: stamp(version), packages: packages(), output: dir}
 		if os.Getenv("NODEUPGRADE_DOWNLOAD") == "1" {
-			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", dir, log, control)
+			return downloadOrBuild(ctx, pinnedFiles(version), set.Dir+".parts", log, control)
 		}
 		goals := append([]goal{control}, also...)
 		also = nil // is built with the control plane
@@ -117,9 +117,9 @@ func get(ctx context.Context, log io.Writer, also ...goal) (Set, error) {
 	return set, err
 }
 
-// downloadOrBuild downloads the files into dir, and builds the goal if that fails.
-func downloadOrBuild(ctx context.Context, files []pin, parts, dir string, log io.Writer, g goal) error {
-	err := downloadAll(ctx, files, parts, dir, log)
+// downloadOrBuild downloads the files into the goal's output, and builds the goal if that fails.
+func downloadOrBuild(ctx context.Context, files []pin, parts string, log io.Writer, g goal) error {
+	err := downloadAll(ctx, files, parts, g.output, log)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -127,9 +127,9 @@ func downloadOrBuild(ctx context.Context, files []pin, parts, dir string, log io
 	return build(ctx, log, g)
 }
 
-// fill makes the folder by a call of make, unless it exists. The folder appears by a rename after make returned nil, so
+// fill fills the folder by a call of put, unless it exists. The folder appears by a rename after put returned nil, so
 // that a folder that exists is complete. Only one process at a time fills the folder; others wait for it.
-func fill(ctx context.Context, dir string, log io.Writer, make func(dir string) error) error {
+func fill(ctx context.Context, dir string, log io.Writer, put func(dir string) error) error {
 	if isDir(dir) {
 		return nil
 	}
@@ -152,7 +152,7 @@ func fill(ctx context.Context, dir string, log io.Writer, make func(dir string) 
 	if err := os.Mkdir(unfinished, 0o755); err != nil {
 		return fmt.Errorf("creating the build folder: %w", err)
 	}
-	if err := make(unfinished); err != nil {
+	if err := put(unfinished); err != nil {
 		return err
 	}
 	if err := os.Rename(filepath.Join(unfinished, etcdBuilt), filepath.Join(unfinished, "etcd")); err != nil && !errors.Is(err, os.ErrNotExist) {
