@@ -37,32 +37,8 @@ func buildEnv() []string {
 func (g goal) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", append(args, g.packages...)...)
 	cmd.Dir = g.dir
-	cmd.Env = append(append(os.Environ(), buildEnv()...), compilerMemory()...)
+	cmd.Env = append(os.Environ(), buildEnv()...)
 	return cmd
-}
-
-// compilerMemory lets the compiler collect garbage less often where memory allows: a compile of a large package then
-// takes up to 4 GB.
-func compilerMemory() []string {
-	const enough = 8 << 20 // kB
-	if os.Getenv("GOGC") != "" || availableMemory() < enough {
-		return nil
-	}
-	return []string{"GOGC=400"}
-}
-
-// availableMemory returns MemAvailable in kB, or 0 where the system does not report it.
-func availableMemory() (kB int) {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(data)) {
-		if _, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kB); err == nil {
-			return kB
-		}
-	}
-	return 0
 }
 
 // build compiles the goals one after the other, with one progress for all.
@@ -73,7 +49,7 @@ func build(ctx context.Context, log io.Writer, goals ...goal) error {
 	}
 	if len(work) > 0 {
 		fmt.Fprintf(log, "Compiling %s packages from source, once. All %s of them take about %s of CPU time and up to %s of memory.\n",
-			thousands(len(work)), "2,900", "15 minutes", "4 GB")
+			thousands(len(work)), "2,900", "28 minutes", "3 GB")
 	}
 	progress := startProgress(log, "compiling", work)
 	defer progress.stop()
