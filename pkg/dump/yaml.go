@@ -54,11 +54,9 @@ func checkAliases(text []byte, most int64) error {
 		return nil
 	}
 	var document goyaml.Node
-	if unreadable := goyaml.Unmarshal(text, &document) != nil; unreadable {
-		return nil // the reader below says what is wrong
-	}
 	e := expansion{sizes: map[*goyaml.Node]int64{}, most: int64(len(text)) + most}
-	if e.measure(&document) > e.most {
+	// The conversion to JSON reports what is wrong with a document that cannot be read.
+	if goyaml.Unmarshal(text, &document) == nil && e.measure(&document) > e.most {
 		return fmt.Errorf("repeats more than %s by aliases: write the file with %s", formatSize(most), Command)
 	}
 	return nil
