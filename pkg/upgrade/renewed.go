@@ -43,11 +43,11 @@ func (d renewal) releaseNode(m *nodegroup.Member) bool {
 	}
 	if fenced {
 		action := Unfence{VersionOf(m.Node)}
-		if d.lastAttempt(action).Outcome == nodegroup.OutcomeFatal {
+		if d.rec.Stopping == "" && d.isRefused(action) {
 			return true // it was tried; the report names it
 		}
 		d.addAction(action)
-		return false
+		return d.isRefused(action) // a stop leaves it out and names it
 	}
 	// Without our fence the node is as it was before, cordoned or tainted by its owner as it may be.
 	if started && (m.FencedBy() == "" || d.w.isUsable(m, &d.rec)) {
