@@ -126,8 +126,8 @@ func (h *workloadHealth) hasPodOn(node string) bool {
 	return h.replicas != nil && node != "" && slices.ContainsFunc(h.replicas.Pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
 }
 
-// findNodeInDrain finds the node in drain that was started first of those with a pod of the
-// workload; "" where there is none.
+// findNodeInDrain returns the first started node in drain that has a pod of the workload, or "" if
+// there is none.
 func (d canary) findNodeInDrain(h *workloadHealth) string {
 	for _, name := range d.rec.startedNames() {
 		if isInDrain(d.rec.Nodes[name].State) && h.hasPodOn(name) {
@@ -346,8 +346,8 @@ func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	return drain.Lateness(pod, usual, patience, d.w.Now)
 }
 
-// roomPatience is how long a pod may wait for room that it would find on another node of the
-// group's kind; ends is false while nodes that bring it are on their way.
+// roomPatience returns how long a pod may wait for room on another node like those of the group.
+// ends is false, and the wait has no limit, while such nodes are on their way.
 func (d canary) roomPatience() (patience time.Duration, ends bool) {
 	byUser := d.w.Group.Refill() == nodegroup.RefillByUser
 	moving := d.rec.countInFlight() > 0 || len(d.count.pending) > 0

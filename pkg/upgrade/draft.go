@@ -40,9 +40,10 @@ type draft struct {
 	// for good.
 	undone  []string
 	blocked []Blocked
-	// health is how the workloads on record are, by name, recoveries what evictions have to know of
-	// them. unhealthy are those that do not recover, awaited those whose pods are waited for, and
-	// unscaled those of which the controllers are to be read.
+	// health lists the state of each workload on record, by name. recoveries is the same for the
+	// scheduling of evictions. unhealthy lists the workloads that do not recover, awaited the
+	// workloads whose pods the upgrade waits for, and unscaled the workloads whose controllers the
+	// runner reads next.
 	health            []workloadHealth
 	recoveries        map[drain.Workload]schedule.Recovery
 	unhealthy         []Unhealthy

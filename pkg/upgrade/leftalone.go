@@ -47,8 +47,8 @@ func (d *draft) endOfWait(n NodeRecord) time.Time {
 	return since.Add(d.rec.Request.BootTimeout.Duration)
 }
 
-// noneRemoving reports whether no machine that is ending is waited for. At a stop, a termination that
-// was refused for good is not waited for: it stays on record for the process that continues.
+// noneRemoving reports whether the upgrade waits for no terminating machine. A stop does not wait for
+// a termination that was refused for good: it stays on record for the process that continues.
 func (d *draft) noneRemoving() bool {
 	none := true
 	for _, n := range d.rec.Nodes {

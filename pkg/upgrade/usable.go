@@ -30,9 +30,9 @@ func (w *World) isOpen(m *nodegroup.Member, rec *Record) bool {
 	return pod == nil
 }
 
-// findClosingTaint finds a taint of the node that the outdated nodes did not have, and a pod that
-// does not tolerate it; a nil pod if there is none. An agent takes such a taint off when it has
-// started, or the new revision has it by mistake.
+// findClosingTaint returns a taint of the node that the outdated nodes did not have, and a pod that
+// does not tolerate it. The pod is nil if every pod tolerates every such taint. An agent may remove
+// the taint once it has started; or the new revision has the taint by mistake.
 func (w *World) findClosingTaint(m *nodegroup.Member, rec *Record) (corev1.Taint, *corev1.Pod) {
 	for _, taint := range m.Node.Spec.Taints {
 		taint.TimeAdded = nil

@@ -17,8 +17,8 @@ import (
 // device is what nodes of the first revision have and newer ones lack, where a workload is homeless.
 const device = "example.com/device"
 
-// refusePods gives some worlds a workload whose pods are not created any more, that no new node takes, or that are ready for a moment
-// between two crashes. It has dice of its own and draws last.
+// refusePods gives some worlds a workload with one fault: its new pods are refused, no new node takes them, or they crash again soon
+// after they are ready. It draws from its own generator.
 func refusePods(p *Plan) {
 	d := dice{rand.New(rand.NewPCG(p.Seed, 0x72656675))}
 	if p.delegated() || p.shortLived() || !d.chance(25) {

@@ -30,7 +30,7 @@ type publisher struct {
 	*httptest.Server
 	mu       sync.Mutex
 	requests map[string][]string // the Range headers by path
-	// answer, if it returns true, answers the request in the place of the publisher. The count of requests of its path begins at 1.
+	// answer may answer a request instead of the publisher; it then returns true. count is 1 for the first request of a path.
 	answer func(w http.ResponseWriter, r *http.Request, count int) bool
 }
 
