@@ -60,8 +60,8 @@ func TestAnswers(t *testing.T) {
 			if code != c.code || stdout != c.stdout || !strings.HasPrefix(stderr, c.stderr) || (c.stderr == "") != (stderr == "") {
 				t.Errorf("exit code %d, want %d\nstdout %q\nwant   %q\nstderr %q\nwant   %q", code, c.code, stdout, c.stdout, stderr, c.stderr)
 			}
-			if len(s.changes) > 0 {
-				t.Errorf("a command that reads sent %q", s.changes)
+			if len(s.sent()) > 0 {
+				t.Errorf("a command that reads sent %q", s.sent())
 			}
 		})
 	}
@@ -107,8 +107,8 @@ func TestUpgradeWithoutRights(t *testing.T) {
 			t.Errorf("stderr does not name the right to %s: %q", right, stderr)
 		}
 	}
-	if code != exitError || len(s.changes) > 0 {
-		t.Errorf("exit code %d, sent %q", code, s.changes)
+	if code != exitError || len(s.sent()) > 0 {
+		t.Errorf("exit code %d, sent %q", code, s.sent())
 	}
 }
 
@@ -165,8 +165,8 @@ func TestDryRunOfTheServer(t *testing.T) {
 	if code != exitDone || stderr != "" || !strings.Contains(stdout, "Probe       pod shop/web-0: may be evicted now\n") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if want := "POST /api/v1/namespaces/shop/pods/web-0/eviction"; len(s.changes) != 1 || s.changes[0] != want {
-		t.Errorf("sent %q, want %q alone", s.changes, want)
+	if want := "POST /api/v1/namespaces/shop/pods/web-0/eviction"; len(s.sent()) != 1 || s.sent()[0] != want {
+		t.Errorf("sent %q, want %q alone", s.sent(), want)
 	}
 }
 

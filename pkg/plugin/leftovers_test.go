@@ -74,8 +74,8 @@ func TestRenewedNodesAreFoundAfterTheEnd(t *testing.T) {
 			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q", code, c.code, stdout, stderr)
 			}
-			if len(s.changes) > 0 {
-				t.Errorf("sent %q", s.changes)
+			if len(s.sent()) > 0 {
+				t.Errorf("sent %q", s.sent())
 			}
 		})
 	}

@@ -179,8 +179,8 @@ func TestNothingIsSentLate(t *testing.T) {
 	if err == nil {
 		response.Body.Close()
 	}
-	if !errors.Is(err, context.DeadlineExceeded) || len(s.changes) > 0 {
-		t.Errorf("sent %q, and the error was %v", s.changes, err)
+	if !errors.Is(err, context.DeadlineExceeded) || len(s.sent()) > 0 {
+		t.Errorf("sent %q, and the error was %v", s.sent(), err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -64,7 +65,23 @@ type apiServer struct {
 	refuse func(http.ResponseWriter, *http.Request) bool
 	// powerless is true when the user may only read.
 	powerless bool
-	changes   []string
+
+	mu      sync.Mutex
+	changes []string
+}
+
+// note adds a request for a change. Requests come at the same time.
+func (s *apiServer) note(request string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes = append(s.changes, request)
+}
+
+// sent is the requests for changes until now, as "METHOD /path".
+func (s *apiServer) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.changes)
 }
 
 // serve has the commands of this test talk to the server.
@@ -88,7 +105,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method != http.MethodGet {
-		s.changes = append(s.changes, r.Method+" "+r.URL.Path)
+		s.note(r.Method + " " + r.URL.Path)
 		answer(w, http.StatusCreated, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess})
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,8 @@ import (
 // sees each lease after it was written.
 type leases struct {
 	*apiServer
+	// held is locked while a request is answered, except while a watch waits.
+	held    sync.Mutex
 	byName  map[string]*coordinationv1.Lease
 	onWrite func(*coordinationv1.Lease)
 	// renewed has who watches the lease of the group blue see it renewed.
@@ -54,23 +57,38 @@ func (l *leases) add(group string, renewed time.Time) {
 	}
 }
 
+// watch sends the renewed lease, if it is, and then nothing until the reader goes.
+func (l *leases) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	if l.renewed {
+		l.held.Lock()
+		event, err := json.Marshal(map[string]any{"type": "MODIFIED", "object": l.byName[cluster.ObjectName("blue")]})
+		l.held.Unlock()
+		if err != nil {
+			panic(err)
+		}
+		if _, err := w.Write(event); err != nil {
+			return
+		}
+	}
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
 func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
 	const all = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	if !strings.HasPrefix(r.URL.Path, all) {
 		return false
 	}
+	if r.URL.Query().Get("watch") != "" {
+		l.watch(w, r)
+		return true
+	}
+	l.held.Lock()
+	defer l.held.Unlock()
 	name := strings.TrimPrefix(path.Base(r.URL.Path), "leases")
 	switch known := l.byName[name]; {
-	case r.URL.Query().Get("watch") != "":
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusOK)
-		if l.renewed {
-			if err := json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": l.byName[cluster.ObjectName("blue")]}); err != nil {
-				panic(err)
-			}
-		}
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
 	case r.Method == http.MethodGet && name == "":
 		list := coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{Kind: "LeaseList", APIVersion: "coordination.k8s.io/v1"}}
 		for _, lease := range l.byName {
@@ -83,7 +101,7 @@ func (l *leases) answer(w http.ResponseWriter, r *http.Request) bool {
 		return false // there is none
 	default:
 		lease := decoded[*coordinationv1.Lease](r)
-		l.changes = append(l.changes, r.Method+" "+r.URL.Path)
+		l.note(r.Method + " " + r.URL.Path)
 		if r.URL.Query().Get("dryRun") == "" {
 			lease.TypeMeta = metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}
 			l.byName[lease.Name] = lease
@@ -160,8 +178,8 @@ func TestVerbsOnlyLook(t *testing.T) {
 			if code != 2 || !strings.Contains(stderr, "there is no terminal to ask at") {
 				t.Errorf("exit code %d, stderr %q", code, stderr)
 			}
-			if len(s.changes) > 0 {
-				t.Errorf("nothing was agreed to, and it sent %q", s.changes)
+			if len(s.sent()) > 0 {
+				t.Errorf("nothing was agreed to, and it sent %q", s.sent())
 			}
 		})
 	}
@@ -189,8 +207,8 @@ func TestVerbsSeeAHolderAtWork(t *testing.T) {
 			if code != 0 || !strings.Contains(stdout, c.says) {
 				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 			}
-			if len(s.changes) != c.sends || strings.Contains(strings.Join(s.changes, " "), "/leases") {
-				t.Errorf("it sent %q", s.changes)
+			if len(s.sent()) != c.sends || strings.Contains(strings.Join(s.sent(), " "), "/leases") {
+				t.Errorf("it sent %q", s.sent())
 			}
 		})
 	}
@@ -210,11 +228,13 @@ func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 	if code != 2 || !strings.Contains(stderr, "is upgrading another group") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	for _, change := range s.changes {
+	for _, change := range s.sent() {
 		if !strings.Contains(change, "/leases") {
 			t.Errorf("it sent %s", change)
 		}
 	}
+	l.held.Lock()
+	defer l.held.Unlock()
 	if lease := l.byName[cluster.ObjectName("blue")]; lease == nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 		t.Errorf("the lease is not given back: %+v", lease)
 	}
@@ -287,8 +307,8 @@ func TestLostRunAsks(t *testing.T) {
 	if code != 2 || !strings.Contains(stderr, "the record of run r7 is gone") || !strings.Contains(stderr, "run kubectl nodeupgrade blue --current=image=v2 --yes --rebuild to continue that run") {
 		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
-	if len(s.changes) > 0 {
-		t.Errorf("it sent %q", s.changes)
+	if len(s.sent()) > 0 {
+		t.Errorf("it sent %q", s.sent())
 	}
 }
 
@@ -337,8 +357,8 @@ func TestForeignRunsAreRefused(t *testing.T) {
 			case c.says != "" && (code != exitPaused || !strings.Contains(stderr, c.says)):
 				t.Errorf("exit code %d, stderr %q, want it to say %q", code, stderr, c.says)
 			}
-			if len(s.changes) > 0 {
-				t.Errorf("it sent %q", s.changes)
+			if len(s.sent()) > 0 {
+				t.Errorf("it sent %q", s.sent())
 			}
 		})
 	}

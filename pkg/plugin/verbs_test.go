@@ -44,8 +44,8 @@ func TestVerbsAreRefused(t *testing.T) {
 			if code != c.code || stdout != "" || !strings.HasPrefix(stderr, c.stderr) {
 				t.Errorf("exit code %d, want %d\nstdout %q\nstderr %q\nwant   %q", code, c.code, stdout, stderr, c.stderr)
 			}
-			if len(s.changes) > 0 {
-				t.Errorf("sent %q", s.changes)
+			if len(s.sent()) > 0 {
+				t.Errorf("sent %q", s.sent())
 			}
 		})
 	}
