@@ -86,16 +86,21 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestOutcomeForPrograms: stdout carries one document however the upgrade ends, and the exit code is that of its end.
 func TestOutcomeForPrograms(t *testing.T) {
-	streams, _, out, _ := genericiooptions.NewTestIOStreams()
-	line := commandLine{console: console{IOStreams: streams, format: "json"}}
-	if err := line.printOutcome("blue", ended(upgrade.Succeeded, "")); err != nil {
-		t.Fatal(err)
-	}
-	var got report.UpgradeStatus
-	oneDocument(t, out.String(), &got)
-	if got.Result != upgrade.Succeeded || got.Name != "blue" || got.Status.Replaced != 2 {
-		t.Errorf("got %+v", got)
+	for _, result := range []upgrade.Result{
+		upgrade.Succeeded, upgrade.LeftBehind, upgrade.Interrupted, upgrade.Waiting, upgrade.Paused, upgrade.TargetMoved, upgrade.PodEvictionFailure, upgrade.Failed,
+	} {
+		t.Run(string(result), func(t *testing.T) {
+			streams, _, out, _ := genericiooptions.NewTestIOStreams()
+			line := commandLine{console: console{IOStreams: streams, format: "json"}}
+			err := line.printOutcome("blue", ended(result, "x"))
+			var got report.UpgradeStatus
+			oneDocument(t, out.String(), &got)
+			if got.Result != result || got.Name != "blue" || got.Status.Replaced != 2 || got.Message != "x" || exitCodeOf(err) != exitCodeOfResult(result) {
+				t.Errorf("error %v, document %+v", err, got)
+			}
+		})
 	}
 }
 

@@ -148,6 +148,8 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	}
 	record, err := carryOut(ctx, s, g, m)
 	if err != nil {
+		record.Message = cmp.Or(record.Message, err.Error())
+		s.printUnfinished(name, record)
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
 	return s.printEnd(g, record)
@@ -265,6 +267,9 @@ func suggestDryRun(m mode, retry string) string {
 // that names what to do.
 func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 	code := exitCodeOfResult(record.Result)
+	if record.Result != upgrade.Succeeded && record.Result != upgrade.LeftBehind {
+		l.printUnfinished(name, record)
+	}
 	switch record.Result {
 	case upgrade.Succeeded, upgrade.LeftBehind:
 		if err := l.printResult(name, record); err != nil { // the exit code still tells how the upgrade ended
@@ -289,6 +294,17 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s", describeRun(name, &record), record.Result, record.Message)}
 	default:
 		return &exitErr{code: code, err: fmt.Errorf("%s: %s: %s; run %s to continue", describeRun(name, &record), record.Result, record.Message, l.retry)}
+	}
+}
+
+// printUnfinished prints the status of an upgrade that did not reach its goal where stdout carries a document. For people
+// the error says it. The exit code tells how the upgrade ended even if the document cannot be written.
+func (l *commandLine) printUnfinished(name string, record upgrade.Record) {
+	if !l.isForPrograms() || l.format == "name" {
+		return
+	}
+	if err := l.printDone(name, record); err != nil {
+		fmt.Fprintf(l.ErrOut, "warning: the status of group %q could not be written to stdout: %v\n", name, err)
 	}
 }
 

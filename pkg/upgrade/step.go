@@ -56,7 +56,7 @@ type Blocked struct {
 	Node string               `json:"node"`
 	Pod  types.NamespacedName `json:"pod,omitzero"`
 	drain.Obstacle
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since,omitzero"`
 	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
 	// when that is not known.
 	Until time.Time `json:"until,omitzero"`
@@ -82,7 +82,7 @@ type Status struct {
 	Replaced int       `json:"replaced"`
 	Outdated int       `json:"outdated"`
 	Ready    int       `json:"ready"`
-	Since    time.Time `json:"since"`
+	Since    time.Time `json:"since,omitzero"`
 	// New counts nodes of the wanted revision that came up during the upgrade, NewReady those fit
 	// for pods.
 	New      int `json:"new"`
