@@ -24,8 +24,10 @@ type collector struct {
 	// current names the next object, once that is known.
 	current string
 	kinds   map[string]kind
-	seen    map[identity]bool
-	uids    map[types.UID]identity
+	// met holds the kinds, by apiVersion/kind, of which there is an object or a list.
+	met  map[string]bool
+	seen map[identity]bool
+	uids map[types.UID]identity
 }
 
 // identity tells objects apart as the API server does.
@@ -40,7 +42,7 @@ func (i identity) String() string {
 
 func newCollector(limits Limits, trim func(object any)) *collector {
 	d := &Dump{Ignored: map[string]int{}}
-	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsOf(d), seen: map[identity]bool{}, uids: map[types.UID]identity{}}
+	return &collector{limits: limits, trim: trim, dump: d, kinds: kindsOf(d), met: map[string]bool{}, seen: map[identity]bool{}, uids: map[types.UID]identity{}}
 }
 
 // head is what is looked at first.
@@ -102,6 +104,7 @@ func (c *collector) endList(list metav1.TypeMeta) error {
 	case !isList(list.Kind):
 		return fmt.Errorf("found a %s with items instead of a List: write the file with %s", clipText(list.Kind), Command)
 	default:
+		c.met[list.APIVersion+"/"+strings.TrimSuffix(list.Kind, "List")] = true
 		return nil
 	}
 }
@@ -116,6 +119,7 @@ func (c *collector) keepObject(raw []byte, h head) error {
 		return fmt.Errorf("more than %d objects: leave out namespaces or kinds that the node group has nothing to do with", c.limits.Objects)
 	}
 	k, known := c.kinds[h.APIVersion+"/"+h.Kind]
+	c.met[h.APIVersion+"/"+h.Kind] = true
 	switch {
 	case h.Kind == "":
 		return fmt.Errorf("%s has no kind: write the file with %s", c.nameNext(), Command)
@@ -186,6 +190,13 @@ func (c *collector) completeDump() (*Dump, error) {
 		node.Status.VolumesInUse, node.Status.VolumesAttached = nil, nil
 	}
 	c.fillOwnerUIDs()
+	d.IsDump = true
+	for name, k := range c.kinds {
+		if !c.met[name] {
+			d.Unread = append(d.Unread, k.plural)
+		}
+	}
+	slices.Sort(d.Unread)
 	return d, nil
 }
 

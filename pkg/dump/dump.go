@@ -11,8 +11,19 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 )
 
-// Command prints what Read reads for a plan.
-const Command = "kubectl get nodes,pods,pdb,deploy,rs,sts,ds,pvc,pv -A -o json"
+// What plans and rules look at. Kinds that a user may not list are left out of what kubectl prints. Target group bindings
+// are not a kind of every cluster, and ConfigMaps may be many: a dump that lacks them says so.
+const (
+	kinds    = "nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv"
+	webhooks = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
+
+	// Command prints a dump.
+	Command = "kubectl get " + kinds + "," + webhooks + " -A -o json"
+	// Script is Command as lines that fit a narrow terminal. It writes dump.json.
+	Script = `  KINDS=` + kinds + `
+  KINDS=$KINDS,` + webhooks + `
+  kubectl get $KINDS -A -o json > dump.json`
+)
 
 // Dump is a cluster at the moment it was written down. Lists are in the order of the input.
 type Dump struct {
@@ -22,9 +33,6 @@ type Dump struct {
 	// Taken is the latest moment that an object tells of; zero when none tells any.
 	Taken time.Time
 }
-
-// CommandForChecks prints what there is to check, too. Not everybody may list all of these kinds.
-const CommandForChecks = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
 
 // Limits bound what Read takes in. A field that is zero stands for its default.
 type Limits struct {

@@ -13,6 +13,8 @@ import (
 
 // kind is one that says something about an upgrade.
 type kind struct {
+	// plural is what RBAC calls it.
+	plural     string
 	namespaced bool
 	// keep decodes an object and puts what is needed of it into the dump; nil where its pods say it
 	// all.
@@ -22,24 +24,24 @@ type kind struct {
 // kindsOf are keyed by apiVersion/kind, and keep their objects in the given dump.
 func kindsOf(d *Dump) map[string]kind {
 	return map[string]kind{
-		"v1/Node":                                  {keep: keepIn(&d.Nodes)},
-		"v1/Pod":                                   {namespaced: true, keep: keepIn(&d.Pods)},
-		"v1/Namespace":                             {keep: keepIn(&d.Namespaces)},
-		"v1/PersistentVolume":                      {keep: keepIn(&d.Volumes)},
-		"v1/PersistentVolumeClaim":                 {namespaced: true, keep: keepIn(&d.Claims)},
-		"policy/v1/PodDisruptionBudget":            {namespaced: true, keep: keepIn(&d.Budgets)},
-		"apps/v1/ReplicaSet":                       {namespaced: true, keep: keepIn(&d.ReplicaSets)},
-		"apps/v1/StatefulSet":                      {namespaced: true, keep: keepIn(&d.StatefulSets)},
-		"apps/v1/Deployment":                       {namespaced: true, keep: keepIn(&d.Deployments)},
-		"apps/v1/DaemonSet":                        {namespaced: true, keep: keepIn(&d.DaemonSets)},
-		"batch/v1/Job":                             {namespaced: true, keep: keepIn(&d.Jobs)},
-		"networking.k8s.io/v1/Ingress":             {namespaced: true, keep: keepIn(&d.Ingresses)},
-		"v1/ConfigMap":                             {namespaced: true, keep: keepIn(&d.ConfigMaps)},
-		"autoscaling/v2/HorizontalPodAutoscaler":   {namespaced: true, keep: keepIn(&d.Scalers)},
-		"elbv2.k8s.aws/v1beta1/TargetGroupBinding": {namespaced: true, keep: (*collector).keepBinding},
-		"v1/Service":                               {namespaced: true, keep: keepIn(&d.Services)},
-		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":   {keep: keepIn(&d.Mutating)},
-		"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": {keep: keepIn(&d.Validating)},
+		"v1/Node":                                  {plural: "nodes", keep: keepIn(&d.Nodes)},
+		"v1/Pod":                                   {plural: "pods", namespaced: true, keep: keepIn(&d.Pods)},
+		"v1/Namespace":                             {plural: "namespaces", keep: keepIn(&d.Namespaces)},
+		"v1/PersistentVolume":                      {plural: "persistentvolumes", keep: keepIn(&d.Volumes)},
+		"v1/PersistentVolumeClaim":                 {plural: "persistentvolumeclaims", namespaced: true, keep: keepIn(&d.Claims)},
+		"policy/v1/PodDisruptionBudget":            {plural: "poddisruptionbudgets", namespaced: true, keep: keepIn(&d.Budgets)},
+		"apps/v1/ReplicaSet":                       {plural: "replicasets", namespaced: true, keep: keepIn(&d.ReplicaSets)},
+		"apps/v1/StatefulSet":                      {plural: "statefulsets", namespaced: true, keep: keepIn(&d.StatefulSets)},
+		"apps/v1/Deployment":                       {plural: "deployments", namespaced: true, keep: keepIn(&d.Deployments)},
+		"apps/v1/DaemonSet":                        {plural: "daemonsets", namespaced: true, keep: keepIn(&d.DaemonSets)},
+		"batch/v1/Job":                             {plural: "jobs", namespaced: true, keep: keepIn(&d.Jobs)},
+		"networking.k8s.io/v1/Ingress":             {plural: "ingresses", namespaced: true, keep: keepIn(&d.Ingresses)},
+		"v1/ConfigMap":                             {plural: "configmaps", namespaced: true, keep: keepIn(&d.ConfigMaps)},
+		"autoscaling/v2/HorizontalPodAutoscaler":   {plural: "horizontalpodautoscalers", namespaced: true, keep: keepIn(&d.Scalers)},
+		"elbv2.k8s.aws/v1beta1/TargetGroupBinding": {plural: "targetgroupbindings", namespaced: true, keep: (*collector).keepBinding},
+		"v1/Service":                               {plural: "services", namespaced: true, keep: keepIn(&d.Services)},
+		"admissionregistration.k8s.io/v1/MutatingWebhookConfiguration":   {plural: "mutatingwebhookconfigurations", keep: keepIn(&d.Mutating)},
+		"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": {plural: "validatingwebhookconfigurations", keep: keepIn(&d.Validating)},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -166,6 +167,43 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 }
 
 // TestReadCountsObjectsOneByOne reads lists of many objects.
+// TestReadKnowsWhichKindsThereAre: a kind without an object is unknown unless there is an empty list of it.
+func TestReadKnowsWhichKindsThereAre(t *testing.T) {
+	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
+	all := []string{
+		"configmaps", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
+		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "services", "statefulsets", "targetgroupbindings",
+		"validatingwebhookconfigurations",
+	}
+	cases := map[string]struct {
+		text string
+		has  []string
+	}{
+		"an object alone":           {node, []string{"nodes"}},
+		"a list of anything":        {`{"kind":"List","apiVersion":"v1","items":[` + node + `]}`, []string{"nodes"}},
+		"an empty list of anything": {node + `{"kind":"List","apiVersion":"v1","items":[]}`, []string{"nodes"}},
+		"an empty list of a kind":   {node + `{"kind":"PodDisruptionBudgetList","apiVersion":"policy/v1","items":[]}`, []string{"nodes", "poddisruptionbudgets"}},
+		"its items come first":      {node + `{"items":[],"kind":"ServiceList","apiVersion":"v1"}`, []string{"nodes", "services"}},
+		"of another group":          {node + `{"kind":"ServiceList","apiVersion":"serving.knative.dev/v1","items":[]}`, []string{"nodes"}},
+		"two documents of YAML":     {"kind: Node\napiVersion: v1\nmetadata: {name: a}\n---\nkind: JobList\napiVersion: batch/v1\nitems: []\n", []string{"jobs", "nodes"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			d, err := Read(strings.NewReader(c.text), Limits{}, func(any) {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.DeleteFunc(slices.Clone(all), func(kind string) bool { return slices.Contains(c.has, kind) })
+			if !slices.Equal(d.Unread, want) {
+				t.Errorf("unread %v, want %v", d.Unread, want)
+			}
+		})
+	}
+	if why := Example().WhyUnread(all...); why != "" {
+		t.Errorf("of the built-in example: %s", why)
+	}
+}
+
 func TestReadCountsObjectsOneByOne(t *testing.T) {
 	const n = 2000
 	var inJSON, inYAML strings.Builder

@@ -3,6 +3,9 @@
 package inventory
 
 import (
+	"slices"
+	"strings"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -36,8 +39,23 @@ type Objects struct {
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.
 	Bindings []TargetGroupBinding
-	// Unread are the kinds, as RBAC names them, that the user may not list.
+	// Unread are the kinds, as RBAC names them, of whose objects nothing is known: the user may not list them or, where
+	// IsDump, the dump has none of them and no empty list of them either.
 	Unread []string
+	IsDump bool
+}
+
+// WhyUnread says which of the kinds were not read, and why; "" when all were.
+func (o *Objects) WhyUnread(kinds ...string) string {
+	unread := slices.DeleteFunc(slices.Clone(o.Unread), func(kind string) bool { return !slices.Contains(kinds, kind) })
+	switch {
+	case len(unread) == 0:
+		return ""
+	case o.IsDump:
+		return "the dump has no " + strings.Join(unread, ", ")
+	default:
+		return "you may not list " + strings.Join(unread, ", ")
+	}
 }
 
 // EndingNamespaces are those that are being deleted.

@@ -64,6 +64,9 @@ type Group struct {
 	CurrentLabels map[string]string `json:"currentLabels,omitempty"`
 }
 
+// IsTargetKnown reports whether it is known what current nodes are. If not, no one can say which nodes are outdated.
+func (g *Group) IsTargetKnown() bool { return g.Wanted.ID != "" }
+
 // Refill says who brings up nodes for those that the group loses.
 func (g *Group) Refill() Refill { return InfoOf(g.Provider).Refill }
 

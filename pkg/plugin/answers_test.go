@@ -28,17 +28,23 @@ green   manual     1       0          -       -
 // TestAnswers has commands that only read, against a server of two groups.
 func TestAnswers(t *testing.T) {
 	const nobody = "NAME    PROVIDER   NODES   OUTDATED   PHASE   AGE\nblue    manual     2       ?          -       -\ngreen   manual     1       ?          -       -\n"
+	const unknown = "Which nodes of blue, green are outdated is not known: pass --current KEY=VALUE, a label of current nodes.\n"
 	cases := map[string]struct {
 		args, stdout, stderr string
 		code                 int
 	}{
 		"the list":                      {"--current image=v2", listed, "", 0},
-		"the list, nobody says":         {"", nobody, "", 0},
+		"the list, nobody says":         {"", nobody, unknown, 0},
+		"JSON of it":                    {"-o jsonpath={.items[*].outdated}", "\n", "", 0},
+		"a plan, nobody says":           {"blue --dry-run", "Node group blue (labelled nodes), context test\nTarget      not known, and so is which nodes are outdated\n\nRefused     which nodes are current is unknown: pass --current KEY=VALUE\n", "", 3},
+		"a check, nobody says":          {"check blue", "Node group blue (labelled nodes), context test: which of its 2 nodes are outdated is not known\n\nNothing was checked: which nodes are current is unknown: pass --current KEY=VALUE; or pass --all-nodes, which checks as if all were outdated.\n", "", 3},
+		"a status, nobody says":         {"status blue", "Node group blue: no upgrade was started with this tool; which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes\n", "", 0},
+		"no time that never was":        {"status blue -o jsonpath={.status}{.started}{.outdated}", "\n", "", 0},
 		"names":                         {"--current image=v2 -o name", "nodegroup/blue\nnodegroup/green\n", "", 0},
 		"names of the outdated":         {"--current image=v2 -o name --outdated", "nodegroup/blue\n", "", 0},
 		"a label that no node has":      {"--current a=b,image=v2 -l image=v2 -o name --dry-run", "", "error: --current=a=b: ", 2},
 		"a label without a value":       {"--current kops.k8s.io/instancegroup --outdated", "", "error: --current=kops.k8s.io/instancegroup: ", 2},
-		"no outdated group":             {"--outdated", "", "No node groups with outdated nodes found.\n", 0},
+		"no outdated group":             {"--outdated", "", "No node groups with outdated nodes found.\n" + unknown, 0},
 		"an unknown group":              {"red --dry-run", "", "error: no node group \"red\": there are blue, green\n", 2},
 		"a verb mistyped":               {"statu --dry-run", "", "error: no node group \"statu\": did you mean the command \"status\"", 2},
 		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},

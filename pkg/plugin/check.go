@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
@@ -35,7 +35,7 @@ const checkExamples = `  # what would block the upgrade of a group, and which us
   # the commands that mend what they can; read them before you run them
   kubectl nodeupgrade check workers -o patch
 
-  # a cluster that was written down
+  # a cluster that was written down; kubectl nodeupgrade help simulate says how
   kubectl nodeupgrade check -f dump.json
 
   # what a rule is about
@@ -48,7 +48,8 @@ func newCheckCommand(f *flags) *cobra.Command {
 		Short: "Find what would block an upgrade, and which workloads would notice",
 		Long: `Applies every rule to the workloads with pods on the outdated nodes and says
 what would block, what users would notice and how to mend it. It changes
-nothing. The exit code is 3 where a finding is an error or worse.`,
+nothing. The exit code is 3 where a finding is an error or worse, or where no
+one can say which nodes are outdated.`,
 		Example:           checkExamples,
 		ValidArgsFunction: offerWords(f.listGroups),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -162,7 +163,7 @@ func (c *checker) chooseGroups(ctx context.Context, s *session, all []string) ([
 // checkDump checks groups of a cluster that was written down. All of their nodes are outdated,
 // unless --current names labels of those that are not.
 func (c *checker) checkDump(ctx context.Context, file string) error {
-	d, source, err := readDump(ctx, c.In, file, dump.CommandForChecks, trim.ForChecks)
+	d, source, err := readDump(ctx, c.In, file, trim.ForChecks)
 	if err != nil {
 		return err
 	}
@@ -197,11 +198,21 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 	world := g.makeWorld(g.now)
 	scene := preflight.NewScene(&world, g.makeFacts(s.Version), objects)
 	r := report.CheckReport{
-		Context: s.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: g.countOutdated(),
+		Context: s.context, Provider: g.group.Provider, Kind: g.group.Kind, Nodes: len(g.members), Outdated: knownOutdated(&g.group, g.members),
 		Workloads: len(scene.Workloads), Findings: []preflight.Finding{}, // an empty list is one in JSON, too
 	}
 	r.TypeMeta, r.ObjectMeta = report.NewMeta("CheckReport", g.group.Name)
-	if r.Outdated > 0 {
+	switch {
+	case c.everyNode:
+		r.Outdated = new(len(g.members))
+	case r.Outdated == nil:
+		r.Unknown = cmp.Or(g.group.Refusal, "pass --current KEY=VALUE, a label of current nodes")
+	}
+	if objects.IsDump && !c.everyNode && len(c.settings.Current) == 0 {
+		r.Assumptions = append(r.Assumptions, "every node is outdated: --current KEY=VALUE names a label of those that are not")
+	}
+	if r.Outdated != nil && *r.Outdated > 0 {
+		r.Unread = objects.WhyUnread(objects.Unread...)
 		r.Findings = append(r.Findings, preflight.Check(scene, preflight.Catalogue(), c.skipChecks)...)
 	}
 	return r
@@ -225,10 +236,10 @@ func (c *checker) answerReports(reports []report.CheckReport) error {
 	return nil
 }
 
-// isFailing reports whether a finding is as bad as --fail-on says.
+// isFailing reports whether a finding is as bad as --fail-on says, or nothing could be checked.
 func (c *checker) isFailing(r report.CheckReport) bool {
 	worst := r.Worst()
-	return c.failOn != neverFail && worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn))
+	return c.failOn != neverFail && (r.Outdated == nil || worst != "" && worst.IsAtLeast(preflight.Severity(c.failOn)))
 }
 
 // viewOfObjects is the View of objects that were read.

@@ -1,9 +1,6 @@
 package plugin
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -21,20 +18,21 @@ func workloadsOf(o *inventory.Objects) *cluster.Background {
 	return &cluster.Background{Objects: *o, Facts: webhooks.FactsOf(o.Services)}
 }
 
-// describeAssumptions says what a plan assumes in the place of what may not be listed.
-func describeAssumptions(kinds []string) []string {
+// describeUnread says what a plan assumes in the place of kinds that were not read, and why they were not.
+func describeUnread(o *inventory.Objects) []string {
 	var assumed []string
 	for _, group := range []struct {
 		assumption string
 		kinds      []string
 	}{
+		{"no PodDisruptionBudget covers a pod", []string{"poddisruptionbudgets"}},
 		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
 		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
+		{"no pod is the last ready one behind a Service, which the upgrade would keep until another is ready", []string{"services"}},
 		{"pods behind admission webhooks leave their nodes in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
 	} {
-		unread := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !slices.Contains(group.kinds, kind) })
-		if len(unread) > 0 {
-			assumed = append(assumed, group.assumption+": you may not list "+strings.Join(unread, ", "))
+		if why := o.WhyUnread(group.kinds...); why != "" {
+			assumed = append(assumed, group.assumption+": "+why)
 		}
 	}
 	return assumed

@@ -96,7 +96,7 @@ func TestPlanKnowsVolumes(t *testing.T) {
 			if found := fmt.Sprint(plan.Findings); strings.Contains(found, reach) != (c.finding != "") {
 				t.Errorf("findings %s, want one that says %q", found, c.finding)
 			}
-			assumed := strings.Join(plan.Assumptions, "\n")
+			assumed := strings.Join(plan.Unread, "\n")
 			if !strings.Contains(assumed, c.assumed) || strings.Contains(assumed, "you may not list") != (c.assumed != "") {
 				t.Errorf("assumes\n%s\nwant %q", assumed, c.assumed)
 			}

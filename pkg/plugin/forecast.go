@@ -33,8 +33,12 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if s.objects != nil && g.request.Strategy != upgrade.Delegated && g.request.Strategy != upgrade.ShortLived { // then all of them are known, and it is this tool that moves them
 		leaving = g.listLeaving()
 	}
+	var unread []string
+	if g.clusterWorkloads != nil {
+		unread = describeUnread(&g.clusterWorkloads.Objects)
+	}
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed,
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &g.group, g.members, &forecast, !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived), nil
@@ -105,7 +109,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	if delegated {
 		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
 	}
-	return forecast, append(assumed, describeAssumptions(g.clusterWorkloads.Unread)...), err
+	return forecast, assumed, err
 }
 
 // cloudLooks is how often a cloud may look at a node that it has drained: as often as kubectl drain

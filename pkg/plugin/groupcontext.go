@@ -266,6 +266,14 @@ func (g *groupContext) makeCurrentRecord() upgrade.Record {
 
 func (g *groupContext) countOutdated() int { return countOutdated(g.members) }
 
+// knownOutdated counts the outdated members; it is nil where no one can say which are.
+func knownOutdated(g *nodegroup.Group, members []nodegroup.Member) *int {
+	if !g.IsTargetKnown() {
+		return nil
+	}
+	return new(countOutdated(members))
+}
+
 func countOutdated(members []nodegroup.Member) int {
 	n := 0
 	for i := range members {

@@ -3,6 +3,9 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,15 +43,74 @@ func listGroups(ctx context.Context, c *command) error {
 			names = append(names, groupPrefix+row.Name)
 		}
 	}
-	if len(list.Items) == 0 && !c.isForPrograms() {
-		what := "node groups"
-		if c.outdated {
-			what = "node groups with outdated nodes"
+	if !c.isForPrograms() {
+		if err := writeLines(c.ErrOut, hintsOfList(list.Items, groups, view.Nodes, c.outdated)); err != nil || len(list.Items) == 0 {
+			return err
 		}
-		fmt.Fprintf(c.ErrOut, "No %s found.\n", what)
-		return nil
 	}
 	return c.printObject(list, names, func(ro report.Options) error { return report.WriteGroups(c.Out, list, ro) })
+}
+
+// hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not
+// known. They are lines for people.
+func hintsOfList(listed []report.NodeGroup, groups []nodegroup.Group, nodes []*corev1.Node, outdated bool) []string {
+	var unknown []string
+	for i := range groups {
+		if !groups[i].IsTargetKnown() {
+			unknown = append(unknown, groups[i].Name)
+		}
+	}
+	var hints []string
+	switch {
+	case len(groups) == 0:
+		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run (%s).",
+			countVerb(len(nodes), "node carries", "nodes carry"), describeOwnLabels(nodes)))
+	case len(listed) == 0 && outdated:
+		hints = append(hints, "No node groups with outdated nodes found.")
+	}
+	if len(unknown) > 0 {
+		hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: pass --current KEY=VALUE, a label of current nodes.", strings.Join(unknown, ", ")))
+	}
+	return hints
+}
+
+func countVerb(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// describeOwnLabels names label keys that may tell groups of nodes apart: those that people and clouds give, and that
+// several nodes have with one value.
+func describeOwnLabels(nodes []*corev1.Node) string {
+	const most = 6
+	values := map[string]map[string]int{}
+	for _, node := range nodes {
+		for key, value := range node.Labels {
+			if values[key] == nil {
+				values[key] = map[string]int{}
+			}
+			values[key][value]++
+		}
+	}
+	var keys []string
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		domain, _, prefixed := strings.Cut(key, "/")
+		isKubernetes := prefixed && (domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io"))
+		isShared := slices.Max(slices.Collect(maps.Values(values[key]))) > 1 || len(nodes) == 1
+		if !isKubernetes && isShared {
+			keys = append(keys, key)
+		}
+	}
+	switch {
+	case len(keys) == 0:
+		return "the nodes carry no label of their own: give them one with kubectl label nodes"
+	case len(keys) > most:
+		return "labels in use: " + strings.Join(keys[:most], ", ") + ", …"
+	default:
+		return "labels in use: " + strings.Join(keys, ", ")
+	}
 }
 
 // isUpgradable reports whether the group has outdated nodes and may be upgraded.
@@ -67,10 +129,7 @@ func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.
 			row.Created = node.CreationTimestamp.UTC().Truncate(time.Second)
 		}
 	}
-	if g.Wanted.ID != "" {
-		outdated := countOutdated(members)
-		row.Outdated = &outdated
-	}
+	row.Outdated = knownOutdated(g, members)
 	if f := preflight.FirstRefusal(preflight.CheckUpgrade(&upgrade.World{Group: *g, Members: members}, facts)); f != nil {
 		row.Refusal = f.String()
 	}

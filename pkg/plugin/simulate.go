@@ -30,8 +30,8 @@ const simulateExamples = `  # the built-in example, and what happens in it
   kubectl nodeupgrade simulate --progress=plain
 
   # a cluster of yours, which is not touched
-  ` + dump.Command + ` |
-    kubectl nodeupgrade simulate workers -f -
+` + dump.Script + `
+  kubectl nodeupgrade simulate workers -f dump.json
 
   # what another choice would mean, and which fits best
   kubectl nodeupgrade simulate workers -f dump.json --max-unavailable=3
@@ -93,16 +93,16 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	if s.file == "" {
 		return dump.Example(), "built-in example", nil
 	}
-	return readDump(ctx, s.In, s.file, dump.Command, trim.Object)
+	return readDump(ctx, s.In, s.file, trim.Object)
 }
 
-// readDump reads a file, or stdin, that a command wrote, and says which.
-func readDump(ctx context.Context, stdin io.Reader, name, command string, trimObject func(any)) (*dump.Dump, string, error) {
+// readDump reads a file, or stdin, and says which.
+func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func(any)) (*dump.Dump, string, error) {
 	source, in := "stdin", stdin
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, command, name))
+			return nil, "", usageError(fmt.Errorf("reading the dump: %w: write one with %s > %s", err, dump.Command, name))
 		}
 		defer file.Close() // it was only read
 		source, in = name, file

@@ -126,7 +126,7 @@ func (g *groupContext) makeStatus(state recordedState, now time.Time) *report.Up
 	world := upgrade.NewWorld(now, g.group, g.members, &g.view, record)
 	world.Asked, world.Notes, world.Controllers = state.asked, g.notes, g.controllers
 	if record.Run == "" {
-		status.Status.Outdated = g.countOutdated()
+		status.Status, status.Outdated = upgrade.Status{}, knownOutdated(&g.group, g.members)
 		return status
 	}
 	step := upgrade.Next(world)

@@ -28,7 +28,7 @@ const (
 func balancerRules() []Rule {
 	return []Rule{
 		{
-			ID: "LB001", Severity: Error, Reads: balancerKinds(), find: perTemplate(findUngated),
+			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findUngated),
 			Text:   "A load balancer of AWS sends to pods by their address, and they have no readiness gate of it. A new pod then counts as ready before the load balancer knows it, and a drain may take the last pod away that it sends to. In a namespace that has the label for gates it is a warning.",
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Pod readiness gate\"; aws-load-balancer-controller#1719",
 		},
@@ -48,7 +48,7 @@ func balancerRules() []Rule {
 			Source: "aws-load-balancer-controller, helm/…/webhook.yaml (Ignore since v2.11.1)",
 		},
 		{
-			ID: "LB005", Severity: Note, Reads: append(balancerKinds(), "mutatingwebhookconfigurations"), find: perTemplate(findLeftOut),
+			ID: "LB005", Severity: Note, Reads: []string{"services", "mutatingwebhookconfigurations"}, More: balancerKinds(), find: perTemplate(findLeftOut),
 			Text:   "A namespace has the label for readiness gates, and the objectSelector of the webhook that adds them leaves out pods that a load balancer of AWS sends to by their address.",
 			Source: "aws-load-balancer-controller, helm/…/values.yaml (objectSelector)",
 		},
@@ -58,7 +58,7 @@ func balancerRules() []Rule {
 			Source: "kubernetes.io, \"Deprecated API Migration Guide\" (v1.22)",
 		},
 		{
-			ID: "LB008", Severity: Warn, Reads: balancerKinds(), find: findHastyNodes,
+			ID: "LB008", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: findHastyNodes,
 			Text:   "A load balancer sends to nodes and, by an annotation, waits longer for a node's connections than --settle leaves between a node's last pod and its end. Connections through the node to pods elsewhere are cut off. A delay that is not set is not looked at, nor one of a target group that the upgrade follows.",
 			Source: "kubernetes#90823, #111691; docs.aws.amazon.com, \"Edit target group attributes\"",
 		},

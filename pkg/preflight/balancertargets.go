@@ -26,7 +26,7 @@ const (
 )
 
 // balancerKinds are the kinds that say which load balancers send to pods, and how.
-func balancerKinds() []string { return []string{"services", "ingresses", "targetgroupbindings"} }
+func balancerKinds() []string { return []string{"ingresses", "targetgroupbindings"} }
 
 // findAddressTarget names what has a load balancer of AWS send to the workload's pods by their
 // addresses, "" when nothing does. What people write comes first: the controller makes bindings

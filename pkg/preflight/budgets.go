@@ -13,10 +13,13 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
+// budgetKind is what RBAC calls budgets.
+const budgetKind = "poddisruptionbudgets"
+
 // closedBudgetRules are about budgets that keep a pod until a person does something. They hold for
 // every plan and every upgrade.
 func closedBudgetRules() []Rule {
-	return []Rule{
+	rules := []Rule{
 		closedBudgetRule("PDB001", (*closedBudget).mendStrict,
 			"A budget needs every pod that it covers, so it can never allow an eviction: minAvailable is no less than the replicas, or maxUnavailable is 0.",
 			"pkg/controller/disruption/disruption.go"),
@@ -44,42 +47,46 @@ func closedBudgetRules() []Rule {
 			"A budget over a single replica needs that one, so it can never be evicted.",
 			"disruption.go; kubernetes#66811"),
 	}
+	for i := range rules {
+		rules[i].Reads = []string{budgetKind}
+	}
+	return rules
 }
 
 // budgetRules are about budgets that are missing, mistyped or not what they seem.
 func budgetRules() []Rule {
 	return []Rule{
 		{
-			ID: "PDB008", Severity: Error, find: perBudget(findUnprocessedBudget),
+			ID: "PDB008", Severity: Error, Reads: []string{budgetKind}, find: perBudget(findUnprocessedBudget),
 			Text: "The disruption controller has not processed a budget that is older than a minute. " +
 				"Evictions of its pods are refused until it has, and are for ever where kube-controller-manager does not run.",
 			Source: "eviction.go, checkAndDecrement",
 		},
 		{
-			ID: "PDB010", Severity: Error, find: perWorkload(findUnguarded), Reads: []string{"services"},
+			ID: "PDB010", Severity: Error, Reads: []string{"services", budgetKind}, find: perWorkload(findUnguarded),
 			Text: "No budget covers a workload of several replicas behind a service, and more than half of its pods have to leave. " +
 				"Each drain evicts all that it finds, whether or not those before are ready again elsewhere, so for a while no pod may be left.",
 			Source: "kubernetes.io, Disruptions",
 		},
 		{
-			ID: "PDB011", Severity: Warn, find: findMistypedBudgets,
+			ID: "PDB011", Severity: Warn, Reads: []string{budgetKind}, find: findMistypedBudgets,
 			Text: "A budget covers no pod, and its selector is that of a workload without a budget but for a slip: " +
 				"the value under another key (run for app), or with another case, separator or a letter more or less. The workload is drained as if there was no budget.",
 			Source: "kubernetes#48307",
 		},
 		{
-			ID: "PDB012", Severity: Note, find: perBudget(findRoundedShare),
+			ID: "PDB012", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findRoundedShare),
 			Text: "A budget's percentage is no whole number of its pods. Both minAvailable and maxUnavailable are rounded up, " +
 				"so the one needs more and the other spares more than one may think.",
 			Source: "disruption.go, getExpectedPodCount",
 		},
 		{
-			ID: "PDB013", Severity: Note, find: perBudget(findOperatorsBudget),
+			ID: "PDB013", Severity: Note, Reads: []string{budgetKind}, find: perBudget(findOperatorsBudget),
 			Text:   "An operator writes a budget (Rook, Longhorn, KubeVirt, CloudNativePG, Strimzi and others). It opens and closes it as it sees fit, and undoes changes by hand.",
 			Source: "rook.io, ceph-managed-disruptionbudgets; cloudnative-pg.io, kubernetes_upgrade",
 		},
 		{
-			ID: "PDB014", Severity: Warn, find: perBudget(findStaleDisruptions),
+			ID: "PDB014", Severity: Warn, Reads: []string{budgetKind}, find: perBudget(findStaleDisruptions),
 			Text: "A budget still counts an eviction of more than two minutes ago as under way. " +
 				"The disruption controller takes such entries off after two minutes: it does not run, or it lags.",
 			Source: "disruption.go, DeletionTimeout",

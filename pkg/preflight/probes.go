@@ -28,7 +28,7 @@ func probeRules() []Rule {
 			Source: "kubernetes.io, \"Configure Liveness, Readiness and Startup Probes\"; disruption.go, countHealthyPods",
 		},
 		{
-			ID: "PRB002", Severity: Note, Reads: balancerKinds(), find: perTemplate(findHastyRollout),
+			ID: "PRB002", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findHastyRollout),
 			Text:   "A load balancer of AWS sends to a Deployment's pods by their address, they have no readiness gate, and minReadySeconds is 0. A rollout does not wait until the load balancer knows new pods. minReadySeconds is no help in a drain: budgets do not look at it.",
 			Source: "disruption.go (no minReadySeconds); kubernetes.io, \"Deployments\"",
 		},

@@ -17,20 +17,20 @@ import (
 func replicaRules() []Rule {
 	return []Rule{
 		{
-			ID: "REP001", Severity: Note, find: perWorkload(findOnlyReplica), Reads: balancerKinds(),
+			ID: "REP001", Severity: Note, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findOnlyReplica),
 			Text: "A Deployment, ReplicaSet or StatefulSet of one replica is behind a service. " +
 				"From its eviction until its replacement is ready no one answers. It is an error where clients come from outside the cluster: " +
 				"by an Ingress, a TargetGroupBinding or a service of type LoadBalancer or NodePort. Services whose ports are all for metrics do not count.",
 			Source: "kubernetes#66811, kubernetes#114877",
 		},
 		{
-			ID: "REP002", Severity: Error, find: perWorkload(findOneNode),
+			ID: "REP002", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findOneNode),
 			Text: "All ready replicas of a workload are on one outdated node, and no budget has them leave one after the other: " +
 				"the drain of that node takes them all at once.",
 			Source: "kubernetes#31487, kubernetes#48307",
 		},
 		{
-			ID: "REP003", Severity: Warn, find: perWorkload(findOneBatch),
+			ID: "REP003", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findOneBatch),
 			Text: "All ready replicas of a workload are on several outdated nodes of one zone where the cluster has more zones, " +
 				"or, without a budget, on so few nodes that all of them may be drained at once. Pods that ask for their zone by a nodeSelector do not count.",
 			Source: "this project; kubernetes.io, Pod Topology Spread Constraints",

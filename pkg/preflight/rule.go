@@ -15,9 +15,10 @@ type Rule struct {
 	// Text says when it fires and what would come of it, in one or two sentences; Source is where
 	// that is from.
 	Text, Source string
-	// Reads are the kinds that it looks at beside nodes, pods, budgets and namespaces, as RBAC
-	// names them: without them it is not looked at.
+	// Reads are the kinds that it looks at beside nodes and pods, as RBAC names them: without them it is not looked at.
 	Reads []string
+	// More are kinds in which it may find more: what it finds without them holds.
+	More []string
 
 	find func(*Scene) []Finding
 }
@@ -52,9 +53,12 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 		if slices.Contains(skip, rule.ID) {
 			continue
 		}
-		if i := slices.IndexFunc(rule.Reads, func(kind string) bool { return slices.Contains(s.Unread, kind) }); i >= 0 {
-			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: you may not list " + rule.Reads[i]})
+		if why := s.WhyUnread(rule.Reads...); why != "" {
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "not looked at: " + why})
 			continue
+		}
+		if why := s.WhyUnread(rule.More...); why != "" {
+			found = append(found, Finding{Rule: rule.ID, Severity: Unknown, Message: "looked at in part: " + why})
 		}
 		for _, f := range rule.find(s) {
 			f.Rule, f.Severity = rule.ID, cmp.Or(f.Severity, rule.Severity)

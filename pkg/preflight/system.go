@@ -13,13 +13,13 @@ import (
 func systemRules() []Rule {
 	return []Rule{
 		{
-			ID: "SYS001", Severity: Error, find: perWorkload(findWeakDNS),
+			ID: "SYS001", Severity: Error, Reads: []string{budgetKind}, find: perWorkload(findWeakDNS),
 			Text: "The cluster's DNS has a single replica, all ready ones on one outdated node, or no budget. " +
 				"While none of its pods is ready no name resolves in the cluster, new nodes and the pods that move included.",
 			Source: "kubeadm#1672, kubeadm#1657",
 		},
 		{
-			ID: "SYS002", Severity: Warn, find: perWorkload(findWeakController),
+			ID: "SYS002", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findWeakController),
 			Text: "A controller that the upgrade needs (cluster-autoscaler, Karpenter, the AWS Load Balancer Controller, a CSI driver's controller) has to leave an outdated node " +
 				"and has a single replica, all ready ones on one node, or no budget. What it does for the pods that move waits until it is back.",
 			Source: "this project; kubernetes-sigs/aws-load-balancer-controller#1719",

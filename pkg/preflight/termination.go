@@ -36,12 +36,12 @@ func terminationRules() []Rule {
 			Source: "kuberuntime_container.go, killContainer",
 		},
 		{
-			ID: "TERM003", Severity: Warn, Reads: balancerKinds(), find: perTemplate(findEarlyEnd),
+			ID: "TERM003", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findEarlyEnd),
 			Text:   "A load balancer of AWS sends to pods by their address, and their containers have no preStop hook. A pod that ends at SIGTERM is gone before the load balancer has taken note, and clients get 502 or 504.",
 			Source: "aws-load-balancer-controller#1719, #2366",
 		},
 		{
-			ID: "TERM004", Severity: Warn, Reads: balancerKinds(), find: perTemplate(findLongDeregistration),
+			ID: "TERM004", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findLongDeregistration),
 			Text:   "The deregistration delay of a target group of pods, as an annotation or the cloud tells it, is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that is not set, which is 300 s, is not looked at.",
 			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
 		},

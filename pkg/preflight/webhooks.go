@@ -17,7 +17,7 @@ const (
 
 // webhookRules are about admission webhooks that pods or evictions wait for.
 func webhookRules() []Rule {
-	kinds := []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+	kinds := []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "namespaces"}
 	return []Rule{
 		{
 			ID: "WH001", Severity: Block, Reads: kinds, find: findLonelyWebhooks,
@@ -25,7 +25,7 @@ func webhookRules() []Rule {
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},
 		{
-			ID: "WH002", Severity: Note, Reads: kinds[1:], find: findEvictionWebhooks,
+			ID: "WH002", Severity: Note, Reads: kinds[1:3], find: findEvictionWebhooks,
 			Text:   "A webhook is there for evictions alone, as KubeVirt's and Strimzi's Drain Cleaner are: it may deny an eviction and move the pod in its own way. The upgrade counts a denial as in progress and tries again.",
 			Source: "kubevirt#9585, #5177; strimzi/drain-cleaner",
 		},

@@ -20,10 +20,16 @@ type CheckReport struct {
 	Context           string `json:"context,omitempty"`
 	Provider          string `json:"provider"`
 	Kind              string `json:"groupKind"`
-	// Nodes and Outdated count the group's nodes; Workloads those with pods that have to move.
-	Nodes     int `json:"nodes"`
-	Outdated  int `json:"outdated"`
-	Workloads int `json:"workloads"`
+	// Nodes and Outdated count the group's nodes; Outdated is nil where no one can say, and Unknown says why then.
+	// Workloads counts those with pods that have to move.
+	Nodes     int    `json:"nodes"`
+	Outdated  *int   `json:"outdated,omitempty"`
+	Unknown   string `json:"unknown,omitempty"`
+	Workloads int    `json:"workloads"`
+	// Assumptions are what the findings rest on, a sentence each.
+	Assumptions []string `json:"assumptions,omitempty"`
+	// Unread says which kinds were not read and why, so that rules could not look at them; "" when all were.
+	Unread string `json:"unread,omitempty"`
 	// Findings are sorted, the worst first.
 	Findings []preflight.Finding `json:"findings"`
 }
@@ -56,10 +62,12 @@ func (r *CheckReport) countBySeverity() map[preflight.Severity]int {
 // out of narrow tables, and counted. In Markdown the commands that mend findings follow the table,
 // in a wide one each stands in its row.
 func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
-	head := fmt.Sprintf("Node group %s (%s), context %s: %d of %d nodes are outdated, with pods of %s",
-		r.Name, r.Kind, cmp.Or(r.Context, "-"), r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
 	out := page{w: w, style: o.Style}
-	out.addLines(head, "")
+	out.addLines(fmt.Sprintf("Node group %s (%s), context %s: %s", r.Name, r.Kind, cmp.Or(r.Context, "-"), describeOutdated(r)))
+	for _, assumption := range r.Assumptions {
+		out.addLines("Assumes     " + assumption)
+	}
+	out.addLines("")
 	header := []string{"WORKLOAD", "SEVERITY", "RULE", "OBJECT", "FINDING"}
 	if o.Wide {
 		header = append(header, "MENDED-BY")
@@ -76,6 +84,13 @@ func WriteCheck(w io.Writer, r *CheckReport, o Options) error {
 		out.addLines("```")
 	}
 	return out.err
+}
+
+func describeOutdated(r *CheckReport) string {
+	if r.Outdated == nil {
+		return fmt.Sprintf("which of its %d nodes are outdated is not known", r.Nodes)
+	}
+	return fmt.Sprintf("%d of %d nodes are outdated, with pods of %s", *r.Outdated, r.Nodes, formatCount(r.Workloads, "workload"))
 }
 
 // isMendable reports whether there is a command that mends a finding.
@@ -175,21 +190,32 @@ func joinUnread(all []preflight.Finding) []preflight.Finding {
 }
 
 func checkFooterLines(r *CheckReport, o Options) []string {
-	if r.Outdated == 0 {
+	switch {
+	case r.Outdated == nil:
+		return []string{"Nothing was checked: " + r.Unknown + "; or pass --all-nodes, which checks as if all were outdated."}
+	case *r.Outdated == 0:
 		return []string{"No node is outdated, so that nothing would move: --all-nodes checks as if all were."}
 	}
 	counts := r.countBySeverity()
-	var parts []string
-	for _, severity := range append(preflight.Severities(), preflight.Unknown) {
+	var parts, lines []string
+	for _, severity := range preflight.Severities() {
 		if n := counts[severity]; n > 0 {
 			parts = append(parts, countFindings(n, severity))
 		}
 	}
-	if len(parts) == 0 {
+	unknown := counts[preflight.Unknown]
+	switch {
+	case len(parts) > 0:
+		lines = append(lines, "Found "+strings.Join(parts, ", ")+".")
+	case unknown == 0:
 		return []string{"No rule finds anything."}
+	default:
+		lines = append(lines, "Found nothing, as far as could be looked.")
 	}
-	lines := []string{"Found " + strings.Join(parts, ", ") + "."}
-	if hidden := counts[preflight.Note] + counts[preflight.Unknown]; hidden > 0 && !o.Wide && o.Style != Markdown {
+	if unknown > 0 {
+		lines = append(lines, fmt.Sprintf("Not known   %s not looked at, or in part: %s", formatCount(unknown, "rule"), r.Unread))
+	}
+	if hidden := counts[preflight.Note] + unknown; hidden > 0 && !o.Wide && o.Style != Markdown {
 		lines = append(lines, "See infos and rules that could not be looked at with -o wide.")
 	}
 	lines = append(lines, "Read more of a rule with: kubectl nodeupgrade check --explain "+r.Findings[0].Rule)
@@ -204,8 +230,6 @@ func countFindings(n int, s preflight.Severity) string {
 	switch s {
 	case preflight.Refuse, preflight.Block:
 		return formatCount(n, "finding") + " of severity " + string(s)
-	case preflight.Unknown:
-		return formatCount(n, "rule") + " not looked at"
 	default:
 		return formatCount(n, string(s))
 	}
@@ -237,6 +261,9 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	lines := []string{fmt.Sprintf("%s (%s)", r.ID, r.Severity), "", r.Text, "", "Source: " + r.Source}
 	if len(r.Reads) > 0 {
 		lines = append(lines, "Reads: "+strings.Join(r.Reads, ", "))
+	}
+	if len(r.More) > 0 {
+		lines = append(lines, "Finds more with: "+strings.Join(r.More, ", "))
 	}
 	out := page{w: w}
 	out.addLines(append(lines, "")...)

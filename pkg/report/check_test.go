@@ -35,7 +35,7 @@ func someCheck(t *testing.T, rules ...string) *CheckReport {
 	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets)}
 	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zones: []string{"a", "b"}}
 	w.Request = upgrade.Request{Strategy: upgrade.Surge, Like: "eks", Window: 1, MaxUnavailable: 1, Surge: 2, DrainTimeout: length(15 * time.Minute), OnTimeout: upgrade.Fail}
-	r := &CheckReport{Context: "prod", Kind: "Auto Scaling group", Nodes: len(d.Nodes)}
+	r := &CheckReport{Context: "prod", Kind: "Auto Scaling group", Nodes: len(d.Nodes), Outdated: new(0)}
 	r.TypeMeta, r.ObjectMeta = NewMeta("CheckReport", "workers")
 	for _, node := range d.Nodes {
 		m := nodegroup.Member{Node: node, Outdated: node.Labels["image"] != "v2"}
@@ -45,12 +45,13 @@ func someCheck(t *testing.T, rules ...string) *CheckReport {
 			}
 		}
 		if m.Outdated {
-			r.Outdated++
+			*r.Outdated++
 		}
 		w.Members = append(w.Members, m)
 	}
 	d.Unread = []string{"ingresses"}
 	scene := preflight.NewScene(w, preflight.Facts{ServerVersion: "v1.34.0"}, &d.Objects)
+	r.Unread = d.WhyUnread(d.Unread...)
 	r.Workloads, r.Findings = len(scene.Workloads), preflight.Check(scene, preflight.Catalogue(), nil)
 	return r
 }
@@ -64,8 +65,13 @@ func TestGoldenCheck(t *testing.T) {
 		"check-markdown": func(w io.Writer) error {
 			return WriteCheck(w, someCheck(t, rules...), Options{Now: now, Style: Markdown})
 		},
-		"check-patch":   func(w io.Writer) error { return WritePatches(w, []CheckReport{*someCheck(t, rules...)}) },
-		"check-nothing": func(w io.Writer) error { return WriteCheck(w, &CheckReport{Nodes: 3}, Options{Now: now}) },
+		"check-patch": func(w io.Writer) error { return WritePatches(w, []CheckReport{*someCheck(t, rules...)}) },
+		"check-nothing": func(w io.Writer) error {
+			return WriteCheck(w, &CheckReport{Nodes: 3, Outdated: new(0)}, Options{Now: now})
+		},
+		"check-unknown": func(w io.Writer) error {
+			return WriteCheck(w, &CheckReport{Nodes: 3, Unknown: "it is not known which labels current nodes have: pass --current KEY=VALUE"}, Options{Now: now})
+		},
 		"check-explain": func(w io.Writer) error {
 			rule, _ := preflight.FindRule("term001")
 			return WriteRule(w, &rule)
@@ -84,7 +90,7 @@ func TestGoldenCheck(t *testing.T) {
 
 // A finding that an annotation has not count makes no exit code, and its command is not printed.
 func TestSkippedFindings(t *testing.T) {
-	r := &CheckReport{Outdated: 1, Findings: []preflight.Finding{
+	r := &CheckReport{Outdated: new(1), Findings: []preflight.Finding{
 		{Rule: "PDB001", Severity: preflight.Block, Object: "PDB shop/cart", Message: "it needs every pod", Mend: "kubectl patch", Skipped: "it is scaled up on Sunday"},
 		{Rule: "TSC001", Severity: preflight.Warn, Message: "nothing spreads its pods"},
 	}}

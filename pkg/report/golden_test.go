@@ -55,6 +55,8 @@ func TestGolden(t *testing.T) {
 		"plan-wide":           plan(surgePlan(), wide),
 		"plan-markdown":       plan(surgePlan(), markdown),
 		"plan-nothing":        plan(nothingPlan(), plain),
+		"plan-unknown":        plan(unknownPlan(), plain),
+		"plan-refused":        plan(refusedPlan(), plain),
 		"plan-blocked":        plan(blockedPlan(), plain),
 		"plan-blocked-wide":   plan(blockedPlan(), wide),
 		"plan-resumes":        plan(resumedPlan(), plain),
@@ -66,6 +68,7 @@ func TestGolden(t *testing.T) {
 		"status-never":        status(neverStatus()),
 		"status-nothing-left": status(doneStatus()),
 		"status-leftovers":    status(leftStatus()),
+		"status-unknown":      status(&UpgradeStatus{ObjectMeta: neverStatus().ObjectMeta}),
 	}
 	for name, write := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +149,8 @@ func hostileGroups() *NodeGroupList {
 func planFor(name string) *Plan {
 	p := &Plan{
 		Context: "prod", Account: "account 123456789012, us-east-1", Provider: "aws", Kind: "Auto Scaling group",
-		From: nodegroup.Revision{ID: "lt:7", Name: name + ":7"}, To: nodegroup.Revision{ID: "lt:7", Name: name + ":7", Image: "ami-0bbb", Kubernetes: "v1.33.4"},
+		Current: new(0),
+		From:    nodegroup.Revision{ID: "lt:7", Name: name + ":7"}, To: nodegroup.Revision{ID: "lt:7", Name: name + ":7", Image: "ami-0bbb", Kubernetes: "v1.33.4"},
 		Request: upgrade.Request{
 			Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
 			DrainTimeout: length(15 * time.Minute), Settle: length(time.Minute),
@@ -163,7 +167,7 @@ func surgePlan() *Plan {
 	p.Request.Surge, p.Request.Window = 3, 2
 	p.Sizes, p.Peak = nodegroup.Sizes{Desired: 4, Min: 1, Max: 5}, 7
 	p.Surge = map[string]int{"us-east-1b": 1, "us-east-1a": 2}
-	p.Quiesce, p.Current = []string{"AZRebalance"}, 1
+	p.Quiesce, p.Current = []string{"AZRebalance"}, new(1)
 	p.Nodes = []PlanNode{
 		{
 			Batch: 1, Name: "ip-10-0-1-7", Zone: "us-east-1a", From: "workers:6", To: "workers:7", Pods: 12, Staying: 3,
@@ -187,7 +191,23 @@ func amount(cpu, memory string, pods int) simulate.Amount {
 
 func nothingPlan() *Plan {
 	p := planFor("workers")
-	p.Sizes, p.Current, p.Nodes = nodegroup.Sizes{Desired: 3, Min: 1, Max: 5}, 3, []PlanNode{}
+	p.Sizes, p.Current, p.Nodes = nodegroup.Sizes{Desired: 3, Min: 1, Max: 5}, new(3), []PlanNode{}
+	return p
+}
+
+// unknownPlan is one of a group whose target is not known, from a dump without budgets.
+func unknownPlan() *Plan {
+	p := planFor("workers")
+	p.To, p.From, p.Current, p.Nodes = nodegroup.Revision{}, nodegroup.Revision{}, nil, []PlanNode{}
+	p.Findings = []preflight.Finding{{Rule: "NG002", Severity: preflight.Refuse, Message: "it is not known which labels current nodes have", Remedy: "pass --current KEY=VALUE"}}
+	p.Unread = []string{"no PodDisruptionBudget covers a pod: the dump has no poddisruptionbudgets"}
+	return p
+}
+
+// refusedPlan is one of a group without outdated nodes that may not be upgraded.
+func refusedPlan() *Plan {
+	p := nothingPlan()
+	p.Findings = []preflight.Finding{{Rule: "NG002", Severity: preflight.Refuse, Message: "an instance refresh is under way"}}
 	return p
 }
 
@@ -240,7 +260,7 @@ func manualPlan() *Plan {
 }
 
 func neverStatus() *UpgradeStatus {
-	s := &UpgradeStatus{Status: upgrade.Status{Outdated: 3}}
+	s := &UpgradeStatus{Outdated: new(3)}
 	s.TypeMeta, s.ObjectMeta = NewMeta("UpgradeStatus", "workers")
 	return s
 }

@@ -35,12 +35,17 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 // fillNodes lists the outdated nodes in the order of the forecast, and counts the others.
 func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, forecast []simulate.NodeForecast, isSimulated bool) {
 	p.Nodes = []PlanNode{} // an empty list is one in JSON, too
+	if group.IsTargetKnown() {
+		p.Current = new(int)
+	}
 	byName := map[string]*nodegroup.Member{}
 	outdated := map[string]int{}
 	for i := range members {
 		m := &members[i]
 		if !m.Outdated {
-			p.Current++
+			if p.Current != nil {
+				*p.Current++
+			}
 			continue
 		}
 		byName[m.Name()] = m

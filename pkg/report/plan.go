@@ -65,10 +65,15 @@ func formatBlockers(all []string, wide bool) string {
 
 func planHeaderLines(p *Plan) []string {
 	lines := []string{fmt.Sprintf("Node group %s (%s), context %s%s", p.Name, p.Kind, cmp.Or(p.Context, "-"), withPrefix(", ", p.Account))}
-	if len(p.Nodes) == 0 && p.Resumes == "" {
-		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", p.Current, p.To.Name))
+	switch refusal := preflight.FirstRefusal(p.Findings); {
+	case p.Current == nil:
+		return append(lines, "Target      not known, and so is which nodes are outdated")
+	case len(p.Nodes) == 0 && p.Resumes == "" && refusal != nil:
+		return append(lines, fmt.Sprintf("Target      %s: none of %d nodes is outdated", p.To.Name, *p.Current))
+	case len(p.Nodes) == 0 && p.Resumes == "":
+		return append(lines, fmt.Sprintf("Nothing to do: all %d nodes are current (%s).", *p.Current, p.To.Name))
 	}
-	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describeGroup(p), len(p.Nodes), len(p.Nodes)+p.Current)
+	target := fmt.Sprintf("Target      %s: %d of %d nodes are outdated", describeGroup(p), len(p.Nodes), len(p.Nodes)+*p.Current)
 	if p.Unlabelled > 0 {
 		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
 	}
@@ -184,6 +189,9 @@ func formatSizes(p *Plan) string {
 
 func planFooterLines(p *Plan, o Options) []string {
 	lines := forecastLines(p)
+	for _, unread := range p.Unread {
+		lines = append(lines, "Assumed     "+unread)
+	}
 	if o.Wide {
 		for _, assumption := range p.Assumptions {
 			lines = append(lines, "Assumed     "+assumption)

@@ -69,7 +69,12 @@ func WriteStatus(w io.Writer, s *UpgradeStatus, o Options) error {
 func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
-		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; %d outdated", s.Name, st.Outdated)
+		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; ", s.Name)
+		if s.Outdated == nil {
+			head += "which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes"
+		} else {
+			head += fmt.Sprintf("%d outdated", *s.Outdated)
+		}
 		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))
 	}
 	lines := []string{

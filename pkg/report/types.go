@@ -73,7 +73,8 @@ type Plan struct {
 	// Quiesce are the processes that would be suspended meanwhile.
 	Quiesce []string   `json:"suspends,omitempty"`
 	Nodes   []PlanNode `json:"nodes"`
-	Current int        `json:"current"`
+	// Current counts the group's other nodes; it is nil where no one can say which nodes are outdated.
+	Current *int `json:"current,omitempty"`
 	// Unlabelled is how many of Nodes are outdated only because they lack a label of current nodes.
 	Unlabelled int                 `json:"unlabelled,omitempty"`
 	Findings   []preflight.Finding `json:"findings,omitempty"`
@@ -87,6 +88,8 @@ type Plan struct {
 	Room simulate.Room `json:"room,omitzero"`
 	// Assumptions are what the times rest on, a sentence each.
 	Assumptions []string `json:"assumptions,omitempty"`
+	// Unread are what the plan takes for granted in the place of what was not read, a sentence each with the reason.
+	Unread []string `json:"unread,omitempty"`
 	// Resumes is the run that the upgrade would continue with.
 	Resumes string `json:"resumes,omitempty"`
 	// Operation is what the group's own cloud is carrying out now.
@@ -141,9 +144,11 @@ type UpgradeStatus struct {
 	Result            upgrade.Result     `json:"result,omitempty"`
 	Message           string             `json:"message,omitempty"`
 	Target            nodegroup.Revision `json:"target,omitzero"`
-	Status            upgrade.Status     `json:"status"`
-	Blocked           []upgrade.Blocked  `json:"blocked,omitempty"`
-	Suspended         []string           `json:"suspended,omitempty"`
+	Status            upgrade.Status     `json:"status,omitzero"`
+	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
+	Outdated  *int              `json:"outdated,omitempty"`
+	Blocked   []upgrade.Blocked `json:"blocked,omitempty"`
+	Suspended []string          `json:"suspended,omitempty"`
 	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
 	Impacts []upgrade.WorkloadImpact `json:"impacts,omitempty"`
 	// Operation is the newest one of a group that its own cloud upgrades.

@@ -57,7 +57,12 @@ func Read(text []byte) (*dump.Dump, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dump.Read(bytes.NewReader(whole), dump.Limits{}, trim.ForChecks)
+	d, err := dump.Read(bytes.NewReader(whole), dump.Limits{}, trim.ForChecks)
+	if err != nil {
+		return nil, err
+	}
+	d.Unread, d.IsDump = nil, false // a manifest is a whole cluster
+	return d, nil
 }
 
 // unknown is an object of a kind that client-go does not have, as it was written.
