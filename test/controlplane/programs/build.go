@@ -25,12 +25,12 @@ type goal struct {
 	output   string // the folder that gets the programs
 }
 
-// buildEnv shields a build from the caller's workspace, flags and cross-compilation settings. CGO_ENABLED and -trimpath
-// are those of the Makefile: a package that the product and the control plane share is then compiled once.
+// buildEnv shields a build from the caller's workspace, flags and cross-compilation settings. CGO_ENABLED, -trimpath and
+// -gcflags are those of the Makefile: a package that the product and the control plane share is then compiled once.
 func buildEnv() []string {
 	return []string{
 		"GOWORK=off", "CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH,
-		"GOFLAGS=-mod=readonly -trimpath -buildvcs=false",
+		"GOFLAGS=-mod=readonly -trimpath -gcflags=all=-dwarf=false -buildvcs=false",
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +149,23 @@ func TestVersionIsStamped(t *testing.T) {
 }
 
 // TestOutstandingIsWhatIsCompiled lists the packages before a build and after it.
+// TestFlagsAreThoseOfTheMakefile: otherwise what the product and the control plane share is compiled twice.
+func TestFlagsAreThoseOfTheMakefile(t *testing.T) {
+	root, err := Root(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(makefile), "export GOFLAGS     ?= ")
+	flags, _, found := strings.Cut(after, "\n")
+	if want := "GOFLAGS=-mod=readonly " + flags + " -buildvcs=false"; !found || !slices.Contains(buildEnv(), want) {
+		t.Errorf("programs are built with %q, the Makefile's flags are %q", buildEnv(), flags)
+	}
+}
+
 func TestOutstandingIsWhatIsCompiled(t *testing.T) {
 	g := helloGoal(t)
 	left := func() map[string]int64 {
