@@ -1,0 +1,175 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// apiServer answers for Deployments, whose scale is the number in their name, and notes which were asked for. Answers wait until
+// gate is closed.
+type apiServer struct {
+	gate chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	asked []string
+}
+
+// ServeHTTP implements http.Handler.
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	var answer any = &metav1.List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "EventList"}}
+	if name != "events" {
+		a.mu.Lock()
+		a.asked = append(a.asked, name)
+		a.mu.Unlock()
+		<-a.gate
+		var replicas int32
+		_, _ = fmt.Sscanf(name, "web-%d", &replicas)
+		answer = &appsv1.Deployment{
+			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+			Spec: appsv1.DeploymentSpec{Replicas: &replicas},
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer) // a client that went away fails the test by itself
+}
+
+// takeAsked returns what was asked for since it was called last, by name.
+func (a *apiServer) takeAsked() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	asked := slices.Sorted(slices.Values(a.asked))
+	a.asked = nil
+	return asked
+}
+
+// newControllerRun is a run that reads controllers from an API server.
+func newControllerRun(t *testing.T) (*run, *apiServer) {
+	t.Helper()
+	api := &apiServer{gate: make(chan struct{})}
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &run{
+		Runner:      &Runner{Controllers: cluster.NewControllerReader(client)},
+		answers:     make(chan func(), controllersAtOnce),
+		controllers: controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
+	}, api
+}
+
+// workloads are Deployments of 1, 2, … pods.
+func workloads(n int) []drain.Workload {
+	var all []drain.Workload
+	for i := range n {
+		all = append(all, drain.Workload{Namespace: "shop", Kind: "Deployment", Name: fmt.Sprintf("web-%d", i+1)})
+	}
+	return all
+}
+
+// book books so many answers.
+func (s *run) book(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		select {
+		case answer := <-s.answers:
+			answer()
+		case <-time.After(requestLimit):
+			t.Fatal("an answer is missing")
+		}
+	}
+}
+
+// TestControllersAreReadFourAtOnce: no more are read at the same time, none is read twice meanwhile, and the others come later.
+func TestControllersAreReadFourAtOnce(t *testing.T) {
+	s, api := newControllerRun(t)
+	step := &upgrade.Step{Unscaled: workloads(6)}
+	never := time.Now().Add(time.Hour)
+	if next := s.controllers.nextTime(step, never); next.After(time.Now()) {
+		t.Errorf("controllers that were never read are due at %s", next)
+	}
+	s.readControllers(t.Context(), step)
+	s.readControllers(t.Context(), step)
+	if next := s.controllers.nextTime(step, never); !next.Equal(never) {
+		t.Errorf("while four are read the others are due at %s", next)
+	}
+	close(api.gate)
+	s.book(t, controllersAtOnce)
+	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-1", "web-2", "web-3", "web-4"}) {
+		t.Errorf("asked for %v, want the first four, once each", asked)
+	}
+	s.readControllers(t.Context(), step)
+	s.book(t, 2)
+	if asked := api.takeAsked(); !slices.Equal(asked, []string{"web-5", "web-6"}) {
+		t.Errorf("then asked for %v, want the other two", asked)
+	}
+	for i, w := range step.Unscaled {
+		if read := s.controllers.known[w]; read.Replicas != i+1 || read.Unread != "" {
+			t.Errorf("%s was read as %+v, want %d replicas", w, read, i+1)
+		}
+	}
+}
+
+// TestControllersAreReadAgain: an answer counts for five seconds from when it was asked for, and is forgotten once no one asks.
+func TestControllersAreReadAgain(t *testing.T) {
+	s, api := newControllerRun(t)
+	step := &upgrade.Step{Unscaled: workloads(2)}
+	before := time.Now().Round(0)
+	s.readControllers(t.Context(), step)
+	time.Sleep(50 * time.Millisecond) // the answer is later than the question
+	after := time.Now()
+	close(api.gate)
+	s.book(t, 2)
+	first, second := step.Unscaled[0], step.Unscaled[1]
+	if read := s.controllers.known[first].Read; read.Before(before) || !read.Before(after) {
+		t.Errorf("read at %s, want the time of the question, between %s and %s", read, before, after)
+	}
+	api.takeAsked()
+	s.readControllers(t.Context(), step)
+	old := s.controllers.known[second]
+	old.Read = old.Read.Add(-controllerAge)
+	s.controllers.known[second] = old
+	if next := s.controllers.nextTime(step, time.Now().Add(time.Hour)); !next.Equal(old.Read.Add(controllerAge)) {
+		t.Errorf("the next is due at %s, want %s", next, old.Read.Add(controllerAge))
+	}
+	s.readControllers(t.Context(), step)
+	s.book(t, 1)
+	if asked := api.takeAsked(); !slices.Equal(asked, []string{second.Name}) {
+		t.Errorf("asked again for %v, want %s, whose answer is five seconds old", asked, second.Name)
+	}
+	step.Unscaled = step.Unscaled[:1]
+	s.readControllers(t.Context(), step)
+	if known := slices.Collect(maps.Keys(s.controllers.known)); !slices.Equal(known, []drain.Workload{first}) {
+		t.Errorf("known are %v, want only the one that is still asked for", known)
+	}
+}
+
+// TestControllersWithoutReader: without a reader nothing is asked, and nothing is due.
+func TestControllersWithoutReader(t *testing.T) {
+	s, _ := newControllerRun(t)
+	s.Controllers = nil
+	s.readControllers(t.Context(), &upgrade.Step{Unscaled: workloads(1)})
+	if len(s.controllers.inFlight) > 0 {
+		t.Error("a controller is read without a reader")
+	}
+}
