@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.Wrap(deadline.Transport)
 	config.Wrap(clock.observeAnswers)
 	config.Wrap(retryReads)
+	config.Wrap(limitRetryAfter)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := newClient(config)
 	if err != nil {
@@ -107,6 +109,26 @@ func retryReads(next http.RoundTripper) http.RoundTripper {
 		switch response.StatusCode {
 		case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			response.Header.Set("Retry-After", "1")
+		}
+		return response, nil
+	})
+}
+
+// retryAfterLimit is the longest pause before a request is repeated that a server may ask for.
+// client-go repeats a request up to ten times in silence (rest/request.go): with this limit that is
+// over after 30 s, and the caller gets the server's answer.
+const retryAfterLimit = 3 * time.Second
+
+// limitRetryAfter shortens the pauses that servers ask for.
+func limitRetryAfter(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err != nil {
+			return response, err
+		}
+		seconds, unread := strconv.Atoi(response.Header.Get("Retry-After"))
+		if limit := int(retryAfterLimit.Seconds()); unread == nil && seconds > limit {
+			response.Header.Set("Retry-After", strconv.Itoa(limit))
 		}
 		return response, nil
 	})

@@ -20,7 +20,8 @@ type Answer struct {
 	Outcome nodegroup.Outcome
 	// Detail is what the server said, for people.
 	Detail string
-	// After is the server's own wish when to be asked again; zero without one.
+	// After is the server's own wish when to be asked again, at most refusalDelay; zero without
+	// one. An admission webhook can set it, too.
 	After time.Duration
 }
 
@@ -32,7 +33,7 @@ func ClassifyAnswer(err error) Answer {
 	}
 	answer := Answer{Outcome: classifyError(err), Detail: describeError(err)}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		answer.After = time.Duration(seconds) * time.Second
+		answer.After = min(time.Duration(seconds)*time.Second, refusalDelay)
 	}
 	return answer
 }

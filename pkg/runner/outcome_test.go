@@ -101,6 +101,7 @@ func TestSortEvictions(t *testing.T) {
 		"unknown option":                {apierrors.NewInvalid(schema.GroupKind{Kind: "DeleteOptions"}, "", nil), nodegroup.OutcomeFatal, 0},
 		"priority and fairness":         {throttled(), nodegroup.OutcomeLater, time.Second},
 		"webhook denies":                {deniedByWebhook(http.StatusForbidden, metav1.StatusReasonForbidden), nodegroup.OutcomeLater, 0},
+		"a wait of ten years":           {overBudget("spent", 315360000), nodegroup.OutcomeRefused, 30 * time.Second},
 		"webhook denies with 400":       {deniedByWebhook(http.StatusBadRequest, ""), nodegroup.OutcomeLater, 0},
 		"webhook denies with 404":       {deniedByWebhook(http.StatusNotFound, metav1.StatusReasonNotFound), nodegroup.OutcomeLater, 0},
 		"webhook denies with 409":       {deniedByWebhook(http.StatusConflict, metav1.StatusReasonConflict), nodegroup.OutcomeLater, 0},

@@ -1,0 +1,95 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestRetryAfterOfYears has a server ask for ten years of patience, once for each request and in all answers but the first: the request
+// is repeated soon, or the server's answer is returned.
+func TestRetryAfterOfYears(t *testing.T) {
+	requests := map[string]func(context.Context, Connection) error{
+		"the version": func(context.Context, Connection) error { return nil }, // Connect asked for it
+		"a read": func(ctx context.Context, c Connection) error {
+			_, err := c.Client.CoreV1().Nodes().Get(ctx, "n1", metav1.GetOptions{})
+			return err
+		},
+		"a list": func(ctx context.Context, c Connection) error {
+			return listObjects(ctx, c.Client.CoreV1().RESTClient(), "nodes", func(*corev1.Node) {})
+		},
+		"a watch": func(ctx context.Context, c Connection) error {
+			w, err := c.Client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{})
+			if err == nil {
+				w.Stop()
+			}
+			return err
+		},
+		"a patch": func(ctx context.Context, c Connection) error {
+			_, err := c.Client.CoreV1().Nodes().Patch(ctx, "n1", types.StrategicMergePatchType, []byte("{}"), metav1.PatchOptions{})
+			return err
+		},
+		"a lease": func(ctx context.Context, c Connection) error {
+			_, err := c.Client.CoordinationV1().Leases("kube-system").Get(ctx, "l", metav1.GetOptions{})
+			return err
+		},
+		"a budget": func(ctx context.Context, c Connection) error {
+			return listObjects(ctx, c.Client.PolicyV1().RESTClient(), "poddisruptionbudgets", func(*policyv1.PodDisruptionBudget) {})
+		},
+		"an eviction": func(ctx context.Context, c Connection) error {
+			return Evict(ctx, c.Client, upgrade.Evict{Namespace: "shop", Pod: "web-0", UID: "u"}, metav1.DeleteOptions{})
+		},
+	}
+	for name, send := range requests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(&impatient{asked: map[string]bool{}})
+			defer server.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			c, err := Connect(ctx, &rest.Config{Host: server.URL}, "test", io.Discard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err = send(ctx, c); errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+				t.Errorf("it waited until its context ended: %v", err)
+			}
+		})
+	}
+}
+
+// impatient answers each request the first time with 429 and a Retry-After of ten years.
+type impatient struct {
+	mu    sync.Mutex
+	asked map[string]bool
+}
+
+func (s *impatient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	again := s.asked[r.URL.Path]
+	s.asked[r.URL.Path] = true
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case !again:
+		w.Header().Set("Retry-After", "315360000")
+		w.WriteHeader(http.StatusTooManyRequests)
+	case r.URL.Path == "/version":
+		_, _ = io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
