@@ -106,8 +106,14 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 		assumed = append(assumed, "the cloud does not tell everything: "+g.surveyErr.Error())
 	}
 	forecast, err := simulate.Predict(spec, req)
-	if delegated {
+	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
+	}
+	if forecast.Endless != "" {
+		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
+	}
+	if req.WaitReplacement && g.group.Refill() == nodegroup.RefillByUser {
+		assumed = append(assumed, "replacements are there when they are needed: without a cloud, how long users take to bring them is not known")
 	}
 	return forecast, assumed, err
 }

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -21,8 +22,11 @@ type Forecast struct {
 	Peak int
 	// Result is how it would end; nodes that cannot be drained are set aside for it.
 	Result upgrade.Result
-	// Duration is from now to the end.
+	// Duration is from now to the end; zero where Endless is set.
 	Duration Span
+	// Endless is what the upgrade would wait for without an end, as something that only a user
+	// does; "" where it ends.
+	Endless string
 	// ExtraHours is how many instance-hours are paid beyond those of the size before; negative when
 	// the group is smaller meanwhile.
 	ExtraHours float64
@@ -89,13 +93,12 @@ const runsAtOnce = 4
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
 // once more for every order that is drawn. A node that would not be empty in its time is forced
 // where that was asked for, and else set aside, so that the forecast tells of all nodes. It returns
-// an error when the upgrade would not end.
+// an error when the upgrade would act without an end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
-	if req.OnTimeout != upgrade.Force {
-		req.OnTimeout = upgrade.Skip
+	req = predictable(req)
+	if spec.Record.Run != "" { // its own settings stand
+		spec.Record.Request = predictable(spec.Record.Request)
 	}
-	req.WaitReplacement = false
-	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	runs := drawOrders(spec)
 	if spec.Times.GoneLatest != nil {
 		spec.Times.Gone = spec.Times.GoneLatest
@@ -118,6 +121,17 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 		f.widenToLatest(&runs[1+i].forecast)
 	}
 	return f, nil
+}
+
+// predictable is the request as a forecast carries it out. Without a cloud nothing brings
+// replacements up, so none is waited for.
+func predictable(req upgrade.Request) upgrade.Request {
+	if req.OnTimeout != upgrade.Force {
+		req.OnTimeout = upgrade.Skip
+	}
+	req.WaitReplacement = false
+	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
+	return req
 }
 
 // predictedRun is one run of the upgrade in a copy of the cluster.
@@ -146,18 +160,29 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	c.cloud.ownSurge = c.countOwnSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	record, err := c.Run(req, r.recordStep)
+	endless, isEndless := errors.AsType[*EndlessError](err)
+	if isEndless {
+		err = nil
+	}
 	for err == nil && record.Result == upgrade.Succeeded && c.giveNodeBack(req, size) {
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
 	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
 	r.forecast.Forced, r.forecast.Outage = c.forced, c.pods.outages.sum()
+	if isEndless {
+		r.forecast.Endless = cmp.Or(endless.Waiting, "something that does not happen")
+		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
+	}
 	return r.forecast, err
 }
 
 // widenToLatest takes over from the later run what makes the forecast the more careful one.
 func (f *Forecast) widenToLatest(late *Forecast) {
-	f.Duration = f.Duration.or(late.Duration)
+	f.Duration, f.Endless = f.Duration.or(late.Duration), cmp.Or(f.Endless, late.Endless)
+	if f.Endless != "" {
+		f.Duration = Span{}
+	}
 	f.Steps += late.Steps
 	f.Forced, f.Outage = max(f.Forced, late.Forced), max(f.Outage, late.Outage)
 	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result

@@ -16,16 +16,36 @@ const (
 	horizon = 90 * 24 * time.Hour
 	// maxStepsAtOnce is how many steps in a row may act without the clock moving.
 	maxStepsAtOnce = 10_000
+	// maxQuietSteps is how many steps in a row may do nothing while nothing happens. An upgrade that
+	// waits for a time that it knows looks again then, and not before.
+	maxQuietSteps = 10_000
 )
+
+// EndlessError is the error of an upgrade that waits for something that does not happen in virtual
+// time.
+type EndlessError struct {
+	Group   string
+	Phase   upgrade.Phase
+	Waiting string
+	Blocked []upgrade.Blocked
+	// Replaced of Total nodes are replaced by then.
+	Replaced, Total int
+}
+
+func (e *EndlessError) Error() string {
+	return fmt.Sprintf("simulating group %q: it waits without end: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
+		e.Group, e.Phase, e.Replaced, e.Total, e.Waiting, e.Blocked)
+}
 
 // Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
 // nil, sees every step before it is done; the World it sees is to be used up at once. Run returns
-// an error when the upgrade does not come to an end: that is a fault of the state machine, never of
-// the cluster.
+// an *EndlessError when the upgrade waits for something that only others do, and another error when
+// it does not come to an end: that is a fault of the state machine, never of the cluster.
 func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
-	for still := 0; c.clock.now.Before(end); {
+	still, quiet := 0, 0
+	for c.clock.now.Before(end) && quiet < maxQuietSteps {
 		world := c.shareWorld(req)
 		world.Brief, world.Drawn, world.Stay = c.brief, c.drawn, true
 		step = upgrade.Next(world)
@@ -38,6 +58,7 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 		case step.Finished:
 			return c.record, nil
 		case len(step.Actions) > 0 || !step.Wake.After(c.clock.now):
+			quiet = 0
 			if still++; still > maxStepsAtOnce {
 				return c.record, fmt.Errorf("simulating group %q: it acts without end, at last %v", req.Group, step.Actions)
 			}
@@ -45,10 +66,15 @@ func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Ste
 			still = 0
 			c.budgets.watchBudgets(&step)
 			c.waitForChange(nextWakeTime(&step, c.clock.now))
+			if quiet++; step.Persist || c.clock.changed {
+				quiet = 0
+			}
 		}
 	}
-	return c.record, fmt.Errorf("simulating group %q: no end within %s: in phase %s with %d of %d replaced, waiting for %q, blocked %v",
-		req.Group, horizon, c.record.Phase, c.record.Replaced, c.record.Total, step.Status.Waiting, step.Blocked)
+	return c.record, &EndlessError{
+		Group: req.Group, Phase: c.record.Phase, Waiting: step.Status.Waiting, Blocked: step.Blocked,
+		Replaced: c.record.Replaced, Total: c.record.Total,
+	}
 }
 
 // nextWakeTime is when a step has to follow though nothing happens. A process looks again from time

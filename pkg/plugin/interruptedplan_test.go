@@ -1,0 +1,47 @@
+package plugin
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// betweenNodes has the record of an upgrade without a cloud that was interrupted after its first node was drained and taken away, and
+// before the replacement came.
+func betweenNodes(r *upgrade.Record) {
+	r.Version, r.Result, r.Ended = upgrade.RecordVersion, upgrade.Interrupted, time.Now().Add(-time.Minute)
+	r.Total, r.Replaced, r.Begun = 2, 1, 1
+	r.Request.WaitReplacement = true
+	r.Nodes = map[string]upgrade.NodeRecord{"b0": {UID: "b0", Zone: "a", State: upgrade.NodeDrained, Batch: 1, Began: time.Now().Add(-10 * time.Minute)}}
+	r.Ledger = ledger.FromBooks(ledger.Books{Known: []string{"b2"}, Zones: map[string]ledger.Zone{"": {Removed: 1}}})
+}
+
+// TestPlanOfAnInterruptedUpgradeWithoutACloud: what is left of the upgrade is predicted, without the replacements that nobody brings up in
+// virtual time.
+func TestPlanOfAnInterruptedUpgradeWithoutACloud(t *testing.T) {
+	s := twoGroups()
+	s.recorded(t, "blue", inDrain(betweenNodes))
+	s.withLeases()
+	s.serve(t)
+	began := time.Now()
+	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run", "-o", "json")
+	took := time.Since(began)
+	var plan report.Plan
+	if err := json.Unmarshal([]byte(stdout), &plan); err != nil || code != exitDone {
+		t.Fatalf("exit code %d after %s, error %v, stderr %q", code, took, err, stderr)
+	}
+	if took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if n := plan.Nodes; len(n) != 1 || n[0].Name != "b1" || n[0].End.Latest.Duration == 0 {
+		t.Errorf("got nodes %+v", n)
+	}
+	if !strings.Contains(strings.Join(plan.Assumptions, "; "), "replacement") {
+		t.Errorf("it does not say that replacements are not waited for: %q", plan.Assumptions)
+	}
+}

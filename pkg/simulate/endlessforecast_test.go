@@ -1,0 +1,38 @@
+package simulate
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// TestForecastOfAnEndlessWait: a forecast of an upgrade that waits without an end tells what is known and what it waits for, and no time
+// at which it ends.
+func TestForecastOfAnEndlessWait(t *testing.T) {
+	revision := nodegroup.Revision{ID: "image=v2", Name: "image=v2"}
+	spec := Spec{
+		Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Outdated: func(*corev1.Node) bool { return true },
+		Nodes: []*corev1.Node{build.Node("n1", "a"), build.Node("n2", "a")},
+		Group: nodegroup.Group{Name: "workers", Provider: "manual", Wanted: revision, Pointed: revision},
+	}
+	req := upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail, WaitReplacement: true,
+		DrainTimeout: upgrade.Duration{Duration: time.Minute}, BootTimeout: upgrade.Duration{Duration: time.Minute},
+	}
+	f, err := predictOnce(spec, req, 0)
+	if err != nil || f.Endless != "a replacement to be ready" || f.Duration != (Span{}) || f.ExtraHours != 0 {
+		t.Errorf("endless %q, takes %v, %.1f extra hours: %v", f.Endless, f.Duration, f.ExtraHours, err)
+	}
+	if len(f.Nodes) != 1 || f.Nodes[0].End == (Span{}) {
+		t.Errorf("the node that is drained before is not told: %+v", f.Nodes)
+	}
+	ended := Forecast{Duration: newSpan(time.Hour)}
+	if ended.widenToLatest(&f); ended.Endless == "" || ended.Duration != (Span{}) {
+		t.Errorf("with one run that ends: endless %q, takes %v", ended.Endless, ended.Duration)
+	}
+}
