@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -66,8 +67,13 @@ func DecodeRecord(stored *corev1.ConfigMap) (upgrade.Record, error) {
 	if text == "" {
 		return record, nil
 	}
-	if err := json.Unmarshal([]byte(text), &record); err != nil {
-		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: delete it to forget that upgrade", stored.Namespace, stored.Name, err)
+	err := json.Unmarshal([]byte(text), &record)
+	if err == nil && record.Version <= upgrade.RecordVersion {
+		err = record.CheckReadable()
+	}
+	if err != nil {
+		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: %w: run %s to forget that upgrade",
+			stored.Namespace, stored.Name, err, shell.Command("kubectl delete configmap "+shell.Option("-n", stored.Namespace), stored.Name))
 	}
 	if record.Version > upgrade.RecordVersion {
 		return upgrade.Record{}, fmt.Errorf("reading ConfigMap %s/%s: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it",
@@ -143,6 +149,22 @@ func (s *Store) adoptNewer(stored *corev1.ConfigMap) {
 	if s.lastSeen != nil && stored != nil && stored.UID == s.lastSeen.UID && isNewer(stored, s.lastSeen) && stored.Data[keyRecord] == s.lastSeen.Data[keyRecord] {
 		s.lastSeen = stored
 	}
+}
+
+// UnreadableRequest returns why what is asked of the upgrade cannot be read, and the command that takes
+// it away; "" when it can, or nothing is asked. What cannot be read asks nothing.
+func (s *Store) UnreadableRequest() (why, remedy string) {
+	if s.lastSeen == nil || s.lastSeen.Data[keyRequest] == "" {
+		return "", ""
+	}
+	var asked upgrade.Asked
+	err := json.Unmarshal([]byte(s.lastSeen.Data[keyRequest]), &asked)
+	if err == nil {
+		return "", ""
+	}
+	patch := shell.Option("-p", `[{"op":"remove","path":"/data/`+keyRequest+`"}]`)
+	return fmt.Sprintf("what is asked of the upgrade in ConfigMap %s cannot be read (%v) and counts as nothing", s.Name(), err),
+		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+patch, ObjectName(s.group))
 }
 
 // Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing

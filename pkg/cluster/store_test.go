@@ -184,7 +184,7 @@ func TestDecodeRecord(t *testing.T) {
 			fmt.Sprintf(`{"version":%d,"run":"r1"}`, newer), "",
 			fmt.Sprintf("reading ConfigMap ns/cm: its version %d is newer than %d: use the newer kubectl-nodeupgrade that wrote it", newer, upgrade.RecordVersion),
 		},
-		"something else": {`pause`, "", "delete it to forget that upgrade"},
+		"something else": {`pause`, "", "run kubectl delete configmap -n ns cm to forget that upgrade"},
 		"half of it":     {`{"version":1,"run":`, "", "reading ConfigMap ns/cm: "},
 	}
 	for name, c := range cases {

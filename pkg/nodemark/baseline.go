@@ -42,7 +42,6 @@ func ReadGroupBaseline(node *corev1.Node, run string) (GroupBaseline, bool) {
 	if node.Annotations[AnnotationRun] != run && node.Annotations[AnnotationHeld] != run {
 		return GroupBaseline{}, false
 	}
-	var b GroupBaseline
-	err := json.Unmarshal([]byte(node.Annotations[AnnotationGroupBaseline]), &b)
-	return b, err == nil && b.Desired > 0
+	b, err := parseGroupBaseline(node.Annotations[AnnotationGroupBaseline])
+	return b, err == nil
 }

@@ -122,9 +122,9 @@ func readNodeBaseline(node *corev1.Node) (*NodeBaseline, error) {
 		}
 		return nil, nil
 	}
-	var prev NodeBaseline
-	if err := json.Unmarshal([]byte(text), &prev); err != nil {
-		return nil, fmt.Errorf("reading annotation %s of node %q: %w: remove the annotation if the node's taints and cordon may be undone", AnnotationNodeBaseline, node.Name, err)
+	prev, err := parseNodeBaseline(text)
+	if err != nil {
+		return nil, &UnreadableError{Node: node.Name, Annotation: AnnotationNodeBaseline, Err: err}
 	}
 	return &prev, nil
 }

@@ -184,7 +184,7 @@ func TestUnreadableMarksChangeNothing(t *testing.T) {
 			fence(t, node, "r1", "aws")
 			node.Annotations[nodemark.AnnotationNodeBaseline] = "{"
 			before := node.DeepCopy()
-			want := `annotation kubectl-nodeupgrade/prev of node "old-a-1"`
+			want := `annotation kubectl-nodeupgrade/prev of node "old-a-1" cannot be read (unexpected end of JSON input): run kubectl annotate node old-a-1 kubectl-nodeupgrade/prev- if`
 			if err := change(node); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want one that contains %q", err, want)
 			}
@@ -231,6 +231,44 @@ func TestOwner(t *testing.T) {
 		node.Annotations = map[string]string{nodemark.AnnotationOwner: text}
 		if got, named := nodemark.ReadOwner(node); named {
 			t.Errorf("%q names %+v", text, got)
+		}
+	}
+}
+
+// TestFindUnreadable: what this program does not write into its annotations is named, whoever wrote it, with the command that takes it
+// away.
+func TestFindUnreadable(t *testing.T) {
+	readable := map[string][]string{
+		nodemark.AnnotationNodeBaseline:  {"{}", `{"taint":true,"excluded":"true"}`, `{"excluded":""}`},
+		nodemark.AnnotationOwner:         {`{"namespace":"kube-system","group":"blue"}`},
+		nodemark.AnnotationGroupBaseline: {`{"desired":3,"min":1,"max":4}`},
+		nodemark.AnnotationDeadline:      {"2026-01-01T00:00:00Z"},
+		nodemark.AnnotationEpoch:         {"{"}, // nothing reads it
+	}
+	unreadable := map[string][]string{
+		nodemark.AnnotationNodeBaseline:  {"", "{", "[]", `{"taint":"yes"}`, `{"excluded":"not a label value"}`},
+		nodemark.AnnotationOwner:         {"", "{", "{}", `{"group":"blue"}`},
+		nodemark.AnnotationGroupBaseline: {"", "{", "{}", `{"desired":-1}`, `{"desired":1e99}`},
+		nodemark.AnnotationDeadline:      {"", "tomorrow", "1767225600"},
+	}
+	find := func(key, text string) *nodemark.UnreadableError {
+		node := build.Node("old-a-1", "a")
+		node.Annotations = map[string]string{key: text}
+		return nodemark.FindUnreadable(node)
+	}
+	for key, texts := range readable {
+		for _, text := range texts {
+			if got := find(key, text); got != nil {
+				t.Errorf("%s=%q: %v", key, text, got)
+			}
+		}
+	}
+	for key, texts := range unreadable {
+		for _, text := range texts {
+			got := find(key, text)
+			if want := "kubectl annotate node old-a-1 " + key + "-"; got == nil || got.Remedy() != want || !strings.Contains(got.Error(), want) {
+				t.Errorf("%s=%q: %v", key, text, got)
+			}
 		}
 	}
 }

@@ -30,9 +30,8 @@ func SetOwner(node *corev1.Node, owner Owner) {
 
 // ReadOwner returns the owner that the node's marks name; false where they name none.
 func ReadOwner(node *corev1.Node) (Owner, bool) {
-	var owner Owner
-	err := json.Unmarshal([]byte(node.Annotations[AnnotationOwner]), &owner)
-	return owner, err == nil && owner.Group != "" && owner.Namespace != ""
+	owner, err := parseOwner(node.Annotations[AnnotationOwner])
+	return owner, err == nil
 }
 
 // RunOf returns the run whose mark the node has, "" for none.

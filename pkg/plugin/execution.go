@@ -102,6 +102,9 @@ func (e *execution) announceStart(ctx context.Context) {
 	if standby := upgrade.DescribeStandby(e.g.members); standby != "" {
 		e.progress.writeNote(standby)
 	}
+	if why, remedy := e.g.store.UnreadableRequest(); why != "" {
+		e.progress.writeNote(why + ": run " + remedy)
+	}
 	if e.mode != modeAbort { // which drains nothing
 		e.g.loadBalancers(ctx, e.s, nil)
 	}

@@ -44,6 +44,22 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	return nil
 }
 
+// rejectUnreadable refuses to upgrade nodes with marks that cannot be read: their fence could not be
+// taken away again. An abort takes away what it can.
+func (g *groupContext) rejectUnreadable(m mode) error {
+	if m == modeStatus || m == modeAbort {
+		return nil
+	}
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
+			if unreadable := nodemark.FindUnreadable(node); unreadable != nil {
+				return fmt.Errorf("upgrading group %q: %w", g.group.Name, unreadable)
+			}
+		}
+	}
+	return nil
+}
+
 // rejectForeignMarks refuses a node whose marks are of another upgrade than the one that is recorded
 // for the group.
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, node *corev1.Node, records map[string]upgrade.Record) error {

@@ -101,6 +101,9 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err := s.rejectUnseenTarget(g, m); err != nil {
 		return nil, err
 	}
+	if err := g.rejectUnreadable(m); err != nil {
+		return nil, err
+	}
 	if err := s.rejectForeignRun(ctx, g, m); err != nil {
 		return nil, err
 	}

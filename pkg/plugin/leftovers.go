@@ -44,7 +44,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(findAbandoned(g.group.Name, &state.record, state.lease), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records, s.stateNamespace)), nil
+	return slices.Concat(findAbandoned(g.group.Name, &state.record, state.lease), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
@@ -65,5 +65,5 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}
 	}
-	return append(found, report.FindOrphanedNodes(s.view.Nodes, records, s.stateNamespace)...), nil
+	return slices.Concat(found, report.FindOrphanedNodes(s.view.Nodes, records, s.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
 }

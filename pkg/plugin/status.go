@@ -78,6 +78,9 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
 	}
+	if why, remedy := store.UnreadableRequest(); why != "" {
+		status.Leftovers = append(status.Leftovers, report.Leftover{What: why, Remedy: remedy})
+	}
 	return c.printStatus(status)
 }
 

@@ -37,7 +37,8 @@ func TestVerbsAreRefused(t *testing.T) {
 			record.Version, record.Request.Strategy, record.Request.Current = 1, upgrade.Surge, map[string]string{"image": "v2"}
 			s.recorded(t, "blue", record)
 			managed := begun("")
-			managed.Version, managed.Request.Strategy, managed.Provider, managed.Delegation = 2, upgrade.Delegated, "aws", &upgrade.Delegation{Attempt: 1}
+			managed.Version, managed.Phase, managed.Provider, managed.Delegation = 2, upgrade.PhaseFollow, "aws", &upgrade.Delegation{Attempt: 1}
+			managed.Request.Strategy = upgrade.Delegated
 			s.recorded(t, "managed", managed)
 			s.serve(t)
 			stdout, stderr, code := invoke(t, strings.Fields(c.args)...)

@@ -28,6 +28,22 @@ func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
 }
 
+// FindUnreadableMarks lists the marks of ours that cannot be read, with the command that takes each of
+// them away.
+func FindUnreadableMarks(nodes []*corev1.Node) []Leftover {
+	var found []Leftover
+	for _, node := range nodes {
+		if unreadable := nodemark.FindUnreadable(node); unreadable != nil {
+			found = append(found, Leftover{
+				What:   fmt.Sprintf("annotation %s of node %s cannot be read (%v)", unreadable.Annotation, node.Name, unreadable.Err),
+				Remedy: unreadable.Remedy(),
+			})
+		}
+	}
+	slices.SortFunc(found, func(a, b Leftover) int { return strings.Compare(a.What, b.What) })
+	return found
+}
+
 // FindOrphanedNodes are the nodes with marks of a run that no record continues or names them in, as
 // one that quarantined them does. records are those of the namespace. Where marks name another
 // namespace, the user has to look there before the marks are removed.

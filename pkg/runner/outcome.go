@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 )
 
 // Answer is a server's answer, sorted.
@@ -60,9 +61,12 @@ func describeError(err error) string {
 
 func classifyError(err error) nodegroup.Outcome {
 	var cloudErr *cloud.Error
+	var unreadable *nodemark.UnreadableError
 	switch {
 	case errors.As(err, &cloudErr):
 		return cloudErr.Outcome
+	case errors.As(err, &unreadable): // it is the same the next time
+		return nodegroup.OutcomeFatal
 	case errors.Is(err, errUnrenewed):
 		return nodegroup.OutcomeLater
 	case isAdmissionDenial(err): // before the codes, since it may use any of them

@@ -25,6 +25,11 @@ const (
 	NodeGone        NodeState = "Gone"
 )
 
+// nodeStates are the states that a started node is recorded in.
+func nodeStates() []NodeState {
+	return []NodeState{NodeDraining, NodeForcing, NodeEmpty, NodeParked, NodeRemoving, NodeQuarantined, NodeDrained, NodeGone}
+}
+
 // NodeRecord is a node that was started.
 type NodeRecord struct {
 	UID      types.UID `json:"uid,omitempty"`

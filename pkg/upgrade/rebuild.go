@@ -45,6 +45,9 @@ func RebuildRecord(w World) (Record, error) {
 	}
 	run := nodemark.RunOf(witnesses[0].Node)
 	for _, m := range witnesses {
+		if unreadable := nodemark.FindUnreadable(m.Node); unreadable != nil {
+			return Record{Run: run}, fmt.Errorf("%w: %w", ErrLost, unreadable)
+		}
 		if other := nodemark.RunOf(m.Node); other != run {
 			return Record{}, fmt.Errorf("%w: node %q has marks of run %s, and node %q of run %s", ErrLost, witnesses[0].Name(), run, m.Name(), other)
 		}

@@ -120,3 +120,24 @@ func findAllowed(r *Record, asked Asked) Verb {
 	}
 	return asked.Verb
 }
+
+// CheckReadable returns an error when a record that can be resumed names a strategy, a phase or a state
+// of a node that this program does not have: nothing would be done for it, without an end. Others can
+// write records.
+func (r *Record) CheckReadable() error {
+	if r.Run == "" || !r.IsResumable() {
+		return nil
+	}
+	if name := r.Request.Strategy; name != "" && !slices.Contains(Strategies(), name) {
+		return fmt.Errorf("its strategy %q is not known", name)
+	}
+	if r.Phase != PhaseDone && r.currentPhase().name != r.Phase {
+		return fmt.Errorf("its phase %q is not known", r.Phase)
+	}
+	for name, n := range r.Nodes {
+		if !slices.Contains(nodeStates(), n.State) {
+			return fmt.Errorf("the state %q of node %q is not known", n.State, name)
+		}
+	}
+	return nil
+}

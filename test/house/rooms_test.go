@@ -27,7 +27,7 @@ func rooms() map[string]room {
 	return map[string]room{
 		"cmd/kubectl-nodeupgrade": {own: []string{"pkg/plugin"}},
 
-		"pkg/nodemark":  {libs: values},
+		"pkg/nodemark":  {libs: values, own: []string{"pkg/shell"}},
 		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark", "pkg/shell"}},
 		"pkg/shell":     {},
 		"pkg/drain":     {libs: scheduling},

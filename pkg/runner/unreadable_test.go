@@ -1,0 +1,41 @@
+package runner
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// TestUnreadableMarkEndsTheUpgrade has a node's annotation be none that this program writes: what was added is given back at once, and
+// the node is named with the remedy.
+func TestUnreadableMarkEndsTheUpgrade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, 2)
+		s.nodes["old-1"].Annotations = map[string]string{nodemark.AnnotationNodeBaseline: "{"}
+		s.onDo = func(_ context.Context, action nodegroup.Action) error {
+			if a, ok := action.(upgrade.NodeAction); ok {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return a.Apply(s.nodes[a.Target().Node].DeepCopy(), "r1", nodegroup.FenceTaint("aws"))
+			}
+			return nil
+		}
+		record, err := s.runner(surge(1)).Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const remedy = "kubectl annotate node old-1 kubectl-nodeupgrade/prev-"
+		if record.Result != upgrade.Failed || !strings.Contains(record.Message, remedy) {
+			t.Errorf("result %q: %s", record.Result, record.Message)
+		}
+		if took := time.Since(s.began); took > 2*time.Minute {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
