@@ -11,12 +11,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -230,7 +232,33 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,
 		Watch: func(step upgrade.Step) { g.actions.addActions(step); e.progress.showStep(step) }, Polled: e.progress.showCloudAnswer, Failures: watcher.Failures(), Unreached: e.progress.showOutage,
 	}
-	return r.Run(ctx)
+	record, err := r.Run(ctx)
+	if nodes := watcher.View().Nodes; isLeftFenced(&record, nodes, err) {
+		for _, line := range report.StillFencedLines(nodes, g.request.Run) {
+			e.progress.writeNote(line)
+		}
+	}
+	return record, err
+}
+
+// isLeftFenced reports whether a run ended and could not take its fence from the nodes that it would
+// have taken it from: it could not continue, or nodes are fenced that it never started to drain.
+func isLeftFenced(record *upgrade.Record, nodes []*corev1.Node, err error) bool {
+	switch {
+	case err != nil:
+		return !errors.Is(err, runner.ErrLost) && !errors.Is(err, runner.ErrUnrested)
+	case record.Request.KeepFence:
+		return false
+	}
+	switch record.Result {
+	case upgrade.Failed, upgrade.NodeCreationFailure, upgrade.Interrupted:
+		return slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+			_, started := record.Nodes[n.Name]
+			return !started && record.Run != "" && n.Annotations[nodemark.AnnotationRun] == record.Run
+		})
+	default:
+		return false
+	}
 }
 
 // readMovable reads which pods a restart moves without a gap, where that was asked for.

@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -91,29 +90,24 @@ func hasLabels(node *corev1.Node, wanted map[string]string) bool {
 
 // cleanupCommand is the command line that takes our marks from a node.
 func cleanupCommand(node *corev1.Node) string {
-	var steps []string
-	if node.Annotations[nodemark.AnnotationRun] != "" {
-		steps = append(steps, "kubectl uncordon "+node.Name)
+	var fences []corev1.Taint
+	for _, provider := range nodegroup.Providers() {
+		fences = append(fences, provider.FenceTaint)
 	}
-	for _, provider := range nodegroup.Providers() { // some share a taint
-		step := fmt.Sprintf("kubectl taint node %s %s:NoSchedule-", node.Name, provider.FenceTaint.Key)
-		if nodemark.HasTaint(node, provider.FenceTaint) && !slices.Contains(steps, step) {
-			steps = append(steps, step)
+	return nodemark.CleanupCommand(node, fences)
+}
+
+// StillFencedLines say of each node that the run has fenced how its fence is taken away without this
+// program, for the end of a run that could not do it itself.
+func StillFencedLines(nodes []*corev1.Node, run string) []string {
+	var lines []string
+	for _, node := range nodes {
+		if node.Annotations[nodemark.AnnotationRun] == run {
+			lines = append(lines, fmt.Sprintf("node %s is still fenced: run %s", node.Name, cleanupCommand(node)))
 		}
 	}
-	if _, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
-		steps = append(steps, fmt.Sprintf("kubectl label node %s %s-", node.Name, corev1.LabelNodeExcludeBalancers))
-	}
-	marks := ""
-	if _, held := node.Annotations[nodemark.AnnotationHeld]; held {
-		marks = " " + nodemark.AnnotationNoScaleDown + "-"
-	}
-	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
-		if strings.HasPrefix(key, nodemark.Domain+"/") {
-			marks += " " + key + "-"
-		}
-	}
-	return strings.Join(append(steps, fmt.Sprintf("kubectl annotate node %s%s", node.Name, marks)), " && ")
+	slices.Sort(lines)
+	return lines
 }
 
 // StillSuspended are the processes that we suspended and that no one has resumed.

@@ -1,0 +1,48 @@
+package nodemark
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+)
+
+// CleanupCommand returns the command line that takes our marks from a node as ClearFence and ClearHold
+// do, for a user to copy: what the node carried before is left or put back. fences are the taints
+// that fences may have. Where the node's own note cannot be read, it carried nothing.
+func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
+	prev, err := readNodeBaseline(node)
+	if prev == nil || err != nil {
+		prev = &NodeBaseline{}
+	}
+	var steps []string
+	if node.Annotations[AnnotationRun] != "" && !prev.Unschedulable {
+		steps = append(steps, shell.Command("kubectl uncordon", node.Name))
+	}
+	for _, fence := range fences {
+		step := shell.Command("kubectl taint node", node.Name, fence.Key+":"+string(fence.Effect)+"-")
+		if HasTaint(node, fence) && !prev.Taint && !slices.Contains(steps, step) { // some clouds share a taint
+			steps = append(steps, step)
+		}
+	}
+	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	switch {
+	case prev.Excluded != nil && *prev.Excluded != value:
+		steps = append(steps, shell.Command("kubectl label --overwrite node", node.Name, corev1.LabelNodeExcludeBalancers+"="+*prev.Excluded))
+	case prev.Excluded == nil && excluded:
+		steps = append(steps, shell.Command("kubectl label node", node.Name, corev1.LabelNodeExcludeBalancers+"-"))
+	}
+	words := []string{node.Name}
+	if IsHeld(node) {
+		words = append(words, AnnotationNoScaleDown+"-")
+	}
+	for _, key := range slices.Sorted(maps.Keys(node.Annotations)) {
+		if strings.HasPrefix(key, Domain+"/") {
+			words = append(words, key+"-")
+		}
+	}
+	return strings.Join(append(steps, shell.Command("kubectl annotate node", words...)), " && ")
+}

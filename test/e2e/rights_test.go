@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestRightsTakenAway takes all rights from a user in the middle of an upgrade: it ends soon, and names each node that is left fenced with
+// the command that takes the fence away.
+func TestRightsTakenAway(t *testing.T) {
+	t.Parallel()
+	shared := common.forTest(t)
+	kubeconfig, err := shared.Cluster.KubeconfigFor("leaver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openPlain(t, shared, "rightless")
+	s.kubectl("create", "clusterrolebinding", "leaver", "--clusterrole=cluster-admin", "--user=leaver")
+	c := startIn(t, shared, []string{"KUBECONFIG=" + kubeconfig},
+		"nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--yes", "--parallel-groups", "--progress=json", "--settle=0s")
+	c.until("a drained node", nodeState("Drained")) // and it waits for a replacement, which never comes
+	if err := shared.Cluster.Client().RbacV1().ClusterRoleBindings().Delete(t.Context(), "leaver", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	c.end(1)
+	if said := c.complaint(); !strings.Contains(said, "leases") || !strings.Contains(said, "forbidden") {
+		t.Errorf("it does not say which right: %s", said)
+	}
+	var script strings.Builder
+	for _, e := range c.log.events {
+		if _, remedy, ok := strings.Cut(e.Text, " is still fenced: run "); ok {
+			script.WriteString(remedy + "\n")
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-e")
+	cmd.Env, cmd.Stdin = s.Env(), strings.NewReader(script.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("running\n%s\n%v: %s", script.String(), err, out)
+	}
+	for _, node := range s.nodes() {
+		s.checkClean(&node)
+	}
+}
