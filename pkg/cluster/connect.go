@@ -43,6 +43,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.Wrap(clock.observeAnswers)
 	config.Wrap(retryReads)
 	config.Wrap(limitRetryAfter)
+	config.Wrap(failWatches)
 	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	client, err := newClient(config)
 	if err != nil {
@@ -131,6 +132,22 @@ func limitRetryAfter(next http.RoundTripper) http.RoundTripper {
 			response.Header.Set("Retry-After", strconv.Itoa(limit))
 		}
 		return response, nil
+	})
+}
+
+// failWatches has watches that are answered 429 fail. client-go would open them again without an end
+// and without a word (tools/cache/reflector.go, isWatchErrorRetriable), while nobody sees that what is
+// known of the cluster grows old. Those who watch try again by themselves.
+func failWatches(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if err == nil && response.StatusCode == http.StatusTooManyRequests && r.Method == http.MethodGet && r.URL.Query().Get("watch") != "" {
+			response.Body.Close()
+			response.StatusCode, response.Status = http.StatusServiceUnavailable, "503 Service Unavailable"
+			response.Body, response.ContentLength = io.NopCloser(strings.NewReader("the server turned the watch away: 429 Too Many Requests")), -1
+			response.Header = http.Header{"Content-Type": {"text/plain"}}
+		}
+		return response, err
 	})
 }
 

@@ -45,7 +45,7 @@ func (s *Store) Follow(ctx context.Context) (*Follower, error) {
 	factory.Start(ctx.Done())
 	syncing, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("it took longer than %s", syncLimit))
 	defer cancel()
-	if err := waitForSync(syncing, []cache.DoneChecker{registration.HasSyncedChecker()}, failed); err != nil {
+	if err := waitForSync(syncing, []cache.DoneChecker{registration.HasSyncedChecker()}, failed, syncLimit/syncPatience); err != nil {
 		return nil, err
 	}
 	s.follower = f

@@ -188,15 +188,45 @@ func runElection(ctx context.Context, client kubernetes.Interface, claim Claim, 
 	if hold.tookOver && !claim.Takeover && claim.Waiting != nil {
 		claim.Waiting(leaseHolder(found))
 	}
+	failing, cancel := watchElection(hold, times)
+	defer cancel()
 	select {
 	case <-started:
 		return hold, nil
+	case err = <-failing:
+		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, err)
 	case err = <-watchHolder(ctx, client, claim, found): // of a lease that was free too: another actor may be faster
 	case <-hold.ended:
 		err = fmt.Errorf("taking the lease of group %q: %w", claim.Group, context.Cause(ctx))
 	}
 	hold.Release()
 	return nil, err
+}
+
+// electionTries is for how many tries in a row an election may fail to read or write the lease.
+const electionTries = 3
+
+// watchElection receives why the lease cannot be had, when the election has failed to read or to write
+// it for so long: it would try without an end.
+func watchElection(hold *Hold, times leaseTimes) (<-chan error, context.CancelFunc) {
+	failed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		var since time.Time
+		wait.UntilWithContext(ctx, func(context.Context) {
+			err := hold.RenewalError()
+			switch {
+			case err == nil:
+				since = time.Time{}
+			case since.IsZero():
+				since = time.Now()
+			case time.Since(since) >= electionTries*times.renew:
+				failed <- err
+				cancel()
+			}
+		}, times.renew/4)
+	}()
+	return failed, cancel
 }
 
 // prepareLease reads the lease, or creates one without a holder, and puts our name in it for a

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -33,6 +34,19 @@ type renewalTracker struct {
 
 // errOvertaken is the answer to the renewal of a lease that was another actor's meanwhile.
 var errOvertaken = errors.New("another holder had the lease meanwhile")
+
+// Get reads the lease. Why that failed counts as why the lease was not renewed; of a lease that another
+// actor holds no renewal is tried.
+func (r *renewalTracker) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := r.Interface.Get(ctx)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		r.lastError.Store(&err)
+	case err == nil && record.HolderIdentity != "" && record.HolderIdentity != r.Identity():
+		r.lastError.Store(new(error))
+	}
+	return record, raw, err
+}
 
 // Create makes the lease ours. The time counts from before the request: what others see is no
 // earlier.

@@ -33,6 +33,9 @@ type Watcher struct {
 // syncLimit is how long the first View may take; it is many times what 150,000 pods need.
 const syncLimit = 2 * time.Minute
 
+// syncPatience is which part of that may pass while every try fails.
+const syncPatience = 4
+
 // WatchCluster starts the watches and returns when the first View is complete. The watches end with
 // the context. It returns an error at once when a kind may not be read, and after two minutes when
 // the server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
@@ -67,7 +70,7 @@ func watchWithin(ctx context.Context, client kubernetes.Interface, limit time.Du
 	factory.Start(ctx.Done())
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
-	if err := waitForSync(ctx, synced, failed); err != nil {
+	if err := waitForSync(ctx, synced, failed, limit/syncPatience); err != nil {
 		return nil, err
 	}
 	_, facts, err := readServices(ctx, client, &forbiddenKinds{})
@@ -121,19 +124,27 @@ func addHandlers(
 	return registration, nil
 }
 
-// waitForSync waits for the first View. It ends early when a kind may not be read; other failures
-// are tried again by the informers, and the last of them is told when the context ends.
-func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan error) error {
+// waitForSync waits for the first View. It ends early when a kind may not be read, and when reading
+// one still fails after the patience; other failures are tried again by the informers, and the last
+// of them is told when the context ends.
+func waitForSync(ctx context.Context, synced []cache.DoneChecker, failed <-chan error, patience time.Duration) error {
 	done := make(chan bool, 1)
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { done <- cache.WaitFor(waiting, "", synced...) }()
 	var last error
+	var failing time.Time
 	for {
 		select {
 		case last = <-failed:
 			if apierrors.IsForbidden(last) || apierrors.IsUnauthorized(last) {
 				return last
+			}
+			switch {
+			case failing.IsZero():
+				failing = time.Now()
+			case time.Since(failing) > patience:
+				return fmt.Errorf("reading the cluster: it has failed for %s: %w", time.Since(failing).Round(time.Second), last)
 			}
 		case ok := <-done:
 			switch {

@@ -66,40 +66,49 @@ func (s *run) recordReachability(began time.Time, answered bool, detail string) 
 }
 
 // recordWatchFailure notes that a watch could not be opened. One that was refused may be followed by
-// a list that is not; where that lasts the right to read is gone.
+// a list that is not; where that lasts the right to read is gone. One that fails otherwise is tried
+// again, and the upgrade ends when that lasts: it would decide by what was known long ago.
 func (s *run) recordWatchFailure(err error) {
-	switch a := ClassifyAnswer(err); a.Outcome {
-	case nodegroup.OutcomeUnclear:
-		s.recordReachability(time.Now(), false, a.Detail)
-	case nodegroup.OutcomeFatal:
-		s.refusedWatch.record(err)
+	a, failing := ClassifyAnswer(err), &s.failedWatch
+	if a.Outcome == nodegroup.OutcomeFatal {
+		failing = &s.refusedWatch
+	}
+	limit, told := saveLimit, outageTold
+	if a.Outcome == nodegroup.OutcomeFatal {
+		limit, told = watchRefused, 0
+	}
+	if failing.record(err, limit) >= told {
 		s.Unreached(a.Detail)
 	}
 }
 
 const (
 	// watchRefused is how long watches must be refused for good until the right to read counts as
-	// gone, watchGap how far apart such refusals are at most: client-go tries again within half a
-	// minute.
+	// gone, watchGap how far apart failures are at most that follow each other: client-go tries again
+	// within a minute.
 	watchRefused = 20 * time.Second
-	watchGap     = time.Minute
+	watchGap     = 2 * time.Minute
 )
 
-// refusedWatch is what is known of watches that were refused for good. err is set when that has
-// lasted for so long that the upgrade cannot continue.
-type refusedWatch struct {
+// failingWatch is what is known of watches that failed. err is set when that has lasted for so long
+// that the upgrade cannot continue.
+type failingWatch struct {
 	since, last time.Time
 	err         error
 }
 
-func (r *refusedWatch) record(err error) {
+// record notes a failure, and returns for how long watches have failed.
+func (f *failingWatch) record(err error, limit time.Duration) time.Duration {
 	now := time.Now()
-	if now.Sub(r.last) > watchGap {
-		r.since = now
+	if now.Sub(f.last) > watchGap {
+		f.since = now
 	}
-	if r.last = now; now.Sub(r.since) >= watchRefused {
-		r.err = err
+	f.last = now
+	lasted := now.Sub(f.since)
+	if lasted >= limit {
+		f.err = err
 	}
+	return lasted
 }
 
 // fatalLeaseError is the error of an upgrade whose lease may not be renewed any more, or has not been

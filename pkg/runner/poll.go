@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
@@ -92,9 +93,9 @@ func (s *run) pollCloud(ctx context.Context) {
 }
 
 // fatalCloudError is the error of an upgrade that cannot continue before the cloud, or the load
-// balancers of the nodes in drain, were read, when that is refused for good: credentials that have ended, or a permission that is gone. Elsewhere
-// there is time to mend it, see recordPoll: what was refused before the upgrade waited for the
-// cloud does not count.
+// balancers of the nodes in drain, were read, when that is refused for good (credentials that have
+// ended, a permission that is gone) or has failed for saveLimit. Elsewhere there is time to fix it, see
+// recordPoll: what failed before the upgrade waited for the cloud does not count.
 func (s *run) fatalCloudError(step *upgrade.Step) error {
 	if step.Targets.Every == 0 {
 		s.refusedTargets = 0
@@ -103,9 +104,11 @@ func (s *run) fatalCloudError(step *upgrade.Step) error {
 	case s.refusedTargets >= refusalsBelieved:
 		return s.lastTargetsError
 	case step.Poll == 0:
-		s.refusedPolls = 0
+		s.refusedPolls, s.unreadSince = 0, time.Time{}
 	case s.refusedPolls >= refusalsBelieved:
 		return s.lastPollError
+	case !s.unreadSince.IsZero() && time.Since(s.unreadSince) >= saveLimit:
+		return fmt.Errorf("the cloud has not been read for %s: %w", saveLimit, s.lastPollError)
 	}
 	return nil
 }
@@ -121,6 +124,11 @@ func (s *run) recordPoll(group nodegroup.Group, err error) {
 		s.refusedPolls++
 	default:
 		s.refusedPolls = 0
+	}
+	if err == nil {
+		s.unreadSince = time.Time{}
+	} else if s.unreadSince.IsZero() {
+		s.unreadSince = time.Now()
 	}
 	s.lastPollError = err
 	s.Polled(err)

@@ -138,13 +138,18 @@ type run struct {
 	// cloud, since the last that was not; lastPollError is the last poll's error.
 	refusedPolls  int
 	lastPollError error
+	// unreadSince is since when each poll has failed while the upgrade waits for the cloud, zero while
+	// the last did not.
+	unreadSince time.Time
 	// refusedTargets and lastTargetsError are the same for readings of load balancers.
 	refusedTargets   int
 	lastTargetsError error
 	// outageSince is since when requests to the API server have no answer, zero while they have;
 	// lastFailure is when the last had none.
 	outageSince, lastFailure time.Time
-	refusedWatch             refusedWatch
+	// refusedWatch and failedWatch are the watches that were refused for good, and those that failed
+	// otherwise.
+	refusedWatch, failedWatch failingWatch
 	// leaseOverdue is since when the lease should have been renewed, zero while it is.
 	leaseOverdue time.Time
 	// gaveUp is why the upgrade is being brought to rest though no one asked for it.
@@ -212,7 +217,7 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 		if step.Finished && s.clusterQueue.isEmpty() && s.cloudQueue.isEmpty() {
 			return s.Record, nil
 		}
-		if err := cmp.Or(s.fatalCloudError(&step), s.fatalLeaseError(), s.refusedWatch.err); err != nil && s.gaveUp == nil {
+		if err := cmp.Or(s.fatalCloudError(&step), s.fatalLeaseError(), s.refusedWatch.err, s.failedWatch.err); err != nil && s.gaveUp == nil {
 			s.gaveUp = err
 			stop()
 		}

@@ -68,6 +68,10 @@ type Options struct {
 // tools of an account share.
 const maxAttempts = 8
 
+// maxBackoff is the longest pause between them, which the SDK keeps to itself: seven of them take no
+// more than half a minute, and then the reason is told.
+const maxBackoff = 4 * time.Second
+
 // New connects to AWS with the SDK's default credential chain. It sends no request to a
 // service of AWS other than those the chain needs; the last link of the chain asks the EC2
 // metadata service and takes seconds where there is none, so give ctx a deadline. Its errors,
@@ -113,7 +117,7 @@ func logMessage(class logging.Classification, format string, values ...any) {
 func newRetryer() sdk.Retryer {
 	codes := map[string]struct{}{rateExceeded: {}}
 	return retry.NewStandard(func(o *retry.StandardOptions) {
-		o.MaxAttempts = maxAttempts
+		o.MaxAttempts, o.MaxBackoff = maxAttempts, maxBackoff
 		o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: codes})
 		o.Throttles = append(o.Throttles, retry.ThrottleErrorCode{Codes: codes})
 	})
