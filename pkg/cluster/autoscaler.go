@@ -31,14 +31,14 @@ var groupName = regexp.MustCompile(`(?m)^[\s-]*[Nn]ame:\s*"?([^\s"]+)`)
 
 // FindAutoscaler looks for a cluster-autoscaler that serves the group: one GET of its status. It
 // has to name the group, or the group's tags have to say that it is found by itself (GKE G80).
-func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group) nodegroup.Autoscaler {
+func FindAutoscaler(ctx context.Context, client kubernetes.Interface, group *nodegroup.Group, now time.Time) nodegroup.Autoscaler {
 	found := group.Autoscaler
 	status, err := client.CoreV1().ConfigMaps(statusNamespace).Get(ctx, statusName, metav1.GetOptions{})
 	if err != nil {
 		found.Missing = fmt.Sprintf("cluster-autoscaler's status, ConfigMap %s/%s, could not be read: %v", statusNamespace, statusName, err)
 		return found
 	}
-	found.Missing = findMissing(status, group, time.Now())
+	found.Missing = findMissing(status, group, now)
 	found.Serves = found.Missing == ""
 	return found
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +29,10 @@ type Connection struct {
 	clock           *serverClock
 }
 
+// Now returns the API server's time, as far as its answers tell: to a few seconds. Whatever is on
+// record, or is compared with it, goes by this clock: the next process may run on another machine.
+func (c *Connection) Now() time.Time { return c.clock.Now() }
+
 // Connect makes a client and asks the server for its version, so that one that cannot be reached
 // is told at once.
 func Connect(ctx context.Context, config *rest.Config, userAgent string, warnings io.Writer) (Connection, error) {
@@ -38,7 +41,7 @@ func Connect(ctx context.Context, config *rest.Config, userAgent string, warning
 	config.QPS, config.Burst = requestsPerSecond, 2*requestsPerSecond
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	clock := &serverClock{}
+	clock := newServerClock()
 	config.Wrap(deadline.Transport)
 	config.Wrap(clock.observeAnswers)
 	config.Wrap(retryReads)
@@ -76,25 +79,6 @@ func retryUnauthorized(next http.RoundTripper) http.RoundTripper {
 		}
 		response.Body.Close()
 		return next.RoundTrip(r)
-	})
-}
-
-// serverClock is the API server's, to the second, as its last answer told.
-type serverClock struct{ ahead atomic.Int64 }
-
-func (c *serverClock) serverTime() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
-
-// observeAnswers is a transport that hears what time it is from each answer.
-func (c *serverClock) observeAnswers(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		response, err := next.RoundTrip(r)
-		if err != nil {
-			return response, err
-		}
-		if date, unread := http.ParseTime(response.Header.Get("Date")); unread == nil {
-			c.ahead.Store(int64(time.Until(date)))
-		}
-		return response, nil
 	})
 }
 

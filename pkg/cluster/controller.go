@@ -16,11 +16,14 @@ import (
 )
 
 // ControllerReader reads how many pods workloads should have, and why these cannot be created.
-type ControllerReader struct{ client kubernetes.Interface }
+type ControllerReader struct {
+	client kubernetes.Interface
+	now    func() time.Time
+}
 
-// NewControllerReader makes a ControllerReader.
-func NewControllerReader(client kubernetes.Interface) *ControllerReader {
-	return &ControllerReader{client}
+// NewControllerReader makes a ControllerReader. now is the API server's clock, which dates events.
+func NewControllerReader(client kubernetes.Interface, now func() time.Time) *ControllerReader {
+	return &ControllerReader{client, now}
 }
 
 // ReadController reads the controller of a workload. What cannot be read is said in the answer.
@@ -103,7 +106,7 @@ func (r *ControllerReader) findFailedCreate(ctx context.Context, w drain.Workloa
 	if err != nil {
 		return ""
 	}
-	why, newest := "", time.Now().Add(-failureAge)
+	why, newest := "", r.now().Add(-failureAge)
 	for i := range events.Items {
 		e := &events.Items[i]
 		at := e.LastTimestamp.Time

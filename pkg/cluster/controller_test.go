@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,7 @@ func testReadController(t *testing.T, s *space) {
 	must(t, err)
 	_, err = apps.StatefulSets(s.name).Create(ctx, &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: &three, Selector: selector, Template: template}}, metav1.CreateOptions{})
 	must(t, err)
-	reader := NewControllerReader(s.client)
+	reader := NewControllerReader(s.client, time.Now)
 	for _, kind := range []string{"Deployment", "StatefulSet"} {
 		w := drain.Workload{Namespace: s.name, Kind: kind, Name: "web"}
 		s.eventually(t, "the "+kind+" to say that a quota refuses its pods", func(ctx context.Context) (bool, error) {
@@ -43,7 +44,7 @@ func testReadController(t *testing.T, s *space) {
 	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "CloneSet", Name: "web"}); read.Unread == "" {
 		t.Errorf("a controller of an unknown kind: %+v, want one that is not read", read)
 	}
-	denied := NewControllerReader(s.clientOf(t, "nobody-"+s.name))
+	denied := NewControllerReader(s.clientOf(t, "nobody-"+s.name), time.Now)
 	if read := denied.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "web"}); !strings.Contains(read.Unread, "forbidden") {
 		t.Errorf("a controller that may not be read: %+v", read)
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +79,7 @@ func testFacts(t *testing.T, s *space) {
 			user := s.name + "-" + name
 			client := s.clientOf(t, user)
 			s.allow(t, user, c.rules)
-			w, err := WatchCluster(t.Context(), client)
+			w, err := WatchCluster(t.Context(), client, time.Now)
 			must(t, err)
 			background, err := ReadBackground(t.Context(), client)
 			must(t, err)

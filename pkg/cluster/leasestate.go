@@ -74,5 +74,5 @@ func (c *Connection) IdleSince(held time.Time) time.Duration {
 	if held.IsZero() {
 		return 0
 	}
-	return max(0, c.clock.serverTime().Sub(held))
+	return max(0, c.Now().Sub(held))
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // ReadView takes a View but for its pods in one list per kind, without a watch; it may be some
-// milliseconds old. It returns an error when a kind cannot be read.
-func ReadView(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
+// milliseconds old. now is the clock by which it tells times. It returns an error when a kind cannot
+// be read.
+func ReadView(ctx context.Context, client kubernetes.Interface, now func() time.Time) (upgrade.View, error) {
 	x, core := newClusterIndex(), client.CoreV1().RESTClient()
 	var nodes []*corev1.Node
 	var budgets []*policyv1.PodDisruptionBudget
@@ -35,7 +36,7 @@ func ReadView(ctx context.Context, client kubernetes.Interface) (upgrade.View, e
 		x.storeNode(node)
 	}
 	for _, budget := range budgets {
-		x.storeBudget(budget, time.Now())
+		x.storeBudget(budget, now())
 	}
 	for _, namespace := range namespaces {
 		x.storeNamespace(namespace)

@@ -213,7 +213,7 @@ func (s *space) eventually(t *testing.T, what string, done func(context.Context)
 // watcher watches the cluster for as long as the sub-test runs.
 func (s *space) watcher(t *testing.T) *Watcher {
 	t.Helper()
-	w, err := WatchCluster(t.Context(), s.client)
+	w, err := WatchCluster(t.Context(), s.client, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

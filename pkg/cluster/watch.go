@@ -28,6 +28,8 @@ type Watcher struct {
 	changed chan struct{}
 	nodes   chan struct{}
 	failed  chan error
+	// now is the clock by which Views tell times.
+	now func() time.Time
 }
 
 // syncLimit is how long the first View may take; it is many times what 150,000 pods need.
@@ -39,13 +41,13 @@ const syncPatience = 4
 // WatchCluster starts the watches and returns when the first View is complete. The watches end with
 // the context. It returns an error at once when a kind may not be read, and after two minutes when
 // the server was not reached; of what tells the pods' order (drain.Facts), which is listed once, it
-// goes without what may not be listed.
-func WatchCluster(ctx context.Context, client kubernetes.Interface) (*Watcher, error) {
-	return watchWithin(ctx, client, syncLimit)
+// goes without what may not be listed. now is the clock by which Views tell times.
+func WatchCluster(ctx context.Context, client kubernetes.Interface, now func() time.Time) (*Watcher, error) {
+	return watchWithin(ctx, client, now, syncLimit)
 }
 
-func watchWithin(ctx context.Context, client kubernetes.Interface, limit time.Duration) (*Watcher, error) {
-	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+func watchWithin(ctx context.Context, client kubernetes.Interface, now func() time.Time, limit time.Duration) (*Watcher, error) {
+	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1), now: now}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(newTrimmer()))
 	kinds := map[string]cache.SharedIndexInformer{
 		"nodes":                factory.Core().V1().Nodes().Informer(),
@@ -187,7 +189,7 @@ func (w *Watcher) storeObject(object any, added bool) {
 			return
 		}
 	case *policyv1.PodDisruptionBudget:
-		w.index.storeBudget(o, time.Now())
+		w.index.storeBudget(o, w.now())
 	case *corev1.Namespace:
 		w.index.storeNamespace(o)
 	}

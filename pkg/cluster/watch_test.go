@@ -98,7 +98,7 @@ func testForbidden(t *testing.T, s *space) {
 				}
 			}
 			s.allow(t, user, rules)
-			_, err := WatchCluster(t.Context(), client)
+			_, err := WatchCluster(t.Context(), client, time.Now)
 			if !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "watching "+kind+": ") {
 				t.Errorf("watching: got error %v, want one that forbids %s", err, kind)
 			}
@@ -169,20 +169,20 @@ func TestWatchOfAServerThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = watchWithin(t.Context(), client, time.Second)
-	if err == nil || !strings.Contains(err.Error(), "it took longer than 1s: watching ") || !strings.Contains(err.Error(), "out of order") {
+	_, err = watchWithin(t.Context(), client, time.Now, 500*time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "it took longer than 500ms: watching ") || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("got error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := watchWithin(ctx, client, waitLimit); !errors.Is(err, context.Canceled) {
+	if _, err := watchWithin(ctx, client, time.Now, waitLimit); !errors.Is(err, context.Canceled) {
 		t.Errorf("given up: got error %v, want %v", err, context.Canceled)
 	}
 }
 
 // readAll is Read with the pods.
 func readAll(ctx context.Context, client kubernetes.Interface) (upgrade.View, error) {
-	v, err := ReadView(ctx, client)
+	v, err := ReadView(ctx, client, time.Now)
 	if err != nil {
 		return v, err
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -31,13 +30,13 @@ func (g *groupContext) adoptRecord(line *commandLine, m mode) error {
 	}
 	switch m {
 	case modeRollback:
-		g.record = g.record.RollingBack(g.group.Wanted, time.Now().Round(0))
+		g.record = g.record.RollingBack(g.group.Wanted, line.now().Round(0))
 		g.record.Request.To = g.to
 	case modeAbort:
 		g.record = g.record.Aborting()
 	default:
 		if m == modeComplete {
-			g.record.Soak.Until = time.Now().Round(0)
+			g.record.Soak.Until = line.now().Round(0)
 		}
 		request := g.record.Request.WithSettings(g.request, line.typed)
 		replan := g.mayReplan(line, m)

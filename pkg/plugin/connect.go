@@ -68,7 +68,7 @@ func (f *flags) currentContext() string {
 
 // readView takes the View that lists and plans rest on, but for its pods.
 func (c *connection) readView(ctx context.Context) (upgrade.View, error) {
-	view, err := cluster.ReadView(ctx, c.Client)
+	view, err := cluster.ReadView(ctx, c.Client, c.Now)
 	if err != nil {
 		return upgrade.View{}, explainReadError(err)
 	}

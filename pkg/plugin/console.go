@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -18,6 +19,17 @@ type console struct {
 	genericiooptions.IOStreams
 	// format is -o: a table of ours, or whatever cli-runtime's printers know.
 	format, progress string
+	// clock is the clock of the cluster that the command is about; nil before one is reached.
+	clock func() time.Time
+}
+
+// now returns the time that what is shown goes by: that of the cluster, or of this machine where there
+// is none.
+func (c console) now() time.Time {
+	if c.clock == nil {
+		return time.Now()
+	}
+	return c.clock()
 }
 
 // document is a report with a name.

@@ -82,7 +82,7 @@ func carryOut(ctx context.Context, s *session, g *groupContext, m mode) (upgrade
 // that at once: whoever takes the lease after this process, even if it does nothing, finds it
 // renewed until now.
 func (e *execution) creditIdleTime(ctx context.Context) error {
-	now := time.Now()
+	now := e.s.Now()
 	idle := e.s.IdleSince(e.hold.LastHeld())
 	record, err := e.g.store.LoadRecord(ctx)
 	if err != nil {
@@ -123,7 +123,7 @@ const fresh = 10 * time.Second
 // then all is read again. An undoing is written at once: from then on the record says what the
 // request said, which is withdrawn.
 func (e *execution) takeUpRecord(ctx context.Context) error {
-	age := time.Since(e.g.now.Round(0))
+	age := e.s.Now().Sub(e.g.now)
 	last := e.hold.LastHeld()
 	held := e.hold.Waited() || (!last.IsZero() && e.s.IdleSince(last) <= age+time.Second) // the server tells whole seconds
 	if err := e.reloadGroup(ctx, e.mode.undoesUpgrade() || age > fresh || held); err != nil || !e.mode.keepsSettings() {
@@ -198,7 +198,7 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	watchCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	watched := context.AfterFunc(ctx, cancel) // nothing is under way yet: an interrupt ends the wait for the first view
-	watcher, err := cluster.WatchCluster(watchCtx, e.s.Client)
+	watcher, err := cluster.WatchCluster(watchCtx, e.s.Client, e.s.Now)
 	if err != nil {
 		return upgrade.Record{}, err
 	}
@@ -220,13 +220,13 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	if err != nil {
 		return upgrade.Record{}, err
 	}
-	now := time.Now()
+	now := e.s.Now()
 	idle := now.Sub(e.credited)
 	for _, line := range listDrainLimits(upgrade.CreditIdleTime(&g.record, idle, now), now) {
 		e.progress.writeNote(line)
 	}
 	r := &runner.Runner{
-		Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.Client), Stay: e.s.agreed.wait,
+		Clock: e.s.Now, Idle: idle, Movable: movable, Controllers: cluster.NewControllerReader(e.s.Client, e.s.Now), Stay: e.s.agreed.wait,
 		Request: g.request, Cluster: watcher, Cloud: g.provider, Writer: writer,
 		Targets: nodegroup.Targets{Groups: g.balancers.Groups}, BalancersRead: e.progress.showBalancerAnswer,
 		Store: g.store, Asks: asks, Group: g.group, Record: g.record, Lost: hold.Lost(), Expires: hold.Expires, Unrenewed: hold.RenewalError,

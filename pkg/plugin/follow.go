@@ -50,7 +50,7 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext, store *clus
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
 	}
-	if f.watcher, err = cluster.WatchCluster(ctx, s.Client); err != nil {
+	if f.watcher, err = cluster.WatchCluster(ctx, s.Client, s.Now); err != nil {
 		return err
 	}
 	ask := time.NewTicker(followCloud)
@@ -78,9 +78,9 @@ func (f *followed) showNow(ctx context.Context) (over bool, err error) {
 		}
 		f.stale, f.observed = false, time.Now()
 	}
-	f.g.view, f.g.now = f.watcher.View(), time.Now()
+	f.g.view, f.g.now = f.watcher.View(), f.s.Now()
 	f.g.joinNodes()
-	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, time.Now())
+	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, f.g.now)
 	status.Leftovers = findAbandoned(f.g.group.Name, &record, f.lease)
 	if record.IsRunning() {
 		status.Remaining = f.estimateRemaining(ctx, record)
@@ -164,7 +164,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 
 // showChange writes a status if it is not the one that was shown last.
 func (d *screen) showChange(status *report.UpgradeStatus) error {
-	now := report.Moment{At: time.Now(), Status: status.Status, Blocked: status.Blocked}
+	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked}
 	same := d.shown && status.Result == d.result && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && !d.terminal {
 		return nil

@@ -70,7 +70,7 @@ type groupContext struct {
 func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupContext, error) {
 	g := &groupContext{
 		name: name, provider: s.provider, store: s.openStore(name),
-		clusterWorkloads: s.clusterWorkloads, now: time.Now(),
+		clusterWorkloads: s.clusterWorkloads, now: s.Now(),
 	}
 	err := g.loadRecord(ctx, s)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 		return nil, err
 	}
 	if s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare {
-		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group)
+		g.group.Autoscaler = cluster.FindAutoscaler(ctx, s.Client, &g.group, g.now)
 	}
 	if err = s.readPods(ctx, joinMembers(s.provider, &g.group, s.view.Nodes), m); err != nil {
 		return nil, err

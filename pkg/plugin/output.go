@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -35,7 +34,7 @@ func (c console) isForPrograms() bool { return !slices.Contains(ours, c.format) 
 
 // printObject writes one value on stdout: names are what -o name prints, table how people read it.
 func (c console) printObject(object runtime.Object, names []string, table func(report.Options) error) error {
-	options := report.Options{Now: time.Now(), Wide: c.format == "wide"}
+	options := report.Options{Now: c.now(), Wide: c.format == "wide"}
 	switch c.format {
 	case "name":
 		return writeLines(c.Out, names)

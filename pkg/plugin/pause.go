@@ -30,7 +30,7 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		if u.record.Undoing() == upgrade.VerbAbort {
 			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
 		}
-		if err := u.leaveRequest(ctx, upgrade.VerbPause); err != nil {
+		if err := u.leaveRequest(ctx, c, upgrade.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
 		record, err := awaitPause(ctx, c, u)
@@ -90,7 +90,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 				return upgrade.Record{}, got.err
 			}
 			defer got.hold.Release()
-			return u.markPaused(ctx, c.IdleSince(got.hold.LastHeld()))
+			return u.markPaused(ctx, c.IdleSince(got.hold.LastHeld()), c.Now())
 		}
 	}
 }
@@ -106,13 +106,13 @@ func describeWait(holder string, record *upgrade.Record) string {
 // markPaused writes that an upgrade which no one carries out is paused, unless it has come to its
 // end meanwhile. The time in which no one was at work until now does not count for the nodes in
 // drain.
-func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration) (upgrade.Record, error) {
+func (u *recordedUpgrade) markPaused(ctx context.Context, idle time.Duration, now time.Time) (upgrade.Record, error) {
 	record, err := u.store.LoadRecord(ctx)
 	if err != nil || !record.IsResumable() || upgrade.PausedByRequest(&record) {
 		return record, err
 	}
-	record = upgrade.CreditIdleTime(&record, idle, time.Now())
-	record = upgrade.MarkPaused(&record, u.name, currentUser(), time.Now())
+	record = upgrade.CreditIdleTime(&record, idle, now)
+	record = upgrade.MarkPaused(&record, u.name, currentUser(), now)
 	return record, u.store.Save(ctx, record)
 }
 

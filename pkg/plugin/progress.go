@@ -33,6 +33,9 @@ type progress struct {
 	mode     string
 	color    bool
 
+	// now is the clock that steps go by.
+	now func() time.Time
+
 	mu     sync.Mutex
 	last   report.Moment
 	spoken time.Time
@@ -58,7 +61,7 @@ func (c console) newProgress(group string) *progress {
 	}
 	p := &progress{
 		group: group, w: c.ErrOut, terminal: c.ErrOut, mode: mode, color: mode == "tty" && printers.AllowsColorOutput(c.ErrOut),
-		spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
+		now: c.now, spoken: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}),
 	}
 	go p.redrawUntilClosed()
 	return p
@@ -129,7 +132,7 @@ func (p *progress) closeDisplay() {
 func (p *progress) showStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := report.Moment{At: time.Now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions}
+	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions}
 	for _, event := range report.DescribeChanges(p.last, now) {
 		p.writeLine(event)
 	}

@@ -27,6 +27,9 @@ func (f *flags) openCommand(cmd *cobra.Command, args []string, parse func(*cobra
 		return nil, usageError(err)
 	}
 	conn, err := f.connectCluster(cmd.Context(), f.ErrOut)
+	if err == nil {
+		line.clock = conn.Now
+	}
 	return &command{line, conn}, err
 }
 
@@ -50,7 +53,7 @@ func (c *command) openSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{command: c, provider: provider, view: view}, nil
+	return &session{command: c, provider: cloud.ByClock(provider, c.Now), view: view}, nil
 }
 
 // session is a cluster as it was read, and the provider of its nodes.

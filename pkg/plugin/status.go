@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -70,8 +69,8 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 		return err
 	}
 	state := recordedState{record: record, asked: store.Asked(), lease: lease}
-	g.readControllers(ctx, s.Client, &record)
-	status := g.makeStatus(state, time.Now())
+	g.readControllers(ctx, s, &record)
+	status := g.makeStatus(state, s.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
 		status.Remaining = g.predictRemaining(ctx, s, record)
 	}
@@ -147,12 +146,12 @@ const mostControllersRead = 20
 
 // readControllers reads how many pods the workloads should have that have fewer than before the
 // upgrade.
-func (g *groupContext) readControllers(ctx context.Context, client kubernetes.Interface, record *upgrade.Record) {
+func (g *groupContext) readControllers(ctx context.Context, s *session, record *upgrade.Record) {
 	if len(record.Workloads) == 0 {
 		return
 	}
-	unscaled := upgrade.Next(upgrade.NewWorld(time.Now(), g.group, g.members, &g.view, *record)).Unscaled
-	reader := cluster.NewControllerReader(client)
+	unscaled := upgrade.Next(upgrade.NewWorld(s.Now(), g.group, g.members, &g.view, *record)).Unscaled
+	reader := cluster.NewControllerReader(s.Client, s.Now)
 	g.controllers = map[drain.Workload]drain.Controller{}
 	for _, w := range unscaled[:min(len(unscaled), mostControllersRead)] {
 		g.controllers[w] = reader.ReadController(ctx, w)

@@ -275,7 +275,7 @@ func pausedAfter(t *testing.T, record upgrade.Record, idle time.Duration) upgrad
 		t.Fatal(err)
 	}
 	u := &recordedUpgrade{name: "blue", store: cluster.NewStore(conn.Client, "kube-system", "blue")}
-	if _, err := u.markPaused(context.Background(), idle); err != nil {
+	if _, err := u.markPaused(context.Background(), idle, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return saved

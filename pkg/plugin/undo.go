@@ -88,7 +88,7 @@ func undoUpgrade(ctx context.Context, s *session, u *recordedUpgrade, g *groupCo
 	if err := s.askUser(how); err != nil {
 		return err
 	}
-	if err := u.leaveRequest(ctx, how.mode.fulfilledVerb()); err != nil {
+	if err := u.leaveRequest(ctx, s.command, how.mode.fulfilledVerb()); err != nil {
 		return err
 	}
 	g.actions = &actionLog{}

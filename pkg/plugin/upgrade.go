@@ -58,7 +58,7 @@ func rejectEarly(ctx context.Context, c *command) error {
 // rejectWaiting refuses to take up an upgrade that has nothing to do before the end of a soak,
 // unless it is to be waited for.
 func rejectWaiting(line *commandLine, group string, record upgrade.Record) error {
-	if line.agreed.wait || !record.IsWaiting(time.Now()) {
+	if line.agreed.wait || !record.IsWaiting(line.now()) {
 		return nil
 	}
 	return line.printOutcome(group, record)
@@ -202,7 +202,7 @@ func (s *session) showPlan(ctx context.Context, g *groupContext) error {
 	if err != nil {
 		return err
 	}
-	return report.WritePlan(s.ErrOut, plan, report.Options{Now: time.Now()})
+	return report.WritePlan(s.ErrOut, plan, report.Options{Now: s.now()})
 }
 
 // confirmation is how a user is asked.

@@ -136,8 +136,8 @@ func restoreSettings(line commandLine, m mode, group string, record *upgrade.Rec
 }
 
 // leaveRequest tells whoever holds the upgrade what is asked for.
-func (u *recordedUpgrade) leaveRequest(ctx context.Context, verb upgrade.Verb) error {
-	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: time.Now().UTC().Truncate(time.Second)})
+func (u *recordedUpgrade) leaveRequest(ctx context.Context, c *command, verb upgrade.Verb) error {
+	return u.store.Ask(ctx, upgrade.Asked{Verb: verb, Run: u.record.Run, By: currentUser(), At: c.Now().UTC().Truncate(time.Second)})
 }
 
 // isHolderAtWork reports whether the upgrade has a holder that gives a sign of life. It changes
@@ -214,7 +214,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 
 // askToComplete has the holder of the upgrade end the soak.
 func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
-	if err := u.leaveRequest(ctx, upgrade.VerbComplete); err != nil {
+	if err := u.leaveRequest(ctx, c, upgrade.VerbComplete); err != nil {
 		return fmt.Errorf("completing the upgrade of group %q: %w", u.name, err)
 	}
 	return u.printSoakEnded(c)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -53,7 +52,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	}
 	status := makeUpgradeStatus(name, record)
 	status.Holder, status.Unread = lease.Holder, reason.Error()
-	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, time.Now())
+	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, c.Now())
 	status.Leftovers = findAbandoned(name, &record, lease)
 	return status, nil
 }

@@ -28,13 +28,14 @@ type controllerReads struct {
 	inFlight map[drain.Workload]bool
 }
 
-// nextTime is when a controller is to be read, no later than the time.
-func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time) time.Time {
+// nextTime is when a controller is to be read, no later than the time. local converts times of the
+// reads to those of latest.
+func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time, local func(time.Time) time.Time) time.Time {
 	if len(c.inFlight) >= controllersAtOnce {
 		return latest
 	}
 	for _, w := range step.Unscaled {
-		if at := c.known[w].Read.Add(controllerAge); !c.inFlight[w] && at.Before(latest) {
+		if at := local(c.known[w].Read.Add(controllerAge)); !c.inFlight[w] && at.Before(latest) {
 			latest = at
 		}
 	}
@@ -45,7 +46,7 @@ func (c *controllerReads) nextTime(step *upgrade.Step, latest time.Time) time.Ti
 func (s *run) readControllers(ctx context.Context, step *upgrade.Step) {
 	c := &s.controllers
 	maps.DeleteFunc(c.known, func(w drain.Workload, _ drain.Controller) bool { return !slices.Contains(step.Unscaled, w) })
-	now := time.Now().Round(0)
+	now := s.now()
 	for _, w := range step.Unscaled {
 		if len(c.inFlight) >= controllersAtOnce || s.Controllers == nil {
 			return

@@ -32,10 +32,10 @@ func (r *Runner) nextLook(step *upgrade.Step) time.Time {
 	if r.isLeaseOverdue() {
 		look = time.Now().Add(leaseCheckInterval)
 	}
-	if look.Before(step.Wake) {
-		return look
+	if wake := r.localTime(step.Wake); wake.Before(look) {
+		return wake
 	}
-	return step.Wake
+	return look
 }
 
 const (

@@ -60,7 +60,7 @@ func (s *run) nextQuestionTime(step *upgrade.Step) time.Time {
 	if s.Controllers == nil {
 		return next
 	}
-	return s.controllers.nextTime(step, next)
+	return s.controllers.nextTime(step, next, s.localTime)
 }
 
 // ask asks what is due of the cloud and of controllers.

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"context"
-	"time"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -35,7 +34,7 @@ func (s *run) queueFor(action nodegroup.Action) *requestQueue {
 func (s *run) enqueueAction(action nodegroup.Action) {
 	key := action.Key()
 	before := s.attempts[key]
-	s.attempts[key] = nodegroup.Attempt{Action: action, Begun: time.Now().Round(0), InFlight: true, Tries: before.Tries + 1}
+	s.attempts[key] = nodegroup.Attempt{Action: action, Begun: s.now(), InFlight: true, Tries: before.Tries + 1}
 	l := s.queueFor(action)
 	l.waiting = append(l.waiting, action)
 }

@@ -57,8 +57,12 @@ type Saver interface {
 	Save(ctx context.Context, record upgrade.Record) error
 }
 
-// Runner carries one upgrade out. All fields but Controllers, Targets and Failures are required.
+// Runner carries one upgrade out. All fields but Clock, Controllers, Targets and Failures are required.
 type Runner struct {
+	// Clock tells the time that all decisions and the record go by, as the API server's: the next
+	// process may run on a machine whose clock is wrong. What the Cloud observes goes by it, too.
+	// nil is this machine's wall clock.
+	Clock   func() time.Time
 	Request upgrade.Request
 	Cluster Observer
 	Cloud   cloud.Provider
@@ -154,7 +158,7 @@ type run struct {
 	leaseOverdue time.Time
 	// gaveUp is why the upgrade is being brought to rest though no one asked for it.
 	gaveUp error
-	// lastDecided is when the last step was decided, by the wall clock.
+	// lastDecided is when the last step was decided, by the Clock.
 	lastDecided time.Time
 	// quietUntil is until when events are gathered.
 	quietUntil time.Time
@@ -175,7 +179,7 @@ func (r *Runner) Run(ctx context.Context) (upgrade.Record, error) {
 	work, cancel := r.contextForWork(ctx)
 	defer cancel(nil)
 	s := &run{
-		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: r.Group.Observed,
+		Runner: r, attempts: map[string]nodegroup.Attempt{}, lastPoll: time.Now().Add(-r.now().Sub(r.Group.Observed)),
 		answers:      make(chan func(), toCluster+toCloud+controllersAtOnce+2), // and a poll of each kind
 		controllers:  controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 		clusterQueue: requestQueue{limit: toCluster}, cloudQueue: requestQueue{limit: toCloud},
@@ -230,6 +234,18 @@ func (s *run) runLoop(ctx, work context.Context, stop func()) (upgrade.Record, e
 		}
 	}
 }
+
+// now returns the time that decisions go by. Without a monotonic reading: a machine that sleeps stops
+// the monotonic clock.
+func (r *Runner) now() time.Time {
+	if r.Clock == nil {
+		return time.Now().Round(0)
+	}
+	return r.Clock().Round(0)
+}
+
+// localTime returns this machine's time at a time that decisions go by.
+func (r *Runner) localTime(at time.Time) time.Time { return time.Now().Add(at.Sub(r.now())) }
 
 // adoptStep makes the step's record the one that holds.
 func (s *run) adoptStep(step *upgrade.Step) {
@@ -383,7 +399,7 @@ func (s *run) isLeaseLost() bool {
 // recordAnswer books the end of an action and says when it may be tried again.
 func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	s.queueFor(action).inFlight--
-	now := time.Now().Round(0)
+	now := s.now()
 	attempt := s.attempts[action.Key()]
 	attempt.InFlight, attempt.Ended = false, now
 	attempt.Outcome, attempt.Detail = answer.Outcome, answer.Detail
@@ -391,14 +407,15 @@ func (s *run) recordAnswer(action nodegroup.Action, answer Answer) {
 	s.attempts[action.Key()] = attempt
 	if nodegroup.OfCloud(action) {
 		s.cloudStale = true
-		s.requestPollBy(now)
+		s.requestPollBy(time.Now())
 		return
 	}
+	began := s.localTime(attempt.Begun)
 	switch attempt.Outcome {
 	case nodegroup.OutcomeUnclear:
-		s.recordReachability(attempt.Begun, false, attempt.Detail)
+		s.recordReachability(began, false, attempt.Detail)
 	case nodegroup.OutcomeDone, nodegroup.OutcomeRefused: // what has moved, or comes later, may not have been asked for at all
-		s.recordReachability(attempt.Begun, true, "")
+		s.recordReachability(began, true, "")
 	}
 }
 

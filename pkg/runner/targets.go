@@ -33,7 +33,7 @@ func (s *run) pollTargets(ctx context.Context, ids []string) {
 		return
 	}
 	s.targetPolls = targetPolls{inFlight: true, last: time.Now()}
-	read := nodegroup.Targets{Groups: s.Targets.Groups, Observed: s.targetPolls.last.Round(0)}
+	read := nodegroup.Targets{Groups: s.Targets.Groups, Observed: s.now()}
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
 		defer cancel()

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"maps"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -61,7 +60,7 @@ func (s *run) observeWorld() upgrade.World {
 			members[i].Pods = view.Pods[members[i].Node.Name]
 		}
 	}
-	now := time.Now().Round(0) // the wall clock alone: a sleeping laptop stops the monotonic one
+	now := s.now()
 	for key, attempt := range s.attempts {
 		if !attempt.InFlight && now.Sub(attempt.Ended) > attemptMemory {
 			delete(s.attempts, key)

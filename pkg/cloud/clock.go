@@ -1,0 +1,46 @@
+package cloud
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+)
+
+// ByClock returns the provider with groups whose Observed is a time of the clock now, rather than of
+// this machine's.
+func ByClock(provider Provider, now func() time.Time) Provider { return clocked{provider, now} }
+
+type clocked struct {
+	Provider
+	now func() time.Time
+}
+
+// Groups implements Provider.
+func (c clocked) Groups(ctx context.Context, nodes []*corev1.Node) ([]nodegroup.Group, error) {
+	groups, err := c.Provider.Groups(ctx, nodes)
+	for i := range groups {
+		groups[i].Observed = c.convert(groups[i].Observed)
+	}
+	return groups, err
+}
+
+// Observe implements Provider.
+func (c clocked) Observe(ctx context.Context, ref Ref) (nodegroup.Group, error) {
+	group, err := c.Provider.Observe(ctx, ref)
+	group.Observed = c.convert(group.Observed)
+	return group, err
+}
+
+// convert returns the clock's time at a time of this machine's.
+func (c clocked) convert(local time.Time) time.Time {
+	if local.IsZero() {
+		return local
+	}
+	return c.now().Add(-time.Since(local))
+}
+
+// Unwrap is the provider by this machine's clock; see As.
+func (c clocked) Unwrap() Provider { return c.Provider }

@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// connectTo connects to a server whose answers are made up, except for its version.
+func connectTo(t *testing.T, answer http.HandlerFunc) Connection {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/version" {
+			_, _ = io.WriteString(w, `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`)
+			return
+		}
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	c, err := Connect(t.Context(), &rest.Config{Host: server.URL}, "test", io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestWatchesThatFailAreTold has a server list all kinds and turn every watch away: each that watches hears of it, rather than that
+// client-go tries again without a word.
+func TestWatchesThatFailAreTold(t *testing.T) {
+	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		kinds := map[string]string{"nodes": "NodeList", "pods": "PodList", "namespaces": "NamespaceList", "services": "ServiceList"}
+		version, name := "v1", r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+		if name == "poddisruptionbudgets" {
+			kinds[name], version = "PodDisruptionBudgetList", "policy/v1"
+		}
+		if kinds[name] == "" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		_, _ = io.WriteString(w, `{"kind":"`+kinds[name]+`","apiVersion":"`+version+`","metadata":{"resourceVersion":"5"},"items":[]}`)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	defer cancel()
+	w, err := WatchCluster(ctx, c.Client, c.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-w.Failures():
+		if !strings.Contains(err.Error(), "watching ") {
+			t.Errorf("it was told %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("no failure is told")
+	}
+}
+
+// TestFirstViewThatFails has a server answer no list: why is returned long before the limit of a view that takes its time.
+func TestFirstViewThatFails(t *testing.T) {
+	c := connectTo(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusConflict) })
+	began := time.Now()
+	_, err := watchWithin(t.Context(), c.Client, time.Now, 40*time.Second)
+	if took := time.Since(began); err == nil || took > 30*time.Second || !strings.Contains(err.Error(), "it has failed for") {
+		t.Errorf("after %s: %v", took, err)
+	}
+}
+
+// TestLeaseThatCannotBeWritten has each write of a free lease fail but the one that asks whether it may be made: the election ends with
+// the reason.
+func TestLeaseThatCannotBeWritten(t *testing.T) {
+	const lease = `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"l","namespace":"kube-system","resourceVersion":"5"},"spec":{}}`
+	c := connectTo(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("watch") != "":
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		case r.Method == http.MethodGet, r.URL.Query().Get("dryRun") != "":
+			_, _ = io.WriteString(w, lease)
+		default:
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"failed calling webhook \"guard\"","code":500}`)
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	times := leaseTimes{duration: 3 * time.Second, renew: 500 * time.Millisecond, giveUp: 2 * time.Second}
+	hold, err := acquireWithTimes(ctx, c.Client, Claim{Namespace: "kube-system", Group: "blue", Identity: "me"}, times)
+	if hold != nil {
+		hold.Release()
+	}
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), `failed calling webhook "guard"`) {
+		t.Errorf("it ended with %v", err)
+	}
+}

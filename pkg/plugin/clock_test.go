@@ -1,0 +1,44 @@
+package plugin
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// serveAhead has the commands of this test talk to the server, whose clock is ahead of this machine's.
+func (s *apiServer) serveAhead(t *testing.T, ahead time.Duration) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+		s.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig(t, server.URL)
+}
+
+// TestTimesGoByTheServersClock has the end of a soak, which the API server's clock was asked for, a minute away by that clock, to both
+// sides: whether it is over does not depend on this machine's clock.
+func TestTimesGoByTheServersClock(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		for left, says := range map[time.Duration]string{time.Minute: "run kubectl nodeupgrade resume blue then to continue", -time.Minute: "there is no terminal to ask at"} {
+			t.Run(ahead.String()+" "+left.String(), func(t *testing.T) {
+				s := twoGroups()
+				s.recorded(t, "blue", inDrain(soaking, func(r *upgrade.Record) {
+					r.Result, r.Nodes = upgrade.Waiting, nil
+					r.Soak.Until = time.Now().Add(ahead + left)
+				}))
+				s.withLeases()
+				s.serveAhead(t, ahead)
+				_, stderr, code := invoke(t, "resume", "blue")
+				if !strings.Contains(stderr, says) {
+					t.Errorf("exit code %d, stderr %q, want it to say %q", code, stderr, says)
+				}
+			})
+		}
+	}
+}
