@@ -15,17 +15,19 @@ type Movable struct {
 	shared map[types.NamespacedName]bool
 }
 
-// restartable is a Deployment, and why its rolling restart would leave a gap; "" when it would not.
+// restartable is a Deployment, how many pods it should have, and why its rolling restart would
+// leave a gap; "" when it would not.
 type restartable struct {
-	uid types.UID
-	why string
+	uid      types.UID
+	replicas int
+	why      string
 }
 
 // NewMovable looks at the Deployments and claims of a cluster.
 func NewMovable(deployments []*appsv1.Deployment, claims []*corev1.PersistentVolumeClaim) Movable {
 	m := Movable{deployments: make(map[Workload]restartable, len(deployments)), shared: map[types.NamespacedName]bool{}}
 	for _, d := range deployments {
-		m.deployments[Workload{Namespace: d.Namespace, Kind: "Deployment", Name: d.Name}] = restartable{d.UID, WhyGap(d)}
+		m.deployments[Workload{Namespace: d.Namespace, Kind: "Deployment", Name: d.Name}] = restartable{d.UID, replicasOf(d), WhyGap(d)}
 	}
 	for _, c := range claims {
 		for _, mode := range c.Spec.AccessModes {
@@ -62,14 +64,27 @@ func (m Movable) FindDeployment(pod *corev1.Pod) (uid types.UID, why string) {
 	return d.uid, ""
 }
 
+// MovesOnly reports whether a restart moves the pod without an eviction, whatever its budgets say:
+// it is ready, its Deployment should have no other, and the restart leaves no gap.
+func (m Movable) MovesOnly(pod *corev1.Pod) bool {
+	_, why := m.FindDeployment(pod)
+	return why == "" && Ready(pod) && m.deployments[WorkloadOf(pod)].replicas == 1
+}
+
+// replicasOf is how many pods the Deployment should have, 1 where nothing is written (apps/v1
+// defaults.go).
+func replicasOf(d *appsv1.Deployment) int {
+	if d.Spec.Replicas == nil {
+		return 1
+	}
+	return int(*d.Spec.Replicas)
+}
+
 // WhyGap says why a rolling restart of the Deployment would leave it without a ready pod; "" when
 // it would not. Percentages of the surge are rounded up, those of what may be missing down
 // (deployment/util/deployment_util.go, ResolveFenceposts).
 func WhyGap(d *appsv1.Deployment) string {
-	replicas := 1
-	if d.Spec.Replicas != nil {
-		replicas = int(*d.Spec.Replicas)
-	}
+	replicas := replicasOf(d)
 	switch strategy := d.Spec.Strategy; {
 	case d.Spec.Paused:
 		return "its rollout is paused"

@@ -69,6 +69,22 @@ func TestFindDeployment(t *testing.T) {
 			t.Errorf("%s: %q, %q, want %q", name, uid, why, c.want)
 		}
 	}
+	two := int32(2)
+	for name, c := range map[string]struct {
+		replicas *int32
+		pod      *corev1.Pod
+		want     bool
+	}{
+		"the only pod":                 {nil, build.Pod("p", web), true},
+		"one that is not ready":        {nil, build.Pod("p", web, build.Unready), false},
+		"one with a volume of its own": {nil, build.Pod("p", web, claim("own")), false},
+		"one of two":                   {&two, build.Pod("p", web), false},
+	} {
+		of := drain.NewMovable([]*appsv1.Deployment{{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Replicas: c.replicas}}}, nil)
+		if got := of.MovesOnly(c.pod); got != c.want {
+			t.Errorf("%s is moved: %t, want %t", name, got, c.want)
+		}
+	}
 	if !movable.IsKnown() || (drain.Movable{}).IsKnown() {
 		t.Error("what is known is not told")
 	}

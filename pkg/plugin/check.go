@@ -129,7 +129,7 @@ func (c *checker) checkCluster(ctx context.Context, f *flags) error {
 	if err != nil {
 		return err
 	}
-	s := &session{command: command, provider: provider, view: view}
+	s := &session{command: command, provider: provider, view: view, clusterWorkloads: workloadsOf(objects)}
 	names, err := c.chooseGroups(ctx, s, groupNames(groups))
 	if err != nil {
 		return err

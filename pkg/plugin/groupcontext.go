@@ -39,6 +39,8 @@ type groupContext struct {
 	// of, with the notes of the last look; nil where there is none.
 	watched *upgrade.Record
 	notes   upgrade.Notes
+	// movable tells which pods a restart moves without a gap, where no controllers were read.
+	movable drain.Movable
 	// controllers are those of workloads that have fewer pods than before an upgrade.
 	controllers map[drain.Workload]drain.Controller
 	// to is what the group was observed with.
@@ -107,7 +109,23 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err := s.rejectForeignRun(ctx, g, m); err != nil {
 		return nil, err
 	}
-	return g, s.resolveRequest(g, m)
+	if err := s.resolveRequest(g, m); err != nil {
+		return nil, err
+	}
+	if err := g.loadMovable(ctx, s, m); err != nil {
+		return nil, err
+	}
+	s.checkUpgrade(g)
+	return g, nil
+}
+
+// loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
+// were read for a plan. The budgets of these pods are in no one's way.
+func (g *groupContext) loadMovable(ctx context.Context, s *session, m mode) (err error) {
+	if m == modeUpgrade && g.clusterWorkloads == nil && g.request.Move == upgrade.MoveBySurge {
+		g.movable, err = cluster.ReadMovable(ctx, s.Client)
+	}
+	return err
 }
 
 // loadRecord reads the record and, while the upgrade is not over, since when no one carries it out.
@@ -176,14 +194,15 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	if err := g.adoptRecord(s.commandLine, m); err != nil {
 		return err
 	}
-	if err := g.rejectUnknownWorkloads(s.settings.IgnoreUnready); err != nil {
-		return err
-	}
+	return g.rejectUnknownWorkloads(s.settings.IgnoreUnready)
+}
+
+// checkUpgrade applies the rules that hold for every upgrade.
+func (s *session) checkUpgrade(g *groupContext) {
 	world := g.makeWorld(g.now)
 	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version}), func(f preflight.Finding) bool {
 		return slices.Contains(s.skipChecks, f.Rule)
 	})
-	return nil
 }
 
 // joinCluster pairs the group with the cluster's nodes. It returns an error where it has none there.
@@ -290,6 +309,6 @@ func countOutdated(members []nodegroup.Member) int {
 // makeWorld is the world that a plan or a status decides over.
 func (g *groupContext) makeWorld(now time.Time) upgrade.World {
 	world := upgrade.NewWorld(now, g.group, g.members, &g.view, g.record)
-	world.Request = g.request
+	world.Request, world.Movable = g.request, g.listMovable()
 	return world
 }

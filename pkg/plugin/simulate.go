@@ -134,7 +134,11 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	if err := g.joinCluster(s.context); err != nil {
 		return nil, err
 	}
-	return g, s.resolveRequest(g, modeUpgrade)
+	if err := s.resolveRequest(g, modeUpgrade); err != nil {
+		return nil, err
+	}
+	s.checkUpgrade(g)
+	return g, nil
 }
 
 // interruptible ends a long read when the user does.

@@ -66,5 +66,8 @@ func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
 
 // listMovable tells which pods a restart of their Deployment moves without a gap.
 func (g *groupContext) listMovable() drain.Movable {
+	if g.clusterWorkloads == nil {
+		return g.movable
+	}
 	return drain.NewMovable(g.clusterWorkloads.Deployments, g.clusterWorkloads.Claims)
 }

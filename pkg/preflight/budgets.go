@@ -44,7 +44,7 @@ func closedBudgetRules() []Rule {
 			"A budget needs no healthy pod and none is healthy. Even then its unready pods are not evicted, unless its unhealthyPodEvictionPolicy is AlwaysAllow.",
 			"eviction.go, unhealthyPodEvictionPolicy"),
 		closedBudgetRule("PDB009", (*closedBudget).mendSingle,
-			"A budget over a single replica needs that one, so it can never be evicted.",
+			"A budget over a single replica needs that one, so it can never be evicted. With --move=surge the only pod of a Deployment that can surge leaves without an eviction.",
 			"disruption.go; kubernetes#66811"),
 	}
 	for i := range rules {

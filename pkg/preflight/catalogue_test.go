@@ -120,6 +120,7 @@ func readScene(t *testing.T, text []byte) *preflight.Scene {
 	w := &upgrade.World{Now: manifest.Start().Add(time.Hour), Budgets: drain.NewBudgets(d.Budgets), EndingNamespaces: d.EndingNamespaces()}
 	w.Group = nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: []string{"a", "b"}, Desired: 4, Min: 1, Max: 10}
 	w.Request = readRequest(t, text, w)
+	w.Movable = drain.NewMovable(d.Deployments, d.Claims)
 	byNode := map[string][]*corev1.Pod{}
 	for _, pod := range d.Pods {
 		byNode[pod.Spec.NodeName] = append(byNode[pod.Spec.NodeName], pod)
@@ -159,6 +160,8 @@ func readRequest(t *testing.T, text []byte, w *upgrade.World) upgrade.Request {
 			r.DrainTimeout.Duration, err = took, notDuration
 		case "strategy":
 			r.Strategy = upgrade.Strategy(value)
+		case "move":
+			r.Move = upgrade.Move(value)
 		case "on-timeout":
 			r.OnTimeout = upgrade.OnTimeout(value)
 		case "like":

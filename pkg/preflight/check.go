@@ -228,7 +228,17 @@ func foreseeObstacle(w *upgrade.World, pod *corev1.Pod) drain.Obstacle {
 	if verdict.Fate == drain.Go && isReturning(pod, w.Group.Provider) {
 		return drain.Obstacle{Kind: drain.Returns}
 	}
-	return drain.FindObstacle(pod, verdict, w.Budgets, w.EndingNamespaces)
+	obstacle := drain.FindObstacle(pod, verdict, w.Budgets, w.EndingNamespaces)
+	if obstacle.Budget.Name != "" && isMovedFirst(w, pod) {
+		return drain.Obstacle{}
+	}
+	return obstacle
+}
+
+// isMovedFirst reports whether the upgrade moves the pod by a restart of its Deployment, which asks
+// no budget and leaves no gap.
+func isMovedFirst(w *upgrade.World, pod *corev1.Pod) bool {
+	return w.Request.Move == upgrade.MoveBySurge && w.Movable.MovesOnly(pod)
 }
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of

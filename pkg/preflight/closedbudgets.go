@@ -29,12 +29,25 @@ func tellWhyClosed(w *upgrade.World, pod *Pod, obstacle drain.Obstacle, f *Findi
 	case isNever && isCountingNone(budget):
 		f.Rule, f.Remedy = "PDB004", "write minAvailable as a number of pods: percentages and maxUnavailable count only pods of controllers that are to have some"
 	case isNever && budget.Status.ExpectedPods == 1:
-		f.Rule, f.Remedy = "PDB009", "run 2 replicas and let the budget spare one of them, or pass --on-timeout=force"
+		f.Rule, f.Remedy = "PDB009", offerMove(w, pod)+"run 2 replicas and let the budget spare one of them, or pass --on-timeout=force"
+		if _, why := w.Movable.FindDeployment(pod); w.Request.Move == upgrade.MoveBySurge && why != "" {
+			f.Message += "; --move=surge does not move it, since " + why
+		}
 	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
 		f.Rule = "PDB007"
 		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, and still stays closed to unready pods while none is healthy", obstacle.Budget)
 		f.Remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow, repair its pods or pass --on-timeout=force"
 	}
+}
+
+// offerMove offers --move=surge for the only pod of a Deployment, "" where it was passed or does not
+// help. Where Deployments were not read it is offered to each.
+func offerMove(w *upgrade.World, pod *Pod) string {
+	isMovable := w.Movable.MovesOnly(pod) || (!w.Movable.IsKnown() && drain.WorkloadOf(pod).Kind == "Deployment")
+	if !isMovable || w.Request.Move == upgrade.MoveBySurge || w.Request.Strategy == upgrade.Delegated {
+		return ""
+	}
+	return "pass --move=surge to bring another pod up first, "
 }
 
 // tellSyncFailure is PDB003 or PDB005, by the message of the disruption controller (disruption.go,
@@ -193,7 +206,7 @@ func (c *closedBudget) mendSingle(f *Finding) {
 			grown += ", and maxReplicas to no less"
 		}
 	}
-	f.Remedy, f.Mend = "raise "+grown, second
+	f.Remedy, f.Mend = offerMove(c.scene.World, w.Model())+"raise "+grown, second
 	if isClosedAt(c.budget, 2) {
 		f.Remedy += " and write maxUnavailable: 1 in place of " + describeLimit(c.budget)
 		if second != "" {

@@ -39,9 +39,9 @@ func replicaRules() []Rule {
 }
 
 // findOnlyReplica is REP001.
-func findOnlyReplica(_ *Scene, w *Workload) *Finding {
+func findOnlyReplica(s *Scene, w *Workload) *Finding {
 	service := w.askedService()
-	if !w.IsScaled() || w.Replicas() != 1 || service == nil {
+	if !w.IsScaled() || w.Replicas() != 1 || service == nil || isMovedFirst(s.World, w.Model()) {
 		return nil
 	}
 	f := &Finding{Message: fmt.Sprintf("it has one replica, and no one answers for %s from its eviction until the next pod is ready", nameObject("Service", service))}

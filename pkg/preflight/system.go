@@ -101,7 +101,7 @@ func (s *Scene) findWeakness(w *Workload) *Finding {
 	}
 	at := s.spreadReady(w)
 	switch {
-	case w.Replicas() < 2:
+	case w.Replicas() < 2 && !isMovedFirst(s.World, w.Model()):
 		note("a single replica", "run 2 replicas", w.patchSecondReplica())
 	case at.pods > 0 && len(at.nodes) == 1 && at.isLeaving:
 		note("all of its ready pods on node "+at.nodes.UnsortedList()[0], "spread it over nodes with topologySpreadConstraints", "")

@@ -163,7 +163,7 @@ func judgeLonelyHook(s *Scene, hook *admissionHook, backing *Workload, lonely st
 // may not.
 func describeLoneliness(s *Scene, w *Workload) string {
 	at := s.spreadReady(w)
-	if !at.isLeaving {
+	if !at.isLeaving || isMovedFirst(s.World, w.Model()) {
 		return ""
 	}
 	for _, budget := range w.Budgets {

@@ -43,6 +43,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes renewed in place":               renewedInPlace,
 		"nodes renewed after the end":          renewedAfterEnd,
 		"nodes brought with a start-up taint":  broughtTainted,
+		"an only pod that is moved first":      movedFirst,
 		"two runs on one group":                twoRuns,
 		"a second run that waited":             lateSecond,
 		"a second run at the first renewal":    secondGivesWay,
