@@ -39,7 +39,7 @@ func ParseWorkload(text string) (Workload, error) {
 
 // WorkloadOf is the workload of the pod: its controller or, where that is a Deployment's
 // ReplicaSet, the Deployment. Pods that are tied to a node or to one task are of none, and neither
-// are those without a controller. A pod that is never started again is a task.
+// are those without a controller; see IsForeignJob.
 func WorkloadOf(pod *corev1.Pod) Workload {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -54,11 +54,27 @@ func WorkloadOf(pod *corev1.Pod) Workload {
 			return Workload{Namespace: pod.Namespace, Kind: "Deployment", Name: name}
 		}
 	default:
-		if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
+		if IsForeignJob(pod) {
 			return Workload{}
 		}
 	}
 	return Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}
+}
+
+// IsForeignJob reports whether an eviction may end the pod's work for good although it has a
+// controller. The pod ends by itself (restartPolicy Never or OnFailure), and of the controllers of
+// Kubernetes only a Job makes such a pod again. Those of custom resources, whose groups have a dot,
+// need not: a CI runner, a TaskRun, a Workflow.
+func IsForeignJob(pod *corev1.Pod) bool {
+	if p := pod.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return false
+	}
+	group, _, _ := strings.Cut(owner.APIVersion, "/")
+	return owner.Kind != "Job" || strings.Contains(group, ".")
 }
 
 // Replicas are the pods of one workload at one moment. They are not changed once they are made.

@@ -32,6 +32,39 @@ func TestWorkloadOf(t *testing.T) {
 	}
 }
 
+// TestIsForeignJob decides by what the pod says: whether it ends by itself, and whose Job it is one of.
+func TestIsForeignJob(t *testing.T) {
+	owned := func(version, kind string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			build.OwnedBy(kind, "one")(pod)
+			pod.OwnerReferences[0].APIVersion = version
+		}
+	}
+	ends := func(policy corev1.RestartPolicy) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.RestartPolicy = policy }
+	}
+	for name, c := range map[string]struct {
+		pod  *corev1.Pod
+		want bool
+	}{
+		"a CI runner":                     {build.Pod("p", owned("actions.github.com/v1alpha1", "EphemeralRunner"), ends(corev1.RestartPolicyNever)), true},
+		"one that is started again":       {build.Pod("p", owned("sparkoperator.k8s.io/v1beta2", "SparkApplication"), ends(corev1.RestartPolicyOnFailure)), true},
+		"a Job of another group":          {build.Pod("p", owned("batch.volcano.sh/v1alpha1", "Job"), ends(corev1.RestartPolicyNever)), true},
+		"one of another pod":              {build.Pod("p", owned("v1", "Pod"), ends(corev1.RestartPolicyNever)), true},
+		"a Job of Kubernetes":             {build.Pod("p", owned("batch/v1", "Job"), ends(corev1.RestartPolicyNever)), false},
+		"one that never ends":             {build.Pod("p", owned("postgresql.cnpg.io/v1", "Cluster"), ends(corev1.RestartPolicyAlways)), false},
+		"one whose end is not known":      {build.Pod("p", owned("postgresql.cnpg.io/v1", "Cluster")), false},
+		"one without a controller (bare)": {build.Pod("p", build.Bare, ends(corev1.RestartPolicyNever)), false},
+	} {
+		if got := drain.IsForeignJob(c.pod); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		if c.want && drain.WorkloadOf(c.pod) != (drain.Workload{}) {
+			t.Errorf("%s is of %s, which is waited for", name, drain.WorkloadOf(c.pod))
+		}
+	}
+}
+
 func TestParseWorkload(t *testing.T) {
 	want := drain.Workload{Namespace: "shop", Kind: "Deployment", Name: "web"}
 	if got, err := drain.ParseWorkload(want.String()); err != nil || got != want {

@@ -68,6 +68,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 		}
 		return c.answerPlans(*plan)
 	}
+	s.warnOfLosses(g)
 	if err := errors.Join(g.rejectRefused(), g.rejectUnmanaged()); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -129,6 +130,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 	if g.isCurrent() {
 		return s.reportCurrent(ctx, g, m)
 	}
+	s.warnOfLosses(g)
 	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked()); err != nil {
 		return err
 	}
@@ -153,6 +155,20 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 		return fmt.Errorf("%s: %w", describeRun(name, &record), err)
 	}
 	return s.printEnd(g, record)
+}
+
+// warnOfLosses says which pods' work the upgrade may end for good, before anything is begun or
+// refused.
+func (s *session) warnOfLosses(g *groupContext) {
+	lines := report.DescribeRule(g.findings, preflight.RuleForeignJob)
+	if len(lines) == 0 {
+		return
+	}
+	progress := s.newProgress(g.group.Name)
+	defer progress.closeDisplay()
+	for _, line := range lines {
+		progress.writeNote(line)
+	}
 }
 
 // showReleases lists the nodes that are to be released.

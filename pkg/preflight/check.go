@@ -188,6 +188,7 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
 		found = append(found, checkWish(pod, w.Request.Policy(), m.Name())...)
+		found = append(found, checkForeignJob(w, pod, m.Name())...)
 		for _, obstacle := range foreseeObstacles(w, pod) {
 			if obstacle.Kind == drain.NoObstacle {
 				continue
@@ -270,6 +271,25 @@ func checkWish(pod *corev1.Pod, policy drain.Policy, node string) []Finding {
 		return nil
 	}
 	return []Finding{f}
+}
+
+// RuleForeignJob is the id of the rule about pods that may not be brought back although they have a
+// controller.
+const RuleForeignJob = "POD013"
+
+// checkForeignJob is POD013. Its message is the same for all pods of a kind.
+func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
+	isOperated := slices.ContainsFunc(w.Budgets.Covering(pod), func(b *drain.Budget) bool { return operatorOf(b) != "" })
+	if !drain.IsForeignJob(pod) || isOperated || drain.Judge(pod, w.Request.Policy(), false).Fate != drain.Go {
+		return nil
+	}
+	const wait = drain.Label + "=wait-completed"
+	return []Finding{{
+		Rule: RuleForeignJob, Severity: Warn, Node: node, Object: nameObject("pod", pod),
+		Message: fmt.Sprintf("it ends by itself (restartPolicy %s), and its controller of kind %s need not make it again: its eviction may end its work for good", pod.Spec.RestartPolicy, drain.OwnerKind(pod)),
+		Remedy:  fmt.Sprintf("label it %s to have it waited for, within --drain-timeout", wait),
+		Mend:    labelCommand(pod, wait),
+	}}
 }
 
 func describeBlocker(object string, obstacle drain.Obstacle) string {

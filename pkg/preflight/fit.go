@@ -66,9 +66,12 @@ func listMovingPods(members []nodegroup.Member, policy drain.Policy) []*corev1.P
 	return moving
 }
 
+// isOfJob reports whether the pod is one of a job, of Kubernetes or of another kind.
+func isOfJob(pod *corev1.Pod) bool { return drain.OwnerKind(pod) == "Job" || drain.IsForeignJob(pod) }
+
 // isLongJob reports whether the pod belongs to a job that has run for more than an hour, which an
 // eviction would lose, or whose owner asks that it is not disrupted.
 func isLongJob(pod *corev1.Pod, now time.Time) bool {
 	longRunning := pod.Status.StartTime != nil && now.Sub(pod.Status.StartTime.Time) > longestSurge
-	return drain.OwnerKind(pod) == "Job" && (longRunning || drain.Protection(pod) != "")
+	return isOfJob(pod) && (longRunning || drain.Protection(pod) != "")
 }

@@ -26,6 +26,7 @@ func TestFitStrategy(t *testing.T) {
 		return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: now.Add(-d)} }
 	}
 	protected := func(p *corev1.Pod) { p.Annotations = map[string]string{drain.AnnotationSafeToEvict: "false"} }
+	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	cases := map[string]struct {
 		pod               []func(*corev1.Pod)
 		current, unserved bool
@@ -38,6 +39,7 @@ func TestFitStrategy(t *testing.T) {
 		"a pod on a node that is current":              {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: upgrade.Surge, says: "within an hour"},
 		"G07 a job that has run for long":              {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
 		"G07 a job that is not to be disturbed":        {pod: []func(*corev1.Pod){owned("Job"), protected}, want: upgrade.AutoscaledBlueGreen, says: "nodes without work go early"},
+		"G07 a job of another kind":                    {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
 		"a job that has just begun":                    {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
 		"a long job, and nothing that adds nodes":      {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
 		"a pod that is no job's and has run for long":  {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: upgrade.Surge, says: "within an hour"},

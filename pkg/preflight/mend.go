@@ -31,6 +31,11 @@ func patchCommand(how, kind, namespace, name string, body any) string {
 	return shell.Command(program, object...) + " --type=" + how + " " + shell.Option("-p", string(text))
 }
 
+// labelCommand is the kubectl command that labels a pod, whatever its label was.
+func labelCommand(pod *Pod, label string) string {
+	return shell.Command("kubectl label pod "+shell.Option("-n", pod.Namespace)+" --overwrite", pod.Name, label)
+}
+
 // fields is a JSON object of a patch.
 type fields = map[string]any
 

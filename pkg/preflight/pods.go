@@ -60,7 +60,7 @@ func podRules() []Rule {
 }
 
 func findScratch(_ *Scene, w *Workload, model *Pod) *Finding {
-	if w.Kind == "Job" {
+	if isOfJob(model) {
 		return nil
 	}
 	var names []string

@@ -70,6 +70,10 @@ func keptPodRules() []Rule {
 			"A DaemonSet does not tolerate the fence's taint. "+
 				"A pod of it that ends on a fenced node is not brought back there, so the node is without it until its own end.",
 			"pkg/controller/daemon/util/daemonset_util.go"),
+		upgradeRule(RuleForeignJob, Warn,
+			"A pod ends by itself (restartPolicy Never or OnFailure), and its controller is no Job of Kubernetes but a CI runner, a TaskRun, a Workflow, a Spark driver. "+
+				"Such a controller need not make it again, so that its eviction may end its work for good. Pods whose budget an operator writes are left out, since it sees to their evictions.",
+			"kubernetes.io, Pod Lifecycle; actions-runner-controller#4618"),
 	}
 }
 

@@ -287,6 +287,16 @@ func findingLines(all []preflight.Finding) []string {
 	return lines
 }
 
+// DescribeRule says what one rule found: a line for all objects of which the same is to be said.
+func DescribeRule(all []preflight.Finding, rule string) []string {
+	var lines []string
+	ofRule := slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool { return f.Rule != rule })
+	for _, f := range mergeFindings(ofRule, func(f *preflight.Finding) string { return f.Message }) {
+		lines = append(lines, fmt.Sprintf("%s (%s): %s", f.Severity, f.Rule, f))
+	}
+	return lines
+}
+
 func severityLabel(s preflight.Severity) string {
 	labels := map[preflight.Severity]string{preflight.Refuse: "Refused     ", preflight.Block: "Blocked     ", preflight.Error: "Error       "}
 	return cmp.Or(labels[s], "Warning     ")

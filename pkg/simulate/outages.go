@@ -21,7 +21,7 @@ type outages struct {
 // workload that others could miss.
 func (o *outages) countReady(u *simPod, change int) {
 	owner := u.key.owner
-	if owner == "" || u.key.kind == daemonSet || u.key.kind == "Job" || (change < 0 && !drain.Ready(u.pod)) {
+	if owner == "" || u.key.kind == daemonSet || u.key.kind == "Job" || drain.IsForeignJob(u.pod) || (change < 0 && !drain.Ready(u.pod)) {
 		return
 	}
 	o.ready[owner] += change
