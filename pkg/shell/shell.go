@@ -3,17 +3,40 @@
 package shell
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 )
 
-// Quote returns the text as one word of a POSIX shell.
+// Quote returns the text as one word of a POSIX shell, on one line if it does not end with a line break. Characters that a terminal
+// does not show as they are, such as line breaks, are written as octal numbers, which the shell's printf reads.
 func Quote(text string) string {
-	if text != "" && !strings.ContainsFunc(text, needsQuotes) {
+	switch {
+	case strings.ContainsFunc(text, isHidden) && !strings.HasSuffix(text, "\n"): // the shell would cut that line break off
+		return `"$(printf '` + escapeForPrintf(text) + `')"`
+	case text == "" || strings.ContainsFunc(text, needsQuotes):
+		return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	default:
 		return text
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+func isHidden(r rune) bool { return !unicode.IsPrint(r) }
+
+func escapeForPrintf(text string) string {
+	var out strings.Builder
+	for i, r := range text {
+		isOption := i == 0 && r == '-'
+		if !isOption && !isHidden(r) && !strings.ContainsRune(`'\%`, r) {
+			out.WriteRune(r)
+			continue
+		}
+		for _, b := range []byte(string(r)) {
+			fmt.Fprintf(&out, `\%03o`, b)
+		}
+	}
+	return out.String()
 }
 
 func needsQuotes(r rune) bool {

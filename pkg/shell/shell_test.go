@@ -9,16 +9,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-func hostileWords() []string {
-	return []string{
-		"plain", "", "a b", "a  b", "$HOME", "$(touch ran)", "`touch ran`", "; touch ran", "&& touch ran", "| touch ran", "> ran",
-		"it's", `"`, `\`, "#", "~", "*", "!", "a\nb", "\ttab", "{a,b}", "(a)", "-x", "--takeover", "--", "ümläut", "é$",
-	}
-}
-
 // TestWordsReachTheProgram runs each command in a real shell, with a program that records its arguments.
 func TestWordsReachTheProgram(t *testing.T) {
-	for _, word := range hostileWords() {
+	for _, word := range stub.HostileWords() {
 		t.Run(word, func(t *testing.T) {
 			got := stub.RunCommands(t, "kubectl quote "+shell.Quote(word)+"\n"+shell.Command("kubectl get", "node", word)+"\nkubectl "+shell.Option("--name", word))
 			operands := []string{"kubectl", "get", "node", word}
@@ -33,6 +26,15 @@ func TestWordsReachTheProgram(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHiddenCharactersAreNumbers checks that a command is one line of characters that a terminal shows.
+func TestHiddenCharactersAreNumbers(t *testing.T) {
+	for _, word := range []string{"a\nb", "a\tb\n'c", "\x1b[2J", "a\u202eb", "a\u00a0b"} {
+		if got := shell.Quote(word); strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Errorf("%q is quoted as %q", word, got)
+		}
 	}
 }
 

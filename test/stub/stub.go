@@ -11,6 +11,15 @@ import (
 	"testing"
 )
 
+// HostileWords returns names that a shell or a program would read as something else, if they were not quoted.
+func HostileWords() []string {
+	return []string{
+		"plain", "", "a b", "a  b", "$HOME", "$(touch ran)", "`touch ran`", "; touch ran", "&& touch ran", "| touch ran", "> ran",
+		"it's", `"`, `\`, "#", "~", "*", "!", "a\nb", "\ttab", "{a,b}", "(a)", "-x", "--takeover", "--", "ümläut", "é$",
+		"a\nb's 100% \\n", "-a\n$(touch ran)\"", "\x1b[31m", "a\u202eb", "a\n",
+	}
+}
+
 // programs are those that printed commands begin with.
 func programs() []string { return []string{"kubectl", "aws", "touch"} }
 
