@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 const (
@@ -38,7 +40,7 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%s holds it since %s: see kubectl nodeupgrade status %s, or pass --takeover", e.Holder, e.Since.Format(time.RFC3339), e.Group)
+	return fmt.Sprintf("%s holds it since %s: see %s, or pass --takeover", e.Holder, e.Since.Format(time.RFC3339), nodegroup.Command("status", e.Group))
 }
 
 // Hold is the right to write for one group.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // Refill says who brings up nodes for those that a group loses.
@@ -41,8 +42,8 @@ type Info struct {
 	Manager string
 	// managerCannot says, by verb, why the manager cannot do it and what can be done instead.
 	managerCannot map[string]string
-	// resume is that command line: the words before the group's name, and before the processes.
-	resume [2]string
+	// resume is the command line of ResumeCommand: the command, its option for the group, and the one for the processes.
+	resume [3]string
 }
 
 // Providers are the providers that decisions know, by name.
@@ -59,7 +60,7 @@ func Providers() []Info {
 				"pause":    "EKS cannot pause an update: it finishes, or fails by itself at a node that cannot be drained",
 				"rollback": "EKS cannot take a node group back to an older version: create a node group of the older release beside it and move the pods there",
 			},
-			resume: [2]string{"aws autoscaling resume-processes --auto-scaling-group-name", "--scaling-processes"},
+			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
 		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours},
 		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
@@ -98,7 +99,7 @@ func (p Info) ZoneOfNode(node *corev1.Node) string {
 // ResumeCommand is the command line by which a user resumes processes of the group that an upgrade
 // suspended.
 func (p Info) ResumeCommand(group string, suspended []string) string {
-	return strings.Join([]string{p.resume[0], group, p.resume[1], strings.Join(suspended, " ")}, " ")
+	return p.resume[0] + " " + shell.Option(p.resume[1], group) + " " + shell.Command(p.resume[2], suspended...)
 }
 
 // IsClosed reports whether the node takes no new pods: it is cordoned, or has a provider's fence

@@ -116,9 +116,9 @@ func rebuildRecord(world upgrade.World, line *commandLine) (upgrade.Record, erro
 	}
 	group := world.Group.Name
 	return upgrade.Record{}, &exitErr{code: exitError, err: fmt.Errorf(
-		"taking up %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: kubectl nodeupgrade status %s lists the marks with the commands "+
+		"taking up %s of group %q, whose record (ConfigMap %s in namespace %s) is gone: %w: %s lists the marks with the commands "+
 			"that take them away; give the group the size and the processes that it is to have, and run %s to begin again",
-		strings.TrimSpace("run "+record.Run), group, cluster.ObjectName(group), line.stateNamespace, err, group, line.retry)}
+		strings.TrimSpace("run "+record.Run), group, cluster.ObjectName(group), line.stateNamespace, err, nodegroup.Command("status", group), line.retry)}
 }
 
 // describeLoss says what an upgrade continues with whose record was lost, and what is not known any

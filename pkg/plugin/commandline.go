@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -115,7 +116,7 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 			return nil, fmt.Errorf("--skip-check=%s: there is no such rule: there are %s", id, strings.Join(listRuleIDs(), ", "))
 		}
 		if rule.Severity == preflight.Refuse {
-			return nil, fmt.Errorf("--skip-check=%s: it refuses the upgrade and cannot be left out: kubectl nodeupgrade check --explain %s says why", id, rule.ID)
+			return nil, fmt.Errorf("--skip-check=%s: it refuses the upgrade and cannot be left out: %s says why", id, shell.Command("kubectl nodeupgrade check --explain", rule.ID))
 		}
 		line.skipChecks = append(line.skipChecks, rule.ID)
 	}
@@ -128,7 +129,7 @@ func (f *flags) parseShared(args []string) (*commandLine, error) {
 // parseGroups reads what names groups: arguments, a node or a selector, but one of these only.
 func parseGroups(args []string, g groupSelection, provider string) (groupSelection, error) {
 	for _, arg := range args {
-		name := strings.TrimPrefix(arg, groupPrefix)
+		name := strings.TrimPrefix(arg, nodegroup.Prefix)
 		if name == "" {
 			return g, errors.New("a group's name is empty: kubectl nodeupgrade lists the groups")
 		}

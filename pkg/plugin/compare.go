@@ -65,7 +65,7 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
 	comparison := report.NewComparison(g.group.Name, fits, because, ways)
 	comparison.Context = s.context
-	names := []string{groupPrefix + g.group.Name}
+	names := []string{nodegroup.Prefix + g.group.Name}
 	return s.printObject(comparison, names, func(ro report.Options) error { return report.WriteComparison(s.Out, comparison, ro) })
 }
 

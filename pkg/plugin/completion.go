@@ -12,13 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // completionLimit keeps a shell from hanging on a cluster that does not answer.
 const completionLimit = 2 * time.Second
-
-// groupPrefix may stand before a group's name, as -o name writes it.
-const groupPrefix = "nodegroup/"
 
 // Arguments are a process's, without its name. Under the name by which kubectl asks for completions
 // they ask for these, so that a link to the binary is enough.
@@ -70,12 +68,12 @@ func (f *flags) listGroups(ctx context.Context, args []string, typed string) []s
 		return nil
 	}
 	prefix := ""
-	if strings.HasPrefix(typed, groupPrefix) {
-		prefix = groupPrefix // the shell puts the whole word in place of what was typed
+	if strings.HasPrefix(typed, nodegroup.Prefix) {
+		prefix = nodegroup.Prefix // the shell puts the whole word in place of what was typed
 	}
 	var words []string
 	for _, name := range groupNames(groups) {
-		if !slices.Contains(args, name) && !slices.Contains(args, groupPrefix+name) {
+		if !slices.Contains(args, name) && !slices.Contains(args, nodegroup.Prefix+name) {
 			words = append(words, prefix+name)
 		}
 	}

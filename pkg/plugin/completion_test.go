@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // completions are what the shell would offer. The line that cobra writes on stderr is for people
@@ -47,7 +49,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var groups []string
 			for _, word := range completions(t, c.args...) {
-				if strings.HasPrefix(word, "blue") || strings.HasPrefix(word, "green") || strings.HasPrefix(word, groupPrefix) {
+				if strings.HasPrefix(word, "blue") || strings.HasPrefix(word, "green") || strings.HasPrefix(word, nodegroup.Prefix) {
 					groups = append(groups, word)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -44,7 +45,7 @@ type document[T any] interface {
 func printAll[T any, D document[T]](c console, kind string, items []T, write func(io.Writer, D, report.Options) error) error {
 	var names []string
 	for i := range items {
-		names = append(names, groupPrefix+D(&items[i]).GetName())
+		names = append(names, nodegroup.Prefix+D(&items[i]).GetName())
 	}
 	var object runtime.Object = report.NewList(kind, items)
 	if len(items) == 1 {
@@ -75,7 +76,7 @@ func (c console) answerPlans(plans ...report.Plan) error {
 }
 
 func (c console) printStatus(status *report.UpgradeStatus) error {
-	return c.printObject(status, []string{groupPrefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(c.Out, status, ro) })
+	return c.printObject(status, []string{nodegroup.Prefix + status.Name}, func(ro report.Options) error { return report.WriteStatus(c.Out, status, ro) })
 }
 
 // printDone says in lines what became of an upgrade; for programs it is the upgrade's status.
@@ -84,7 +85,7 @@ func (c console) printDone(group string, record upgrade.Record, lines ...string)
 		lines[i] = sanitizeLine(lines[i])
 	}
 	status := makeUpgradeStatus(group, record)
-	return c.printObject(status, []string{groupPrefix + group}, func(report.Options) error { return writeLines(c.Out, lines) })
+	return c.printObject(status, []string{nodegroup.Prefix + group}, func(report.Options) error { return writeLines(c.Out, lines) })
 }
 
 func (c console) printResult(group string, record upgrade.Record) error {
@@ -95,7 +96,7 @@ func (c console) printResult(group string, record upgrade.Record) error {
 	case record.Back:
 		verb = "rolled back to " + record.Target.Name
 	}
-	lines := []string{fmt.Sprintf("%s%s %s%s", groupPrefix, group, verb, describeResult(record))}
+	lines := []string{fmt.Sprintf("%s%s %s%s", nodegroup.Prefix, group, verb, describeResult(record))}
 	for _, node := range slices.Sorted(maps.Keys(record.Nodes)) {
 		if n := record.Nodes[node]; n.State == upgrade.NodeQuarantined {
 			lines = append(lines, fmt.Sprintf("left behind: node %s: %s", node, n.Reason))
@@ -105,7 +106,7 @@ func (c console) printResult(group string, record upgrade.Record) error {
 }
 
 func (c console) printAborted(group string, record upgrade.Record, log *actionLog) error {
-	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", groupPrefix, group, record.Replaced, record.Total)
+	head := fmt.Sprintf("%s%s aborted: %d of %d nodes had been replaced", nodegroup.Prefix, group, record.Replaced, record.Total)
 	if record.Message != "" {
 		head += "; " + record.Message
 	}

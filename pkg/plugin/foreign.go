@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -90,14 +91,14 @@ func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, node 
 
 // foreignRunError says whose upgrade a node is part of, and how that is continued or forgotten.
 func foreignRunError(g *groupContext, node, run string, owner nodemark.Owner, record *upgrade.Record) error {
-	name := quoteShellWord(owner.Group) + " --state-namespace=" + quoteShellWord(owner.Namespace)
+	where := " " + shell.Quote("--state-namespace="+owner.Namespace)
 	switch {
 	case record.IsResumable():
-		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q is part of run %s of group %q (namespace %s): run kubectl nodeupgrade resume %s to continue it, or kubectl nodeupgrade abort %s to undo it",
-			g.group.Name, node, run, owner.Group, owner.Namespace, name, name)}
+		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q is part of run %s of group %q (namespace %s): run %s to continue it, or %s to undo it",
+			g.group.Name, node, run, owner.Group, owner.Namespace, nodegroup.Command("resume", owner.Group)+where, nodegroup.Command("abort", owner.Group)+where)}
 	default:
 		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is not recorded there: "+
-			"kubectl nodeupgrade status %s lists the marks with the commands that take them away", g.group.Name, node, run, owner.Group, owner.Namespace, quoteShellWord(g.name))}
+			"%s lists the marks with the commands that take them away", g.group.Name, node, run, owner.Group, owner.Namespace, nodegroup.Command("status", g.name))}
 	}
 }
 
@@ -133,10 +134,10 @@ func (s *session) rejectUnseenTarget(g *groupContext, m mode) error {
 	case slices.ContainsFunc(g.group.Instances, func(i nodegroup.Instance) bool { return !i.Outdated }):
 		return nil
 	}
-	remedy := "run kubectl nodeupgrade " + quoteShellWord(g.name)
+	command := nodegroup.Command("", g.name)
 	if m == modeRollback {
-		remedy = "run kubectl nodeupgrade rollback " + quoteShellWord(g.name)
+		command = nodegroup.Command("rollback", g.name)
 	}
-	return usageError(fmt.Errorf("run %s of group %q: its record alone says that it goes to %s, which neither the group nor a machine of it has: %s --to=%s if that is right",
-		g.record.Run, g.group.Name, g.group.Wanted.Name, remedy, quoteShellWord(g.to)))
+	return usageError(fmt.Errorf("run %s of group %q: its record alone says that it goes to %s, which neither the group nor a machine of it has: run %s %s if that is right",
+		g.record.Run, g.group.Name, g.group.Wanted.Name, command, shell.Quote("--to="+g.to)))
 }

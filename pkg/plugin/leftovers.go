@@ -25,9 +25,9 @@ func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) [
 	if l.Holder != "" {
 		what += fmt.Sprintf(" (%s was last seen at %s)", l.Holder, l.LastHeld.Format(time.RFC3339))
 	}
-	remedy := fmt.Sprintf("run kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s to undo it", group, group)
+	remedy := fmt.Sprintf("run %s to continue, or %s to undo it", nodegroup.Command("resume", group), nodegroup.Command("abort", group))
 	if verb := record.Undoing(); verb != "" {
-		remedy = fmt.Sprintf("run kubectl nodeupgrade %s %s to continue", verb, group)
+		remedy = fmt.Sprintf("run %s to continue", nodegroup.Command(string(verb), group))
 	}
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }

@@ -40,7 +40,7 @@ func listGroups(ctx context.Context, c *command) error {
 		}
 		if !c.outdated || isUpgradable(row) {
 			list.Items = append(list.Items, row)
-			names = append(names, groupPrefix+row.Name)
+			names = append(names, nodegroup.Prefix+row.Name)
 		}
 	}
 	if !c.isForPrograms() {

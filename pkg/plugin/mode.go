@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -73,14 +74,14 @@ func rejectConflicting(m mode, dryRun bool, group string, record *upgrade.Record
 	if m == modeStatus || m == modeAbort {
 		return nil
 	}
-	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run kubectl nodeupgrade %s %s to continue", state, continues, group)}
+	return &exitErr{code: exitPaused, err: fmt.Errorf("%s: run %s to continue", state, nodegroup.Command(continues, group))}
 }
 
 // rejectFinished refuses a verb where no upgrade is under way that could obey it.
 func rejectFinished(doing, group string, record *upgrade.Record) error {
 	switch {
 	case record.Run == "":
-		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: kubectl nodeupgrade %s begins one", doing, group, group))
+		return usageError(fmt.Errorf("%s group %q: no upgrade of it is recorded: %s begins one", doing, group, nodegroup.Command("", group)))
 	case !record.IsResumable():
 		return usageError(fmt.Errorf("%s group %q: its upgrade is over (%s)", doing, group, record.Result))
 	default:

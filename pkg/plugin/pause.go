@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -28,14 +29,14 @@ resumed by mistake.`,
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if !upgrade.PausedByRequest(&u.record) {
 		if u.record.Undoing() == upgrade.VerbAbort {
-			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see kubectl nodeupgrade status %s", u.name, u.name))
+			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
 		if err := u.leaveRequest(ctx, c, upgrade.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
 		}
 		record, err := awaitPause(ctx, c, u)
 		if ctx.Err() != nil {
-			return fmt.Errorf("pausing the upgrade of group %q: it was asked for and is no longer waited for: kubectl nodeupgrade resume %s withdraws it: %w", u.name, u.name, ctx.Err())
+			return fmt.Errorf("pausing the upgrade of group %q: it was asked for and is no longer waited for: %s withdraws it: %w", u.name, nodegroup.Command("resume", u.name), ctx.Err())
 		}
 		if err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)
@@ -43,9 +44,9 @@ func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		u.record = record
 	}
 	if u.record.Result != upgrade.Paused {
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", groupPrefix, u.name, u.record.Result))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s was over before it could pause: %s", nodegroup.Prefix, u.name, u.record.Result))
 	}
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", groupPrefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s %s (%d of %d nodes replaced)", nodegroup.Prefix, u.name, upgrade.PauseMessage(&u.record, u.name), u.record.Replaced, u.record.Total))
 }
 
 // claim is how the wait for a lease ended.
@@ -149,9 +150,9 @@ func resumeUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	case err != nil:
 		return fmt.Errorf("resuming the upgrade of group %q: %w", u.name, err)
 	case atWork && pausing:
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", groupPrefix, u.name, asked.By))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues: the pause that %s asked for was withdrawn", nodegroup.Prefix, u.name, asked.By))
 	case atWork:
-		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see kubectl nodeupgrade status %s", groupPrefix, u.name, u.name))
+		return c.printDone(u.name, u.record, fmt.Sprintf("%s%s continues already: see %s", nodegroup.Prefix, u.name, nodegroup.Command("status", u.name)))
 	}
 	s, err := u.openSession(ctx, c, modeResume)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -218,10 +219,13 @@ func writeEvent(w io.Writer, at time.Time, group string, event report.Event) err
 	return err
 }
 
+// lineBreak matches what one space takes the place of. Spaces between words stay as they are: a quoted name may have several.
+var lineBreak = regexp.MustCompile(` *[\t\n\v\f\r]\s*`)
+
 // sanitizeLine makes text of which parts may come from the cluster harmless to a terminal, and one
 // line.
 func sanitizeLine(text string) string {
-	return printers.EscapeTerminal(strings.Join(strings.Fields(text), " "))
+	return printers.EscapeTerminal(lineBreak.ReplaceAllString(strings.TrimSpace(text), " "))
 }
 
 // colorText colours what needs attention; colour never carries the meaning alone.

@@ -3,46 +3,60 @@ package plugin
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // makeRetryCommand is the command that was typed, as it is typed again to continue: with its groups
 // and its flags, but for secrets and for what was agreed to for once.
 func makeRetryCommand(cmd *cobra.Command, args []string) string {
-	words := append(strings.Fields(cmd.CommandPath()), args...)
+	words := strings.Fields(cmd.CommandPath())
+	for _, group := range args {
+		isVerb := slices.ContainsFunc(cmd.Commands(), func(verb *cobra.Command) bool { return verb.Name() == group || verb.HasAlias(group) })
+		if isVerb || strings.HasPrefix(group, "-") { // it was typed behind "--"
+			group = nodegroup.Prefix + group
+		}
+		words = append(words, group)
+	}
 	left := []string{"token", "password", "replan", "rebuild", "takeover", "dry-run"}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(left, f.Name) {
-			words = append(words, formatFlag(f))
+			words = append(words, formatFlag(f)...)
 		}
 	})
 	for i := range words {
-		words[i] = quoteShellWord(words[i])
+		words[i] = shell.Quote(words[i])
 	}
 	return strings.Join(words, " ")
 }
 
-// formatFlag is a flag as it is typed.
-func formatFlag(f *pflag.Flag) string {
-	if list, ok := f.Value.(pflag.SliceValue); ok {
-		return "--" + f.Name + "=" + strings.Join(list.GetSlice(), ",")
+// formatFlag returns the flag as it is typed: a list as one flag for each of its values.
+func formatFlag(f *pflag.Flag) []string {
+	list, ok := f.Value.(pflag.SliceValue)
+	switch {
+	case !ok && f.NoOptDefVal != "" && f.Value.String() == f.NoOptDefVal:
+		return []string{"--" + f.Name}
+	case !ok:
+		return []string{"--" + f.Name + "=" + f.Value.String()}
 	}
-	if f.Value.String() == f.NoOptDefVal {
-		return "--" + f.Name
+	var words []string
+	for _, value := range list.GetSlice() {
+		if f.Value.Type() == "stringSlice" { // its flag takes values that are separated by commas
+			value = quoteListValue(value)
+		}
+		words = append(words, "--"+f.Name+"="+value)
 	}
-	return "--" + f.Name + "=" + f.Value.String()
+	return words
 }
 
-// quoteShellWord is the text as one word of a POSIX shell.
-func quoteShellWord(text string) string {
-	plain := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("@%+=:,./_-", r)
+// quoteListValue returns a value as one field of CSV, as lists of pflag are read.
+func quoteListValue(value string) string {
+	if !strings.ContainsAny(value, ",\"\r\n") {
+		return value
 	}
-	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
 }

@@ -1,10 +1,17 @@
 package plugin
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
 // TestRetryCommand holds the command to type to be what was typed, in words of a shell, without
@@ -14,16 +21,19 @@ func TestRetryCommand(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a group":            {[]string{"workers"}, "kubectl nodeupgrade workers"},
-		"two groups":         {[]string{"workers", "nodegroup/web"}, "kubectl nodeupgrade workers nodegroup/web"},
-		"flags":              {[]string{"workers", "-y", "--settle", "5s", "--wait-replacement=false"}, "kubectl nodeupgrade workers --settle=5s --wait-replacement=false --yes"},
-		"where the run is":   {[]string{"--context=prod", "workers", "--state-namespace", "ops"}, "kubectl nodeupgrade workers --context=prod --state-namespace=ops"},
-		"a list":             {[]string{"workers", "--skip-check=PDB001", "--skip-check=TERM001"}, "kubectl nodeupgrade workers --skip-check=PDB001,TERM001"},
-		"words of a shell":   {[]string{"-l", "pool in (a, b)", "--current=it's="}, `kubectl nodeupgrade '--current=it'\''s=' '--selector=pool in (a, b)'`},
-		"secrets":            {[]string{"workers", "--token=secret", "--yes"}, "kubectl nodeupgrade workers --yes"},
-		"agreed to for once": {[]string{"workers", "--replan", "--takeover", "--keep-max"}, "kubectl nodeupgrade workers --keep-max"},
-		"a plan":             {[]string{"workers", "--dry-run=server"}, "kubectl nodeupgrade workers"},
-		"a verb":             {[]string{"rollback", "workers", "--yes"}, "kubectl nodeupgrade rollback workers --yes"},
+		"a group":             {[]string{"workers"}, "kubectl nodeupgrade workers"},
+		"two groups":          {[]string{"workers", "nodegroup/web"}, "kubectl nodeupgrade workers nodegroup/web"},
+		"flags":               {[]string{"workers", "-y", "--settle", "5s", "--wait-replacement=false"}, "kubectl nodeupgrade workers --settle=5s --wait-replacement=false --yes"},
+		"where the run is":    {[]string{"--context=prod", "workers", "--state-namespace", "ops"}, "kubectl nodeupgrade workers --context=prod --state-namespace=ops"},
+		"a list":              {[]string{"workers", "--skip-check=PDB001", "--skip-check=TERM001"}, "kubectl nodeupgrade workers --skip-check=PDB001 --skip-check=TERM001"},
+		"words of a shell":    {[]string{"-l", "pool in (a, b)", "--current=it's="}, `kubectl nodeupgrade '--current=it'\''s=' '--selector=pool in (a, b)'`},
+		"two users' groups":   {[]string{"workers", "--as-group=a", "--as-group=b"}, "kubectl nodeupgrade workers --as-group=a --as-group=b"},
+		"a group with a dash": {[]string{"--", "--yes"}, "kubectl nodeupgrade nodegroup/--yes"},
+		"a group like a verb": {[]string{"--", "abort"}, "kubectl nodeupgrade nodegroup/abort"},
+		"secrets":             {[]string{"workers", "--token=secret", "--yes"}, "kubectl nodeupgrade workers --yes"},
+		"agreed to for once":  {[]string{"workers", "--replan", "--takeover", "--keep-max"}, "kubectl nodeupgrade workers --keep-max"},
+		"a plan":              {[]string{"workers", "--dry-run=server"}, "kubectl nodeupgrade workers"},
+		"a verb":              {[]string{"rollback", "workers", "--yes"}, "kubectl nodeupgrade rollback workers --yes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +49,92 @@ func TestRetryCommand(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// parseCall parses what kubectl was called with as this tool does.
+func parseCall(t *testing.T, call []string) *cobra.Command {
+	t.Helper()
+	root := NewCommand(genericiooptions.NewTestIOStreamsDiscard())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	if len(call) < 2 || call[0] != "kubectl" || call[1] != "nodeupgrade" {
+		t.Fatalf("the shell ran %q", call)
+	}
+	cmd, args, err := root.Find(call[2:])
+	if err == nil {
+		err = cmd.ParseFlags(args)
+	}
+	if err != nil {
+		t.Fatalf("parsing %q: %v", call, err)
+	}
+	return cmd
+}
+
+// TestPrintedVerbsReachTheirGroup runs printed commands in a real shell.
+func TestPrintedVerbsReachTheirGroup(t *testing.T) {
+	words := slices.DeleteFunc(append(stub.HostileWords(), "help", "completion", "nodegroup/workers"), func(word string) bool { return word == "" })
+	for _, verb := range NewCommand(genericiooptions.NewTestIOStreamsDiscard()).Commands() {
+		words = append(words, verb.Name())
+	}
+	for _, verb := range []string{"", "status", "resume", "rollback", "complete", "abort"} {
+		t.Run(verb, func(t *testing.T) {
+			var script strings.Builder
+			for _, word := range words {
+				script.WriteString(nodegroup.Command(verb, word) + " -o json\n")
+			}
+			calls := stub.RunCommands(t, script.String())
+			if len(calls) != len(words) {
+				t.Fatalf("%d commands ran, want %d", len(calls), len(words))
+			}
+			for i, call := range calls {
+				cmd := parseCall(t, call)
+				chosen, err := parseGroups(cmd.Flags().Args(), groupSelection{}, "aws")
+				if err != nil || !slices.Equal(chosen.names, words[i:i+1]) || cmd.Name() != cmp.Or(verb, "kubectl-nodeupgrade") || !cmd.Flags().Changed("output") {
+					t.Errorf("%q runs %s for groups %q (%v), want %s for %q", call, cmd.Name(), chosen.names, err, verb, words[i])
+				}
+			}
+		})
+	}
+}
+
+// TestRetryCommandKeepsHostileWords parses a command line, runs its retry command in a real shell, and parses that.
+func TestRetryCommandKeepsHostileWords(t *testing.T) {
+	for _, word := range stub.HostileWords() {
+		t.Run(word, func(t *testing.T) {
+			typed := []string{"kubectl", "nodeupgrade", "--selector=" + word, "--context", word, "--state-namespace=" + word, "--as-group=" + word, "--as-group=x,y", "--ignore-unready=a,b"}
+			if word != "" {
+				typed = append(typed, "--", word)
+			}
+			first := parseCall(t, typed)
+			if list, ok := first.Flags().Lookup("ignore-unready").Value.(pflag.SliceValue); !ok || list.Replace([]string{"shop/Deployment/" + word, "x,y"}) != nil {
+				t.Fatal("the flag is no list")
+			}
+			calls := stub.RunCommands(t, makeRetryCommand(first, first.Flags().Args())+" --yes")
+			if len(calls) != 1 {
+				t.Fatalf("the shell ran %q", calls)
+			}
+			second := parseCall(t, calls[0])
+			if !second.Flags().Changed("yes") || second.Name() != first.Name() {
+				t.Errorf("%q runs %s", calls[0], second.Name())
+			}
+			first.Flags().Visit(func(f *pflag.Flag) {
+				if got := second.Flags().Lookup(f.Name).Value.String(); got != f.Value.String() {
+					t.Errorf("--%s is %q, want %q", f.Name, got, f.Value)
+				}
+			})
+			want, _ := parseGroups(first.Flags().Args(), groupSelection{}, "aws")
+			if got, err := parseGroups(second.Flags().Args(), groupSelection{}, "aws"); err != nil || !slices.Equal(got.names, want.names) {
+				t.Errorf("the groups are %q (%v), want %q", got.names, err, want.names)
+			}
+		})
+	}
+}
+
+// TestErrorsKeepSpacesOfNames checks that a printed command still has the name that was quoted.
+func TestErrorsKeepSpacesOfNames(t *testing.T) {
+	if got, want := sanitizeLine(" run\n  "+nodegroup.Command("abort", "a  b\nc")+" \x1b[2J"), `run kubectl nodeupgrade abort "$(printf 'a  b\012c')" ^[[2J`; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/cli-runtime/pkg/printers"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // OIDC and the other ways to log in that kubeconfigs name
 )
 
@@ -21,8 +19,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	if err != nil && err.Error() != "" {
-		text := strings.Join(strings.Fields(err.Error()), " ")
-		fmt.Fprintln(errOut, "error: "+printers.EscapeTerminal(text))
+		fmt.Fprintln(errOut, "error: "+sanitizeLine(err.Error()))
 	}
 	return exitCodeOf(err)
 }

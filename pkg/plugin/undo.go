@@ -55,7 +55,7 @@ func rollBack(ctx context.Context, c *command, u *recordedUpgrade) error {
 	}
 	if nodegroup.InfoOf(s.provider.Name()).Refill == nodegroup.RefillByUser {
 		return usageError(fmt.Errorf("rolling back group %q: without a cloud only you can bring nodes of the older revision: take the fence away with "+
-			"kubectl nodeupgrade abort %s, bring them up, and upgrade to them with --current and their labels", u.name, u.name))
+			"%s, bring them up, and upgrade to them with --current and their labels", u.name, nodegroup.Command("abort", u.name)))
 	}
 	g, err := s.loadGroup(ctx, u.name, modeRollback)
 	if err != nil {
@@ -131,14 +131,14 @@ func abortUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if u.record.IsResumable() && upgrade.KeepsBoth(&u.record) {
-		fmt.Fprintf(c.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: kubectl nodeupgrade rollback %s takes the new ones away instead\n", u.name, u.name)
+		fmt.Fprintf(c.ErrOut, "note: an abort leaves both the outdated and the new nodes of %s, which carry its pods: %s takes the new ones away instead\n", u.name, nodegroup.Command("rollback", u.name))
 	}
 	if c.isDryRun() {
 		log, record, err := g.simulateAbort(ctx, s)
 		if err != nil {
 			return err
 		}
-		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", groupPrefix, u.name, report.Parenthesize(record.Message)), "would ")...)
+		return c.printDone(u.name, record, log.formatLines(fmt.Sprintf("%s%s would be aborted%s", nodegroup.Prefix, u.name, report.Parenthesize(record.Message)), "would ")...)
 	}
 	return undoUpgrade(ctx, s, u, g, confirmation{mode: modeAbort, question: "Abort the upgrade of node group " + u.name, show: func() error {
 		log, _, err := g.simulateAbort(ctx, s)

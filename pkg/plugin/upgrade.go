@@ -12,6 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -186,7 +187,7 @@ func (s *session) printEnd(g *groupContext, record upgrade.Record) error {
 	case record.Result == upgrade.Aborted:
 		return s.printAborted(g.name, record, g.actions)
 	case record.Result == upgrade.Succeeded && g.releases != nil:
-		return s.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", groupPrefix, g.name), "done: ")...)
+		return s.printDone(g.name, record, g.actions.formatLines(fmt.Sprintf("%s%s: nodes that became current take pods again", nodegroup.Prefix, g.name), "done: ")...)
 	default:
 		return s.printOutcome(g.name, record)
 	}
@@ -250,8 +251,8 @@ func (s *session) confirmRebuild(g *groupContext) error {
 	case !g.rebuilt || s.agreed.rebuild:
 		return nil
 	case s.agreed.yes || !printers.IsTerminal(s.In) || !printers.IsTerminal(s.ErrOut):
-		return usageError(fmt.Errorf("upgrading group %q: %s: check that (kubectl nodeupgrade status %s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
-			g.group.Name, text, g.group.Name, s.retry))
+		return usageError(fmt.Errorf("upgrading group %q: %s: check that (%s lists the marks with the commands that take them away), and run %s --rebuild to continue that run",
+			g.group.Name, text, nodegroup.Command("status", g.group.Name), s.retry))
 	default:
 		fmt.Fprintf(s.ErrOut, "%s.\n", text)
 		return s.readConsent("Continue run " + g.record.Run + " of node group " + g.name + " by these marks")
@@ -302,7 +303,7 @@ func (l *commandLine) printOutcome(name string, record upgrade.Record) error {
 		if record.Allows(upgrade.VerbComplete) != nil {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s to look again", describeRun(name, &record), record.Message, l.retry)}
 		}
-		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or kubectl nodeupgrade complete %s to end the soak now", describeRun(name, &record), record.Message, l.retry, name)}
+		return &exitErr{code: code, err: fmt.Errorf("%s: %s: run %s then to continue, or %s to end the soak now", describeRun(name, &record), record.Message, l.retry, nodegroup.Command("complete", name))}
 	case upgrade.Paused, upgrade.TargetMoved: // a person decides; the message says between what
 		if record.PausedBy != "" {
 			return &exitErr{code: code, err: fmt.Errorf("%s: %s", describeRun(name, &record), upgrade.PauseMessage(&record, name))}

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -71,7 +73,7 @@ func (v verb) rejectUnoffered(u *recordedUpgrade) error {
 func (f *flags) parseVerb(cmd *cobra.Command, args []string) (*commandLine, error) {
 	line, err := f.parseLine(cmd, args)
 	if err == nil && line.groups.isEmpty() {
-		err = fmt.Errorf("no group is named: kubectl nodeupgrade %s GROUP", cmd.Name())
+		err = fmt.Errorf("no group is named: %s GROUP", shell.Command("kubectl nodeupgrade", cmd.Name()))
 	}
 	return line, err
 }
@@ -186,7 +188,7 @@ func completeSoak(ctx context.Context, c *command, u *recordedUpgrade) error {
 		return err
 	}
 	if err := u.record.Allows(upgrade.VerbComplete); err != nil {
-		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see kubectl nodeupgrade status %s", u.name, err, u.name))
+		return usageError(fmt.Errorf("completing the upgrade of group %q: %w: see %s", u.name, err, nodegroup.Command("status", u.name)))
 	}
 	atWork, err := c.isHolderAtWork(ctx, u.name, modeComplete)
 	switch {
@@ -221,5 +223,5 @@ func (u *recordedUpgrade) askToComplete(ctx context.Context, c *command) error {
 }
 
 func (u *recordedUpgrade) printSoakEnded(c *command) error {
-	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", groupPrefix, u.name))
+	return c.printDone(u.name, u.record, fmt.Sprintf("%s%s ends its soak: the outdated nodes are deleted", nodegroup.Prefix, u.name))
 }

@@ -159,8 +159,7 @@ func (w *Workload) createBudget() string {
 	if selector == nil {
 		return ""
 	}
-	options := shell.Option("-n", w.Namespace) + " " + shell.Quote("--selector="+metav1.FormatLabelSelector(selector))
-	return shell.Command("kubectl create pdb "+options+" --max-unavailable=1", w.Name)
+	return shell.Command("kubectl create pdb "+shell.Option("-n", w.Namespace)+" "+shell.Quote("--selector="+metav1.FormatLabelSelector(selector))+" --max-unavailable=1", w.Name)
 }
 
 // findRoundedShare is PDB012.

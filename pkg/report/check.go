@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // CheckReport is what the rules found about one node group, before anything is touched.
@@ -218,7 +219,7 @@ func checkFooterLines(r *CheckReport, o Options) []string {
 	if hidden := counts[preflight.Note] + unknown; hidden > 0 && !o.Wide && o.Style != Markdown {
 		lines = append(lines, "See infos and rules that could not be looked at with -o wide.")
 	}
-	lines = append(lines, "Read more of a rule with: kubectl nodeupgrade check --explain "+r.Findings[0].Rule)
+	lines = append(lines, "Read more of a rule with: "+shell.Command("kubectl nodeupgrade check --explain", r.Findings[0].Rule))
 	if o.Style != Markdown && isMendable(r) {
 		lines = append(lines, "Print the commands that mend what they can with: -o patch")
 	}
@@ -272,7 +273,7 @@ func WriteRule(w io.Writer, r *preflight.Rule) error {
 	} else {
 		out.addLines(
 			fmt.Sprintf("Leave it out with --skip-check=%s, or for one workload with an annotation that says why:", r.ID),
-			fmt.Sprintf("  kubectl annotate deployment NAME %s%s='the reason'", preflight.AnnotationSkip, r.ID))
+			"  "+shell.Command("kubectl annotate deployment NAME", preflight.AnnotationSkip+r.ID+"=the reason"))
 	}
 	return out.err
 }

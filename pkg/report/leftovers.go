@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -22,7 +23,7 @@ func FindSuspended(g *nodegroup.Group, record *upgrade.Record) []Leftover {
 	}
 	remedy := nodegroup.InfoOf(g.Provider).ResumeCommand(g.Name, left)
 	if record.IsResumable() {
-		remedy = fmt.Sprintf("kubectl nodeupgrade abort %s resumes them", g.Name)
+		remedy = nodegroup.Command("abort", g.Name) + " resumes them"
 	}
 	return []Leftover{{What: fmt.Sprintf("group %s: run %s suspended %s", g.Name, record.Run, strings.Join(left, ", ")), Remedy: remedy}}
 }
@@ -62,7 +63,7 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, 
 		if known && !record.IsResumable() && record.IsCloudless() && hasLabels(node, record.Request.Current) {
 			found = append(found, Leftover{
 				What:   fmt.Sprintf("node %s is current and still fenced by run %s, which is over", node.Name, run),
-				Remedy: fmt.Sprintf("run kubectl nodeupgrade abort %s to let pods onto it again", groups[run]),
+				Remedy: fmt.Sprintf("run %s to let pods onto it again", nodegroup.Command("abort", groups[run])),
 			})
 			continue
 		}
@@ -75,7 +76,7 @@ func FindOrphanedNodes(nodes []*corev1.Node, records map[string]upgrade.Record, 
 		}
 		if owner, named := nodemark.ReadOwner(node); named && owner.Namespace != namespace {
 			left.What = fmt.Sprintf("node %s is %s by run %s of group %s, which is recorded in namespace %s", node.Name, what, run, owner.Group, owner.Namespace)
-			left.Remedy = fmt.Sprintf("if kubectl nodeupgrade status --state-namespace=%s shows no such upgrade: %s", owner.Namespace, left.Remedy)
+			left.Remedy = fmt.Sprintf("if %s shows no such upgrade: %s", "kubectl nodeupgrade status "+shell.Quote("--state-namespace="+owner.Namespace), left.Remedy)
 		}
 		found = append(found, left)
 	}

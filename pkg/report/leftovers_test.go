@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
 // recordOf is the record of an upgrade that ended so.
@@ -95,6 +96,32 @@ func TestFindRenewedNodes(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// TestOrphanedNodesAreNamedAsTheyAre runs the printed commands in a real shell.
+func TestOrphanedNodesAreNamedAsTheyAre(t *testing.T) {
+	for _, word := range stub.HostileWords() {
+		node := build.Node(word, "a")
+		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
+			t.Fatal(err)
+		}
+		nodemark.SetHold(node, "r1")
+		node.Labels[corev1.LabelNodeExcludeBalancers] = "true"
+		got := report.FindOrphanedNodes([]*corev1.Node{node}, nil, "kube-system")
+		if len(got) != 1 {
+			t.Fatalf("%q: got %q", word, got)
+		}
+		calls := stub.RunCommands(t, got[0].Remedy)
+		if len(calls) != 4 {
+			t.Errorf("%q: %s ran %q, want 4 commands", word, got[0].Remedy, calls)
+		}
+		for _, call := range calls {
+			operands := slices.DeleteFunc(slices.Clone(call[2:]), func(w string) bool { return w == "--" && word != "--" || w == "node" })
+			if call[0] != "kubectl" || len(operands) == 0 || operands[0] != word {
+				t.Errorf("%s ran %q, want it for node %q", got[0].Remedy, call, word)
+			}
+		}
 	}
 }
 

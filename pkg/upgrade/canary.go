@@ -13,6 +13,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain/schedule"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 const (
@@ -474,6 +475,6 @@ func describeUnhealthy(all []Unhealthy) string {
 	for _, u := range all {
 		lines = append(lines, u.String())
 	}
-	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass --ignore-unready=%s",
-		joinFirst(lines), longest.Name)
+	return fmt.Sprintf("workloads do not recover on current nodes: %s: mend them, or pass %s",
+		joinFirst(lines), shell.Quote("--ignore-unready="+longest.Name))
 }

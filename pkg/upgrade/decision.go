@@ -103,7 +103,7 @@ func (d decision) rejectForeign() {
 			continue
 		}
 		d.stopUpgradeWith(Failed, fmt.Sprintf("the record says that node %q is instance %s, and the cloud says that it is %s: another actor has changed the record, and neither is terminated: "+
-			"find out who may write it, and run kubectl nodeupgrade abort %s to forget it", name, n.Instance, m.Instance.ID, d.w.Group.Name))
+			"find out who may write it, and run %s to forget it", name, n.Instance, m.Instance.ID, nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
 }
@@ -171,8 +171,8 @@ func (d decision) watchMaximum() {
 	g := &d.w.Group
 	before, decided := d.bookKeeper().WatchMaximum()
 	if d.applyDecision(decided); before > 0 {
-		d.stopUpgradeWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run kubectl nodeupgrade resume %s to continue, "+
-			"which raises it again as far as it has to, or kubectl nodeupgrade abort %s", before, g.Max, g.Name, g.Name))
+		d.stopUpgradeWith(Paused, fmt.Sprintf("the group's max was lowered from %d to %d by another actor during the upgrade: run %s to continue, "+
+			"which raises it again as far as it has to, or %s", before, g.Max, nodegroup.Command("resume", g.Name), nodegroup.Command("abort", g.Name)))
 	}
 }
 
@@ -189,7 +189,7 @@ func (d decision) watchProtection() {
 			continue
 		}
 		d.stopUpgradeWith(Paused, fmt.Sprintf("instance %s (node %s) was protected against scale-in by another actor during the upgrade: take that away and run "+
-			"kubectl nodeupgrade resume %s to continue, or kubectl nodeupgrade abort %s", m.Instance.ID, m.Name(), d.w.Group.Name, d.w.Group.Name))
+			"%s to continue, or %s", m.Instance.ID, m.Name(), nodegroup.Command("resume", d.w.Group.Name), nodegroup.Command("abort", d.w.Group.Name)))
 		return
 	}
 }

@@ -72,8 +72,8 @@ func (d delegated) beginOperation() bool {
 		known.ID = op.ID
 		return true
 	case op.State == nodegroup.OperationRunning && op.IsUpgrade():
-		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out update %s to %s, which another actor began: follow it with kubectl nodeupgrade status %s -w, and run the command again when it is over",
-			d.managerName(), op.ID, op.To.Name, d.w.Group.Name))
+		d.stopUpgradeWith(Paused, fmt.Sprintf("%s is carrying out update %s to %s, which another actor began: follow it with %s -w, and run the command again when it is over",
+			d.managerName(), op.ID, op.To.Name, nodegroup.Command("status", d.w.Group.Name)))
 		return false
 	case op.State == nodegroup.OperationRunning:
 		d.waitForCloud(fmt.Sprintf("%s to end update %s (%s)", d.managerName(), op.ID, op.Kind))
@@ -169,8 +169,8 @@ func (d delegated) isReplacedByAnother(op *nodegroup.Operation) bool {
 		d.rec.Delegation = &Delegation{Attempt: d.rec.Delegation.Attempt, Before: d.rec.Delegation.ID, ID: op.ID, Newest: op.Began}
 		d.requeueNow()
 	default:
-		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see kubectl nodeupgrade status %s, and run the command again when it is over",
-			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, d.w.Group.Name))
+		d.stopUpgradeWith(Paused, fmt.Sprintf("update %s is over, and another actor began update %s (%s, %s): see %s, and run the command again when it is over",
+			d.rec.Delegation.ID, op.ID, cmp.Or(op.To.Name, op.Kind), op.State, nodegroup.Command("status", d.w.Group.Name)))
 	}
 	return false
 }

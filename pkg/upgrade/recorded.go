@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // PausedByRequest tells a pause that was asked for from one that the upgrade met with.
@@ -28,7 +30,7 @@ func PauseMessage(r *Record, group string) string {
 }
 
 func describePause(by, group string) string {
-	return fmt.Sprintf("paused by %s: run kubectl nodeupgrade resume %s to continue", by, group)
+	return fmt.Sprintf("paused by %s: run %s to continue", by, nodegroup.Command("resume", group))
 }
 
 // GroupsToReport are the groups that a status without a name can be about: the only one with a
@@ -54,11 +56,11 @@ func (r *Record) HasFailedOperation() bool {
 func (r *Record) CheckReplan(strategy Strategy, moved bool) error {
 	switch {
 	case strategy != r.Request.Strategy:
-		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run kubectl nodeupgrade abort %s first", r.Request.Strategy, r.Request.Group)
+		return fmt.Errorf("it was begun with --strategy=%s, which it keeps: leave --strategy out, or run %s first", r.Request.Strategy, nodegroup.Command("abort", r.Request.Group))
 	case moved && r.Request.Strategy == AutoscaledBlueGreen:
-		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run kubectl nodeupgrade abort %s first", r.Target.Name, r.Request.Group)
+		return fmt.Errorf("its target has moved from %s, and an autoscaled blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("abort", r.Request.Group))
 	case moved && !r.Back && r.Request.BlueGreen != nil:
-		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run kubectl nodeupgrade rollback %s first", r.Target.Name, r.Request.Group)
+		return fmt.Errorf("its target has moved from %s, and a blue-green upgrade keeps its target: run %s first", r.Target.Name, nodegroup.Command("rollback", r.Request.Group))
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func (d rollback) countNotYetVisible() map[string]int {
 // howToContinue says how an upgrade whose target moved is continued.
 func (d rollback) howToContinue(wanted nodegroup.Revision) string {
 	if d.rec.Back {
-		return fmt.Sprintf("run kubectl nodeupgrade rollback %s to continue to %s", d.w.Group.Name, wanted.Name)
+		return fmt.Sprintf("run %s to continue to %s", nodegroup.Command("rollback", d.w.Group.Name), wanted.Name)
 	}
 	return "pass --replan to continue to " + wanted.Name
 }

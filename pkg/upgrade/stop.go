@@ -77,7 +77,7 @@ func (d stopping) undoUpgrade() {
 	case !d.w.Stop:
 		d.concludeUndo(rested && shrunk)
 	case rested:
-		d.endUpgradeWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run kubectl nodeupgrade abort %s to continue", d.w.Group.Name))
+		d.endUpgradeWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run %s to continue", nodegroup.Command("abort", d.w.Group.Name)))
 	}
 }
 
@@ -92,7 +92,7 @@ func (d stopping) concludeUndo(done bool) {
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
-		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run kubectl nodeupgrade abort %s to continue", left, d.w.Group.Name))
+		d.endUpgradeWith(Failed, fmt.Sprintf("%s: put that right, and run %s to continue", left, nodegroup.Command("abort", d.w.Group.Name)))
 	case done:
 		d.endUpgradeWith(Aborted, joinNotes(d.rec.describeReplaced(), d.describeKeptNodes(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOverdue()))
 	}

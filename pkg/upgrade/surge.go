@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
@@ -190,7 +190,7 @@ func (d surge) describeOrphans() string {
 	if len(orphans) == 0 {
 		return ""
 	}
-	return "drained nodes that have no machine any more are still there: kubectl delete node " + strings.Join(orphans, " ")
+	return "drained nodes that have no machine any more are still there: " + shell.Command("kubectl delete", append([]string{"node"}, orphans...)...)
 }
 
 // pauseWhenIdle brings an upgrade that is to pause to rest when the nodes that were started have

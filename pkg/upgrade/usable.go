@@ -10,6 +10,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // tolerances remembers, for one step, a pod of the group that does not tolerate a taint; nil where
@@ -113,9 +114,9 @@ func (d *draft) describeUnusable(m *nodegroup.Member) string {
 	case m.Node == nil:
 		return fmt.Sprintf("instance %s has not joined the cluster: see its user data and its kubelet's log", m.Instance.ID)
 	case !nodegroup.IsNodeReady(m.Node):
-		return fmt.Sprintf("node %s is not Ready: see kubectl describe node %s", m.Name(), m.Name())
+		return fmt.Sprintf("node %s is not Ready: see %s", m.Name(), shell.Command("kubectl describe", "node", m.Name()))
 	case m.Node.Spec.Unschedulable && !d.rec.ownsFence(m):
-		return fmt.Sprintf("node %s is cordoned: run kubectl uncordon %s", m.Name(), m.Name())
+		return fmt.Sprintf("node %s is cordoned: run %s", m.Name(), shell.Command("kubectl uncordon", m.Name()))
 	}
 	if taint, pod := d.w.findClosingTaint(m, &d.rec); pod != nil {
 		return fmt.Sprintf("node %s has taint %s, which the outdated nodes did not have and pod %s/%s does not tolerate: see what is to take it off",

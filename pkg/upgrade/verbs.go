@@ -41,7 +41,7 @@ func (r *Record) WayBack() (to string, err error) {
 	case r.Back:
 		return r.Request.To, nil
 	case r.Stopping == Aborted:
-		return "", fmt.Errorf("run %s is being aborted: run kubectl nodeupgrade abort %s to continue", r.Run, r.Request.Group)
+		return "", fmt.Errorf("run %s is being aborted: run %s to continue", r.Run, nodegroup.Command("abort", r.Request.Group))
 	}
 	if err := r.Allows(VerbRollback); err != nil {
 		return "", fmt.Errorf("run %s is not rolled back: %w", r.Run, err)

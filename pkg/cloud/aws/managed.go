@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // Tags that EKS puts on the Auto Scaling groups of its managed node groups.
@@ -39,9 +40,9 @@ func managedNameOf(g *at.AutoScalingGroup) (name managedName, ok bool) {
 	return name, name.nodegroup != ""
 }
 
-// options are the words of a command line that name the node group.
-func (n managedName) options() string {
-	return "--cluster-name " + n.cluster + " --nodegroup-name " + n.nodegroup
+// addTo returns a command of the AWS CLI with the options that name the node group.
+func (n managedName) addTo(command string) string {
+	return command + " " + shell.Option("--cluster-name", n.cluster) + " " + shell.Option("--nodegroup-name", n.nodegroup)
 }
 
 // describeManaged describes the node group as far as its Auto Scaling group tells. EKS takes care
@@ -51,7 +52,7 @@ func describeManaged(g *at.AutoScalingGroup, name managedName) nodegroup.Group {
 	out.Name, out.Kind, out.Zonal, out.Quiesce, out.Follows = name.nodegroup, "EKS managed node group", true, nil, ""
 	out.Managed = &nodegroup.Managed{
 		MaxUnavailable: nodegroup.Quantity{N: 1},
-		ChangeWidth:    "aws eks update-nodegroup-config " + name.options() + " --update-config maxUnavailable=NUMBER",
+		ChangeWidth:    name.addTo("aws eks update-nodegroup-config") + " --update-config maxUnavailable=NUMBER",
 	}
 	return out
 }
@@ -210,11 +211,11 @@ func refuseStatus(g *kt.Nodegroup) string {
 	}
 	switch g.Status {
 	case kt.NodegroupStatusCreating:
-		return "EKS is still creating it: wait with aws eks wait nodegroup-active " + name.options()
+		return "EKS is still creating it: wait with " + name.addTo("aws eks wait nodegroup-active")
 	case kt.NodegroupStatusDeleting:
 		return "EKS is deleting it"
 	case kt.NodegroupStatusCreateFailed, kt.NodegroupStatusDeleteFailed:
-		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with aws eks delete-nodegroup %s", g.Status, why, name.options())
+		return fmt.Sprintf("EKS could not create or delete it (%s)%s: delete it with %s", g.Status, why, name.addTo("aws eks delete-nodegroup"))
 	case kt.NodegroupStatusDegraded:
 		if why != "" {
 			return "EKS calls it degraded" + why
@@ -230,8 +231,10 @@ func refuseUpdate(g *kt.Nodegroup, u *kt.Update) string {
 		return ""
 	}
 	name := managedName{sdk.ToString(g.ClusterName), sdk.ToString(g.NodegroupName)}
-	return fmt.Sprintf("EKS carries out another change of it (%s %[2]s): wait until aws eks describe-update --name %[3]s --nodegroup-name %[4]s --update-id %[2]s tells its end",
-		u.Type, sdk.ToString(u.Id), name.cluster, name.nodegroup)
+	command := strings.Join([]string{
+		"aws eks describe-update", shell.Option("--name", name.cluster), shell.Option("--nodegroup-name", name.nodegroup), shell.Option("--update-id", sdk.ToString(u.Id)),
+	}, " ")
+	return fmt.Sprintf("EKS carries out another change of it (%s %s): wait until %s tells its end", u.Type, sdk.ToString(u.Id), command)
 }
 
 // chooseNodegroup is the node group of the cluster among Auto Scaling groups whose node groups have

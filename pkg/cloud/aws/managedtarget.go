@@ -11,6 +11,7 @@ import (
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // managedTarget is what --to asks of a managed node group: a release, a Kubernetes version or a
@@ -143,8 +144,8 @@ func checkStep(t kt.AMITypes, from, to *managedRevision, control string) error {
 	}
 	switch n := compareVersions(to.Kubernetes, control); {
 	case n > 0:
-		return newRefusedError("release %s is for Kubernetes %s and the control plane has %s: upgrade that first, with aws eks update-cluster-version --name %s --kubernetes-version %s",
-			to.Release, to.Kubernetes, control, to.Cluster, to.Kubernetes)
+		return newRefusedError("release %s is for Kubernetes %s and the control plane has %s: upgrade that first, with %s", to.Release, to.Kubernetes, control,
+			"aws eks update-cluster-version "+shell.Option("--name", to.Cluster)+" "+shell.Option("--kubernetes-version", to.Kubernetes))
 	case n < 0:
 		return newRefusedError("EKS takes it to Kubernetes %s, which the control plane has, or to a newer release of %s, and release %s is for %s: name one of those with --to",
 			control, from.Kubernetes, to.Release, to.Kubernetes)

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // refusalReason says why the group must not be driven, with the remedy; "" when it may. instances
@@ -34,8 +34,8 @@ func refuseChanged(g *at.AutoScalingGroup, refresh at.InstanceRefreshStatus) str
 	switch refresh {
 	case at.InstanceRefreshStatusPending, at.InstanceRefreshStatusInProgress, at.InstanceRefreshStatusCancelling,
 		at.InstanceRefreshStatusRollbackInProgress, at.InstanceRefreshStatusBaking:
-		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run aws autoscaling cancel-instance-refresh --auto-scaling-group-name %s",
-			refresh, sdk.ToString(g.AutoScalingGroupName))
+		return fmt.Sprintf("an instance refresh is active (%s) and replaces the same nodes: wait for it, or run %s",
+			refresh, nameGroup("aws autoscaling cancel-instance-refresh", g))
 	}
 	return ""
 }
@@ -62,8 +62,7 @@ func refuseUnits(g *at.AutoScalingGroup) string {
 func refuseSuspended(g *at.AutoScalingGroup) string {
 	for _, process := range suspendedProcesses(g) {
 		if process == "Launch" || process == "Terminate" || process == "AddToLoadBalancer" {
-			return fmt.Sprintf("its process %[1]s is suspended: aws autoscaling resume-processes --auto-scaling-group-name %[2]s --scaling-processes %[1]s",
-				process, sdk.ToString(g.AutoScalingGroupName))
+			return fmt.Sprintf("its process %s is suspended: %s %s", process, nameGroup("aws autoscaling resume-processes", g), shell.Option("--scaling-processes", process))
 		}
 	}
 	return ""
@@ -75,8 +74,8 @@ func refuseWarmPool(g *at.AutoScalingGroup) string {
 	if g.WarmPoolConfiguration == nil {
 		return ""
 	}
-	return fmt.Sprintf("it has a warm pool, whose instances may come into service outdated: aws autoscaling delete-warm-pool --auto-scaling-group-name %s",
-		sdk.ToString(g.AutoScalingGroupName))
+	return fmt.Sprintf("it has a warm pool, whose instances may come into service outdated: %s",
+		nameGroup("aws autoscaling delete-warm-pool", g))
 }
 
 // refuseProtected refuses groups that protect outdated instances. AWS itself would not:
@@ -92,10 +91,14 @@ func refuseProtected(g *at.AutoScalingGroup, instances []nodegroup.Instance) str
 		return ""
 	}
 	const shown = 3
-	list := strings.Join(protected[:min(shown, len(protected))], " ")
+	which := "outdated instances are protected from scale-in"
 	if len(protected) > shown {
-		list += fmt.Sprintf(" (and %d more)", len(protected)-shown)
+		which = fmt.Sprintf("%d %s, the first %d of which this allows", len(protected), which, shown)
 	}
-	return fmt.Sprintf("outdated instances are protected from scale-in: aws autoscaling set-instance-protection --no-protected-from-scale-in --auto-scaling-group-name %s --instance-ids %s",
-		sdk.ToString(g.AutoScalingGroupName), list)
+	return which + ": " + shell.Command(nameGroup("aws autoscaling set-instance-protection --no-protected-from-scale-in", g)+" --instance-ids", protected[:min(shown, len(protected))]...)
+}
+
+// nameGroup returns a command of the AWS CLI with the option that names the group.
+func nameGroup(command string, g *at.AutoScalingGroup) string {
+	return command + " " + shell.Option("--auto-scaling-group-name", sdk.ToString(g.AutoScalingGroupName))
 }

@@ -1,21 +1,61 @@
 package aws
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
+	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stub"
 )
 
-func TestRefusals(t *testing.T) {
-	suspend := func(names ...string) func(*at.AutoScalingGroup) {
-		return func(g *at.AutoScalingGroup) {
-			for _, n := range names {
-				g.SuspendedProcesses = append(g.SuspendedProcesses, at.SuspendedProcess{ProcessName: sdk.String(n)})
+// TestRemediesNameTheGroup runs the commands of refusals in a real shell.
+func TestRemediesNameTheGroup(t *testing.T) {
+	for _, word := range stub.HostileWords() {
+		named := func(change ...func(*at.AutoScalingGroup)) *at.AutoScalingGroup {
+			return newGroup(append(change, func(g *at.AutoScalingGroup) { g.AutoScalingGroupName = sdk.String(word) })...)
+		}
+		eks := managedName{word, word}
+		nodes := &kt.Nodegroup{ClusterName: &eks.cluster, NodegroupName: &eks.nodegroup, Status: kt.NodegroupStatusCreating}
+		update := &kt.Update{Id: sdk.String("u1"), Type: kt.UpdateTypeConfigUpdate, Status: kt.UpdateStatusInProgress}
+		for text, option := range map[string]string{
+			refuseChanged(named(), "InProgress"):                                              "--auto-scaling-group-name",
+			refuseSuspended(named(suspend("Launch"))):                                         "--auto-scaling-group-name",
+			refuseWarmPool(named(withWarmPool)):                                               "--auto-scaling-group-name",
+			refuseProtected(named(), []nodegroup.Instance{{Outdated: true, Protected: true}}): "--auto-scaling-group-name",
+			nodegroup.InfoOf("aws").ResumeCommand(word, []string{"AZRebalance"}):              "--auto-scaling-group-name",
+			refuseStatus(nodes):         "--nodegroup-name",
+			refuseUpdate(nodes, update): "--nodegroup-name",
+		} {
+			_, command, found := strings.Cut(text, "aws ")
+			calls := stub.RunCommands(t, "aws "+command)
+			if !found || len(calls) != 1 {
+				t.Errorf("%s: ran %q", text, calls)
+				continue
+			}
+			at := slices.Index(calls[0], option)
+			if !slices.Contains(calls[0], option+"="+word) && (at < 0 || calls[0][at+1] != word) {
+				t.Errorf("%s: ran %q, want %s %q", text, calls[0], option, word)
 			}
 		}
 	}
+}
+
+func suspend(names ...string) func(*at.AutoScalingGroup) {
+	return func(g *at.AutoScalingGroup) {
+		for _, n := range names {
+			g.SuspendedProcesses = append(g.SuspendedProcesses, at.SuspendedProcess{ProcessName: sdk.String(n)})
+		}
+	}
+}
+
+func withWarmPool(g *at.AutoScalingGroup) { g.WarmPoolConfiguration = &at.WarmPoolConfiguration{} }
+
+func TestRefusals(t *testing.T) {
 	old := from("lt-0a", "6")
 	cases := map[string]struct {
 		group   *at.AutoScalingGroup
@@ -40,14 +80,14 @@ func TestRefusals(t *testing.T) {
 		"Terminate suspended":       {group: newGroup(suspend("Terminate")), says: []string{"resume-processes", "Terminate"}},
 		"AddToLoadBalancer as well": {group: newGroup(suspend("AZRebalance", "AddToLoadBalancer")), says: []string{"AddToLoadBalancer"}},
 		"AZRebalance suspended":     {group: newGroup(suspend("AZRebalance"))},
-		"warm pool":                 {group: newGroup(func(g *at.AutoScalingGroup) { g.WarmPoolConfiguration = &at.WarmPoolConfiguration{} }), says: []string{"warm pool", "delete-warm-pool"}},
+		"warm pool":                 {group: newGroup(withWarmPool), says: []string{"warm pool", "delete-warm-pool"}},
 		"outdated and protected":    {group: newGroup(with(newInstance("i-1", old, protected))), says: []string{"set-instance-protection", "--instance-ids i-1"}},
 		"current and protected":     {group: newGroup(with(newInstance("i-1", protected)))},
 		"protected and leaving":     {group: newGroup(with(newInstance("i-1", old, protected, inState("Terminating:Wait"))))},
 		"five protected": {
 			group: newGroup(with(newInstance("i-1", old, protected), newInstance("i-2", old, protected), newInstance("i-3", old, protected),
 				newInstance("i-4", old, protected), newInstance("i-5", old, protected))),
-			says: []string{"i-1 i-2 i-3 (and 2 more)"},
+			says: []string{"5 outdated instances are protected", "the first 3", "--instance-ids i-1 i-2 i-3"},
 		},
 	}
 	for name, c := range cases {
