@@ -78,6 +78,9 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 		settings.To = g.to
 		way := report.Way{Flags: a.flags}
 		req, err := settings.ResolveRequest(&g.group, g.countNodes(), g.countOutdated())
+		if err == nil {
+			err = req.CheckRecordSize(&g.group, g.members)
+		}
 		if err != nil {
 			way.Refused = err.Error()
 		}

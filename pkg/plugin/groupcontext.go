@@ -231,6 +231,17 @@ func (g *groupContext) rejectForeign(contextName string) error {
 	return nil
 }
 
+// rejectLargeRecord refuses to begin an upgrade whose record could outgrow its ConfigMap.
+func (g *groupContext) rejectLargeRecord() error {
+	if g.record.IsResumable() {
+		return nil
+	}
+	if err := g.request.CheckRecordSize(&g.group, g.members); err != nil {
+		return usageError(err)
+	}
+	return nil
+}
+
 // rejectUnknownWorkloads refuses to ignore workloads that have no pod and had none when the upgrade
 // took one away.
 func (g *groupContext) rejectUnknownWorkloads(ignored []string) error {

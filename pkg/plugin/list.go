@@ -63,8 +63,8 @@ func hintsOfList(listed []report.NodeGroup, groups []nodegroup.Group, nodes []*c
 	var hints []string
 	switch {
 	case len(groups) == 0:
-		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run (%s).",
-			countVerb(len(nodes), "node carries", "nodes carry"), describeOwnLabels(nodes)))
+		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: %s (%s).",
+			countVerb(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeOwnLabels(nodes)))
 	case len(listed) == 0 && outdated:
 		hints = append(hints, "No node groups with outdated nodes found.")
 	}

@@ -107,6 +107,9 @@ func planGroups(ctx context.Context, s *session, names []string) error {
 
 // planGroup is the plan of one group, with what a dry run asks the server.
 func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan, error) {
+	if err := g.rejectLargeRecord(); err != nil {
+		return nil, err
+	}
 	g.askRights(ctx, s)
 	g.loadBalancers(ctx, s, s.objects)
 	if g.rebuilt {
@@ -132,7 +135,7 @@ func upgradeGroup(ctx context.Context, s *session, name string, m mode) error {
 		return s.reportCurrent(ctx, g, m)
 	}
 	s.warnOfLosses(g)
-	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked()); err != nil {
+	if err := cmp.Or(g.rejectUnmanaged(), g.rejectBlocked(), g.rejectLargeRecord()); err != nil {
 		return err
 	}
 	if err := s.checkAccess(ctx, m, &g.request); err != nil {

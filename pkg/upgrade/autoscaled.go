@@ -175,7 +175,7 @@ func (d autoscaled) drainBlue() bool {
 func (d autoscaled) startDrains() {
 	for d.rec.countInFlight() < d.rec.Request.Window {
 		m := scheduling{d.draft}.chooseNextNode()
-		if m == nil {
+		if m == nil || d.awaitRoomFor(m) {
 			return
 		}
 		window{d.draft}.startNode(m)

@@ -42,7 +42,7 @@ func blueGreenStrategy() strategy {
 				run:     func(d *draft) bool { return blueGreen{d}.drainBlue() },
 				emptied: func(d *draft, name string, n NodeRecord, _ *nodegroup.Member) { blueGreen{d}.parkNode(name, n, "") },
 				late: func(d *draft, name string, n NodeRecord) {
-					blueGreen{d}.parkNode(name, n, timeout{d}.describeRemaining(name))
+					blueGreen{d}.parkNode(name, n, timeout{d}.describeForRecord(name))
 				},
 			},
 			{
@@ -71,15 +71,9 @@ func fitsBlueGreen(group *nodegroup.Group, r *Request, outdated int) error {
 		return fmt.Errorf("--strategy=%s: provider %s cannot add nodes: use %s", BlueGreen, group.Provider, Surge)
 	case r.Surge < outdated:
 		return fmt.Errorf("--keep-max: group %q has room for %d new nodes and needs %d, one for each outdated one: leave --keep-max out", group.Name, r.Surge, outdated)
-	case outdated > mostParked:
-		return fmt.Errorf("--strategy=%s: group %q has %d outdated nodes, and no more than %d are kept at once: use %s", BlueGreen, group.Name, outdated, mostParked, Surge)
 	}
 	return nil
 }
-
-// mostParked is how many outdated nodes may be kept: each takes some 250 bytes of the record, which
-// is a ConfigMap of at most 1 MiB.
-const mostParked = 2000
 
 // setUpGroup keeps autoscalers from the outdated nodes before anything else is touched. Where that
 // is refused the upgrade cannot be had: they would remove nodes that are kept (GKE G42).
@@ -179,7 +173,7 @@ func (d blueGreen) startBatch() {
 			return
 		}
 		m := scheduling{d.draft}.chooseNextNode()
-		if m == nil {
+		if m == nil || d.awaitRoomFor(m) {
 			return
 		}
 		window{d.draft}.startNode(m)
@@ -255,7 +249,7 @@ func (d blueGreen) startDeletion(name string) {
 
 // deletePods has the pods of a node be deleted that is not empty.
 func (d blueGreen) deletePods(name string, n NodeRecord) {
-	n.State, n.Reason, n.Deadline = NodeForcing, timeout{d.draft}.describeRemaining(name), d.w.Now
+	n.State, n.Reason, n.Deadline = NodeForcing, timeout{d.draft}.describeForRecord(name), d.w.Now
 	delete(d.notes.Yielded, name)
 	d.rec.Nodes[name] = n
 	d.requeueNow()

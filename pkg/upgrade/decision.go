@@ -54,10 +54,10 @@ func (d decision) isStopping() bool {
 // recordLongBlocked notes on the nodes that were started which of their pods have been blocked for
 // long, and since when.
 func (d decision) recordLongBlocked() {
-	long := listLongBlocked(d.draft, func(b Blocked) string { return b.Node })
+	long, more := listLongBlocked(d.draft, mostBlocked, func(b Blocked) string { return b.Node })
 	for name, n := range d.rec.Nodes {
 		if n.Blocked != nil || long[name] != nil {
-			n.Blocked = long[name]
+			n.Blocked, n.BlockedMore = long[name], more[name]
 			d.rec.Nodes[name] = n
 		}
 	}

@@ -262,7 +262,8 @@ func (d delegated) watchDrains() {
 		}
 	}
 	// Who looks from elsewhere knows it by that.
-	d.rec.Delegation.Blocked = listLongBlocked(d.draft, func(Blocked) string { return "" })[""]
+	long, _ := listLongBlocked(d.draft, mostBlockedOfGroup, func(Blocked) string { return "" })
+	d.rec.Delegation.Blocked = long[""]
 }
 
 // isDraining reports whether a pod of the closed node was evicted, or has gone since the last step

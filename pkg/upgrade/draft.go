@@ -239,23 +239,25 @@ func (d *draft) addBlocked(b Blocked, key string) {
 }
 
 // listLongBlocked lists since when pods have been blocked, of those that have been for long, by the
-// place that placeOf gives them: no more than mostBlocked of each.
-func listLongBlocked(d *draft, placeOf func(Blocked) string) map[string]map[string]time.Time {
-	var long map[string]map[string]time.Time // seldom is there any
+// place that placeOf gives them: no more than most of each. more counts the others.
+func listLongBlocked(d *draft, most int, placeOf func(Blocked) string) (long map[string]map[string]time.Time, more map[string]int) {
 	for _, b := range d.blocked {
 		place := placeOf(b)
-		if d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "" || len(long[place]) == mostBlocked {
+		switch {
+		case d.w.Now.Sub(b.Since) < longBlocked || b.Pod.Name == "":
 			continue
-		}
-		if long == nil {
-			long = map[string]map[string]time.Time{}
+		case long == nil: // seldom is there any
+			long, more = map[string]map[string]time.Time{}, map[string]int{}
+		case len(long[place]) == most:
+			more[place]++
+			continue
 		}
 		if long[place] == nil {
 			long[place] = map[string]time.Time{}
 		}
 		long[place][b.Pod.String()] = b.Since
 	}
-	return long
+	return long, more
 }
 
 func (d *draft) endUpgradeWith(result Result, message string) {

@@ -19,6 +19,8 @@ const (
 const (
 	// longBlocked is how long a pod has to be blocked for the record to tell since when.
 	longBlocked = time.Minute
-	// mostBlocked is how many pods of a node the record tells that of.
-	mostBlocked = 20
+	// mostBlocked is how many pods of a node the record names for that; it counts the others.
+	mostBlocked = 5
+	// mostBlockedOfGroup is the same of a group that its own cloud upgrades.
+	mostBlockedOfGroup = 20
 )

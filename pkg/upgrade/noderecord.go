@@ -56,6 +56,8 @@ type NodeRecord struct {
 	// Blocked tells since when pods of the node have been blocked, by namespace/name, of those that
 	// have been so for a minute: who looks from elsewhere knows it by that.
 	Blocked map[string]time.Time `json:"blocked,omitempty"`
+	// BlockedMore counts the pods that have been blocked for as long and are not named in Blocked.
+	BlockedMore int `json:"blockedMore,omitempty"`
 	// Reason says why the node was quarantined, or which pods it was terminated with.
 	Reason string `json:"reason,omitempty"`
 }

@@ -32,40 +32,53 @@ func (d timeout) pauseDeadline(name string, yields bool) {
 
 // giveUpNode applies --on-timeout to a node that was not empty in its time.
 func giveUpNode(d *draft, name string, n NodeRecord) {
-	reason := timeout{d}.describeRemaining(name)
 	switch d.rec.Request.OnTimeout {
 	case Force:
-		n.State, n.Reason = NodeForcing, reason
+		n.State, n.Reason = NodeForcing, timeout{d}.describeForRecord(name)
 	case Skip:
-		n.State, n.Reason = NodeQuarantined, reason
+		n.State, n.Reason = NodeQuarantined, timeout{d}.describeForRecord(name)
 	default:
-		d.stopUpgradeWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, reason))
+		d.stopUpgradeWith(PodEvictionFailure, fmt.Sprintf("draining node %q: not empty after %s: %s", name, d.rec.Request.DrainTimeout, timeout{d}.describeRemaining(name)))
 		return
 	}
 	d.rec.Nodes[name] = n
 	d.requeueNow() // and act on the new state
 }
 
-// describeRemaining names what is still on the node, with its obstacle and the remedy of the first.
+// describeRemaining names what is still on the node, with its obstacle and the remedy of the first. It counts the pods that it does not
+// name.
 func (d timeout) describeRemaining(name string) string {
+	if mine := d.listBlocked(name); len(mine) > 0 {
+		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
+	}
+	view := d.classifyPodsOf(d.count.byName[name])
+	var left []string
+	if names := listPodNames(view.Leaving); len(names) > 0 {
+		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", abbreviateNames(names)))
+	}
+	if names := listPodNames(view.Evict); len(names) > 0 {
+		left = append(left, fmt.Sprintf("their eviction has had no answer: %s: see which admission webhook holds it, and whether the API server is well", abbreviateNames(names)))
+	}
+	return strings.Join(left, "; ")
+}
+
+// describeForRecord is describeRemaining as it fits into NodeRecord.Reason: one pod is named where three do not fit.
+func (d timeout) describeForRecord(name string) string {
+	text := d.describeRemaining(name)
+	if mine := d.listBlocked(name); textBytes(text) > mostReasonBytes && len(mine) > 1 {
+		text = fmt.Sprintf("%d pods, such as %s: %s", len(mine), summarizeBlocked(mine[:1], d.w.Now), mine[0].Remedy())
+	}
+	return shortenReason(text)
+}
+
+func (d timeout) listBlocked(name string) []Blocked {
 	var mine []Blocked
 	for _, b := range d.blocked {
 		if b.Node == name {
 			mine = append(mine, b)
 		}
 	}
-	if len(mine) > 0 {
-		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
-	}
-	view := d.classifyPodsOf(d.count.byName[name])
-	var left []string
-	if names := listPodNames(view.Leaving); len(names) > 0 {
-		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", strings.Join(names, ", ")))
-	}
-	if names := listPodNames(view.Evict); len(names) > 0 {
-		left = append(left, fmt.Sprintf("their eviction has had no answer: %s: see which admission webhook holds it, and whether the API server is well", strings.Join(names, ", ")))
-	}
-	return strings.Join(left, "; ")
+	return mine
 }
 
 func listPodNames(pods []*corev1.Pod) []string {

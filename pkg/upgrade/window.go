@@ -21,6 +21,9 @@ func (d window) startMoreNodes() {
 		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
+		if d.awaitRoomFor(m) {
+			return
+		}
 		d.startNode(m)
 	}
 }
