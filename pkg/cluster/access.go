@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -85,20 +87,78 @@ func listNeededRights(request *upgrade.Request, evicts bool, stateNamespace stri
 	return needed
 }
 
+// shortfall is something that an upgrade does only with some rights, each of which docs/permissions/kubernetes-read.yaml or
+// kubernetes-operate.yaml grants.
+type shortfall struct {
+	// without says what happens where one of the rights is missing.
+	without string
+	rights  []authorizationv1.ResourceAttributes
+}
+
+// listShortfalls lists what carrying a request out leaves out where a right is missing. Nothing of it is read by an upgrade that drains
+// no node itself.
+func listShortfalls(request *upgrade.Request) []shortfall {
+	if request.Strategy == upgrade.Delegated || request.Strategy == upgrade.ShortLived {
+		return nil
+	}
+	const apps, admission = "apps", "admissionregistration.k8s.io"
+	services := shortfall{"pods of the cluster's DNS and of admission webhooks leave their nodes in no special order",
+		[]authorizationv1.ResourceAttributes{{Verb: "list", Resource: "services"}}}
+	if !request.NoImplicitBudgets {
+		services.without = "the last ready pod behind a Service is evicted like any other, and " + services.without
+	}
+	return []shortfall{
+		services,
+		{"pods of admission webhooks leave their nodes in no special order", []authorizationv1.ResourceAttributes{
+			{Verb: "list", Group: admission, Resource: "mutatingwebhookconfigurations"}, {Verb: "list", Group: admission, Resource: "validatingwebhookconfigurations"},
+		}},
+		{"a workload of such a kind that is scaled down during the upgrade stops it as one that lacks pods", []authorizationv1.ResourceAttributes{
+			{Verb: "get", Group: apps, Resource: "deployments"}, {Verb: "get", Group: apps, Resource: "replicasets"},
+			{Verb: "get", Group: apps, Resource: "statefulsets"}, {Verb: "get", Resource: "replicationcontrollers"},
+		}},
+		{"the upgrade does not say why the pods of a workload are not created", []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "events"}}},
+	}
+}
+
+// DescribeShortfalls says, one line each, what carrying a request out leaves out because a right is missing, and which. Where the server
+// does not answer, it says what may be left out: the upgrade itself goes on without a word.
+func (c *Connection) DescribeShortfalls(ctx context.Context, request *upgrade.Request) []string {
+	all := listShortfalls(request)
+	lines := make([]string, len(all))
+	var questions errgroup.Group
+	for i, s := range all {
+		questions.Go(func() error {
+			missing, err := askRights(ctx, c.Client, s.rights)
+			switch {
+			case len(missing) > 0:
+				lines[i] = fmt.Sprintf("you may not %s: %s: ask for the roles of docs/permissions", strings.Join(missing, ", "), s.without)
+			case err != nil:
+				lines[i] = fmt.Sprintf("the server did not say whether you may %s: if not, %s: %v", describeRights(s.rights), s.without, err)
+			}
+			return nil
+		})
+	}
+	_ = questions.Wait() // none of them fails
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+}
+
 // ListMissingRights says which rights the user lacks that carrying a request out takes, with
 // evictions or without. Where the server does not answer the question, the requests themselves
 // will show.
 func (c *Connection) ListMissingRights(ctx context.Context, request *upgrade.Request, evicts bool, stateNamespace string) []string {
-	return listDenied(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
+	missing, _ := askRights(ctx, c.Client, listNeededRights(request, evicts, stateNamespace))
+	return missing
 }
 
 // ListMissingReads says which rights the user lacks that lists, plans, checks and status read with.
 func ListMissingReads(ctx context.Context, client kubernetes.Interface, stateNamespace string) []string {
-	return listDenied(ctx, client, listReadRights(stateNamespace))
+	missing, _ := askRights(ctx, client, listReadRights(stateNamespace))
+	return missing
 }
 
-// listDenied asks the server about each of the rights.
-func listDenied(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) []string {
+// askRights asks the server about each of the rights, and returns those that the user lacks. The error is that of a question that got no
+// answer.
+func askRights(ctx context.Context, client kubernetes.Interface, needed []authorizationv1.ResourceAttributes) ([]string, error) {
 	missing := make([]string, len(needed))
 	var questions errgroup.Group
 	for i := range needed {
@@ -108,11 +168,19 @@ func listDenied(ctx context.Context, client kubernetes.Interface, needed []autho
 			if err == nil && !answer.Status.Allowed {
 				missing[i] = describeRight(&needed[i])
 			}
-			return nil
+			return err
 		})
 	}
-	_ = questions.Wait() // none of them fails
-	return slices.DeleteFunc(missing, func(right string) bool { return right == "" })
+	err := questions.Wait()
+	return slices.DeleteFunc(missing, func(right string) bool { return right == "" }), err
+}
+
+func describeRights(rights []authorizationv1.ResourceAttributes) string {
+	var texts []string
+	for i := range rights {
+		texts = append(texts, describeRight(&rights[i]))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // describeRight says a right as people do: "patch nodes", "create pods/eviction", "update leases in

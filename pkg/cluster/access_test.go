@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -9,6 +12,9 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -31,53 +37,124 @@ func TestAbortNeedsNoEvictions(t *testing.T) {
 	}
 }
 
-// TestRolesOfTheCronJob holds the roles that docs/cronjob.md shows to all that an upgrade needs, and to nothing that it does not.
-func TestRolesOfTheCronJob(t *testing.T) {
-	request := upgrade.Request{Strategy: upgrade.BlueGreen, OnTimeout: upgrade.Force}
-	needed := listNeededRights(&request, true, "kube-system")
-	roles := readRoles(t)
-	for _, right := range needed {
-		if !slices.ContainsFunc(roles[right.Namespace], func(rule rbacv1.PolicyRule) bool { return allows(rule, right) }) {
-			t.Errorf("no role allows to %s", describeRight(&right))
+// TestCronJobBindsThePublishedRoles checks that docs/cronjob.md binds each role of docs/permissions, and nothing else.
+func TestCronJobBindsThePublishedRoles(t *testing.T) {
+	var published, bound []string
+	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
+		for _, object := range readObjects(t, "../../docs/permissions/"+file) {
+			published = append(published, object.Kind+" "+object.Namespace+"/"+object.Name)
 		}
 	}
-	for namespace, rules := range roles {
-		for _, rule := range rules {
-			for _, verb := range rule.Verbs {
-				right := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0]}
-				reads := verb == "get" || verb == "list"
-				if right.Resource, right.Subresource, _ = strings.Cut(right.Resource, "/"); !reads && !slices.Contains(needed, right) {
-					t.Errorf("a role allows to %s, which no upgrade needs", describeRight(&right))
+	for _, object := range readObjects(t, "../../docs/cronjob.md") {
+		if object.Ref.Name != "" {
+			bound = append(bound, object.Ref.Kind+" "+object.Namespace+"/"+object.Ref.Name)
+		}
+	}
+	slices.Sort(published)
+	slices.Sort(bound)
+	if len(published) != 4 || !slices.Equal(published, bound) {
+		t.Errorf("the page binds %q, and docs/permissions has %q", bound, published)
+	}
+}
+
+// object is what bindings and roles have.
+type object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Ref               rbacv1.RoleRef      `json:"roleRef"`
+	Rules             []rbacv1.PolicyRule `json:"rules"`
+}
+
+// readObjects reads a file of objects, or the block of them on a page.
+func readObjects(t *testing.T, file string) []object {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, block, isPage := bytes.Cut(text, []byte("```yaml\n")); isPage {
+		text, _, _ = bytes.Cut(block, []byte("```"))
+	}
+	var objects []object
+	for _, part := range bytes.Split(text, []byte("\n---\n")) {
+		var o object
+		if err := yaml.Unmarshal(part, &o); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, o)
+	}
+	return objects
+}
+
+// TestShortfalls checks what is left out, and that the published roles grant each right that is missing then.
+func TestShortfalls(t *testing.T) {
+	granted := map[authorizationv1.ResourceAttributes]bool{}
+	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
+		for _, role := range readObjects(t, "../../docs/permissions/"+file) {
+			for _, rule := range role.Rules {
+				for _, resource := range rule.Resources {
+					for _, verb := range rule.Verbs {
+						granted[authorizationv1.ResourceAttributes{Verb: verb, Group: rule.APIGroups[0], Resource: resource, Namespace: role.Namespace}] = true
+					}
 				}
 			}
 		}
 	}
+	cases := map[string]struct {
+		request upgrade.Request
+		protect bool
+		lines   int
+	}{
+		"surge":                   {upgrade.Request{Strategy: upgrade.Surge}, true, 4},
+		"blue-green":              {upgrade.Request{Strategy: upgrade.BlueGreen}, true, 4},
+		"without implicit budget": {upgrade.Request{Strategy: upgrade.Surge, NoImplicitBudgets: true}, false, 4},
+		"by the cloud":            {upgrade.Request{Strategy: upgrade.Delegated}, false, 0},
+		"short-lived":             {upgrade.Request{Strategy: upgrade.ShortLived}, false, 0},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			all := listShortfalls(&c.request)
+			if protect := slices.ContainsFunc(all, func(s shortfall) bool { return strings.Contains(s.without, "last ready pod") }); protect != c.protect || len(all) != c.lines {
+				t.Errorf("got %+v", all)
+			}
+			for _, s := range all {
+				for _, right := range s.rights {
+					if !granted[right] {
+						t.Errorf("docs/permissions does not allow to %s", describeRight(&right))
+					}
+				}
+			}
+		})
+	}
 }
 
-// readRoles are the rules of the page by their namespace, "" for the whole cluster.
-func readRoles(t *testing.T) map[string][]rbacv1.PolicyRule {
-	t.Helper()
-	page, err := os.ReadFile("../../docs/cronjob.md")
+// TestDescribeShortfalls checks that each right that is missing is named, and each that the server does not tell.
+func TestDescribeShortfalls(t *testing.T) {
+	answers := map[string]int{"list services": http.StatusForbidden, "get statefulsets": http.StatusForbidden, "list events": http.StatusTeapot}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review authorizationv1.SelfSubjectAccessReview
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			t.Error(err)
+		}
+		status := answers[describeRight(review.Spec.ResourceAttributes)]
+		if review.Status.Allowed = status == 0; status == http.StatusTeapot {
+			w.WriteHeader(status)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		if err := json.NewEncoder(w).Encode(review); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := bytes.Cut(page, []byte("```yaml\n"))
-	text, _, _ = bytes.Cut(text, []byte("```"))
-	roles := map[string][]rbacv1.PolicyRule{}
-	for _, object := range bytes.Split(text, []byte("---\n")) {
-		var role rbacv1.Role
-		if err := yaml.Unmarshal(object, &role); err != nil {
-			t.Fatal(err)
-		}
-		roles[role.Namespace] = append(roles[role.Namespace], role.Rules...)
+	got := (&Connection{Client: client}).DescribeShortfalls(t.Context(), &upgrade.Request{Strategy: upgrade.Surge})
+	want := []string{"you may not list services: the last ready pod behind a Service is evicted", "you may not get statefulsets: a workload of such a kind", "the server did not say whether you may list events: if not, the upgrade does not say why"}
+	if !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	return roles
-}
-
-func allows(rule rbacv1.PolicyRule, right authorizationv1.ResourceAttributes) bool {
-	resource := right.Resource
-	if right.Subresource != "" {
-		resource += "/" + right.Subresource
-	}
-	return slices.Contains(rule.APIGroups, right.Group) && slices.Contains(rule.Resources, resource) && slices.Contains(rule.Verbs, right.Verb)
 }

@@ -70,20 +70,34 @@ func testPermissions(t *testing.T, s *space) {
 			left = slices.Delete(left, i, i+1)
 		}
 		s.grantAll(t, left)
-		var got []string
+		var got, leftOut []string
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("without %v it tells %v missing", want, got)
+				t.Logf("without %v it tells %v missing, and leaves out %q", want, got, leftOut)
 			}
 		})
 		s.eventually(t, "the server to tell "+strings.Join(want, "")+" missing, and nothing else", func(ctx context.Context) (bool, error) {
 			got = missing(ctx)
-			return slices.Equal(got, want), ctx.Err() // questions that got no answer name nothing
+			leftOut = conn.DescribeShortfalls(ctx, request)
+			return slices.Equal(got, want) && slices.EqualFunc(leftOut, shortfallsOf(want, request), strings.HasPrefix), ctx.Err() // questions that got no answer name nothing
 		})
 	}
 	if needed := len(listReadRights("kube-system")) + len(listNeededRights(request, true, "kube-system")); len(grants) != needed {
 		t.Errorf("the published roles have %d lines, and %d rights are asked about", len(grants), needed)
 	}
+}
+
+// shortfallsOf returns how the lines begin that say what is left out without the rights.
+func shortfallsOf(rights []string, request *upgrade.Request) []string {
+	var lines []string
+	for _, s := range listShortfalls(request) {
+		for _, right := range s.rights {
+			if slices.Contains(rights, describeRight(&right)) {
+				lines = append(lines, "you may not "+describeRight(&right)+": "+s.without)
+			}
+		}
+	}
+	return lines
 }
 
 // bindAll binds the roles of grantAll to the space's user.

@@ -109,6 +109,9 @@ func (e *execution) announceStart(ctx context.Context) {
 	}
 	if e.mode != modeAbort { // which drains nothing
 		e.g.loadBalancers(ctx, e.s, nil)
+		for _, line := range e.s.DescribeShortfalls(ctx, &e.g.request) {
+			e.progress.writeNote(line)
+		}
 	}
 	for _, line := range e.g.balancers.describeStart() {
 		e.progress.writeNote(line)

@@ -38,7 +38,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		unread = describeUnread(&g.clusterWorkloads.Objects)
 	}
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread,
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &g.group, g.members, &forecast, !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived), nil
@@ -47,6 +47,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
 func (g *groupContext) askRights(ctx context.Context, s *session) {
 	g.missingRights = s.ListMissingRights(ctx, &g.request, true, s.stateNamespace)
+	g.shortfalls = s.DescribeShortfalls(ctx, &g.request)
 	if authorizer, ok := cloud.As[cloud.Authorizer](g.provider); ok && g.countOutdated() > 0 {
 		g.cloudRights = authorizer.AskRights(ctx, &g.group)
 	}

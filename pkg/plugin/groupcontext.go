@@ -50,6 +50,8 @@ type groupContext struct {
 	findings []preflight.Finding
 	// missingRights are what the user lacks that carrying the upgrade out takes, where asked.
 	missingRights []string
+	// shortfalls says what the upgrade leaves out because the user lacks a right, where asked.
+	shortfalls []string
 	// cloudRights are what the cloud says of the user's rights, where it was asked.
 	cloudRights cloud.Rights
 	// balancers are the load balancers to follow, where they were looked for.

@@ -197,6 +197,9 @@ func planFooterLines(p *Plan, o Options) []string {
 			lines = append(lines, "Assumed     "+assumption)
 		}
 	}
+	for _, line := range p.LeftOut {
+		lines = append(lines, "Left out    "+line)
+	}
 	lines = append(lines, findingLines(p.Findings)...)
 	for _, probe := range p.Probes {
 		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, withPrefix(" under PDB ", probe.Budget), probe.Answer))

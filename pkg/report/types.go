@@ -90,6 +90,8 @@ type Plan struct {
 	Assumptions []string `json:"assumptions,omitempty"`
 	// Unread are what the plan takes for granted in the place of what was not read, a sentence each with the reason.
 	Unread []string `json:"unread,omitempty"`
+	// LeftOut says what the upgrade would leave out because the user lacks a right, a sentence each.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// Resumes is the run that the upgrade would continue with.
 	Resumes string `json:"resumes,omitempty"`
 	// Operation is what the group's own cloud is carrying out now.

@@ -67,7 +67,9 @@ func (s *scene) applyCronJob(group string) {
 	if err := os.WriteFile(file, []byte(shown), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	s.kubectl("apply", "-f", file)
+	for _, applied := range []string{"../../docs/permissions/kubernetes-read.yaml", "../../docs/permissions/kubernetes-operate.yaml", file} {
+		s.kubectl("apply", "-f", applied)
+	}
 }
 
 // kubectl runs kubectl, which has to succeed.

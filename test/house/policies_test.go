@@ -2,10 +2,13 @@ package house
 
 import (
 	"encoding/json"
+	"errors"
 	"go/ast"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +56,48 @@ func policyFor(action string) string {
 		return "aws-read.json"
 	default:
 		return "aws-operate.json"
+	}
+}
+
+// roleFaults lists the rules of Kubernetes roles in a file outside of docs/permissions: a second copy of them would grow old.
+func roleFaults(name, text string) []string {
+	if under(name, "docs/permissions") || !regexp.MustCompile(`(?m)^\s*kind: (Cluster)?Role\s*$`).MatchString(text) || !regexp.MustCompile(`(?m)^\s*rules:`).MatchString(text) {
+		return nil
+	}
+	return []string{name + ": it has a role of its own: refer to docs/permissions"}
+}
+
+func TestRolesStandOnlyInPermissions(t *testing.T) {
+	top, seen := root(t), 0
+	err := filepath.WalkDir(top, func(name string, entry fs.DirEntry, err error) error {
+		rel, relErr := filepath.Rel(top, name)
+		switch {
+		case err != nil || relErr != nil:
+			return errors.Join(err, relErr)
+		case entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "testdata" || rel == "test"):
+			return filepath.SkipDir
+		case slices.Contains([]string{".md", ".yaml", ".yml"}, filepath.Ext(name)):
+			seen++
+			report(t, roleFaults(filepath.ToSlash(rel), read(t, rel)))
+		}
+		return nil
+	})
+	if err != nil || seen < 10 {
+		t.Errorf("%d files were read: %v", seen, err)
+	}
+}
+
+func TestRoleRule(t *testing.T) {
+	const role = "kind: ClusterRole\nmetadata:\n  name: a\nrules:\n  - verbs: [get]\n"
+	cases := map[string]struct{ name, text, want string }{
+		"a page with a role":    {"docs/cronjob.md", "```yaml\n" + role + "```\n", "a role of its own"},
+		"an indented role":      {"README.md", "    kind: Role\n    rules: []\n", "a role of its own"},
+		"the published roles":   {"docs/permissions/kubernetes-read.yaml", role, ""},
+		"a binding of one":      {"docs/cronjob.md", "roleRef:\n  kind: ClusterRole\n  name: a\n", ""},
+		"the rules of the tool": {"docs/rules.md", "rules: they check\n", ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { want(t, roleFaults(c.name, c.text), c.want) })
 	}
 }
 

@@ -1,0 +1,87 @@
+package plugin
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// withoutServices is twoGroups for a user who may do everything except to list services.
+func withoutServices(t *testing.T) {
+	t.Helper()
+	s := twoGroups()
+	s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+			return false
+		}
+		question, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		answer(w, http.StatusCreated, authorizationv1.SelfSubjectAccessReview{
+			TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+			Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: !bytes.Contains(question, []byte("services"))},
+		})
+		return true
+	}
+	s.serve(t)
+}
+
+const noServices = "you may not list services: the last ready pod behind a Service is evicted like any other"
+
+// TestPlansSayWhatIsLeftOut in the table and in JSON.
+func TestPlansSayWhatIsLeftOut(t *testing.T) {
+	withoutServices(t)
+	for format, says := range map[string]string{"table": "Left out    " + noServices, "json": `"leftOut": [`} {
+		stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run", "-o", format)
+		if code != 0 || strings.Count(stdout, noServices) != 1 || !strings.Contains(stdout, says) {
+			t.Errorf("%s ended with %d: %s%s, want it to say %q", format, code, stdout, stderr, says)
+		}
+	}
+	twoGroups().serve(t)
+	if stdout, _, _ := invoke(t, "blue", "--current=image=v2", "--dry-run"); strings.Contains(stdout, "Left out") {
+		t.Errorf("a user with all rights: %s", stdout)
+	}
+}
+
+// TestStartSaysWhatIsLeftOut before anything is touched; an abort leaves nothing out.
+func TestStartSaysWhatIsLeftOut(t *testing.T) {
+	for m, want := range map[mode]int{modeUpgrade: 1, modeResume: 1, modeRollback: 1, modeAbort: 0} {
+		t.Run(string(m), func(t *testing.T) {
+			withoutServices(t)
+			var errOut bytes.Buffer
+			f, cmd := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: &errOut}), &cobra.Command{}
+			cmd.SetContext(t.Context())
+			f.addShared(cmd.Flags())
+			f.addUpgrade(cmd)
+			if err := cmd.ParseFlags([]string{"--current=image=v2", "--yes"}); err != nil {
+				t.Fatal(err)
+			}
+			c, err := f.openCommand(cmd, []string{"blue"}, f.parseUpgrade)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := c.openSession(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := s.loadGroup(t.Context(), "blue", modeUpgrade)
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := &execution{s: s, g: g, mode: m, progress: s.newProgress("blue")}
+			e.announceStart(t.Context())
+			e.progress.closeDisplay()
+			if got := errOut.String(); strings.Count(got, noServices) != want || !strings.Contains(got, "run ") {
+				t.Errorf("it said %q, want %d lines on services", got, want)
+			}
+		})
+	}
+}
