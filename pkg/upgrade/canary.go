@@ -273,7 +273,39 @@ func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
 			return d.describeLack(h, nil, formatMissing(missing)+why), true
 		}
 	}
+	if d.hasLostCanary(h) && !d.mayStart(h) {
+		why := d.whyNoSuccessor(h)
+		return Unhealthy{Workload: h.Workload, Name: h.name, Why: why, Ready: h.ready, Before: h.before.Ready}, why != ""
+	}
 	return Unhealthy{}, false
+}
+
+// whyNoSuccessor says why no pod of the workload is on its way on a node that stays, in the place of
+// the first that left; "" while one that is elsewhere may still become ready in its time.
+func (d canary) whyNoSuccessor(h *workloadHealth) string {
+	usual, unready := h.before.Usual.Duration, h.replicas.Unready()
+	for _, pod := range unready {
+		if drain.Lateness(pod, usual, 0, d.w.Now) == "" {
+			d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
+			return ""
+		}
+	}
+	switch {
+	case h.ready < h.replicas.Ready:
+		return "" // one is ready, which counts in a moment
+	case len(unready) > 0:
+		return "none of its new pods is on a node that stays"
+	default:
+		return describeRest(h)
+	}
+}
+
+// hasLostCanary reports whether the workload's pods left their first node, or were given up there,
+// before one became ready on a node that stays. A machine that is ending takes its pods along.
+func (d canary) hasLostCanary(h *workloadHealth) bool {
+	n := d.rec.Nodes[h.before.Canary]
+	ending := n.State == NodeRemoving && !d.isOverdue(n)
+	return !h.before.Proven && h.before.Canary != "" && !isInDrain(n.State) && !ending
 }
 
 // describeLack names what keeps a workload from having as many ready pods as it should have: a pod,

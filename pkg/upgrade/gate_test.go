@@ -99,6 +99,34 @@ func (g *gateScene) wantStopped(why string) {
 	}
 }
 
+// stepUndead is step for pods of a StatefulSet that do not end when they are evicted.
+func (g *gateScene) stepUndead() upgrade.Step {
+	g.t.Helper()
+	for range 30 {
+		g.Workloads = g.index.Snapshot()
+		step := g.next()
+		if step.Finished || (len(step.Actions) == 0 && step.Wake.After(g.Now)) {
+			return step
+		}
+		for _, action := range step.Actions {
+			if evict, ok := action.(upgrade.Evict); ok {
+				m := g.at(evict.Node)
+				m.Pods = slices.Clone(m.Pods)
+				for i, pod := range m.Pods {
+					m.Pods[i] = pod.DeepCopy()
+					m.Pods[i].DeletionTimestamp = &metav1.Time{Time: g.Now}
+					g.index.Store(m.Pods[i])
+				}
+				g.answer(evict, nodegroup.OutcomeDone, "")
+				continue
+			}
+			g.do(action)
+		}
+	}
+	g.t.Fatal("no rest within 30 steps")
+	return upgrade.Step{}
+}
+
 func (g *gateScene) tellController(read drain.Controller) {
 	read.Read = g.Now
 	g.Controllers = map[drain.Workload]drain.Controller{{Namespace: build.Namespace, Kind: "ReplicaSet", Name: "web"}: read}
@@ -236,6 +264,43 @@ func TestTheEndIsNotAwaitedForEver(t *testing.T) {
 	g.pass(30 * time.Second)
 	g.step()
 	g.wantStopped("pod web-9 on node cur-a-1: it is not ready after 30s")
+}
+
+// TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
+// when its time is over, and the upgrade stops soon after that.
+func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {
+	const why = "shop/StatefulSet/web (2 of 3 ready): a pod that was evicted has to end before another takes its place"
+	g := newGateScene(t, 3)
+	g.Request.OnTimeout = upgrade.Skip
+	for i := range g.Members {
+		for _, pod := range g.Members[i].Pods {
+			build.OwnedBy("StatefulSet", "web")(pod)
+		}
+	}
+	g.index = drain.NewWorkloadIndex(drain.Facts{})
+	for i := range g.Members {
+		for _, pod := range g.Members[i].Pods {
+			g.index.Store(pod)
+		}
+	}
+	if step := g.stepUndead(); len(step.Status.Unhealthy) > 0 {
+		t.Errorf("it is said not to recover while its node has time: %v", step.Status.Unhealthy)
+	}
+	g.pass(15 * time.Minute)
+	step := g.stepUndead()
+	wantState(t, step, "old-a-0", upgrade.NodeQuarantined)
+	wantState(t, step, "old-a-1", upgrade.NodeFenced)
+	if len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != why {
+		t.Errorf("unhealthy: %v, want %q", step.Status.Unhealthy, why)
+	}
+	g.pass(5*time.Minute - time.Second)
+	if step := g.stepUndead(); step.Finished {
+		t.Fatalf("it ends too early: %s", step.Record.Message)
+	}
+	g.pass(time.Second)
+	if step := g.stepUndead(); step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, why) {
+		t.Errorf("it ends with %q: %s; want %q with %q", step.Record.Result, step.Record.Message, upgrade.WorkloadUnhealthy, why)
+	}
 }
 
 // TestOneNodeIsTheCanaryOfEachWorkload: however wide the window, pods of a workload leave one node until one is ready elsewhere.
