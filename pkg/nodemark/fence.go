@@ -91,6 +91,18 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	return nil
 }
 
+// WasCordoned reports whether another actor cordoned the node: before its fence, or without one. A
+// cordon counts as another actor's where what the node was like before cannot be read.
+func WasCordoned(node *corev1.Node) bool {
+	prev, err := readNodeBaseline(node)
+	switch {
+	case err != nil || prev == nil:
+		return node.Spec.Unschedulable
+	default:
+		return prev.Unschedulable
+	}
+}
+
 // CordonTaint is what the control plane puts on a node that is cordoned, and takes off again.
 func CordonTaint() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
@@ -97,9 +98,18 @@ func countNotServing(d *draft) (n int) {
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
 		_, ending := d.rec.findStarted(m)
-		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && (!m.IsReady() || !d.w.isOpen(m, &d.rec)) && !ending && mayBeBooting(&d.rec, m) && d.rec.isNewMember(m) {
+		if m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && !ending && d.isArriving(m) {
 			n++
 		}
 	}
 	return n
+}
+
+// isArriving reports whether an outdated member may have been carried over before it served: it came
+// up during the upgrade, and is not Ready or closed to pods still.
+func (d *draft) isArriving(m *nodegroup.Member) bool {
+	if !mayBeBooting(&d.rec, m) || !d.rec.isNewMember(m) {
+		return false
+	}
+	return !m.IsReady() || nodemark.WasCordoned(m.Node) || !d.w.isOpen(m, &d.rec)
 }

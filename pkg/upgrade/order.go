@@ -12,13 +12,13 @@ import (
 const maxCandidates = 32
 
 // listCandidates are the pending members of which one is started next, in the order in which they
-// would be started if nothing contended, except those that must wait. Instances without a node and nodes that are not Ready go
-// first, since nothing useful is lost with them; then each time one of the zone with the most
-// outdated nodes, so that zones end together; then by name.
-func (c *memberCounts) listCandidates(zonal bool, mustWait func(*nodegroup.Member) bool) []*nodegroup.Member {
+// would be started if nothing contended, except those that must wait. Those that do not serve go
+// first, by their urgency, since nothing useful is lost with them; then each time one of the zone
+// with the most outdated nodes, so that zones end together; then by name.
+func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, mustWait func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member
-		left int
+		urgency, left int
 	}
 	var order []ranked
 	var seen [urgencies]zoneCounts
@@ -26,46 +26,40 @@ func (c *memberCounts) listCandidates(zonal bool, mustWait func(*nodegroup.Membe
 		if c.turn != nil && m.Zone() != *c.turn {
 			continue
 		}
-		before := seen[urgencyOf(m)].countsOf(m.Zone())
+		urgency := urgencyOf(m)
+		before := seen[urgency].countsOf(m.Zone())
 		if before.all < maxCandidates && !mustWait(m) {
-			order = append(order, ranked{m, c.pendingIn[m.Zone()] - before.all})
+			order = append(order, ranked{m, urgency, c.pendingIn[m.Zone()] - before.all})
 		}
 		before.all++
 	}
 	slices.SortFunc(order, func(a, b ranked) int {
 		return cmp.Or(
-			cmp.Compare(urgencyOf(a.Member), urgencyOf(b.Member)),
+			cmp.Compare(a.urgency, b.urgency),
 			cmp.Compare(b.left, a.left),
 			cmp.Compare(a.Zone(), b.Zone()),
 			cmp.Compare(a.Name(), b.Name()),
 		)
 	})
+	// Contention may decide between the first and others like it. A group that replaces nodes by
+	// itself keeps its zones in balance only if they take turns.
 	var candidates []*nodegroup.Member
 	for _, m := range order[:min(len(order), maxCandidates)] {
-		if c.areInterchangeable(order[0].Member, m.Member, zonal) {
+		if first := order[0]; first.urgency == m.urgency && (zonal || c.pendingIn[first.Zone()] == c.pendingIn[m.Zone()]) {
 			candidates = append(candidates, m.Member)
 		}
 	}
 	return candidates
 }
 
-// areInterchangeable reports whether contention may decide which of the two goes first. A group
-// that replaces nodes by itself keeps its zones in balance only if they take turns.
-func (c *memberCounts) areInterchangeable(a, b *nodegroup.Member, zonal bool) bool {
-	if urgencyOf(a) != urgencyOf(b) {
-		return false
-	}
-	return zonal || c.pendingIn[a.Zone()] == c.pendingIn[b.Zone()]
-}
-
 // urgencies is how many degrees of urgency there are.
 const urgencies = 3
 
-func urgencyOf(m *nodegroup.Member) int {
+func (d *draft) urgencyOf(m *nodegroup.Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
-	case !m.IsReady():
+	case !m.IsReady() || d.rec.Ledger.Carried() > 0 && d.isArriving(m):
 		return 1
 	default:
 		return 2

@@ -4,11 +4,13 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // retargeted is an upgrade of three nodes that has replaced one when its target moves, by a reading
@@ -53,6 +55,32 @@ func TestRetargetedReplacesWhatNeverServed(t *testing.T) {
 	wantState(t, s.next(), "new-a-1", upgrade.NodeEmpty)
 	if started := len(s.Record.Nodes); started != 1 {
 		t.Errorf("%d nodes are started, want 1", started)
+	}
+}
+
+// A node of the earlier target that is closed to pods still serves none: it goes first, at no cost,
+// and none that serves goes with it. The fence does not hide that it was cordoned before.
+func TestRetargetedReplacesWhatIsClosed(t *testing.T) {
+	for name, closing := range map[string]func(*corev1.Node){
+		"by a cordon": func(n *corev1.Node) { n.Spec.Unschedulable = true },
+		"by a taint": func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/starting", Effect: corev1.TaintEffectNoSchedule})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := retargeted(t)
+			s.remove("new-a-1")
+			interim := old("younger-a-1")
+			interim.Node.CreationTimestamp = metav1.NewTime(s.Now)
+			s.add(interim)
+			s.mark("younger-a-1", closing)
+			s.at("old-a-2").Pods = []*corev1.Pod{build.Pod("web-1", build.On("old-a-2"))}
+			s.do(s.next().Actions...)
+			wantState(t, s.next(), "younger-a-1", upgrade.NodeEmpty)
+			if started := len(s.Record.Nodes); started != 1 {
+				t.Errorf("%d nodes are started, want 1", started)
+			}
+		})
 	}
 }
 

@@ -16,7 +16,7 @@ func (d scheduling) chooseNextNode() *nodegroup.Member {
 	if (canary{d.draft}).isHolding() {
 		return nil
 	}
-	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), canary{d.draft}.mustWait)
+	candidates := d.count.listCandidates(d.rec.Ledger.Zonal(), d.urgencyOf, canary{d.draft}.mustWait)
 	if len(candidates) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ type window struct{ *draft }
 func (d window) startMoreNodes() {
 	for d.rec.Stopping == "" && !d.pausing && len(d.count.pending) > 0 && d.canStartNode(d.leastUnavailableCost()) {
 		m := d.nextNode()
-		if m == nil || !d.canStartNode(unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
+		if m == nil || !d.canStartNode(d.unavailableCost(m)) || (d.fencing && m.Node != nil && !d.isFencedByRun(m)) {
 			return
 		}
 		if d.awaitRoomFor(m) {
@@ -80,10 +80,10 @@ func (d window) canStartNode(price int) bool {
 	return true
 }
 
-// unavailableCost is how many nodes that serve are lost with the start of the member: none if it is
-// not Ready.
-func unavailableCost(m *nodegroup.Member) int {
-	if urgencyOf(m) < urgencies-1 {
+// unavailableCost is how many nodes that serve are lost with the start of the member: none if it
+// does not serve.
+func (d window) unavailableCost(m *nodegroup.Member) int {
+	if d.urgencyOf(m) < urgencies-1 {
 		return 0
 	}
 	return 1
@@ -91,7 +91,7 @@ func unavailableCost(m *nodegroup.Member) int {
 
 // leastUnavailableCost is that of the cheapest node which is left.
 func (d window) leastUnavailableCost() int {
-	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return unavailableCost(m) == 0 }) {
+	if slices.ContainsFunc(d.count.pending, func(m *nodegroup.Member) bool { return d.unavailableCost(m) == 0 }) {
 		return 0
 	}
 	return 1
