@@ -361,7 +361,7 @@ func (u *user) calm() {
 	c.calm, c.ending = true, false
 	u.rules.say("the world is calm")
 	c.addOutside("relief")
-	c.openNodes()
+	c.openNodes(c.plan.wantedBy(&u.stored.record, c.cloud.wanted))
 	for _, name := range sortedKeys(c.makers) {
 		m := c.makers[name]
 		tolerant := m.tolerant

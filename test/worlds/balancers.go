@@ -96,7 +96,7 @@ func (c *cluster) stateOf(id string) int {
 		return targetNone
 	case out && !c.now.Before(taken):
 		return targetDraining
-	case c.calm && c.plan.Balancer.Pods && c.pods[types.UID(strings.TrimPrefix(id, "ip-"))] == nil:
+	case !out && c.calm && c.plan.Balancer.Pods && c.pods[types.UID(strings.TrimPrefix(id, "ip-"))] == nil:
 		return targetNone // a controller that was stuck has caught up
 	case c.plan.Balancer.Pods == (c.cloud.instances[id] == nil):
 		return targetRegistered

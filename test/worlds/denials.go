@@ -96,6 +96,8 @@ type refusals struct {
 	since time.Time
 	// again is since when requests have been refused that are tried again, zero when none is.
 	again time.Time
+	// said is when one was named last.
+	said time.Time
 }
 
 // tellsRetries is S21: a request that is tried again is named within half a minute, and stops the upgrade in the time that new nodes have.
@@ -105,15 +107,18 @@ func (r *rules) tellsRetries(w *upgrade.World, step *upgrade.Step) {
 	}
 	tried := false
 	for key, attempt := range w.Open {
-		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < time.Minute
+		recent := attempt.InFlight || w.Now.Sub(attempt.Ended) < 45*time.Second
 		tried = tried || recent && r.c.plan.denied(strings.Split(key, "/")[0]) && attempt.Tries > 1 && attempt.Outcome != nodegroup.OutcomeDone
+	}
+	if step.Status.Retried.Action != "" {
+		r.refusals.said = w.Now
 	}
 	switch since := r.refusals.again; {
 	case !tried || step.Record.Stopping != "" || step.Finished:
 		r.refusals.again = time.Time{}
 	case since.IsZero():
 		r.refusals.again = w.Now
-	case w.Now.Sub(since) > 30*time.Second && step.Status.Retried.Action == "":
+	case min(w.Now.Sub(since), w.Now.Sub(r.refusals.said)) > 30*time.Second: // its effect may be seen a moment before its answer
 		r.fail("S21", "requests have been refused again and again for %s, and that is not said", w.Now.Sub(since))
 	case w.Now.Sub(since) > r.c.plan.Request.BootTimeout.Duration+2*time.Minute:
 		r.fail("S21", "requests have been refused again and again for %s, and the upgrade continues", w.Now.Sub(since))

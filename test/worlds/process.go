@@ -385,11 +385,14 @@ func (p *process) poll() {
 }
 
 // wanted is the revision that the process has the group observed with: on the way back it was typed, and a blue-green upgrade keeps it.
-func (p *process) wanted() string {
-	if p.record.Back || (p.record.Run != "" && p.c.plan.pins()) {
-		return p.record.Target.ID
+func (p *process) wanted() string { return p.c.plan.wantedBy(&p.record, p.c.cloud.wanted) }
+
+// wantedBy returns the revision that an upgrade brings nodes to, where the group's template has the one that is given.
+func (p *Plan) wantedBy(record *upgrade.Record, template string) string {
+	if record.Back || (record.Run != "" && p.pins()) {
+		return record.Target.ID
 	}
-	return p.c.cloud.wanted
+	return template
 }
 
 // reread is the record as it comes back from the cluster.

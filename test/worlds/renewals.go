@@ -77,12 +77,12 @@ func (c *cluster) openNode(name string) {
 	})
 }
 
-// openNodes has admins give back the current nodes that they have closed.
-func (c *cluster) openNodes() {
+// openNodes has admins give back the nodes of the revision that they have closed.
+func (c *cluster) openNodes(revision string) {
 	for _, name := range c.nodeNames() {
 		node := c.nodes[name]
 		closed := node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, isMaintenance)
-		if node.Labels[groupLabel] == "" || node.Labels[imageLabel] != c.cloud.wanted || node.Annotations[nodemark.AnnotationRun] != "" || !closed {
+		if node.Labels[groupLabel] == "" || node.Labels[imageLabel] != revision || node.Annotations[nodemark.AnnotationRun] != "" || !closed {
 			continue
 		}
 		c.othersChange(name, func(n *corev1.Node) {
@@ -134,7 +134,21 @@ func (u *user) renew(name string) {
 		})
 		u.rules.renewed[name] = u.c.now
 		u.c.place()
+		u.c.after(u.c.draw(30*time.Minute), func() { u.reopenRenewed(name) })
 	})
+}
+
+// reopenRenewed is the person who renewed a node and takes off, once the upgrade has released it, what kept pods from it before the
+// upgrade: that is what the upgrade waits for, and says.
+func (u *user) reopenRenewed(name string) {
+	node := u.c.nodes[name]
+	switch {
+	case node == nil || u.done:
+	case node.Annotations[nodemark.AnnotationRun] != "":
+		u.c.after(time.Minute, func() { u.reopenRenewed(name) })
+	case node.Spec.Unschedulable || len(node.Spec.Taints) > 0:
+		u.c.othersChange(name, func(n *corev1.Node) { n.Spec.Unschedulable, n.Spec.Taints = false, nil })
+	}
 }
 
 // released holds an upgrade that came to rest to having let pods onto the nodes that became current in place, as far as it can have seen that.
