@@ -149,7 +149,7 @@ func soaking(r *upgrade.Record) {
 	r.Soak.Until = time.Now().Add(time.Hour)
 }
 
-// TestVerbsOnlyLook has verbs look for the holder of an upgrade whose process is gone, without a terminal to ask at:
+// S33, S35: TestVerbsOnlyLook has verbs look for the holder of an upgrade whose process is gone, without a terminal to ask at:
 // nothing is written, neither the lease, which would charge the dead time to the nodes in drain, nor what they ask for,
 // which the next process would obey.
 func TestVerbsOnlyLook(t *testing.T) {
@@ -214,7 +214,7 @@ func TestVerbsSeeAHolderAtWork(t *testing.T) {
 	}
 }
 
-// TestParallelGroupsAreSeenAfterTheLease has another group's upgrade begin while this one waits for its lease.
+// S34: TestParallelGroupsAreSeenAfterTheLease has another group's upgrade begin while this one waits for its lease.
 func TestParallelGroupsAreSeenAfterTheLease(t *testing.T) {
 	s := twoGroups()
 	l := s.withLeases()
@@ -312,7 +312,7 @@ func TestLostRunAsks(t *testing.T) {
 	}
 }
 
-// TestForeignRunsAreRefused has nodes of the group be part of an upgrade that is recorded elsewhere: under another
+// S32: TestForeignRunsAreRefused has nodes of the group be part of an upgrade that is recorded elsewhere: under another
 // name, or in another namespace.
 func TestForeignRunsAreRefused(t *testing.T) {
 	elsewhere := &nodemark.Owner{Namespace: "ops", Group: "blue", Epoch: 1}

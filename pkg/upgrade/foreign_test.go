@@ -18,7 +18,7 @@ func (s *scene) edit(name string, change func(*upgrade.NodeRecord)) {
 	s.Record.Nodes[name] = n
 }
 
-// A record that names another machine than the group shows for the node stops the upgrade: neither
+// S31: A record that names another machine than the group shows for the node stops the upgrade: neither
 // machine is terminated, whatever state the record says that the node is in.
 func TestForeignInstanceIsNotTerminated(t *testing.T) {
 	for _, state := range []upgrade.NodeState{upgrade.NodeDraining, upgrade.NodeEmpty, upgrade.NodeRemoving, upgrade.NodeParked} {

@@ -205,8 +205,8 @@ func TestLostRunEnds(t *testing.T) {
 	}
 }
 
-// Where nothing tells what the group was like there is no going on: a second surge could come on
-// top of the first.
+// S30: Where nothing tells what the group was like there is no going on: a second surge could come
+// on top of the first.
 func TestRebuildRefuses(t *testing.T) {
 	bare := func(s *scene) {
 		for i := range s.Members {
@@ -263,7 +263,7 @@ func TestRebuildRefuses(t *testing.T) {
 	}
 }
 
-// What a rebuilt record takes for the run's own is no more than its request can have added, whatever
+// S30: What a rebuilt record takes for the run's own is no more than its request can have added, whatever
 // the marks say of the group: a kubelet may write annotations on its own node.
 func TestRebuildIsBoundByTheRequest(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-b-1"), old("old-b-2"), old("old-b-3"), old("old-b-4"))

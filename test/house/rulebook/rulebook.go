@@ -18,9 +18,9 @@ const scenarios = "pkg/upgrade/testdata"
 // and the rule's whose id it begins with.
 const manifests = "pkg/preflight/testdata/rules"
 
-// Families are the families of rules that tests and mutants have to hold, as a regular expression: what EKS and GKE do, and what
-// check finds.
-const Families = "(?:E|G|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
+// Families are the families of rules that tests and mutants have to hold, as a regular expression: what EKS and GKE do, what is not
+// trusted (S30 and on), and what check finds.
+const Families = "(?:E|G|S3|CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)"
 
 // Page defines the rules: a row of a table each. A line "* E63: why" says that a rule is not this tool's to hold.
 const Page = "docs/rules.md"
