@@ -222,6 +222,7 @@ func (r *rules) terminate(w *upgrade.World, step *upgrade.Step, stored *upgrade.
 	if i := slices.IndexFunc(w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == a.Instance }); i >= 0 {
 		m = &w.Members[i]
 	}
+	r.own(a)
 	n, ok := stored.Nodes[a.Node]
 	if m == nil || !ok || n.State != upgrade.NodeRemoving || n.Shrink != a.Shrink || n.Instance != a.Instance {
 		r.fail("I7", "%s: the record has %+v", a, n)

@@ -57,6 +57,7 @@ func (u *user) actions() map[ActorKind]func(pick int) bool {
 		Pauses:          u.pause,
 		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
 		OperationBegun:  u.begins,
+		RecordAimed:     u.aim,
 		EndsSoak:        u.endSoak,
 		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}

@@ -19,7 +19,9 @@ import (
 type instance struct {
 	id, zone, revision string
 	inService, leaving bool
-	unhealthy          bool
+	// standby says that its owner took it out of service: it counts for nothing.
+	standby   bool
+	unhealthy bool
 	// protected says that its owner keeps it from being scaled in.
 	protected bool
 	// token is the launch that it came of, "" for one the group launched by itself.
@@ -62,7 +64,7 @@ func newCloud(p *Plan) cloud {
 		k.suspended = []string{rebalance}
 	}
 	if p.sized() {
-		k.desired = len(p.Nodes)
+		k.desired = len(p.Nodes) - p.onStandby()
 		k.max = k.desired + p.Room
 		k.min = max(0, k.desired-p.Slack)
 	}
@@ -76,7 +78,7 @@ func (k *cloud) add(i *instance) { k.instances[i.id] = i }
 func (k *cloud) living() []*instance {
 	var living []*instance
 	for _, id := range slices.Sorted(maps.Keys(k.instances)) {
-		if i := k.instances[id]; !i.leaving {
+		if i := k.instances[id]; !i.leaving && !i.standby {
 			living = append(living, i)
 		}
 	}
@@ -347,6 +349,8 @@ func (i *instance) described(wanted string) nodegroup.Instance {
 	switch {
 	case i.leaving:
 		state = nodegroup.InstanceLeaving
+	case i.standby:
+		state = nodegroup.InstanceStandby
 	case i.inService:
 		state = nodegroup.InstanceInService
 	}

@@ -123,14 +123,12 @@ func (c *cluster) chance(percent int) bool { return c.rng.IntN(100) < percent }
 
 // found puts a node and its instance where the plan has them at the start.
 func (c *cluster) found(i int, n Node) {
-	zone := zoneName(n.Zone)
-	name := fmt.Sprintf("old-%s-%02d", zone, i)
-	revision := "1"
+	zone, name, revision := zoneName(n.Zone), nodeName(n, i), "1"
 	if n.Current {
-		name, revision = fmt.Sprintf("cur-%s-%02d", zone, i), "2"
+		revision = "2"
 	}
 	if c.plan.sized() {
-		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: true, revision: revision})
+		c.cloud.add(&instance{id: "i-" + name, zone: zone, inService: !n.Standby, standby: n.Standby, revision: revision})
 	}
 	if n.Marks&MarkNoNode != 0 {
 		return
@@ -140,8 +138,19 @@ func (c *cluster) found(i int, n Node) {
 		node.Labels[flavorLabel] = flavor("1")
 	}
 	mark(node, n.Marks, c.plan.Provider)
+	if n.Stray {
+		markStray(node)
+	}
 	c.putNode(node)
 	c.shadow[name] = node
+}
+
+// nodeName is the name of a node of the start, which has the place i in the plan.
+func nodeName(n Node, i int) string {
+	if n.Current {
+		return fmt.Sprintf("cur-%s-%02d", zoneName(n.Zone), i)
+	}
+	return fmt.Sprintf("old-%s-%02d", zoneName(n.Zone), i)
 }
 
 // flavor is the label that nodes of the revision come up with.

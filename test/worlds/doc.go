@@ -22,6 +22,9 @@
 // In one of five worlds restarts of Deployments are asked for instead of evictions of only ready pods (--move=surge): moves.go draws these
 // Deployments, rollouts.go is what brings up and ends their pods, restarts.go has the rules.
 //
+// In others pods take minutes to start, as they always did (starters.go). In some a machine is on Standby, or another actor changes the
+// record of the upgrade (trust.go): neither ends a machine that is not to be replaced.
+//
 // Some groups of AWS are behind a load balancer (balancers.go): no machine may end while its targets still drain.
 //
 // In one of ten worlds the group's own cloud upgrades it: managed.go is such a cloud, delegated.go draws these worlds and has

@@ -291,7 +291,7 @@ func (r *rules) evenly(p *process, w *upgrade.World, a nodegroup.Resume) {
 	}
 	zones := map[string]int{}
 	for i := range w.Group.Instances {
-		if instance := &w.Group.Instances[i]; instance.State != nodegroup.InstanceLeaving {
+		if instance := &w.Group.Instances[i]; instance.State != nodegroup.InstanceLeaving && instance.State != nodegroup.InstanceStandby {
 			zones[instance.Zone]++
 		}
 	}

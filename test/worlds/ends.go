@@ -2,6 +2,7 @@ package worlds
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -22,21 +23,23 @@ func (r *rules) rest(record upgrade.Record) {
 		return
 	}
 	r.reason(record)
-	if r.leavesBehind(record) {
-		return
-	}
+	r.leftAlone(record)
 	r.released(record)
 	r.whole(record)
+	r.saysOutage(record)
 	if r.stays(&record) {
 		r.standing(record)
 		return
 	}
 	for _, name := range sortedKeys(r.c.nodes) {
 		node, shadow := r.c.nodes[name], r.c.shadow[name]
-		if i := r.c.instanceOf(node); r.c.plan.sized() && (i == nil || i.leaving) {
+		if i := r.c.instanceOf(node); r.saysMarked(&record, name) || r.c.plan.sized() && (i == nil || i.leaving) {
 			continue // it goes with its machine
 		}
 		_, started := record.Nodes[name]
+		if shadow != nil && r.isStray(name) && node.Annotations[nodemark.AnnotationRun] == "" {
+			node, shadow = withoutOurs(node), withoutOurs(shadow)
+		}
 		ours := node.Annotations[nodemark.AnnotationRun] != ""
 		if !ours && !r.stripped[name] && slices.ContainsFunc(slices.Collect(maps.Keys(node.Annotations)), func(key string) bool { return strings.HasPrefix(key, nodemark.Domain+"/") }) {
 			r.fail("I4", "node %s, which is not fenced, keeps %v of ours", name, node.Annotations)
@@ -50,20 +53,39 @@ func (r *rules) rest(record upgrade.Record) {
 		}
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
-	kept := strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
+	kept := r.saysRefused(&record, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
 	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
 	}
-	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed {
+	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed && !r.saysRefused(&record, "resume ") {
 		r.fail("I4", "%s is suspended still", alarm)
 	}
 }
 
-// leavesBehind reports whether what is ours could not be taken away because requests were refused, and that is said.
-func (r *rules) leavesBehind(record upgrade.Record) bool {
-	return !r.quiet && slices.ContainsFunc([]string{"to unfence node ", "to leave node ", "to resume ", "to lower the group's max ", "to terminate "}, func(request string) bool {
-		return strings.Contains(record.Message, request)
+// saysRefused reports whether the message names a request that was refused, by the words it begins with.
+func (r *rules) saysRefused(record *upgrade.Record, request string) bool {
+	return !r.quiet && strings.Contains(record.Message, "to "+request)
+}
+
+// abbreviated matches a message that counts the last of the requests, or of the nodes, that it is about.
+func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`) }
+
+// saysMarked reports whether the message says that our marks could not be taken off the node.
+func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
+	for _, request := range []string{"unfence node ", "leave node "} {
+		if r.saysRefused(record, request+node) || r.saysRefused(record, request) && abbreviated().MatchString(record.Message) {
+			return true
+		}
+	}
+	_, fenced, many := strings.Cut(record.Message, "still fenced: ")
+	return many && r.saysRefused(record, "unfence node ") && strings.Contains(fenced, node)
+}
+
+// leavesBehind reports whether the message names what is left of ours because a request was refused.
+func (r *rules) leavesBehind(record *upgrade.Record) bool {
+	return slices.ContainsFunc([]string{"unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate "}, func(request string) bool {
+		return r.saysRefused(record, request)
 	})
 }
 
@@ -110,7 +132,7 @@ func (r *rules) reason(record upgrade.Record) {
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(record.Message, "forbidden")
 		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
-		if !refused && !tooLong && !unread && !r.leavesBehind(record) {
+		if !refused && !tooLong && !(p.hasActor(RecordAimed) && saysAimed(&record)) && !unread && !r.leavesBehind(&record) {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
 		}
 	case upgrade.Aborted:
@@ -204,8 +226,31 @@ func (r *rules) whole(record upgrade.Record) {
 		switch {
 		case record.Result == upgrade.Succeeded && ready < first && !r.c.calm:
 			r.fail("I14", "it ends well, and %d pods of %s are ready, of %d before", ready, app.id(), first)
-		case record.Result == upgrade.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&record) && app.Flaps == 0 && (app.Homeless || !strings.Contains(record.Message, "no node takes it")): // else it waited for room
+		case record.Result == upgrade.WorkloadUnhealthy && ready == 0 && first > 1 && !isBlueGreen(&record) && app.Flaps == 0 && !r.recovery.roomless[app.id().String()] && (app.Homeless || !strings.Contains(record.Message, "no node takes it")): // else it waited for room
 			r.fail("I14", "it stops, and none of the pods of %s is ready, of %d before", app.id(), first)
+		}
+	}
+}
+
+// saysOutage is the rule that an upgrade which stops for workloads tells of each whether it has no ready pod still.
+func (r *rules) saysOutage(record upgrade.Record) {
+	if !r.quiet || record.Result != upgrade.WorkloadUnhealthy {
+		return
+	}
+	for i := range r.c.plan.Workloads {
+		app := &r.c.plan.Workloads[i]
+		known, on := record.Workloads[app.id().String()]
+		if !app.replicated() || !on || known.Ready == 0 {
+			continue
+		}
+		ready := 0
+		for _, pod := range r.c.pods {
+			if pod.Labels["app"] == app.Name && pod.DeletionTimestamp == nil && podIsReady(pod) {
+				ready++
+			}
+		}
+		if known.Out != (ready == 0) {
+			r.fail("outage", "it is said to be out: %t, and %d pods of %s are ready", known.Out, ready, app.id())
 		}
 	}
 }
@@ -223,7 +268,7 @@ func (r *rules) end(record upgrade.Record) {
 		if r.c.plan.sized() && (i == nil || i.leaving) {
 			continue
 		}
-		if r.outdated(node, i, record) {
+		if r.outdated(node, i, record) && (i == nil || !i.standby) {
 			r.fail("end", "node %s is outdated still, and %q", name, state)
 		}
 		if node.Annotations[nodemark.AnnotationRun] != "" {

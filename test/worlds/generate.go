@@ -54,6 +54,10 @@ func Generate(seed uint64) Plan {
 	balancers(&p)
 	renewals(&p)
 	refusePods(&p)
+	slowStarters(&p)
+	standby(&p)
+	strayMarks(&p)
+	aimRecord(&p)
 	denials(&p)
 	return p
 }

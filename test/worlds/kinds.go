@@ -106,6 +106,7 @@ const (
 	EndsSoak        ActorKind = "somebody completes"
 	OwnerDeploys    ActorKind = "owner changes a Deployment"
 	OperationBegun  ActorKind = "another actor has the cloud begin"
+	RecordAimed     ActorKind = "another actor changes the record"
 )
 
 func allActors() []ActorKind {
@@ -116,7 +117,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate, blueGreen, moves and crashes add.
+// rareActors are those that only rare, delegate, blueGreen, moves, crashes and aimRecord add.
 func rareActors() []ActorKind {
-	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys}
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed}
 }

@@ -62,6 +62,10 @@ type Node struct {
 	// Unlabelled nodes are current by their machine, and lack a label that the request wants.
 	Unlabelled bool
 	Marks      Marks
+	// Standby is true when its owner has taken its instance out of service.
+	Standby bool
+	// Stray is true when it has annotations of ours from an earlier run, or that its kubelet made up.
+	Stray bool
 }
 
 // Marks are what is odd about a node, bit by bit.
@@ -114,6 +118,8 @@ type Workload struct {
 	// long they stay ready there until they crash, 0 for ever; until another actor mends it, or Calm.
 	Refused, Homeless bool
 	Flaps             time.Duration
+	// Tells is true when its pods tell how long they took to become ready.
+	Tells bool
 	// Ends is within how long its pods end by themselves, 0 for never.
 	Ends time.Duration
 	// Served is true when a Service sends to its pods.
@@ -168,7 +174,7 @@ type Actor struct {
 func (p *Plan) outdated() int {
 	n := 0
 	for _, node := range p.Nodes {
-		if !node.Current || node.Unlabelled {
+		if (!node.Current || node.Unlabelled) && !node.Standby {
 			n++
 		}
 	}

@@ -56,6 +56,9 @@ func (c *cluster) settlePod(m *maker, pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.Time{Time: c.now.Add(-time.Hour)}
 	pod.Status = c.statusOf(pod, !m.broken)
 	c.complete(m, pod)
+	if m.Tells {
+		tellStart(m, pod)
+	}
 	switch m.Kind {
 	case Finished:
 		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, Conditions: podReady(false)}

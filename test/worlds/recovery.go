@@ -35,6 +35,8 @@ type recovery struct {
 	first map[string]int
 	// last is since when each pod has been seen to be the last ready one of its workload.
 	last map[types.UID]time.Time
+	// roomless are the workloads whose last ready pod was evicted while no node of the cluster took pods, by name.
+	roomless map[string]bool
 }
 
 // baseline is how a workload was when the first of its pods had to leave: how many were ready, and when.
@@ -44,7 +46,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -219,6 +221,9 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 			r.recovery.last[pod.UID] = w.Now
 		}
 	}
+	if evicted := evictedOf(step, stays); len(stays) > 0 && evicted == len(stays) && !r.c.hasRoom() {
+		r.recovery.roomless[app.id().String()] = true
+	}
 	if app.Role == Completes {
 		return // of those that have completed no one brings another up here: one may be left that is the only one
 	}
@@ -226,6 +231,21 @@ func (r *rules) keepsLast(w *upgrade.World, step *upgrade.Step, app *Workload, p
 		return
 	}
 	r.waitedLast(w, step, app, stays)
+}
+
+// evictedOf counts the pods that the step evicts of those that are given.
+func evictedOf(step *upgrade.Step, pods map[types.UID]bool) (n int) {
+	for _, action := range step.Actions {
+		if a, evicts := action.(upgrade.Evict); evicts && pods[a.UID] {
+			n++
+		}
+	}
+	return n
+}
+
+// hasRoom reports whether any node of the cluster takes pods.
+func (c *cluster) hasRoom() bool {
+	return slices.ContainsFunc(c.nodeNames(), func(name string) bool { return isReady(c.nodes[name]) && !c.nodes[name].Spec.Unschedulable })
 }
 
 // isEvicted reports whether an eviction of the pod is under way, or was accepted so shortly ago that its end may not be seen.
@@ -296,6 +316,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 	if ran := w.Now.Sub(r.recovery.began); ran < unwell {
 		r.fail("I11", "it stops for a workload %s after it was begun", ran)
 	}
+	r.givesTime(w, step)
 	if len(step.Status.Unhealthy) == 0 {
 		r.fail("I11", "it stops, and no workload is said not to recover: %s", step.Record.Message)
 	}
@@ -321,7 +342,7 @@ func (r *rules) unhealthy(record upgrade.Record) {
 		rest, named := strings.CutPrefix(last, app.id().String())
 		return named && (rest == "" || rest[0] == ';')
 	})
-	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "ready for less than")) {
+	if i < 0 || !strings.Contains(record.Message, fmt.Sprintf("%s (", r.c.plan.Workloads[i].id())) || (!strings.Contains(record.Message, "pod "+r.c.plan.Workloads[i].Name+"-") && !strings.Contains(record.Message, "not created") && !strings.Contains(record.Message, "has to end before") && !strings.Contains(record.Message, "on a node that stays") && !strings.Contains(record.Message, "ready for less than")) {
 		r.fail("I11", "the message does not name the workload and its pod: %q", record.Message)
 		return
 	}

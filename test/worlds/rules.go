@@ -30,6 +30,8 @@ type rules struct {
 	rearranged, maxed bool
 	// renewed is since when each node has been current that was renewed in place.
 	renewed map[string]time.Time
+	// aimed are the machines that the record named for nodes before another actor changed it.
+	aimed map[string]string
 	// stripped are nodes that another actor took our annotations from.
 	stripped map[string]bool
 	// deadlines by node UID, phase the furthest phase of the run, run its name.
@@ -66,7 +68,7 @@ func newRules(c *cluster, say func(string)) *rules {
 	p := c.plan
 	r := &rules{
 		c: c, tell: say, tally: Tally{}, desired: c.cloud.desired, max: c.cloud.max, pointed: c.cloud.pointed, zones: c.cloud.zones(),
-		stripped: map[string]bool{}, renewed: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
+		aimed: map[string]string{}, stripped: map[string]bool{}, renewed: map[string]time.Time{}, deadlines: map[types.UID]time.Time{}, moved: map[string]int{}, sent: map[types.UID][]string{}, duties: newDuties(), recovery: newRecovery(),
 		delegations: delegations{tokens: map[string]nodegroup.Delegate{}, told: map[string]bool{}},
 		quiet:       p.quiet(), moving: newMoving(),
 	}
@@ -173,7 +175,7 @@ func (r *rules) serving(record upgrade.Record) int {
 		wantsFlavor := record.Run == "" || len(record.Request.Current) > 0 // the way back asks for no labels
 		lacking := node.Labels[imageLabel] == "" || (wantsFlavor && node.Labels[flavorLabel] == "")
 		unproven := lacking && (i == nil || record.Run == "" || i.revision == record.Target.ID)
-		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) && !record.Back { // on the way back new nodes are the outdated ones
+		if node.Labels[groupLabel] == "" || !isReady(node) || unproven || r.c.isClosed(node) {
 			continue
 		}
 		if r.c.plan.sized() && (i == nil || i.leaving || !i.inService) {
@@ -225,6 +227,7 @@ func (r *rules) step(p *process, w *upgrade.World, step *upgrade.Step) {
 	r.duty(p, w, step)
 	r.recovers(p, w, step)
 	r.sees(p)
+	r.rebuilds(p, w)
 	r.saysDenial(w, step)
 	for _, action := range step.Actions {
 		r.act(p, w, step, action)

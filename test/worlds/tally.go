@@ -145,6 +145,7 @@ func declared() [][2]string {
 		keys("rollout", allRollouts()...),
 		keys("move", allMoves()...),
 		keys("renewal", allRenewals()...),
+		keys("trust", allTrust()...),
 		keys("role", Hook, Driver, Skipped, Completes, Protected),
 		keys("action", allActions()...),
 		keys("denied", "fence", "start-drain", "evict", "resume", "terminate", "delegate"),

@@ -80,6 +80,8 @@ type user struct {
 	pausing bool
 	// planned numbers the times at which the command is to be run again: the last one counts.
 	planned int
+	// aimed is the node for which another actor had the record name another machine, "" for none.
+	aimed string
 	// completes is true when the next run ends the soak.
 	completes bool
 }
@@ -159,6 +161,7 @@ func (u *user) over(p *process, record upgrade.Record) {
 	}
 	u.rules.say("result %q %s", record.Result, record.Message)
 	u.rules.rest(record)
+	u.repair(record)
 	u.loosen(record)
 	switch {
 	case record.Result == upgrade.Succeeded || record.Result == upgrade.LeftBehind || record.Result == upgrade.Aborted:

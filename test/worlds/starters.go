@@ -1,0 +1,61 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// slowStarters gives some worlds a workload whose pods take minutes to become ready, and on new nodes five times as long: late, but within
+// the time that they have. It draws from its own generator.
+func slowStarters(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x736c6f77))}
+	if p.delegated() || p.shortLived() || !d.chance(8) {
+		return
+	}
+	for i := range p.Workloads {
+		w := &p.Workloads[i]
+		if !w.replicated() || w.Replicas == 0 || w.Broken || w.Undead || w.Tolerant || w.ailing() || w.Role != "" || w.Rollout != "" || w.Ends > 0 {
+			continue
+		}
+		w.Tells, w.Ready = true, d.between(2*time.Minute, 4*time.Minute)
+		w.Slow = w.Ready * 21 / 4
+		return
+	}
+}
+
+// tellStart has a pod that has been there for long tell when it was started, and when it became ready.
+func tellStart(m *maker, pod *corev1.Pod) {
+	pod.Status.StartTime = pod.CreationTimestamp.DeepCopy()
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodReady {
+			c.LastTransitionTime = metav1.Time{Time: pod.CreationTimestamp.Add(m.Ready)}
+		}
+	}
+}
+
+// givesTime is I11 for pods that usually take long to become ready: an upgrade does not stop for one before it has had five times that.
+func (r *rules) givesTime(w *upgrade.World, step *upgrade.Step) {
+	_, last, _ := strings.Cut(step.Record.Message, "--ignore-unready=")
+	for _, u := range step.Status.Unhealthy {
+		if !r.quiet || u.Pod == "" || !strings.HasPrefix(last, u.Name) {
+			continue
+		}
+		for i := range r.c.plan.Workloads {
+			app := &r.c.plan.Workloads[i]
+			if !app.Tells || app.id().String() != u.Name {
+				continue
+			}
+			for _, pod := range living(w, app) {
+				if age := w.Now.Sub(pod.CreationTimestamp.Time); pod.Name == u.Pod && pod.Spec.NodeName != "" && age < 5*app.Ready {
+					r.fail("I11", "it stops for pod %s after %s, and pods of %s take %s to become ready", u.Pod, age, u.Name, app.Ready)
+				}
+			}
+		}
+	}
+}
