@@ -184,10 +184,16 @@ func (c *command) leave() {
 // end waits for the end and fails the test unless the exit code is the one wanted.
 func (c *command) end(code int) {
 	c.t.Helper()
+	c.endWithin(patience, code)
+}
+
+// endWithin is [command.end] of a command that may take so long.
+func (c *command) endWithin(limit time.Duration, code int) {
+	c.t.Helper()
 	select {
 	case <-c.ended:
-	case <-time.After(patience):
-		c.t.Fatalf("%s has not ended within %s\n%s", c.what, patience, c.transcript())
+	case <-time.After(limit):
+		c.t.Fatalf("%s has not ended within %s\n%s", c.what, limit, c.transcript())
 	}
 	if c.err != nil || c.code != code {
 		c.t.Fatalf("%s ended with %d (%v), want %d\n%s", c.what, c.code, c.err, code, c.transcript())

@@ -21,6 +21,7 @@ TestManagedGroups/scenes/default
 TestManagedGroups/scenes/blocked
 TestManagedGroups/scenes/both_kinds
 TestPlantedFaults/PDB001
+TestPublicCases/suc-9-inplace-no-budget
 TestUnreliableCloud/answers_are_lost
 TestUpgrade/scene/three_nodes_in_three_zones
 TestUpgrade/scene/a_node_that_cannot_be_drained:_fail

@@ -1,0 +1,374 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/controlplane"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// unhealthyPatience is how long an upgrade may take that stops because a workload does not recover: it waits for five
+// minutes, and cases that are played at the same time keep two cores busy.
+const unhealthyPatience = 12 * time.Minute
+
+// publicCase is an input that was made after a public report of an upgrade that took a workload down and ended well. Its
+// objects are in testdata/cases: NAME.1.yaml are the outdated nodes and the workloads, NAME.2.yaml the current nodes, NAME.3.yaml
+// what happens before the upgrade.
+type publicCase struct {
+	// pool is the label of the nodes, and the namespace.
+	pool string
+	// flags are added to the command.
+	flags []string
+	// result is what the upgrade ends with: exit code 0 for one that succeeded, 1 for all others. "" is an upgrade that is refused
+	// before it begins, which is exit code 3.
+	result upgrade.Result
+	// says are parts of the message of one that did not succeed.
+	says []string
+	// ready is how many pods of each workload, by its label app, are ready at every moment. What is left out may have none.
+	ready map[string]int
+	// force is true where the message may offer force, which helps there.
+	force bool
+	// fenced is how many outdated nodes are fenced at the end: those that were started.
+	fenced int
+	// meanwhile is what people do during the upgrade; nil for nothing.
+	meanwhile func(*scene, *command)
+}
+
+// publicCases are the cases, by the repository and number of the report.
+var publicCases = map[string]publicCase{
+	"sregym-887-psa": {
+		pool: "psa", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		says: []string{"psa/Deployment/web (2 of 3 ready)", "1 pod is not created", `violates PodSecurity "restricted:latest"`},
+	},
+	"k8s-89209-quota": { // the node of the second pod is started: the workload's own budget keeps that
+		pool: "quo", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 2,
+		says: []string{"quo/Deployment/web (2 of 3 ready)", "1 pod is not created", "exceeded quota: q"},
+	},
+	"k8s-device-plugin-291": {
+		pool: "gpu", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"infer": 2}, fenced: 1,
+		says: []string{"gpu/Deployment/infer (2 of 3 ready)", "Insufficient nvidia.com/gpu"},
+	},
+	"k8s-66568-hostport": { // two current nodes take two of three pods
+		pool: "hp", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"edge": 2}, fenced: 3,
+		says: []string{"hp/Deployment/edge (2 of 3 ready)", "didn't have free ports for the requested pod ports"},
+	},
+	"cilium-29405-custom-startup-taint": {
+		pool: "cus", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2}, fenced: 3,
+		meanwhile: bringTainted,
+	},
+	"suc-9-inplace-no-budget": {
+		pool: "ipn", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2},
+		meanwhile: renewDrained,
+	},
+	"karpenter-2689-antiaffinity": {
+		pool: "drf", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 2,
+	},
+	"kubernetes-31487-one-node": {
+		pool: "one", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 1,
+	},
+	"kured-874-slow-start": { // no budget says that more than one is to be ready
+		pool: "slo", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 4,
+	},
+	"cluster-api-13530-name-reused": {
+		pool: "reu", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2},
+		meanwhile: reuseNames,
+	},
+	"cluster-api-6894-tolerates-all": {
+		pool: "tol", ready: map[string]int{"web": 3}, force: true,
+		says: []string{"tol/web-", "it tolerates the whole fence"},
+	},
+	"autoscaler-4517-attach-limit": {
+		pool: "csi", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"db": 1}, fenced: 1,
+		says: []string{"csi/StatefulSet/db (1 of 2 ready)", "exceed max volume count"},
+	},
+	"istio-21147-webhook": {
+		pool: "whk", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		says: []string{"1 pod is not created", "injector.example.com"},
+	},
+	"karpenter-2984-affinity-to-daemonset": {
+		pool: "aff", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"relay": 1}, fenced: 1,
+		says: []string{"aff/Deployment/relay (1 of 2 ready)", "didn't match pod affinity rules"},
+	},
+	"kured-145-single-node": {
+		pool: "sin", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 1}, fenced: 1,
+		says: []string{"sin/Deployment/web (1 of 2 ready)", "no node takes it"},
+	},
+	"kops-7258-image-pull": {
+		pool: "img", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2}, fenced: 1,
+		says: []string{"img/Deployment/web (2 of 3 ready)", "CrashLoopBackOff"},
+	},
+	"openshift-router-331-one-new-node": {
+		pool: "rou", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"router": 1}, fenced: 2,
+		says: []string{"rou/Deployment/router (1 of 2 ready)", "didn't match pod anti-affinity rules"},
+	},
+}
+
+// TestPublicCases plays what was reported of other programs.
+func TestPublicCases(t *testing.T) {
+	t.Parallel()
+	shared := common.forTest(t)
+	for name, c := range publicCases {
+		t.Run(name, func(t *testing.T) {
+			inSample(t)
+			t.Parallel()
+			c.play(t, shared, name)
+		})
+	}
+}
+
+func (c publicCase) play(t *testing.T, shared *stage.Stage, name string) {
+	own := *shared
+	own.Namespace = c.pool
+	s := &scene{Stage: &own, t: t, group: c.pool}
+	t.Cleanup(s.explain)
+	s.applyStep(name, 1, "-l", "pool="+c.pool) // the nodes first, or the first to be Ready gets all pods
+	s.waitForReadyNodes()
+	s.applyStep(name, 1)
+	s.waitForDaemonSets()
+	s.settle()
+	s.applyStep(name, 2)
+	s.waitForReadyNodes()
+	t.Cleanup(s.removeWebhooks)
+	s.applyStep(name, 3)
+	ready := s.watchReady()
+
+	command := s.manually(append([]string{"--wait-replacement=false"}, c.flags...)...)
+	if c.meanwhile != nil {
+		c.meanwhile(s, command)
+	}
+	command.endWithin(unhealthyPatience, c.code())
+	c.check(s, command, ready)
+}
+
+// code is the exit code that the case ends with.
+func (c publicCase) code() int {
+	switch c.result {
+	case upgrade.Succeeded:
+		return 0
+	case "":
+		return 3
+	default:
+		return 1
+	}
+}
+
+func (c publicCase) check(s *scene, command *command, ready *readyWatch) {
+	s.t.Helper()
+	if got := s.manualStatus().Result; got != string(c.result) {
+		s.t.Errorf("the result is %q, want %q", got, c.result)
+	}
+	if c.result != upgrade.Succeeded {
+		message := command.complaint()
+		for _, part := range c.says {
+			if !strings.Contains(message, part) {
+				s.t.Errorf("the message does not say %q: %s", part, message)
+			}
+		}
+		if !c.force && strings.Contains(message, "force") {
+			s.t.Errorf("the message offers force, which is no help: %s", message)
+		}
+	}
+	least := ready.end(s.t)
+	for app, n := range c.ready {
+		if least[app] < n {
+			s.t.Errorf("at one moment %d pods of %s were ready, want at least %d", least[app], app, n)
+		}
+	}
+	c.checkFences(s)
+	if c.result == upgrade.Succeeded {
+		s.settle()
+	}
+}
+
+// checkFences wants no current node to be fenced, and as many outdated nodes as were started.
+func (c publicCase) checkFences(s *scene) {
+	s.t.Helper()
+	fenced := 0
+	for _, node := range s.nodes() {
+		switch left := ours(&node); {
+		case len(left) > 0 && node.Labels["image"] == "v2":
+			s.t.Errorf("current node %s is fenced: %v", node.Name, left)
+		case len(left) > 0:
+			fenced++
+		}
+	}
+	if fenced != c.fenced {
+		s.t.Errorf("%d outdated nodes are fenced at the end, want %d", fenced, c.fenced)
+	}
+}
+
+// bringTainted adds a current node for each that was drained. An agent takes the node's taint off only once the upgrade waits for that.
+func bringTainted(s *scene, c *command) {
+	const agent = "example.com/agent-not-ready"
+	for i := range 3 {
+		c.until("a drained node", nodeState("Drained"))
+		fresh := controlplane.NodeSpec{
+			Name: fmt.Sprintf("%s-new-%d", s.group, i), Labels: map[string]string{"pool": s.group, "image": "v2"},
+			Taints: []corev1.Taint{{Key: agent, Effect: corev1.TaintEffectNoSchedule}},
+		}
+		if err := s.Cluster.AddNode(s.t.Context(), fresh); err != nil {
+			s.t.Fatal(err)
+		}
+		s.waitFor("the taint to be named", func() bool {
+			return strings.Contains(s.manualStatus().Status.Waiting, "node "+fresh.Name+" has taint "+agent)
+		})
+		s.change(fresh.Name, func(node *corev1.Node) {
+			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == agent })
+		})
+	}
+}
+
+// reuseNames deletes each drained node, and has a current one join under its name.
+func reuseNames(s *scene, c *command) {
+	for range 3 {
+		name := c.until("a drained node", nodeState("Drained")).Node
+		if err := s.Cluster.Client().CoreV1().Nodes().Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		s.addNode(name, "v2")
+	}
+}
+
+// renewDrained has each drained node come back as a current one.
+func renewDrained(s *scene, c *command) {
+	for range 3 {
+		s.renew(c.until("a drained node", nodeState("Drained")).Node)
+	}
+}
+
+// applyStep applies the objects of a case's step, if it has such a step.
+func (s *scene) applyStep(name string, step int, flags ...string) {
+	s.t.Helper()
+	file, err := filepath.Abs(filepath.Join("testdata", "cases", fmt.Sprintf("%s.%d.yaml", name, step)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := os.Stat(file); os.IsNotExist(err) && step > 1 {
+		return
+	}
+	if r := run(s.t, s.Stage, append([]string{"apply", "-f", file}, flags...)...); r.Code != 0 {
+		s.t.Fatalf("applying %s: %s", file, r.Stderr)
+	}
+}
+
+// removeWebhooks deletes the case's webhooks, which other tests of the stage would find.
+func (s *scene) removeWebhooks() {
+	result, err := s.Kubectl(context.WithoutCancel(s.t.Context()), "delete", "mutatingwebhookconfigurations", "-l", "pool="+s.group)
+	if err != nil || result.Code != 0 {
+		s.t.Errorf("deleting the webhooks: %v: %s", err, result.Stderr)
+	}
+}
+
+// waitForDaemonSets waits until the DaemonSets have a ready pod on each node that they are for.
+func (s *scene) waitForDaemonSets() {
+	s.t.Helper()
+	s.waitFor("the DaemonSets' pods", func() bool {
+		sets, err := s.Cluster.Client().AppsV1().DaemonSets(s.Namespace).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return !slices.ContainsFunc(sets.Items, func(set appsv1.DaemonSet) bool {
+			return set.Status.ObservedGeneration == 0 || set.Status.NumberReady != set.Status.DesiredNumberScheduled
+		})
+	})
+}
+
+// waitForReadyNodes waits until each node of the group is Ready, whatever other taints it has.
+func (s *scene) waitForReadyNodes() {
+	s.t.Helper()
+	s.waitFor("the nodes to be Ready", func() bool {
+		return !slices.ContainsFunc(s.nodes(), func(node corev1.Node) bool {
+			return slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == corev1.TaintNodeNotReady }) ||
+				!slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+					return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+				})
+		})
+	})
+}
+
+// readyWatch follows the pods of a namespace and remembers the fewest that were ready of each workload.
+type readyWatch struct {
+	watcher watch.Interface
+	ended   chan struct{}
+	pods    map[types.UID]string // those that are ready, and of which workload
+	least   map[string]int
+}
+
+// watchReady starts to follow the pods. All that are there count from now on.
+func (s *scene) watchReady() *readyWatch {
+	s.t.Helper()
+	// Not the test's context: the watch is read when the upgrade has ended.
+	ctx, pods := context.WithoutCancel(s.t.Context()), s.Cluster.Client().CoreV1().Pods(s.Namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	w := &readyWatch{ended: make(chan struct{}), pods: map[types.UID]string{}}
+	for i := range list.Items {
+		w.note(watch.Event{Type: watch.Added, Object: &list.Items[i]})
+	}
+	w.least = w.count()
+	if w.watcher, err = pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(w.watcher.Stop)
+	go func() {
+		defer close(w.ended)
+		for e := range w.watcher.ResultChan() {
+			w.note(e)
+		}
+	}()
+	return w
+}
+
+func (w *readyWatch) count() map[string]int {
+	sums := map[string]int{}
+	for _, app := range w.pods {
+		sums[app]++
+	}
+	return sums
+}
+
+func (w *readyWatch) note(e watch.Event) {
+	pod, ok := e.Object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if delete(w.pods, pod.UID); e.Type != watch.Deleted && pod.DeletionTimestamp == nil && drain.Ready(pod) {
+		w.pods[pod.UID] = pod.Labels["app"]
+	}
+	now := w.count()
+	for app, least := range w.least {
+		if now[app] < least {
+			w.least[app] = now[app]
+		}
+	}
+}
+
+// end ends the watch and returns the fewest ready pods of each workload that had some when the watch began.
+func (w *readyWatch) end(t *testing.T) map[string]int {
+	t.Helper()
+	select {
+	case <-w.ended:
+		t.Error("the watch of the pods ended before the upgrade")
+	default:
+	}
+	w.watcher.Stop()
+	<-w.ended
+	return w.least
+}
