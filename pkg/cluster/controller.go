@@ -33,7 +33,7 @@ func (r *ControllerReader) ReadController(ctx context.Context, w drain.Workload)
 	case apierrors.IsNotFound(err):
 		return drain.Controller{}
 	case err != nil:
-		return drain.Controller{Unread: fmt.Sprintf("reading its controller: %v: allow get on its kind, or pass --ignore-unready", err)}
+		return drain.Controller{Unread: fmt.Sprintf("reading its controller: %v: allow that, or pass --ignore-unready", err)}
 	case read.Refused == "":
 		read.Refused = r.findFailedCreate(ctx, w)
 	}
@@ -80,9 +80,23 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 			return drain.Controller{}, err
 		}
 		return drain.Controller{Replicas: replicasOf(c.Spec.Replicas)}, nil
+	case "DaemonSet":
+		return r.readDaemonSet(ctx, w)
 	default:
 		return drain.Controller{Unread: "controllers of the kind " + w.Kind + " are not read"}, nil
 	}
+}
+
+// readDaemonSet reads how many of a DaemonSet's pods are not created. It lists, as plans do, which
+// takes no right of its own.
+func (r *ControllerReader) readDaemonSet(ctx context.Context, w drain.Workload) (drain.Controller, error) {
+	own := fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
+	found, err := r.client.AppsV1().DaemonSets(w.Namespace).List(ctx, metav1.ListOptions{FieldSelector: own})
+	if err != nil || len(found.Items) == 0 {
+		return drain.Controller{}, err
+	}
+	s := &found.Items[0].Status
+	return drain.Controller{Replicas: int(s.DesiredNumberScheduled), Uncreated: max(0, int(s.DesiredNumberScheduled-s.CurrentNumberScheduled))}, nil
 }
 
 // replicasOf is a controller's scale, which is 1 where it says none.

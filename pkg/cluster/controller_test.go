@@ -41,6 +41,18 @@ func testReadController(t *testing.T, s *space) {
 	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "Deployment", Name: "gone"}); read != (drain.Controller{}) {
 		t.Errorf("a Deployment that is not there: %+v, want none", read)
 	}
+	_, err = apps.DaemonSets(s.name).Create(ctx, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: template}}, metav1.CreateOptions{})
+	must(t, err)
+	node, err := core.Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + s.name}}, metav1.CreateOptions{})
+	must(t, err)
+	t.Cleanup(func() { _ = core.Nodes().Delete(context.WithoutCancel(ctx), node.Name, metav1.DeleteOptions{}) })
+	s.eventually(t, "the DaemonSet to say that a quota refuses its pods", func(ctx context.Context) (bool, error) {
+		read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "DaemonSet", Name: "web"})
+		return read.Uncreated > 0 && read.Uncreated == read.Replicas && strings.Contains(read.Refused, "exceeded quota"), ctx.Err()
+	})
+	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "DaemonSet", Name: "gone"}); read != (drain.Controller{}) {
+		t.Errorf("a DaemonSet that is not there: %+v, want none", read)
+	}
 	if read := reader.ReadController(ctx, drain.Workload{Namespace: s.name, Kind: "CloneSet", Name: "web"}); read.Unread == "" {
 		t.Errorf("a controller of an unknown kind: %+v, want one that is not read", read)
 	}

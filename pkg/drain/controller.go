@@ -6,6 +6,9 @@ import "time"
 type Controller struct {
 	// Replicas is how many pods the workload should have; 0 for a controller that is gone.
 	Replicas int
+	// Uncreated counts, for a DaemonSet, the nodes that should have a pod of it and for which none is
+	// created.
+	Uncreated int
 	// Refused is why its pods cannot be created, in the words of the server or of the controller;
 	// "" when nothing is known.
 	Refused string

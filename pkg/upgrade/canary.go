@@ -368,8 +368,8 @@ func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	if pod.Spec.NodeName != "" {
 		return drain.Lateness(pod, usual, 0, d.w.Now)
 	}
-	if never := drain.WhyNever(pod, d.sampleNodes()); never != "" {
-		return drain.Lateness(pod, usual, 0, d.w.Now) + "; a current node would not if it were empty: " + never
+	if why := d.whyNeverPlaced(pod, d.sampleNodes()); why != "" {
+		return why
 	}
 	patience, ends := d.roomPatience()
 	if !ends {
@@ -377,6 +377,15 @@ func (d canary) whyLate(pod *corev1.Pod, h *workloadHealth) string {
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(patience))
 	return drain.Lateness(pod, usual, patience, d.w.Now)
+}
+
+// whyNeverPlaced says why no node takes the pod, if none of the samples would even if it were empty; ""
+// otherwise.
+func (d *draft) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
+	if never := drain.WhyNever(pod, samples); never != "" {
+		return drain.Lateness(pod, 0, 0, d.w.Now) + "; a current node would not if it were empty: " + never
+	}
+	return ""
 }
 
 // roomPatience returns how long a pod may wait for room on another node like those of the group.
@@ -430,8 +439,19 @@ func (d canary) whyMissing(h *workloadHealth) string {
 		return ""
 	case !read:
 		return ", and how many there should be was not read yet"
-	case controller.Unread != "":
-		return ", and how many there should be is not known: " + controller.Unread
+	default:
+		controller.Refused = "" // it is of an earlier time
+		return describeRefusal(controller)
+	}
+}
+
+// describeRefusal says why a controller's pods are not created, as the end of a sentence.
+func describeRefusal(c drain.Controller) string {
+	switch {
+	case c.Refused != "":
+		return ": " + c.Refused
+	case c.Unread != "":
+		return ", and how many there should be is not known: " + c.Unread
 	default:
 		return ", and its controller does not say why"
 	}
@@ -463,8 +483,13 @@ func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	d.recoveries[u.Workload] = recovery
 }
 
-// isHolding reports whether no further node is to be started.
+// isHolding reports whether no further node is to be started: a workload does not recover, or a first
+// node was started and it is not known yet whether a DaemonSet has its pods on current nodes.
 func (d canary) isHolding() bool {
+	if len(d.unhealthy) == 0 && d.unsure != "" && d.rec.Begun > 0 {
+		d.waiting = fmt.Sprintf("the pods of %s on new nodes to be created", d.unsure)
+		return true
+	}
 	if len(d.unhealthy) == 0 {
 		return false
 	}

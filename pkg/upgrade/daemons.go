@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -39,8 +40,24 @@ func (r DaemonRecord) tolerated(pods int) int {
 // nodes, like those of workloads that move.
 type daemons struct{ *draft }
 
-// daemonPods are the pods of one DaemonSet on nodes that are Ready.
-type daemonPods struct{ ready, unready []*corev1.Pod }
+// daemonPods are the pods of one DaemonSet on nodes that are Ready. Of current nodes, missing counts
+// those for which it should have a pod that is not created.
+type daemonPods struct {
+	ready, unready []*corev1.Pod
+	missing        int
+}
+
+func (p daemonPods) with(pod *corev1.Pod) daemonPods {
+	if drain.Ready(pod) {
+		p.ready = append(p.ready, pod)
+	} else {
+		p.unready = append(p.unready, pod)
+	}
+	return p
+}
+
+// total counts the pods that there should be.
+func (p daemonPods) total() int { return len(p.ready) + len(p.unready) + p.missing }
 
 // daemonWorkload returns the DaemonSet of a pod, and false for other pods.
 func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
@@ -51,35 +68,91 @@ func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	return drain.Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}, true
 }
 
-// collectDaemons returns the pods of DaemonSets, by workload, on the nodes that are fit for it.
-func collectDaemons(members []nodegroup.Member, fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
-	all := map[drain.Workload]daemonPods{}
-	for i := range members {
-		m := &members[i]
-		if !m.IsReady() || m.Instance.State == nodegroup.InstanceLeaving || !fit(m) {
+// targetNode returns the node that a DaemonSet's pod is for: the one that it is bound to, or before
+// that the one that its controller names in its node affinity (kubernetes,
+// pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). It is "" if there is none.
+func targetNode(pod *corev1.Pod) string {
+	affinity := pod.Spec.Affinity
+	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return pod.Spec.NodeName
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// collectDaemons returns the pods of DaemonSets, by workload, that are bound to nodes that are fit for
+// it or wait to be.
+func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
+	all, waiting := map[drain.Workload]daemonPods{}, w.waitingDaemons()
+	for i := range w.Members {
+		m := &w.Members[i]
+		if !hasDaemons(m) || !fit(m) {
 			continue
 		}
-		for _, pod := range m.Pods {
-			workload, ours := daemonWorkload(pod)
-			if !ours || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
-				continue
+		for _, pods := range [][]*corev1.Pod{m.Pods, waiting[m.Name()]} {
+			for _, pod := range pods {
+				if workload, counts := countedDaemon(pod); counts {
+					all[workload] = all[workload].with(pod)
+				}
 			}
-			pods := all[workload]
-			if drain.Ready(pod) {
-				pods.ready = append(pods.ready, pod)
-			} else {
-				pods.unready = append(pods.unready, pod)
-			}
-			all[workload] = pods
 		}
 	}
 	return all
 }
 
+// waitingDaemons returns the pods of DaemonSets that are not bound, by the node that they are for.
+func (w *World) waitingDaemons() map[string][]*corev1.Pod {
+	waiting := map[string][]*corev1.Pod{}
+	for _, pod := range w.Unbound {
+		if node := targetNode(pod); node != "" {
+			waiting[node] = append(waiting[node], pod)
+		}
+	}
+	return waiting
+}
+
+// hasDaemons reports whether the pods of DaemonSets on the node tell anything.
+func hasDaemons(m *nodegroup.Member) bool {
+	return m.IsReady() && m.Instance.State != nodegroup.InstanceLeaving
+}
+
+// countedDaemon returns the DaemonSet of a pod, and false for other pods and for those that are over.
+func countedDaemon(pod *corev1.Pod) (drain.Workload, bool) {
+	workload, ours := daemonWorkload(pod)
+	return workload, ours && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodFailed
+}
+
+// findBareNodes returns the current nodes without a pod of the DaemonSet, even one that is over.
+func (d daemons) findBareNodes(w drain.Workload) []string {
+	var bare []string
+	waiting := d.w.waitingDaemons()
+	isOf := func(pod *corev1.Pod) bool {
+		workload, _ := daemonWorkload(pod)
+		return workload == w
+	}
+	for i := range d.w.Members {
+		m := &d.w.Members[i]
+		if hasDaemons(m) && !m.Outdated && !slices.ContainsFunc(m.Pods, isOf) && !slices.ContainsFunc(waiting[m.Name()], isOf) {
+			bare = append(bare, m.Name())
+		}
+	}
+	return bare
+}
+
 // recordDaemons returns how the DaemonSets are at the start of an upgrade, by NAMESPACE/KIND/NAME.
-func recordDaemons(members []nodegroup.Member) map[string]DaemonRecord {
+// Outdated nodes tell, where a DaemonSet has pods there: those on current nodes may fail because of
+// what is new about them.
+func recordDaemons(w *World) map[string]DaemonRecord {
 	var records map[string]DaemonRecord
-	for workload, pods := range collectDaemons(members, func(*nodegroup.Member) bool { return true }) {
+	all := w.collectDaemons(func(*nodegroup.Member) bool { return true })
+	maps.Copy(all, w.collectDaemons(func(m *nodegroup.Member) bool { return m.Outdated }))
+	for workload, pods := range all {
 		var samples []time.Duration
 		for _, pod := range pods.ready {
 			if took, known := drain.ReadyTime(pod); known {
@@ -94,65 +167,135 @@ func recordDaemons(members []nodegroup.Member) map[string]DaemonRecord {
 	return records
 }
 
-// watchDaemons looks for DaemonSets more of whose pods are late on current nodes than their state
-// before the upgrade explains.
+// watchDaemons looks for DaemonSets more of whose pods are late on current nodes, or are not created
+// for them, than their state before the upgrade explains.
 func (d daemons) watchDaemons() {
 	for _, found := range d.collectUnready() {
 		before := d.rec.Daemons[found.workload.String()]
+		if found.unsure {
+			d.unsure = found.workload.String()
+		}
 		late := make([]*corev1.Pod, 0, len(found.unready))
 		for _, pod := range found.unready {
 			if d.describeLate(pod, before) != "" {
 				late = append(late, pod)
 			}
 		}
-		total := len(found.ready) + len(found.unready)
-		if len(late) <= before.tolerated(total) {
+		total, lacking := found.total(), len(late)+found.missing
+		if lacking <= before.tolerated(total) {
 			continue
 		}
-		pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-		canary{d.draft}.addUnhealthy(Unhealthy{
-			Workload: found.workload, Name: found.workload.String(), Pod: pod.Name, Node: pod.Spec.NodeName, Why: d.describeLate(pod, before),
-			Ready: total - len(late), Before: total - before.tolerated(total),
-		}, before.Usual.Duration)
+		u := Unhealthy{Workload: found.workload, Name: found.workload.String(), Ready: total - lacking, Before: total - before.tolerated(total)}
+		if len(late) > 0 {
+			pod := slices.MinFunc(late, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+			u.Pod, u.Node, u.Why = pod.Name, pod.Spec.NodeName, d.describeLate(pod, before)
+		} else {
+			u.Why = formatMissing(found.missing) + describeRefusal(d.w.Controllers[found.workload])
+		}
+		canary{d.draft}.addUnhealthy(u, before.Usual.Duration)
 	}
 }
 
-// describeLate says why a pod of a DaemonSet is late to be ready for good; "" if it is not.
+// describeLate says why a pod of a DaemonSet is late to be ready for good; "" if it is not. The
+// scheduler may evict others for a pod that no node takes at first.
 func (d daemons) describeLate(pod *corev1.Pod, before DaemonRecord) string {
 	if drain.Ready(pod) {
 		return fmt.Sprintf("it has not been ready for %s since it failed", leastDaemonReady)
 	}
-	return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
+	if pod.Spec.NodeName != "" {
+		return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
+	}
+	if i, found := indexOfMember(d.w.Members, targetNode(pod)); found {
+		m := &d.w.Members[i]
+		if why := d.whyNeverPlaced(pod, []drain.Sample{{Node: m.Node, Pods: m.Pods}}); why != "" {
+			return why
+		}
+	}
+	d.requeueAt(pod.CreationTimestamp.Add(roomPatience))
+	return drain.Lateness(pod, 0, roomPatience, d.w.Now)
 }
 
-// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, or not for long.
+// unreadyDaemon is a DaemonSet with pods on current nodes that are not ready, not ready for long, or
+// not created. It is unsure while its controller may be about to create them.
 type unreadyDaemon struct {
 	workload drain.Workload
 	daemonPods
+	unsure bool
 }
 
-// collectUnready returns the DaemonSets with unready pods on current nodes, by name, without those
-// that need not become ready. Of one that was late before, pods that have just become ready count as
-// unready.
+// collectUnready returns the DaemonSets with such pods, by name, without those that need not become
+// ready. Of one that was late before, pods that have just become ready count as unready.
 func (d daemons) collectUnready() []unreadyDaemon {
-	all := collectDaemons(d.w.Members, func(m *nodegroup.Member) bool { return !m.Outdated })
+	all := d.w.collectDaemons(func(m *nodegroup.Member) bool { return !m.Outdated })
+	for name, before := range d.rec.Daemons {
+		if w, err := drain.ParseWorkload(name); err == nil && before.Ready > 0 {
+			all[w] = all[w] // one without a single pod there
+		}
+	}
+	current := 0
+	for i := range d.w.Members {
+		if m := &d.w.Members[i]; hasDaemons(m) && !m.Outdated {
+			current++
+		}
+	}
 	var found []unreadyDaemon
-	for workload, pods := range all {
-		name := workload.String()
+	for _, workload := range slices.SortedFunc(maps.Keys(all), func(a, b drain.Workload) int { return cmp.Compare(a.String(), b.String()) }) {
+		name, pods, unsure := workload.String(), all[workload], false
+		if d.rec.Request.ignoresUnready(name) {
+			continue
+		}
+		if pods.total() < current && d.rec.Daemons[name].Ready > 0 {
+			pods.missing, unsure = d.countMissing(workload)
+		}
 		if _, was := d.w.Notes.UnhealthySince[name]; was {
 			pods = d.splitByAge(pods)
 		}
-		if len(pods.unready) > 0 && !d.rec.Request.ignoresUnready(name) {
-			found = append(found, unreadyDaemon{workload, pods})
+		if len(pods.unready)+pods.missing > 0 || unsure {
+			found = append(found, unreadyDaemon{workload, pods, unsure})
 		}
 	}
-	slices.SortFunc(found, func(a, b unreadyDaemon) int { return cmp.Compare(a.workload.String(), b.workload.String()) })
 	return found
+}
+
+// countMissing counts the current nodes without a pod of the DaemonSet for which its controller should
+// have created one. It may leave nodes out on purpose, which it tells. unsure is true while it may
+// still create a pod, and leaves out no node that is there for longer.
+func (d daemons) countMissing(w drain.Workload) (missing int, unsure bool) {
+	bare, long, young := d.findBareNodes(w), 0, false
+	if len(bare) == 0 {
+		return 0, false
+	}
+	for _, node := range bare {
+		key := w.String() + " on " + node
+		since, was := d.w.Notes.MissingSince[key]
+		if !was {
+			since = d.w.Now
+		}
+		d.notes.MissingSince[key] = since
+		switch patience := since.Add(creationPatience); {
+		case !was && d.w.Notes.At.IsZero(): // the first look: a status takes no other
+			d.requeueAt(patience)
+		case d.w.Now.Before(patience):
+			d.requeueAt(patience)
+			young = true
+		default:
+			long++
+		}
+	}
+	if !slices.Contains(d.unscaled, w) {
+		d.unscaled = append(d.unscaled, w)
+	}
+	missing = long // as far as is known
+	if controller := d.w.Controllers[w]; controller.Unread == "" {
+		missing = min(long, controller.Uncreated)
+	}
+	return missing, young && missing == long
 }
 
 // splitByAge counts ready pods as unready that have not been ready for long.
 func (d daemons) splitByAge(pods daemonPods) daemonPods {
-	split := daemonPods{unready: slices.Clone(pods.unready)}
+	split := pods
+	split.ready, split.unready = nil, slices.Clone(pods.unready)
 	for _, pod := range pods.ready {
 		if since := readySince(pod); d.w.Now.Before(since.Add(leastDaemonReady)) {
 			split.unready = append(split.unready, pod)
@@ -177,7 +320,7 @@ func readySince(pod *corev1.Pod) time.Time {
 // the upgrade. An upgrade that ended before that would end with nodes that serve nothing.
 func (d daemons) areReady() bool {
 	for _, found := range d.collectUnready() {
-		if len(found.unready) > d.rec.Daemons[found.workload.String()].tolerated(len(found.ready)+len(found.unready)) {
+		if found.unsure || len(found.unready)+found.missing > d.rec.Daemons[found.workload.String()].tolerated(found.total()) {
 			d.waiting = fmt.Sprintf("the pods of %s on new nodes to be ready", found.workload)
 			return false
 		}

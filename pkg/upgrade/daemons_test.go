@@ -7,8 +7,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
@@ -151,6 +153,147 @@ func TestDaemonSetsThatAreAsBeforeKeepNothing(t *testing.T) {
 			s.pass(time.Minute)
 			if step := s.rest(); !strings.Contains(started(step.Record), "old-") {
 				t.Errorf("no further node is started: it waits for %q", step.Status.Waiting)
+			}
+		})
+	}
+}
+
+// pending has no node take the pod, although its controller made it for one.
+func pending(pod *corev1.Pod) {
+	build.Unready(pod)
+	node := pod.Spec.NodeName
+	pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 1 Insufficient cpu",
+	})
+	pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+		}}},
+	}}}
+}
+
+// A pod that its node would not take if it were empty is late at once.
+func TestDaemonSetsThatTheirNodeNeverTakesAreUnhealthy(t *testing.T) {
+	s := replaceBare(t, 3, nil)
+	s.at("new-a-1").Node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	s.Unbound = []*corev1.Pod{agent("new-a-1", s.Now, pending, func(pod *corev1.Pod) {
+		pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}}
+	})}
+	const want = "Insufficient cpu; a current node would not if it were empty: Insufficient cpu"
+	if step := s.rest(); len(step.Status.Unhealthy) != 1 || !strings.HasSuffix(step.Status.Unhealthy[0].Why, want) || strings.Contains(started(step.Record), "old-") {
+		t.Errorf("unhealthy: %v, started: %s", step.Status.Unhealthy, started(step.Record))
+	}
+}
+
+// A DaemonSet whose pods fail on current nodes that are there already keeps the first node.
+func TestDaemonSetsThatFailOnlyOnCurrentNodes(t *testing.T) {
+	s := newManualScene(t, "old-a-1", "old-a-2")
+	for i := range s.Members {
+		s.Members[i].Pods = []*corev1.Pod{agent(s.Members[i].Name(), start.Add(-time.Hour))}
+	}
+	for _, name := range []string{"new-a-1", "new-a-2"} {
+		s.add(current(name, agent(name, start.Add(-time.Hour), crashing)))
+	}
+	step := s.rest()
+	if started(step.Record) != "" || len(step.Status.Unhealthy) != 1 {
+		t.Errorf("started: %s, unhealthy: %v", started(step.Record), step.Status.Unhealthy)
+	}
+	s.pass(5 * time.Minute)
+	if step = s.rest(); step.Record.Result != upgrade.WorkloadUnhealthy || started(step.Record) != "" {
+		t.Errorf("it ends %q, started: %s", step.Record.Result, started(step.Record))
+	}
+}
+
+// replaceBare is replaceFirst with a new node that has no pod of the DaemonSet.
+func replaceBare(t *testing.T, nodes int, old func(*corev1.Pod)) *scene {
+	s := replaceFirst(t, nodes, old, nil)
+	s.at("new-a-1").Pods = nil
+	return s
+}
+
+// A DaemonSet's pod that its node does not take is late after 30 s: the scheduler may evict others for it.
+func TestDaemonSetsThatNoNodeTakesAreUnhealthy(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes int
+		old   func(*corev1.Pod)
+		held  bool
+	}{
+		"ready before":       {3, nil, true},
+		"on the last node":   {1, nil, true},
+		"unready before too": {3, crashing, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := replaceBare(t, c.nodes, c.old)
+			s.Unbound = []*corev1.Pod{agent("new-a-1", s.Now, pending)}
+			if step := s.rest(); len(step.Status.Unhealthy) > 0 || c.held && step.Finished {
+				t.Fatalf("at once it ends %q with %v", step.Record.Result, step.Status.Unhealthy)
+			}
+			s.pass(30 * time.Second)
+			step := s.rest()
+			want := agentName + " (0 of 1 ready): pod agent-new-a-1: no node takes it: 0/3 nodes are available: 1 Insufficient cpu"
+			if c.held != (len(step.Status.Unhealthy) == 1 && step.Status.Unhealthy[0].String() == want) {
+				t.Errorf("after 30 s unhealthy are %v, and it waits for %q", step.Status.Unhealthy, step.Status.Waiting)
+			}
+			s.pass(5 * time.Minute)
+			if step = s.rest(); c.held != (step.Record.Result == upgrade.WorkloadUnhealthy) {
+				t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
+			}
+		})
+	}
+}
+
+// A DaemonSet that leaves out the current nodes on purpose costs its patience once, not for each node.
+func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
+	s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
+	s.Request.WaitReplacement = false
+	for i := range s.Members {
+		s.Members[i].Pods = []*corev1.Pod{agent(s.Members[i].Name(), start.Add(-time.Hour))}
+	}
+	s.add(current("new-a-1"))
+	if step := s.rest(); started(step.Record) != "old-a-1" || !strings.Contains(step.Status.Waiting, agentName) {
+		t.Errorf("started: %s, while it waits for %q", started(step.Record), step.Status.Waiting)
+	}
+	s.pass(5 * time.Second)
+	s.add(current("new-a-2"))
+	if step := s.rest(); step.Record.Result != upgrade.Succeeded {
+		t.Errorf("it ends %q and waits for %q", step.Record.Result, step.Status.Waiting)
+	}
+}
+
+// A DaemonSet's pod that is not created for a new node is missed, unless its controller leaves the node out.
+func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
+	const quota = `pods "agent-" is forbidden: exceeded quota`
+	for name, c := range map[string]struct {
+		read *drain.Controller
+		want string
+	}{
+		"they are refused":           {&drain.Controller{Uncreated: 4, Refused: quota}, agentName + " (0 of 1 ready): 1 pod is not created: " + quota},
+		"nothing is said":            {&drain.Controller{Uncreated: 1}, agentName + " (0 of 1 ready): 1 pod is not created, and its controller does not say why"},
+		"the node is left out":       {&drain.Controller{Replicas: 2, Refused: quota}, ""},
+		"its controller is not read": {nil, ""},
+		"its controller may not be":  {&drain.Controller{Unread: "forbidden"}, agentName + " (0 of 1 ready): 1 pod is not created, and how many there should be is not known: forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := replaceBare(t, 1, nil)
+			step := s.rest()
+			if step.Finished || len(step.Unscaled) != 1 || step.Unscaled[0].String() != agentName {
+				t.Fatalf("it ends %q, controllers to read: %v", step.Record.Result, step.Unscaled)
+			}
+			s.pass(5 * time.Second)
+			if c.read != nil {
+				c.read.Read = s.Now
+				s.Controllers = map[drain.Workload]drain.Controller{step.Unscaled[0]: *c.read}
+			}
+			if step = s.rest(); c.want == "" && step.Record.Result != upgrade.Succeeded || c.want != "" && (len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != c.want) {
+				t.Errorf("it ends %q, unhealthy: %v; want %q", step.Record.Result, step.Status.Unhealthy, c.want)
+			}
+			if c.want == "" {
+				return
+			}
+			s.pass(5 * time.Minute)
+			if step = s.rest(); step.Record.Result != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, c.want) {
+				t.Errorf("it ends %q: %s", step.Record.Result, step.Record.Message)
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func (d decision) beginUpgrade() {
 		Version: w.Request.Strategy.recordVersion(), Run: w.Request.Run, Request: w.Request,
 		Started: w.Now, Phase: PhaseSetup, PhaseBegan: w.Now,
 		Previous: d.count.previousRevision(&w.Group), Target: w.Group.Wanted, Provider: w.Group.Provider, Unlabelled: withoutLabels(d.count.pending),
-		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w.Members),
+		Earlier: w.Record.Earlier, Taints: commonTaints(d.count.pending), Daemons: recordDaemons(w),
 		Sizes:  nodegroup.Sizes{Desired: w.Group.Desired, Min: w.Group.Min, Max: w.Group.Max, Zones: d.count.Zones},
 		Total:  len(d.count.pending),
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: w.Group.Zonal, Changed: w.Now, Known: d.count.known}),

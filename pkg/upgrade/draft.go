@@ -48,6 +48,9 @@ type draft struct {
 	recoveries        map[drain.Workload]schedule.Recovery
 	unhealthy         []Unhealthy
 	awaited, unscaled []drain.Workload
+	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
+	// none.
+	unsure string
 	// hasCanaries is true where a workload's pods leave one node only, or are missing.
 	hasCanaries bool
 	// renewing is true while nodes that became current in place still have our fence.

@@ -38,7 +38,7 @@ type Notes struct {
 	// Evicting are, by pod UID, the workloads of pods whose eviction has no answer yet.
 	Evicting map[types.UID]string
 	// MissingSince tells, by NAMESPACE/KIND/NAME, since when a workload has fewer pods than it should
-	// have.
+	// have, and by "NAMESPACE/DaemonSet/NAME on NODE" since when a current node has had no pod of it.
 	MissingSince map[string]time.Time
 	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	UnhealthySince map[string]time.Time

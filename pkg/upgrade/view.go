@@ -16,7 +16,7 @@ import (
 type View struct {
 	// Nodes by name. Views share the slice as long as no node changes.
 	Nodes []*corev1.Node
-	// Pods are all pods bound to each node.
+	// Pods are all pods bound to each node, and under "" those that no node has.
 	Pods map[string][]*corev1.Pod
 	// Budgets of the whole cluster, parsed; PDBs are the same, as objects.
 	Budgets drain.Budgets

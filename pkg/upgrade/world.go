@@ -34,6 +34,8 @@ type World struct {
 	Facts drain.Facts
 	// Workloads are the pods of the whole cluster by what keeps them running.
 	Workloads drain.Workloads
+	// Unbound are the pods of the whole cluster that no node has; nil where they were not read.
+	Unbound []*corev1.Pod
 	// Controllers are the controllers of workloads that have fewer pods than before, as they were
 	// read; see Step.Unscaled.
 	Controllers map[drain.Workload]drain.Controller
@@ -73,6 +75,7 @@ func NewWorld(now time.Time, group nodegroup.Group, members []nodegroup.Member, 
 	return World{
 		Now: now, Request: record.Request, Group: group, Members: members, Record: record,
 		Budgets: view.Budgets, Disrupted: view.Disrupted, EndingNamespaces: view.EndingNamespaces, Facts: view.Facts, Workloads: view.Workloads,
+		Unbound: view.Pods[""],
 	}
 }
 

@@ -84,6 +84,14 @@ var publicCases = map[string]publicCase{
 	"kured-874-slow-start": { // no budget says that more than one is to be ready
 		pool: "slo", result: upgrade.Succeeded, ready: map[string]int{"web": 1}, fenced: 4,
 	},
+	"autoscaler-6031-daemonset-full": {
+		pool: "dsf", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 3, "agent": 3},
+		says: []string{"dsf/DaemonSet/agent (0 of 3 ready)", "no node takes it", "Insufficient cpu"},
+	},
+	"aks-828-daemonset-refused": {
+		pool: "dsm", result: upgrade.WorkloadUnhealthy, ready: map[string]int{"web": 2, "agent": 3}, fenced: 1,
+		says: []string{"dsm/DaemonSet/agent (0 of 3 ready)", "3 pods are not created", "exceeded quota: three"},
+	},
 	"cluster-api-13530-name-reused": {
 		pool: "reu", flags: []string{"--wait-replacement"}, result: upgrade.Succeeded, ready: map[string]int{"web": 2},
 		meanwhile: reuseNames,
