@@ -72,7 +72,7 @@ func newControllerRun(t *testing.T) (*run, *apiServer) {
 		t.Fatal(err)
 	}
 	return &run{
-		Runner:      &Runner{Controllers: cluster.NewControllerReader(client)},
+		Runner:      &Runner{Controllers: cluster.NewControllerReader(client, time.Now)},
 		answers:     make(chan func(), controllersAtOnce),
 		controllers: controllerReads{known: map[drain.Workload]drain.Controller{}, inFlight: map[drain.Workload]bool{}},
 	}, api
@@ -105,12 +105,12 @@ func TestControllersAreReadFourAtOnce(t *testing.T) {
 	s, api := newControllerRun(t)
 	step := &upgrade.Step{Unscaled: workloads(6)}
 	never := time.Now().Add(time.Hour)
-	if next := s.controllers.nextTime(step, never); next.After(time.Now()) {
+	if next := s.controllers.nextTime(step, never, s.localTime); next.After(time.Now()) {
 		t.Errorf("controllers that were never read are due at %s", next)
 	}
 	s.readControllers(t.Context(), step)
 	s.readControllers(t.Context(), step)
-	if next := s.controllers.nextTime(step, never); !next.Equal(never) {
+	if next := s.controllers.nextTime(step, never, s.localTime); !next.Equal(never) {
 		t.Errorf("while four are read the others are due at %s", next)
 	}
 	close(api.gate)
@@ -149,7 +149,7 @@ func TestControllersAreReadAgain(t *testing.T) {
 	old := s.controllers.known[second]
 	old.Read = old.Read.Add(-controllerAge)
 	s.controllers.known[second] = old
-	if next := s.controllers.nextTime(step, time.Now().Add(time.Hour)); !next.Equal(old.Read.Add(controllerAge)) {
+	if next := s.controllers.nextTime(step, time.Now().Add(time.Hour), s.localTime); !next.Equal(old.Read.Add(controllerAge)) {
 		t.Errorf("the next is due at %s, want %s", next, old.Read.Add(controllerAge))
 	}
 	s.readControllers(t.Context(), step)
