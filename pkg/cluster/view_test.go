@@ -22,7 +22,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // offline is a Watcher that knows the objects and hears of no others: the state of things a moment
 // ago.
 func offline(objects ...any) *Watcher {
-	w := &Watcher{index: newClusterIndex(), changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
+	w := &Watcher{index: newClusterIndex(), now: time.Now, changed: make(chan struct{}, 1), nodes: make(chan struct{}, 1)}
 	for _, object := range objects {
 		w.storeObject(object, true)
 	}

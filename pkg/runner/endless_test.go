@@ -26,7 +26,7 @@ func TestFailuresEnd(t *testing.T) {
 		"watches are turned away": {func(_ *site, r *Runner) {
 			failures := make(chan error)
 			r.Failures = failures
-			for at := from; at < 40*time.Minute; at += 30 * time.Second {
+			for pause, at := time.Second, from; at < 40*time.Minute; at, pause = at+pause, min(2*pause, 30*time.Second) {
 				time.AfterFunc(at, func() {
 					select {
 					case failures <- apierrors.NewTooManyRequests("watching pods: busy", 1):

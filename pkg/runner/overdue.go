@@ -69,20 +69,22 @@ func (s *run) recordReachability(began time.Time, answered bool, detail string) 
 // a list that is not; where that lasts the right to read is gone. One that fails otherwise is tried
 // again, and the upgrade ends when that lasts: it would decide by what was known long ago.
 func (s *run) recordWatchFailure(err error) {
-	a, failing := ClassifyAnswer(err), &s.failedWatch
+	a := ClassifyAnswer(err)
 	if a.Outcome == nodegroup.OutcomeFatal {
-		failing = &s.refusedWatch
-	}
-	limit, told := saveLimit, outageTold
-	if a.Outcome == nodegroup.OutcomeFatal {
-		limit, told = watchRefused, 0
-	}
-	if failing.record(err, limit) >= told {
+		s.refusedWatch.record(err, watchRefused)
 		s.Unreached(a.Detail)
+		return
+	}
+	s.recordReachability(time.Now(), false, a.Detail)
+	if s.failedWatch.record(err, saveLimit) >= watchTold {
+		s.Unreached(a.Detail) // though other requests are answered
 	}
 }
 
 const (
+	// watchTold is how long watches fail, now and then, before that is told while other requests are
+	// answered.
+	watchTold = time.Minute
 	// watchRefused is how long watches must be refused for good until the right to read counts as
 	// gone, watchGap how far apart failures are at most that follow each other: client-go tries again
 	// within a minute.

@@ -28,7 +28,7 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 	if err != nil || f.Endless != "a replacement to be ready" || f.Duration != (Span{}) || f.ExtraHours != 0 {
 		t.Errorf("endless %q, takes %v, %.1f extra hours: %v", f.Endless, f.Duration, f.ExtraHours, err)
 	}
-	if len(f.Nodes) != 1 || f.Nodes[0].End == (Span{}) {
+	if len(f.Nodes) != 1 || f.Nodes[0].Name != "n1" {
 		t.Errorf("the node that is drained before is not told: %+v", f.Nodes)
 	}
 	ended := Forecast{Duration: newSpan(time.Hour)}

@@ -195,11 +195,11 @@ func (r *rules) rebuilds(p *process, w *upgrade.World) {
 	})
 	r.rebuilt(w, &record, err)
 	for _, name := range sortedKeys(record.Nodes) {
-		n, liar := record.Nodes[name], w.Members[fenced[0]].Name()
+		n := record.Nodes[name]
 		if n.Deadline.After(w.Now.Add(w.Request.DrainTimeout.Duration)) {
 			r.fail("S30", "node %s is given until %s by its own mark", name, n.Deadline)
 		}
-		if _, started := w.Record.Nodes[name]; !started && name != liar {
+		if !n.Deadline.IsZero() && n.Deadline.Before(start()) {
 			r.fail("S30", "node %s is taken for one in drain by a mark that the run did not write", name)
 		}
 	}

@@ -1,0 +1,49 @@
+package plugin
+
+import (
+	"errors"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/runner"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// TestIsLeftFenced: nodes are named whose fence a run could not take away, and not those that wait for it to continue.
+func TestIsLeftFenced(t *testing.T) {
+	started, other := build.Node("started", "a"), build.Node("other", "a")
+	for _, node := range []*corev1.Node{started, other} {
+		if err := nodemark.SetFence(node, "r1", nodegroup.FenceTaint("aws")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record := func(result upgrade.Result, keep bool) upgrade.Record {
+		return upgrade.Record{Run: "r1", Result: result, Request: upgrade.Request{KeepFence: keep}, Nodes: map[string]upgrade.NodeRecord{"started": {}}}
+	}
+	both, one := []*corev1.Node{started, other}, []*corev1.Node{started}
+	cases := map[string]struct {
+		record upgrade.Record
+		nodes  []*corev1.Node
+		err    error
+		want   bool
+	}{
+		"it could not continue":            {record("", false), one, errors.New("forbidden"), true},
+		"another process continues":        {record("", false), both, runner.ErrLost, false},
+		"it was interrupted twice":         {record("", false), both, runner.ErrUnrested, false},
+		"refused":                          {record(upgrade.Failed, false), both, nil, true},
+		"failed with a node in drain":      {record(upgrade.Failed, false), one, nil, false},
+		"interrupted, fences are kept":     {record(upgrade.Interrupted, true), both, nil, false},
+		"interrupted, fences are not kept": {record(upgrade.Interrupted, false), both, nil, true},
+		"paused":                           {record(upgrade.Paused, false), both, nil, false},
+		"fenced by another run":            {upgrade.Record{Run: "r2", Result: upgrade.Failed}, both, nil, false},
+	}
+	for name, c := range cases {
+		if got := isLeftFenced(&c.record, c.nodes, c.err); got != c.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}
