@@ -162,9 +162,9 @@ func (s *Store) UnreadableRequest() (why, remedy string) {
 	if err == nil {
 		return "", ""
 	}
-	patch := shell.Option("-p", `[{"op":"remove","path":"/data/`+keyRequest+`"}]`)
+	const patch = `[{"op":"remove","path":"/data/` + keyRequest + `"}]`
 	return fmt.Sprintf("what is asked of the upgrade in ConfigMap %s cannot be read (%v) and counts as nothing", s.Name(), err),
-		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+patch, ObjectName(s.group))
+		shell.Command("kubectl patch configmap "+shell.Option("-n", s.namespace)+" --type=json "+shell.Option("-p", patch), ObjectName(s.group))
 }
 
 // Asked is what was asked of the upgrade when the record was read last; the zero Asked when nothing

@@ -14,14 +14,11 @@ import (
 // What plans and rules look at. Kinds that a user may not list are left out of what kubectl prints. Target group bindings
 // are not a kind of every cluster, and ConfigMaps may be many: a dump that lacks them says so.
 const (
-	kinds    = "nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv"
-	webhooks = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
-
 	// Command prints a dump.
-	Command = "kubectl get " + kinds + "," + webhooks + " -A -o json"
+	Command = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
 	// Script is Command as lines that fit a narrow terminal. It writes dump.json.
-	Script = `  KINDS=` + kinds + `
-  KINDS=$KINDS,` + webhooks + `
+	Script = `  KINDS=nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv
+  KINDS=$KINDS,mutatingwebhookconfigurations,validatingwebhookconfigurations
   kubectl get $KINDS -A -o json > dump.json`
 )
 

@@ -167,6 +167,17 @@ webhooks: [{name: v.example.com, clientConfig: {service: {namespace: default, na
 }
 
 // TestReadCountsObjectsOneByOne reads lists of many objects.
+// TestScriptIsTheCommand: both print the same kinds.
+func TestScriptIsTheCommand(t *testing.T) {
+	lines := strings.Split(Script, "\n")
+	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
+	second, _ := strings.CutPrefix(strings.TrimSpace(lines[1]), "KINDS=$KINDS")
+	last := strings.TrimSuffix(strings.TrimSpace(lines[2]), " > dump.json")
+	if got := strings.Replace(last, "$KINDS", first+second, 1); got != Command {
+		t.Errorf("the script runs\n%s\nand the command is\n%s", got, Command)
+	}
+}
+
 // TestReadKnowsWhichKindsThereAre: a kind without an object is unknown unless there is an empty list of it.
 func TestReadKnowsWhichKindsThereAre(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`

@@ -61,7 +61,7 @@ func textOf(expr ast.Expr) (text string, ok bool) {
 	return text, err == nil
 }
 
-// isQuoted reports whether the expression is a call of a function that quotes, or a constant of pkg/dump.
+// isQuoted reports whether the expression is a call of a function that quotes, or a command of pkg/dump.
 func isQuoted(expr ast.Expr) bool {
 	name := ""
 	switch e := expr.(type) {
@@ -71,7 +71,7 @@ func isQuoted(expr ast.Expr) bool {
 		name = types.ExprString(e.Fun) + "()"
 	}
 	switch name {
-	case "shell.Quote()", "shell.Command()", "shell.Option()", "nodegroup.Command()", "dump.Command":
+	case "shell.Quote()", "shell.Command()", "shell.Option()", "nodegroup.Command()", "dump.Command", "dump.Script":
 		return true
 	default:
 		return false
