@@ -102,8 +102,10 @@ func listShortfalls(request *upgrade.Request) []shortfall {
 		return nil
 	}
 	const apps, admission = "apps", "admissionregistration.k8s.io"
-	services := shortfall{"pods of the cluster's DNS and of admission webhooks leave their nodes in no special order",
-		[]authorizationv1.ResourceAttributes{{Verb: "list", Resource: "services"}}}
+	services := shortfall{
+		"pods of the cluster's DNS and of admission webhooks leave their nodes in no special order",
+		[]authorizationv1.ResourceAttributes{{Verb: "list", Resource: "services"}},
+	}
 	if !request.NoImplicitBudgets {
 		services.without = "the last ready pod behind a Service is evicted like any other, and " + services.without
 	}
@@ -113,8 +115,10 @@ func listShortfalls(request *upgrade.Request) []shortfall {
 			{Verb: "list", Group: admission, Resource: "mutatingwebhookconfigurations"}, {Verb: "list", Group: admission, Resource: "validatingwebhookconfigurations"},
 		}},
 		{"a workload of such a kind that is scaled down during the upgrade stops it as one that lacks pods", []authorizationv1.ResourceAttributes{
-			{Verb: "get", Group: apps, Resource: "deployments"}, {Verb: "get", Group: apps, Resource: "replicasets"},
-			{Verb: "get", Group: apps, Resource: "statefulsets"}, {Verb: "get", Resource: "replicationcontrollers"},
+			{Verb: "get", Group: apps, Resource: "deployments"},
+			{Verb: "get", Group: apps, Resource: "replicasets"},
+			{Verb: "get", Group: apps, Resource: "statefulsets"},
+			{Verb: "get", Resource: "replicationcontrollers"},
 		}},
 		{"the upgrade does not say why the pods of a workload are not created", []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "events"}}},
 	}

@@ -15,7 +15,7 @@ import (
 // seconds and of slow answers is none.
 func TestServerClock(t *testing.T) {
 	start := time.Now()
-	after := func(d time.Duration) time.Time { return start.Add(d) }
+	after := start.Add
 	type heard struct{ date, sent, received time.Duration }
 	cases := map[string]struct {
 		heard []heard

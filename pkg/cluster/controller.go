@@ -49,25 +49,13 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		read := drain.Controller{Replicas: replicasOf(d.Spec.Replicas)}
-		for _, c := range d.Status.Conditions {
-			if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
-				read.Refused = c.Message
-			}
-		}
-		return read, nil
+		return drain.Controller{Replicas: replicasOf(d.Spec.Replicas), Refused: refusalOfDeployment(d)}, nil
 	case "ReplicaSet":
 		s, err := apps.ReplicaSets(w.Namespace).Get(ctx, w.Name, get)
 		if err != nil {
 			return drain.Controller{}, err
 		}
-		read := drain.Controller{Replicas: replicasOf(s.Spec.Replicas)}
-		for _, c := range s.Status.Conditions {
-			if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
-				read.Refused = c.Message
-			}
-		}
-		return read, nil
+		return drain.Controller{Replicas: replicasOf(s.Spec.Replicas), Refused: refusalOfReplicaSet(s)}, nil
 	case "StatefulSet":
 		s, err := apps.StatefulSets(w.Namespace).Get(ctx, w.Name, get)
 		if err != nil {
@@ -85,6 +73,25 @@ func (r *ControllerReader) readScale(ctx context.Context, w drain.Workload) (dra
 	default:
 		return drain.Controller{Unread: "controllers of the kind " + w.Kind + " are not read"}, nil
 	}
+}
+
+// refusalOfDeployment is why its pods cannot be created, "" when they can.
+func refusalOfDeployment(d *appsv1.Deployment) string {
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+func refusalOfReplicaSet(s *appsv1.ReplicaSet) string {
+	for _, c := range s.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // readDaemonSet reads how many of a DaemonSet's pods are not created. It lists, as plans do, which

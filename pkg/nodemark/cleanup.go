@@ -28,12 +28,8 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 			steps = append(steps, step)
 		}
 	}
-	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
-	switch {
-	case prev.Excluded != nil && *prev.Excluded != value:
-		steps = append(steps, shell.Command("kubectl label --overwrite node", node.Name, corev1.LabelNodeExcludeBalancers+"="+*prev.Excluded))
-	case prev.Excluded == nil && excluded:
-		steps = append(steps, shell.Command("kubectl label node", node.Name, corev1.LabelNodeExcludeBalancers+"-"))
+	if step := restoreExclusion(node, prev); step != "" {
+		steps = append(steps, step)
 	}
 	words := []string{node.Name}
 	if IsHeld(node) {
@@ -45,4 +41,17 @@ func CleanupCommand(node *corev1.Node, fences []corev1.Taint) string {
 		}
 	}
 	return strings.Join(append(steps, shell.Command("kubectl annotate node", words...)), " && ")
+}
+
+// restoreExclusion is the command that gives the label for load balancers back the value that it had, "" when it has it.
+func restoreExclusion(node *corev1.Node, prev *NodeBaseline) string {
+	value, excluded := node.Labels[corev1.LabelNodeExcludeBalancers]
+	switch {
+	case prev.Excluded != nil && *prev.Excluded != value:
+		return shell.Command("kubectl label --overwrite node", node.Name, corev1.LabelNodeExcludeBalancers+"="+*prev.Excluded)
+	case prev.Excluded == nil && excluded:
+		return shell.Command("kubectl label node", node.Name, corev1.LabelNodeExcludeBalancers+"-")
+	default:
+		return ""
+	}
 }

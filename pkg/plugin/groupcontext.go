@@ -102,23 +102,28 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if err := g.joinCluster(s.context); err != nil {
 		return nil, err
 	}
+	return g, s.settleRequest(ctx, g, m)
+}
+
+// settleRequest refuses what cannot be upgraded by what was read of the group, resolves the request and checks the upgrade.
+func (s *session) settleRequest(ctx context.Context, g *groupContext, m mode) error {
 	if err := s.rejectUnseenTarget(g, m); err != nil {
-		return nil, err
+		return err
 	}
 	if err := g.rejectUnreadable(m); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.rejectForeignRun(ctx, g, m); err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.resolveRequest(g, m); err != nil {
-		return nil, err
+		return err
 	}
 	if err := g.loadMovable(ctx, s, m); err != nil {
-		return nil, err
+		return err
 	}
 	s.checkUpgrade(g)
-	return g, nil
+	return nil
 }
 
 // loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers

@@ -228,8 +228,9 @@ type unreadyDaemon struct {
 func (d daemons) collectUnready() []unreadyDaemon {
 	all := d.w.collectDaemons(func(m *nodegroup.Member) bool { return !m.Outdated })
 	for name, before := range d.rec.Daemons {
-		if w, err := drain.ParseWorkload(name); err == nil && before.Ready > 0 {
-			all[w] = all[w] // one without a single pod there
+		w, err := drain.ParseWorkload(name)
+		if _, there := all[w]; err == nil && before.Ready > 0 && !there {
+			all[w] = daemonPods{}
 		}
 	}
 	current := 0

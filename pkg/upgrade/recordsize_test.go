@@ -43,8 +43,10 @@ func largeGroup(nodes int) []nodegroup.Member {
 // texts and lists that are as long as they may be.
 func worstRecord(r upgrade.Request, members []nodegroup.Member, kept, busy int) upgrade.Record {
 	at := time.Date(2026, 11, 27, 12, 34, 56, 123456789, time.FixedZone("", 3600))
-	record := upgrade.Record{Version: upgrade.RecordVersion, Run: "r1", Request: r, Started: at, Phase: upgrade.PhaseDrainBlue, PhaseBegan: at, Message: strings.Repeat("m", 1000),
-		Nodes: map[string]upgrade.NodeRecord{}, Halt: upgrade.Halt{Workloads: map[string]upgrade.WorkloadRecord{}}}
+	record := upgrade.Record{
+		Version: upgrade.RecordVersion, Run: "r1", Request: r, Started: at, Phase: upgrade.PhaseDrainBlue, PhaseBegan: at, Message: strings.Repeat("m", 1000),
+		Nodes: map[string]upgrade.NodeRecord{}, Halt: upgrade.Halt{Workloads: map[string]upgrade.WorkloadRecord{}},
+	}
 	record.Ledger = ledger.FromBooks(ledger.Books{Zones: map[string]ledger.Zone{"eu-central-1a": {Surge: r.Surge, Launched: r.Surge, Open: []ledger.Launch{{Serial: 1, N: r.Surge}}}}})
 	for i := range members[:kept] {
 		m := &members[i]

@@ -131,8 +131,9 @@ func (r *rules) reason(record upgrade.Record) {
 	case upgrade.Failed:
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(record.Message, "forbidden")
 		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
+		aimed := p.hasActor(RecordAimed) && saysAimed(&record)
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
-		if !refused && !tooLong && !(p.hasActor(RecordAimed) && saysAimed(&record)) && !unread && !r.leavesBehind(&record) {
+		if !refused && !tooLong && !aimed && !unread && !r.leavesBehind(&record) {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
 		}
 	case upgrade.Aborted:
