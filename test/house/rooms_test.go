@@ -20,7 +20,7 @@ func rooms() map[string]room {
 	// klog for the type that k8s.io/api's functions ask for; see onlyNames.
 	values := []string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/klog/v2"}
 	scheduling := append(slices.Clone(values), "k8s.io/component-helpers")
-	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/shell"}
+	ground := []string{"pkg/nodegroup", "pkg/nodemark", "pkg/drain/...", "pkg/fit", "pkg/shell"}
 	decisions := append(slices.Clone(ground), "pkg/upgrade/...", "pkg/preflight/...", "pkg/inventory")
 	cloud := []string{"pkg/cloud", "pkg/nodegroup", "pkg/deadline", "pkg/shell"}
 
@@ -30,7 +30,8 @@ func rooms() map[string]room {
 		"pkg/nodemark":  {libs: values, own: []string{"pkg/shell"}},
 		"pkg/nodegroup": {libs: values, own: []string{"pkg/nodemark", "pkg/shell"}},
 		"pkg/shell":     {},
-		"pkg/drain":     {libs: scheduling},
+		"pkg/fit":       {libs: scheduling},
+		"pkg/drain":     {libs: scheduling, own: []string{"pkg/fit"}},
 		// It decides on nodes with their pods, and knows no World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
 		"pkg/upgrade":        {libs: values, own: ground},

@@ -1,0 +1,30 @@
+package fit
+
+import corev1 "k8s.io/api/core/v1"
+
+// Reason is why a node does not take a pod, in the words of kube-scheduler; empty when it does.
+type Reason string
+
+// The reasons, each as the plugin of kube-scheduler says it that finds it.
+const (
+	Fits             Reason = ""
+	Unschedulable    Reason = "node(s) were unschedulable"
+	UntoleratedTaint Reason = "node(s) had untolerated taint(s)"
+	SelectorMismatch Reason = "node(s) didn't match Pod's node affinity/selector"
+	PortTaken        Reason = "node(s) didn't have free ports for the requested pod ports"
+	TooManyPods      Reason = "Too many pods"
+	ClaimInUse       Reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+	TooManyVolumes   Reason = "node(s) exceed max volume count"
+	VolumeMismatch   Reason = "node(s) didn't match PersistentVolume's node affinity"
+	VolumeZone       Reason = "node(s) had no available volume zone"
+	DeviceElsewhere  Reason = "resourceclaim not available on the node"
+)
+
+// Insufficient is the reason of a node that has too little of a resource left.
+func Insufficient(resource corev1.ResourceName) Reason { return "Insufficient " + Reason(resource) }
+
+// IsOfNode reports whether a node gives the reason whatever pods are on it: it holds until the
+// node's own labels or taints change.
+func (r Reason) IsOfNode() bool {
+	return r == Unschedulable || r == UntoleratedTaint || r == SelectorMismatch
+}

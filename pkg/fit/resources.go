@@ -1,0 +1,119 @@
+package fit
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	quantities "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/component-helpers/resource"
+)
+
+// Unlimited is how much a node has of what it does not report: unknown is not none.
+const Unlimited = math.MaxInt64
+
+// Resources are what pods ask for or a node has.
+type Resources struct {
+	// CPU is in thousandths, Memory and Storage (ephemeral) are in bytes.
+	CPU, Memory, Storage int64
+	// Others are huge pages and extended resources, such as GPUs, by name; nil for none. The list is
+	// replaced, never changed.
+	Others []Quantity
+}
+
+// Quantity is so much of a resource.
+type Quantity struct {
+	Name  corev1.ResourceName
+	Value int64
+}
+
+// RequestsOf is what the scheduler sets aside for the pod.
+func RequestsOf(pod *corev1.Pod) Resources {
+	list := resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: pod.Spec.NodeName != ""})
+	return Resources{list.Cpu().MilliValue(), list.Memory().Value(), list.StorageEphemeral().Value(), othersOf(list)}
+}
+
+// othersOf are the quantities of the list that have no field of their own.
+func othersOf(list corev1.ResourceList) []Quantity {
+	var others []Quantity
+	for name, quantity := range list {
+		switch name {
+		case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
+		default:
+			if quantity.Sign() > 0 {
+				others = append(others, Quantity{name, quantity.Value()})
+			}
+		}
+	}
+	slices.SortFunc(others, func(a, b Quantity) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return others
+}
+
+// Of is how much there is of one of the other resources; 0 for none.
+func (r *Resources) Of(name corev1.ResourceName) int64 {
+	for i := range r.Others {
+		if r.Others[i].Name == name {
+			return r.Others[i].Value
+		}
+	}
+	return 0
+}
+
+// Equal reports whether both are the same.
+func (r *Resources) Equal(o *Resources) bool {
+	return r.CPU == o.CPU && r.Memory == o.Memory && r.Storage == o.Storage && slices.Equal(r.Others, o.Others)
+}
+
+// Add adds so many times the other resources; a negative number takes them away.
+func (r *Resources) Add(o *Resources, times int64) {
+	r.CPU, r.Memory, r.Storage = r.CPU+times*o.CPU, r.Memory+times*o.Memory, r.Storage+times*o.Storage
+	if len(o.Others) == 0 {
+		return
+	}
+	sum := slices.Clone(r.Others)
+	for _, more := range o.Others {
+		i, found := slices.BinarySearchFunc(sum, more.Name, func(q Quantity, name corev1.ResourceName) int { return strings.Compare(string(q.Name), string(name)) })
+		if !found {
+			sum = slices.Insert(sum, i, Quantity{Name: more.Name})
+		}
+		sum[i].Value += times * more.Value
+	}
+	r.Others = sum
+}
+
+// Larger is the larger of the two of each resource.
+func (r *Resources) Larger(o *Resources) Resources {
+	largest := Resources{max(r.CPU, o.CPU), max(r.Memory, o.Memory), max(r.Storage, o.Storage), slices.Clone(r.Others)}
+	for _, other := range o.Others {
+		if have := r.Of(other.Name); other.Value > have {
+			largest.Others = slices.DeleteFunc(largest.Others, func(q Quantity) bool { return q.Name == other.Name })
+			largest.Others = append(largest.Others, other)
+		}
+	}
+	slices.SortFunc(largest.Others, func(a, b Quantity) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return largest
+}
+
+// List is the same as Kubernetes writes it, without what is zero.
+func (r *Resources) List() corev1.ResourceList {
+	list := corev1.ResourceList{}
+	add := func(name corev1.ResourceName, quantity *quantities.Quantity) {
+		if !quantity.IsZero() {
+			list[name] = *quantity
+		}
+	}
+	add(corev1.ResourceCPU, quantities.NewMilliQuantity(r.CPU, quantities.DecimalSI))
+	add(corev1.ResourceMemory, quantities.NewQuantity(r.Memory, quantities.BinarySI))
+	add(corev1.ResourceEphemeralStorage, quantities.NewQuantity(r.Storage, quantities.BinarySI))
+	for _, other := range r.Others {
+		add(other.Name, quantities.NewQuantity(other.Value, quantities.DecimalSI))
+	}
+	return list
+}
+
+// IsExtended reports whether a device plugin reports the resource, and not the kubelet by itself
+// (k8s.io/kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
+func IsExtended(name corev1.ResourceName) bool {
+	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+}
