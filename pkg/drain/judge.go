@@ -7,7 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // Fate says what a drain owes a pod.
@@ -225,10 +226,5 @@ func IsEvictedSince(pod *corev1.Pod, since time.Time) bool {
 
 // ToleratesTaint reports whether the pod tolerates the taint, by the comparison of core/v1.
 func ToleratesTaint(pod *corev1.Pod, taint corev1.Taint) bool {
-	for i := range pod.Spec.Tolerations {
-		if pod.Spec.Tolerations[i].ToleratesTaint(klog.Logger{}, &taint, false) {
-			return true
-		}
-	}
-	return false
+	return fit.Tolerates(pod.Spec.Tolerations, &taint)
 }

@@ -1,13 +1,10 @@
 package drain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/resource"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 // Sample is a node that others of its kind are like, with the pods bound to it.
@@ -31,48 +28,6 @@ func WhyNever(pod *corev1.Pod, samples []Sample) string {
 	}
 	slices.Sort(reasons)
 	return strings.Join(slices.Compact(reasons), ", ")
-}
-
-// whyRefused says why a node of the sample's kind does not take the pod, in the words of
-// kube-scheduler; "" when it does.
-func whyRefused(pod *corev1.Pod, sample Sample) string {
-	for i := range sample.Spec.Taints {
-		if taint := sample.Spec.Taints[i]; taint.Effect != corev1.TaintEffectPreferNoSchedule && !ToleratesTaint(pod, taint) {
-			return fmt.Sprintf("node(s) had untolerated taint {%s}", taint.ToString())
-		}
-	}
-	if ok, err := nodeaffinity.GetRequiredNodeAffinity(withoutPlaces(pod)).Match(sample.Node); !ok || err != nil {
-		return "node(s) didn't match Pod's node affinity/selector"
-	}
-	return whyTooSmall(pod, sample)
-}
-
-// whyTooSmall names a resource of which the kind of node has less than the pod requests.
-func whyTooSmall(pod *corev1.Pod, sample Sample) string {
-	has := sample.Status.Allocatable
-	if len(has) == 0 {
-		return "" // it does not tell
-	}
-	wants := resource.PodRequests(pod, resource.PodResourcesOptions{})
-	for _, other := range sample.Pods {
-		if kind := OwnerKind(other); kind != "DaemonSet" && kind != "Node" {
-			continue
-		}
-		for name, quantity := range resource.PodRequests(other, resource.PodResourcesOptions{}) {
-			if sum, wanted := wants[name]; wanted {
-				sum.Add(quantity)
-				wants[name] = sum
-			}
-		}
-	}
-	var lacking []string
-	for name, quantity := range wants {
-		if free, known := has[name]; quantity.Sign() > 0 && (quantity.Cmp(free) > 0 || !known) {
-			lacking = append(lacking, "Insufficient "+string(name))
-		}
-	}
-	slices.Sort(lacking)
-	return strings.Join(lacking, ", ")
 }
 
 // withoutPlaces returns the pod's selector and node affinity without what they say of a node's name
