@@ -23,6 +23,8 @@ func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes 
 	kinds := map[string][]string{
 		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims"},
 		"policy":                       {"poddisruptionbudgets"},
+		"storage.k8s.io":               {"csinodes"},
+		"resource.k8s.io":              {"resourceclaims"},
 		"apps":                         {"deployments", "replicasets", "statefulsets", "daemonsets"},
 		"batch":                        {"jobs"},
 		"networking.k8s.io":            {"ingresses"},

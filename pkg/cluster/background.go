@@ -34,6 +34,9 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 		"statefulsets":           trimmedReader(apps, &b.StatefulSets),
 		"persistentvolumeclaims": trimmedReader(core, &b.Claims),
 		"persistentvolumes":      trimmedReader(core, &b.Volumes),
+		"namespaces":             trimmedReader(core, &b.Namespaces),
+		"csinodes":               trimmedReader(client.StorageV1().RESTClient(), &b.CSINodes),
+		"resourceclaims":         ignoreUnknown(trimmedReader(client.ResourceV1().RESTClient(), &b.ResourceClaims)),
 	}
 	var u forbiddenKinds
 	g, ctx := errgroup.WithContext(ctx)
@@ -53,6 +56,16 @@ func ReadBackground(ctx context.Context, client kubernetes.Interface) (*Backgrou
 
 // kindReader reads all objects of a kind, which is named as RBAC does.
 type kindReader func(ctx context.Context, kind string) error
+
+// ignoreUnknown reads a kind that a server of an older release does not have: there are none then.
+func ignoreUnknown(read kindReader) kindReader {
+	return func(ctx context.Context, kind string) error {
+		if err := read(ctx, kind); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	}
+}
 
 // trimmedReader reads a kind, trimmed.
 func trimmedReader[T any, P message[T]](client rest.Interface, into *[]P) kindReader {

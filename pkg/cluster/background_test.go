@@ -95,8 +95,15 @@ func testBackground(t *testing.T, s *space) {
 	if !reflect.DeepEqual(deployment.Spec, appsv1.DeploymentSpec{Replicas: &none, Strategy: rolling}) || !reflect.DeepEqual(set.Spec, appsv1.ReplicaSetSpec{Replicas: &none}) {
 		t.Errorf("read %+v and %+v, want replicas and strategy alone", deployment.Spec, set.Spec)
 	}
-	if got := own(t, s.name, b.StatefulSets).Spec; !reflect.DeepEqual(got, appsv1.StatefulSetSpec{Replicas: &none, PodManagementPolicy: appsv1.ParallelPodManagement}) {
-		t.Errorf("read %+v, want replicas and policy alone", got)
+	stateful := own(t, s.name, b.StatefulSets).Spec
+	if template := stateful.Template; template.Labels["app"] == "" || template.Spec.RestartPolicy != corev1.RestartPolicyAlways || len(template.Spec.Containers) > 0 {
+		t.Errorf("read the template %+v, want it as pods are kept", template)
+	}
+	zero, one := int32(0), intstr.FromInt32(1)
+	rollout := appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType, RollingUpdate: &appsv1.RollingUpdateStatefulSetStrategy{Partition: &zero, MaxUnavailable: &one}}
+	stateful.Template = corev1.PodTemplateSpec{}
+	if want := (appsv1.StatefulSetSpec{Replicas: &none, PodManagementPolicy: appsv1.ParallelPodManagement, UpdateStrategy: rollout}); !reflect.DeepEqual(stateful, want) {
+		t.Errorf("read %+v, want %+v", stateful, want)
 	}
 	if got := own(t, s.name, b.Claims).Spec; !reflect.DeepEqual(got, corev1.PersistentVolumeClaimSpec{VolumeName: s.name, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}}) {
 		t.Errorf("read %+v, want the volume's name and access alone", got)
@@ -117,7 +124,8 @@ func testBackgroundForbidden(t *testing.T, s *space) {
 	b, err := ReadBackground(t.Context(), client)
 	must(t, err)
 	want := []string{
-		"deployments", "mutatingwebhookconfigurations", "persistentvolumeclaims", "persistentvolumes", "services", "validatingwebhookconfigurations",
+		"csinodes", "deployments", "mutatingwebhookconfigurations", "namespaces", "persistentvolumeclaims", "persistentvolumes", "resourceclaims", "services",
+		"validatingwebhookconfigurations",
 	}
 	if !slices.Equal(b.Unread, want) {
 		t.Errorf("unread %v, want %v", b.Unread, want)

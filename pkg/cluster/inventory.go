@@ -63,6 +63,7 @@ func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string
 		"jobs":                            checksReader(client.BatchV1().RESTClient(), metadata, &o.Jobs),
 		"persistentvolumeclaims":          checksReader(core, metadata, &o.Claims),
 		"persistentvolumes":               checksReader(core, metadata, &o.Volumes),
+		"resourceclaims":                  ignoreUnknown(checksReader(client.ResourceV1().RESTClient(), metadata, &o.ResourceClaims)),
 		"services":                        checksReader(core, metadata, &o.Services),
 		"configmaps":                      func(ctx context.Context, _ string) error { return readPolicies(ctx, client, o) },
 		"ingresses":                       checksReader(client.NetworkingV1().RESTClient(), metadata, &o.Ingresses),

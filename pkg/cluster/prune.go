@@ -9,16 +9,16 @@ type prunedFields map[protowire.Number]prunedFields
 
 // prunedMetadata is what is dropped of any object, and prunedPodFields what is dropped of a pod
 // (k8s.io/api/core/v1/generated.proto): of its metadata the managed fields; of each container
-// image, command, ports, environment, mounts, probes and messages; of what its status says of
-// containers all but what they wait for.
+// image, command, environment, mounts, probes and messages; of what its status says of containers
+// all but what they wait for and what they were given.
 func prunedMetadata() prunedFields { return prunedFields{1: {17: nil}} }
 
 func prunedPodFields() prunedFields {
 	state := prunedFields{1: {2: nil}, 2: nil, 3: nil}
-	container := prunedFields{2: state, 3: nil, 4: nil, 6: nil, 7: nil, 8: nil, 9: nil, 10: nil, 11: nil, 12: nil, 13: nil, 14: nil, 15: nil}
+	container := prunedFields{2: state, 3: nil, 4: nil, 6: nil, 7: nil, 8: nil, 9: nil, 12: nil, 13: nil, 14: nil, 15: nil}
 	return prunedFields{
 		1: {17: nil},
-		2: {2: {2: nil, 3: nil, 4: nil, 6: nil, 7: nil, 9: nil, 10: nil, 11: nil, 13: nil, 14: nil, 15: nil, 19: nil, 20: nil, 22: nil}},
+		2: {2: {2: nil, 3: nil, 4: nil, 7: nil, 9: nil, 10: nil, 11: nil, 13: nil, 14: nil, 15: nil, 19: nil, 20: nil, 22: nil}},
 		3: {8: container, 10: container, 13: nil},
 	}
 }

@@ -29,6 +29,8 @@ func kindsOf(d *Dump) map[string]kind {
 		"v1/Namespace":                             {plural: "namespaces", keep: keepIn(&d.Namespaces)},
 		"v1/PersistentVolume":                      {plural: "persistentvolumes", keep: keepIn(&d.Volumes)},
 		"v1/PersistentVolumeClaim":                 {plural: "persistentvolumeclaims", namespaced: true, keep: keepIn(&d.Claims)},
+		"storage.k8s.io/v1/CSINode":                {plural: "csinodes", keep: keepIn(&d.CSINodes)},
+		"resource.k8s.io/v1/ResourceClaim":         {plural: "resourceclaims", namespaced: true, keep: keepIn(&d.ResourceClaims)},
 		"policy/v1/PodDisruptionBudget":            {plural: "poddisruptionbudgets", namespaced: true, keep: keepIn(&d.Budgets)},
 		"apps/v1/ReplicaSet":                       {plural: "replicasets", namespaced: true, keep: keepIn(&d.ReplicaSets)},
 		"apps/v1/StatefulSet":                      {plural: "statefulsets", namespaced: true, keep: keepIn(&d.StatefulSets)},

@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -30,11 +32,15 @@ type Objects struct {
 	Jobs         []*batchv1.Job
 	Claims       []*corev1.PersistentVolumeClaim
 	Volumes      []*corev1.PersistentVolume
-	Services     []*corev1.Service
-	Ingresses    []*networkingv1.Ingress
-	Scalers      []*autoscalingv2.HorizontalPodAutoscaler
-	Mutating     []*admissionv1.MutatingWebhookConfiguration
-	Validating   []*admissionv1.ValidatingWebhookConfiguration
+	// CSINodes tell how many volumes each node may attach, ResourceClaims which devices pods have.
+	CSINodes       []*storagev1.CSINode
+	ResourceClaims []*resourcev1.ResourceClaim
+
+	Services   []*corev1.Service
+	Ingresses  []*networkingv1.Ingress
+	Scalers    []*autoscalingv2.HorizontalPodAutoscaler
+	Mutating   []*admissionv1.MutatingWebhookConfiguration
+	Validating []*admissionv1.ValidatingWebhookConfiguration
 	// ConfigMaps are those that hold the descheduler's policy.
 	ConfigMaps []*corev1.ConfigMap
 	// Bindings bind services to target groups of AWS load balancers.

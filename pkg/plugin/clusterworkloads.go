@@ -29,6 +29,9 @@ func describeUnread(o *inventory.Objects) []string {
 		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
 		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
 		{"no pod is the last ready one behind a Service, which the upgrade would keep until another is ready", []string{"services"}},
+		{"each node attaches any number of volumes", []string{"csinodes"}},
+		{"devices follow their pods to any node", []string{"resourceclaims"}},
+		{"affinity that selects namespaces by labels selects all", []string{"namespaces"}},
 		{"pods behind admission webhooks leave their nodes in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
 	} {
 		if why := o.WhyUnread(group.kinds...); why != "" {

@@ -174,6 +174,7 @@ func (g *groupContext) makeSpec() simulate.Spec {
 		Targets: nodegroup.Targets{Groups: g.balancers.Groups, List: g.balancers.targets},
 		Facts:   g.clusterWorkloads.Facts, Workloads: simulate.WorkloadsOf(g.clusterWorkloads.Deployments, g.clusterWorkloads.ReplicaSets, g.clusterWorkloads.StatefulSets),
 		Movable: g.listMovable(), Claims: g.clusterWorkloads.Claims, Volumes: g.clusterWorkloads.Volumes,
+		CSINodes: g.clusterWorkloads.CSINodes, ResourceClaims: g.clusterWorkloads.ResourceClaims, Namespaces: g.clusterWorkloads.Namespaces,
 		Outdated: func(n *corev1.Node) bool { return g.provider.Outdated(&g.group, n) },
 	}
 	own := map[string]bool{}

@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
@@ -134,8 +135,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/apis/apps/v1/replicasets":      appsv1.ReplicaSetList{TypeMeta: apps("ReplicaSetList")},
 		"/apis/apps/v1/statefulsets":     appsv1.StatefulSetList{TypeMeta: apps("StatefulSetList"), Items: s.statefulSets},
 		"/api/v1/persistentvolumeclaims": corev1.PersistentVolumeClaimList{TypeMeta: list("PersistentVolumeClaimList"), Items: s.claims},
-		"/api/v1/persistentvolumes":      corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
-		"/api/v1/services":               corev1.ServiceList{TypeMeta: list("ServiceList"), Items: s.services},
+		"/apis/storage.k8s.io/v1/csinodes": storagev1.CSINodeList{
+			TypeMeta: metav1.TypeMeta{Kind: "CSINodeList", APIVersion: "storage.k8s.io/v1"},
+		},
+		"/api/v1/persistentvolumes": corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
+		"/api/v1/services":          corev1.ServiceList{TypeMeta: list("ServiceList"), Items: s.services},
 		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": admissionv1.MutatingWebhookConfigurationList{
 			TypeMeta: admission("MutatingWebhookConfigurationList"),
 		},

@@ -3,6 +3,7 @@ package simulate
 import (
 	"time"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -71,12 +72,11 @@ func (a *autoscaler) countNeeded() int {
 			if empty == nil || u.initiallyPending {
 				continue
 			}
-			if filled == nil || checkCapacity(g.key, filled) != fits {
+			if filled == nil || fit.Check(&g.key.needs, &filled.room) != fit.Fits {
 				another := *empty
 				needed, filled = needed+1, &another
 			}
-			filled.used = filled.used.plus(g.key.requests)
-			filled.pods = append(filled.pods, u.pod)
+			filled.room.Reserve(&g.key.needs)
 		}
 	}
 	return needed
@@ -88,8 +88,9 @@ func (a *autoscaler) findFittingModel(k *schedulingKey) *simNode {
 	a.scheduler.index.readSchedulingKey(k)
 	for _, zone := range a.cloud.group.Zones {
 		n := &simNode{}
+		n.room.Attachable = a.cloud.model.attachable
 		n.readNodeObject(a.cloud.newNodeObject("next", nodegroup.Instance{ID: "i-next", Zone: zone}))
-		if checkNodeFit(k, n) == fits {
+		if checkNodeFit(k, n) == fit.Fits {
 			return n
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -116,6 +118,7 @@ func (c *cloud) bootInstance(m *member) {
 			return
 		}
 		m.instance.State = nodegroup.InstanceInService
+		c.nodes.index.attachable[name] = c.model.attachable
 		c.nodes.joinNode(c.newNodeObject(name, m.instance), m)
 	})
 }
@@ -181,12 +184,14 @@ func shortZone(zone string) string { return zone[strings.LastIndex(zone, "-")+1:
 type model struct {
 	labels      map[string]string
 	allocatable corev1.ResourceList
+	// attachable is how many volumes each CSI driver may attach.
+	attachable map[string]int64
 }
 
 // newModel takes the model from the group's nodes. Taints are left out: the pods that are to move
 // tolerate those of the group already, and those that another actor put on its nodes are not the
 // group's.
-func newModel(nodes []*corev1.Node) model {
+func newModel(nodes []*corev1.Node, unreported []corev1.ResourceName, attachable map[string]map[string]int64) model {
 	m := model{labels: map[string]string{}}
 	if len(nodes) == 0 {
 		return m
@@ -200,6 +205,33 @@ func newModel(nodes []*corev1.Node) model {
 	bySize := slices.SortedStableFunc(slices.Values(nodes), func(a, b *corev1.Node) int {
 		return cmp.Or(a.Status.Allocatable.Cpu().Cmp(*b.Status.Allocatable.Cpu()), a.Status.Allocatable.Memory().Cmp(*b.Status.Allocatable.Memory()))
 	})
-	m.allocatable = bySize[(len(bySize)-1)/2].Status.Allocatable
+	typical := bySize[(len(bySize)-1)/2]
+	m.allocatable = maps.Clone(typical.Status.Allocatable)
+	for _, name := range unreported {
+		delete(m.allocatable, name)
+	}
+	m.attachable = attachable[typical.Name]
 	return m
+}
+
+// unreportedResources are those extended resources of the group's nodes that a new node would not
+// have as far as is known: a device plugin reports them, which runs as a pod on each node, and no
+// DaemonSet and no static pod runs on any of these.
+func unreportedResources(spec *Spec) []corev1.ResourceName {
+	own, known := map[string]bool{}, map[corev1.ResourceName]bool{}
+	for _, node := range spec.Nodes {
+		own[node.Name] = true
+		for name := range node.Status.Allocatable {
+			if fit.IsExtended(name) {
+				known[name] = true
+			}
+		}
+	}
+	if slices.ContainsFunc(spec.Pods, func(pod *corev1.Pod) bool {
+		kind := drain.OwnerKind(pod)
+		return own[pod.Spec.NodeName] && (kind == daemonSet || kind == "Node" || isMirrorPod(pod))
+	}) {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(known))
 }

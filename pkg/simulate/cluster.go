@@ -61,10 +61,11 @@ func New(spec Spec) *Cluster {
 		outages: &outages{clock: clock, ready: map[types.UID]int{}, since: map[types.UID]time.Time{}},
 		sets:    orderedSets{workloads: spec.Workloads, pods: map[types.UID]map[types.UID]*simPod{}, missing: map[types.UID][]*simPod{}},
 	}
+	c.scheduler.evict = c.pods.beginPodDeletion
 	c.nodes = &nodeLifecycle{clock: clock, group: c.group, index: c.index, pods: c.pods, actions: c.actions}
 	c.cloud = &cloud{
 		clock: clock, times: spec.Times, group: c.group, nodes: c.nodes, actions: c.actions,
-		model: newModel(sortNodes(spec.Nodes)), tokens: map[string]bool{},
+		model: newModel(sortNodes(spec.Nodes), unreportedResources(&spec), c.index.attachable), tokens: map[string]bool{},
 	}
 	if spec.Autoscaled {
 		c.autoscaler = &autoscaler{clock: clock, scheduler: c.scheduler, cloud: c.cloud}
@@ -135,6 +136,12 @@ func (c *Cluster) Record() upgrade.Record { return c.record }
 // Unplaced lists the pods that no node takes now, and those of them alone that came to be so in the
 // simulation; by name.
 func (c *Cluster) Unplaced() []Unplaced { return c.scheduler.listUnplaced() }
+
+// Refusals says why each node refuses a pod that waits, by the node's name and in kube-scheduler's
+// words. Nodes that take it are left out; nil for a pod that does not wait.
+func (c *Cluster) Refusals(pod types.NamespacedName) map[string][]string {
+	return c.scheduler.refusals(pod)
+}
 
 // World is what an upgrade sees of the cluster now. Its budgets are the cluster's own: they are to
 // be used up before the cluster moves on.

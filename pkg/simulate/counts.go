@@ -2,18 +2,36 @@ package simulate
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// podCounts counts the pods on nodes that a selector of some pod means, so that none has to be
-// looked at to place one.
-type podCounts struct {
-	// namespaces are nil for all.
+// podMatch selects pods by their labels and namespaces; nil namespaces are all.
+type podMatch struct {
 	namespaces []string
 	selector   labels.Selector
-	total      int
+}
+
+// id is equal for matches of the same pods.
+func (m podMatch) id() string {
+	if m.namespaces == nil {
+		return "*/" + m.selector.String()
+	}
+	return strings.Join(m.namespaces, ",") + "/" + m.selector.String()
+}
+
+func (m podMatch) matchesPod(pod *corev1.Pod) bool {
+	return (m.namespaces == nil || slices.Contains(m.namespaces, pod.Namespace)) && m.selector.Matches(labels.Set(pod.Labels))
+}
+
+// podCounts counts the pods on nodes that some pod means, so that none has to be looked at to place
+// one.
+type podCounts struct {
+	// all must match a pod for it to be counted.
+	all   []podMatch
+	total int
 	// places has the sums by the value of a node label, label by label.
 	places map[string]map[string]int
 	// keys are those whose pods it counts. spreads count those of them that are not deleted, and
@@ -24,7 +42,12 @@ type podCounts struct {
 }
 
 func (c *podCounts) matchesPod(pod *corev1.Pod) bool {
-	return (c.namespaces == nil || slices.Contains(c.namespaces, pod.Namespace)) && c.selector.Matches(labels.Set(pod.Labels))
+	return !slices.ContainsFunc(c.all, func(m podMatch) bool { return !m.matchesPod(pod) })
+}
+
+// countPlaced counts the pods on nodes that have the label.
+func (c *podCounts) countPlaced(label string) int {
+	return c.total - c.places[label][""]
 }
 
 // countInTopology counts the pods in the place of a node.
@@ -82,6 +105,9 @@ func antiAffinityOf(t affinityTerm) *antiAffinityIndex {
 // countPod has pods like this one counted where it is, or no more if n is negative; live says
 // whether that is so for those that are not deleted, too.
 func countPod(u *simPod, n int, live bool) {
+	if isFinished(u.pod) {
+		return // the scheduler does not look at it
+	}
 	for _, c := range u.key.counts {
 		c.addPodsOnNode(u.node, n)
 		if live {
@@ -95,6 +121,9 @@ func countPod(u *simPod, n int, live bool) {
 
 // countDeleted has a pod no longer counted among those that are not deleted.
 func countDeleted(u *simPod) {
+	if isFinished(u.pod) {
+		return
+	}
 	for _, c := range u.key.counts {
 		c.countLivePods(u.node, -1)
 	}

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -38,8 +40,8 @@ type Forecast struct {
 	Forced int
 	Outage time.Duration
 	Room   Room
-	// Unplaced are the pods that would be left without a node, by name; those that wait for one
-	// already are left out.
+	// Unplaced are the pods that would be left without a node, by name: at the end, or when the upgrade
+	// would stop because of them. Those that wait for one already are left out.
 	Unplaced []Unplaced
 }
 
@@ -159,7 +161,14 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	r.forecast.Room = c.measureRoom(req)
 	c.cloud.ownSurge = c.countOwnSurge(req)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
-	record, err := c.Run(req, r.recordStep)
+	var before []Unplaced // when it begins to stop: the nodes that it opens again take some of them back
+	stopping := false
+	record, err := c.Run(req, func(w upgrade.World, step upgrade.Step) {
+		r.recordStep(w, step)
+		if step.Record.Stopping != "" && !stopping {
+			stopping, before = true, c.Unplaced()
+		}
+	})
 	endless, isEndless := errors.AsType[*EndlessError](err)
 	if isEndless {
 		err = nil
@@ -168,13 +177,24 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
-	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, c.Unplaced()
+	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, mergeUnplaced(c.Unplaced(), before)
 	r.forecast.Forced, r.forecast.Outage = c.forced, c.pods.outages.sum()
 	if isEndless {
 		r.forecast.Endless = cmp.Or(endless.Waiting, "something that does not happen")
 		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
 	}
 	return r.forecast, err
+}
+
+// mergeUnplaced adds the pods of the second list that the first lacks, by name.
+func mergeUnplaced(all, more []Unplaced) []Unplaced {
+	for _, u := range more {
+		if !slices.ContainsFunc(all, func(known Unplaced) bool { return known.Pod == u.Pod }) {
+			all = append(all, u)
+		}
+	}
+	slices.SortFunc(all, func(a, b Unplaced) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
+	return all
 }
 
 // widenToLatest takes over from the later run what makes the forecast the more careful one.
@@ -244,7 +264,7 @@ func (c *Cluster) measureRoom(req upgrade.Request) Room {
 			if drain.Judge(pod, req.Policy(), false).Fate == drain.Go {
 				k := c.index.bound[pod.UID].key
 				keys[k] = true
-				moves = moves.plus(k.requests)
+				moves = moves.plus(k.requests())
 				pods++
 			}
 		}
@@ -263,23 +283,31 @@ func (c *Cluster) measureRoom(req upgrade.Request) Room {
 func (c *Cluster) measureFree(keys map[*schedulingKey]bool) Room {
 	var free amount
 	var room Room
-	pods := 0
+	pods := int64(0)
 	for _, n := range c.index.nodes.sorted {
-		if n.closed || n.cordoned || n.limits.pods == 0 || c.group.isOutdated(n) || !takesAny(n, keys) {
+		has, used := &n.room.Allocatable, &n.room.Used
+		if n.closed || n.node.Spec.Unschedulable || n.room.MaxPods == fit.Unlimited || c.group.isOutdated(n) || !takesAny(n, keys) {
 			continue
 		}
 		room.Nodes++
-		left := n.limits.minus(n.used)
-		free = free.plus(amount{max(0, left.cpu), max(0, left.memory)})
-		pods += max(0, n.limits.pods-len(n.pods))
+		free = free.plus(amount{leftOf(has.CPU, used.CPU), leftOf(has.Memory, used.Memory)})
+		pods += leftOf(n.room.MaxPods, n.room.Pods)
 	}
-	room.Free = free.toQuantities(pods)
+	room.Free = free.toQuantities(int(pods))
 	return room
+}
+
+// leftOf is what is left; nothing of what the node does not report.
+func leftOf(has, used int64) int64 {
+	if has == fit.Unlimited {
+		return 0
+	}
+	return max(0, has-used)
 }
 
 func takesAny(n *simNode, keys map[*schedulingKey]bool) bool {
 	for k := range keys {
-		if toleratesTaints(k, n) {
+		if fit.Suits(&k.needs, &n.room) {
 			return true
 		}
 	}

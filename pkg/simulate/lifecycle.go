@@ -63,6 +63,7 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	pod, now := u.pod, l.clock.now
 	switch {
 	case isFinished(pod) || isMirrorPod(pod):
+	case isKept(pod, now):
 	case pod.DeletionTimestamp != nil:
 		l.endPodAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
 	case !drain.Ready(pod) && pod.Status.StartTime != nil && !isLongUnready(pod, now):
@@ -70,11 +71,21 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	}
 }
 
+// overdue is how long after its deletion a pod with finalizers is taken to be kept by them.
+const overdue = time.Minute
+
+// isKept reports whether finalizers keep a pod that should have ended, as that of a Job whose
+// controller does not take it off: nothing says that they end.
+func isKept(pod *corev1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && len(pod.Finalizers) > 0 && now.Sub(pod.DeletionTimestamp.Time) > overdue
+}
+
 // bindPodToNode puts the pod on a node, and into the sums.
 func (l *podLifecycle) bindPodToNode(u *simPod, n *simNode) {
 	l.index.bindToNode(u, n)
 	l.workloads.Store(u.pod)
 	l.changeUsage(u, 1)
+	l.scheduler.lowest = min(l.scheduler.lowest, priorityOf(u.pod))
 	l.scheduler.capacityFreed(n) // it may be what a pod with an affinity waits for
 }
 
@@ -83,7 +94,7 @@ func (l *podLifecycle) changeUsage(u *simPod, change int64) {
 	n := u.node
 	l.index.nodes.removeFromRanking(n)
 	if !isFinished(u.pod) {
-		n.used = n.used.plus(u.key.requests.times(change))
+		n.room.Place(&u.key.needs, int(change))
 		n.scored = n.scored.plus(u.key.scoredRequests().times(change))
 	}
 	if change > 0 {
@@ -158,7 +169,7 @@ func (l *podLifecycle) surgePod(u *simPod) {
 	if u.surged {
 		return
 	}
-	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())
+	next := l.newSuccessor(u)
 	u.surged, next.succeeds = true, u.pod.UID
 	l.createReplacement(next)
 }
@@ -245,7 +256,7 @@ func (l *podLifecycle) replacePod(u *simPod) {
 	if !isReplaced(u) || u.surged {
 		return
 	}
-	next := newSuccessor(u, l.clock.now, l.clock.nextSerial())
+	next := l.newSuccessor(u)
 	switch {
 	case u.key.kind == daemonSet:
 		l.startDaemonPod(next, u.node)
@@ -298,7 +309,7 @@ func (l *podLifecycle) startDaemonPod(u *simPod, n *simNode) {
 		return
 	}
 	l.index.readSchedulingKey(u.key)
-	if ok, err := u.key.affinity.Match(n.node); !ok || err != nil || !toleratesTaints(u.key, n) {
+	if !u.key.needs.Selects(n.node) || !u.key.toleratesTaints(n) {
 		return
 	}
 	l.budgets.countExpected(u, +1)

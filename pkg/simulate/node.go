@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
@@ -27,23 +28,14 @@ type simNode struct {
 	member *member
 	// pods are sorted by UID. The slice is replaced, never changed: a World may show it.
 	pods []*corev1.Pod
-	used amount
-	// scored is used, with the scheduler's guess for pods that ask for nothing.
+	// room is what the node has and what its pods take up.
+	room fit.Node
+	// scored is what they take up, with the scheduler's guess for pods that ask for nothing.
 	scored amount
-	limits limits
-	// taints keep pods away that do not tolerate them; the cordon is one.
-	taints   []corev1.Taint
-	cordoned bool
 	// closed is a node that takes no pods at all; ranked is one that the scheduler looks at.
 	closed bool
 	ranked bool
 	rank   rank
-}
-
-// limits are a node's allocatable resources; what it does not tell is not limited.
-type limits struct {
-	amount
-	pods int
 }
 
 // rank orders nodes for the scheduler: the one with the least of it allocated first, then by pods,
@@ -63,25 +55,19 @@ const loadScale = 10_000
 
 func (n *simNode) currentRank() rank {
 	r := rank{pods: len(n.pods), name: n.node.Name}
-	if n.limits.cpu > 0 {
-		r.load += n.scored.cpu * loadScale / n.limits.cpu
+	if has := n.room.Allocatable.CPU; has > 0 {
+		r.load += n.scored.cpu * loadScale / has
 	}
-	if n.limits.memory > 0 {
-		r.load += n.scored.memory * loadScale / n.limits.memory
+	if has := n.room.Allocatable.Memory; has > 0 {
+		r.load += n.scored.memory * loadScale / has
 	}
 	return r
 }
 
 // readNodeObject takes over what the scheduler reads off the node object.
 func (n *simNode) readNodeObject(node *corev1.Node) {
-	n.node, n.cordoned, n.taints = node, node.Spec.Unschedulable, nil
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule {
-			n.taints = append(n.taints, taint)
-		}
-	}
-	allocatable := node.Status.Allocatable
-	n.limits = limits{amount: amount{allocatable.Cpu().MilliValue(), allocatable.Memory().Value()}, pods: int(allocatable.Pods().Value())}
+	n.node = node
+	n.room.Read(node)
 	n.closed = !nodegroup.IsNodeReady(node) || (n.member != nil && n.member.instance.State == nodegroup.InstanceLeaving)
 }
 

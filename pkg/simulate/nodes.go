@@ -24,6 +24,7 @@ func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 	n, known := l.index.nodes.byName[node.Name]
 	if !known {
 		n = &simNode{member: owner, node: node}
+		n.room.Attachable = l.index.attachable[node.Name]
 		l.index.nodes.addToIndex(n)
 	}
 	l.updateNode(n, node)
@@ -44,6 +45,7 @@ func (l *nodeLifecycle) updateNode(n *simNode, node *corev1.Node) {
 	n.readNodeObject(node)
 	l.index.nodeChanged(n, before, node)
 	l.index.nodes.updateRanking(n)
+	l.pods.scheduler.placesChanged()
 	if n.member != nil {
 		n.member.node = n
 		l.group.showMember(n.member)
@@ -70,6 +72,7 @@ func (l *nodeLifecycle) removeNode(n *simNode) {
 	for _, pod := range n.pods {
 		l.pods.deletePodOfDeadNode(l.index.bound[pod.UID])
 	}
+	l.pods.scheduler.placesChanged()
 	l.group.removeNode(n.member)
 }
 

@@ -2,17 +2,15 @@ package simulate
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // simPod is a pod and what the cluster knows of it.
@@ -31,6 +29,8 @@ type simPod struct {
 	// this one is ready.
 	surged   bool
 	succeeds types.UID
+	// preempted is a pod for which others were ended.
+	preempted bool
 	// initiallyPending waited before the simulation began.
 	initiallyPending bool
 }
@@ -47,14 +47,19 @@ type podIndex struct {
 	countsIn map[string][]*podCounts
 	domains  map[string]*spreadDomain
 	filters  map[string]*filterCache
-	volumes  map[string]*nodeaffinity.NodeSelector
+	// storage finds what pods mount, attachable how many volumes each node may attach by driver.
+	storage    *fit.Storage
+	attachable map[string]map[string]int64
+	// labels are those of namespaces, nil where they are not known.
+	labels map[string]labels.Set
 }
 
 func newPodIndex(spec *Spec) *podIndex {
 	return &podIndex{
 		nodes: nodeIndex{byName: map[string]*simNode{}}, bound: make(map[types.UID]*simPod, len(spec.Pods)), keys: map[types.UID][]*schedulingKey{},
 		keysIn: map[string][]*schedulingKey{}, counts: map[string]*podCounts{}, countsIn: map[string][]*podCounts{},
-		domains: map[string]*spreadDomain{}, filters: map[string]*filterCache{}, volumes: volumeSelectors(spec),
+		domains: map[string]*spreadDomain{}, filters: map[string]*filterCache{},
+		storage: fit.NewStorage(spec.Claims, spec.Volumes, spec.ResourceClaims, spec.Pods), attachable: attachLimits(spec.CSINodes), labels: labelsOf(spec.Namespaces),
 	}
 }
 
@@ -79,17 +84,17 @@ func (x *podIndex) unbindFromNode(u *simPod) {
 
 // schedulingKeyOf finds the key among those of the pod's controller, or makes it.
 func (x *podIndex) schedulingKeyOf(pod *corev1.Pod) *schedulingKey {
-	requests := requestsOf(pod)
+	needs := x.storage.TakesOf(pod)
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		return x.addSchedulingKey(&schedulingKey{sample: pod, requests: requests})
+		return x.addSchedulingKey(&schedulingKey{sample: pod, needs: needs})
 	}
 	for _, k := range x.keys[owner.UID] {
-		if k.requests == requests && scheduleAlike(k.sample, pod, owner.Kind) {
+		if k.needs.TakesAs(&needs) && scheduleAlike(k.sample, pod, owner.Kind) {
 			return k
 		}
 	}
-	k := x.addSchedulingKey(&schedulingKey{sample: pod, kind: owner.Kind, owner: owner.UID, requests: requests})
+	k := x.addSchedulingKey(&schedulingKey{sample: pod, kind: owner.Kind, owner: owner.UID, needs: needs})
 	x.keys[owner.UID] = append(x.keys[owner.UID], k)
 	x.readSchedulingKey(k)
 	return k
@@ -118,19 +123,12 @@ func (x *podIndex) readSchedulingKey(k *schedulingKey) {
 	if k.kind == daemonSet {
 		affinity = nil // it names the node of one pod
 	}
-	k.affinity = nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, affinity)
-	k.anyNode = len(spec.NodeSelector) == 0 && k.nodeAffinity() == nil
-	k.toleratesCordon = drain.ToleratesTaint(k.sample, nodemark.CordonTaint())
+	k.needs.SetPlace(spec.NodeSelector, affinity, spec.Tolerations)
 	k.filters = x.filterCacheOf(k)
 	if affinity != nil {
 		x.readPodAffinity(k, affinity)
 	}
 	x.readSpread(k)
-	for _, name := range claimNames(k.sample) {
-		if selector := x.volumes[k.sample.Namespace+"/"+name]; selector != nil {
-			k.volumes = append(k.volumes, selector)
-		}
-	}
 }
 
 // filterCacheOf finds or makes what is known of the nodes that refuse the key.
@@ -147,7 +145,7 @@ func (x *podIndex) filterCacheOf(k *schedulingKey) *filterCache {
 // readPodAffinity reads which pods the key wants beside it and which it keeps away.
 func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) {
 	if affinity.PodAffinity != nil {
-		k.near = x.readAffinityTerms(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		k.near = x.readFriends(k.sample, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	}
 	if affinity.PodAntiAffinity == nil {
 		return
@@ -158,18 +156,80 @@ func (x *podIndex) readPodAffinity(k *schedulingKey, affinity *corev1.Affinity) 
 	}
 }
 
+// readFriends reads the terms of a pod's affinity. Each means the pods that all of them match
+// (interpodaffinity/filtering.go, podMatchesAllAffinityTerms).
+func (x *podIndex) readFriends(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
+	var all []podMatch
+	for i := range required {
+		all = append(all, x.readMatch(pod, &required[i]))
+	}
+	var terms []affinityTerm
+	for i := range required {
+		terms = append(terms, x.affinityTermOf(required[i].TopologyKey, all...))
+	}
+	return terms
+}
+
 func (x *podIndex) readAffinityTerms(pod *corev1.Pod, required []corev1.PodAffinityTerm) []affinityTerm {
 	terms := make([]affinityTerm, 0, len(required))
 	for i := range required {
-		selector, err := metav1.LabelSelectorAsSelector(required[i].LabelSelector)
-		if err != nil {
-			selector = labels.Nothing() // the API server admits no such pod
-		}
-		term := affinityTerm{pods: x.podCountsOf(termNamespaces(pod, &required[i]), selector), label: required[i].TopologyKey}
-		x.countPlaces(term)
-		terms = append(terms, term)
+		terms = append(terms, x.affinityTermOf(required[i].TopologyKey, x.readMatch(pod, &required[i])))
 	}
 	return terms
+}
+
+// affinityTermOf is a term that means the pods that all of the matches select.
+func (x *podIndex) affinityTermOf(label string, all ...podMatch) affinityTerm {
+	term := affinityTerm{pods: x.podCountsOf(all...), label: label}
+	x.countPlaces(term)
+	return term
+}
+
+// readMatch reads which pods a term selects.
+func (x *podIndex) readMatch(pod *corev1.Pod, term *corev1.PodAffinityTerm) podMatch {
+	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
+	if err != nil {
+		selector = labels.Nothing() // the API server admits no such pod
+	}
+	return podMatch{x.termNamespaces(pod, term), selector}
+}
+
+// termNamespaces are those whose pods the term means, nil for all. A selector of namespaces whose
+// labels are not known is taken to select all: the stricter reading for pods that keep apart.
+func (x *podIndex) termNamespaces(pod *corev1.Pod, t *corev1.PodAffinityTerm) []string {
+	if t.NamespaceSelector == nil {
+		if len(t.Namespaces) == 0 {
+			return []string{pod.Namespace}
+		}
+		return t.Namespaces
+	}
+	selector, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector)
+	if err != nil {
+		selector = labels.Nothing()
+	}
+	if selector.Empty() || x.labels == nil {
+		return nil
+	}
+	selected := append([]string{}, t.Namespaces...)
+	for name, set := range x.labels {
+		if selector.Matches(set) {
+			selected = append(selected, name)
+		}
+	}
+	slices.Sort(selected)
+	return slices.Compact(selected)
+}
+
+// labelsOf are the labels of namespaces by name, nil without namespaces.
+func labelsOf(namespaces []*corev1.Namespace) map[string]labels.Set {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	byName := make(map[string]labels.Set, len(namespaces))
+	for _, namespace := range namespaces {
+		byName[namespace.Name] = namespace.Labels
+	}
+	return byName
 }
 
 // readSpread reads the key's topology spread constraints.
@@ -199,13 +259,17 @@ func (x *podIndex) readConstraint(k *schedulingKey, c *corev1.TopologySpreadCons
 			selector = selector.Add(same...)
 		}
 	}
-	pods := x.podCountsOf([]string{k.sample.Namespace}, selector)
+	counted := selector
+	if counted.Empty() {
+		counted = labels.Nothing() // as the scheduler counts (podtopologyspread/common.go, countPodsMatchSelector)
+	}
+	pods := x.podCountsOf(podMatch{[]string{k.sample.Namespace}, counted})
 	domain := x.addSpreadDomain(newSpreadDomain(k, c, keys))
 	read := spreadConstraint{spreadCounts: x.spreadCountsOf(pods, domain, c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1}
 	if c.MinDomains != nil {
 		read.minDomains = int(*c.MinDomains)
 	}
-	if pods.matchesPod(k.sample) {
+	if selector.Matches(labels.Set(k.sample.Labels)) {
 		read.self = 1
 	}
 	return read
@@ -226,14 +290,16 @@ func (x *podIndex) addSpreadDomain(d *spreadDomain) *spreadDomain {
 	return d
 }
 
-// podCountsOf finds or makes the counts of the pods that a selector means in the namespaces, nil
-// for all.
-func (x *podIndex) podCountsOf(namespaces []string, selector labels.Selector) *podCounts {
-	id := strings.Join(namespaces, ",") + "/" + selector.String()
+// podCountsOf finds or makes the counts of the pods that all of the matches select.
+func (x *podIndex) podCountsOf(all ...podMatch) *podCounts {
+	id := all[0].id()
+	for _, more := range all[1:] {
+		id += " and " + more.id()
+	}
 	if known, ok := x.counts[id]; ok {
 		return known
 	}
-	c := &podCounts{namespaces: namespaces, selector: selector, places: map[string]map[string]int{}}
+	c := &podCounts{all: all, places: map[string]map[string]int{}}
 	x.counts[id] = c
 	x.indexPodCounts(c)
 	c.total = len(x.countedPods(c))
@@ -243,7 +309,7 @@ func (x *podIndex) podCountsOf(namespaces []string, selector labels.Selector) *p
 // countedPods are the pods on nodes that are counted, in any order.
 func (x *podIndex) countedPods(c *podCounts) (pods []*simPod) {
 	for _, u := range x.bound {
-		if slices.Contains(u.key.counts, c) {
+		if !isFinished(u.pod) && slices.Contains(u.key.counts, c) {
 			pods = append(pods, u)
 		}
 	}
@@ -281,7 +347,8 @@ func (x *podIndex) spreadCountsOf(pods *podCounts, d *spreadDomain, label string
 
 // indexPodCounts has the pods of the keys that are known counted, and of those to come.
 func (x *podIndex) indexPodCounts(c *podCounts) {
-	if c.namespaces == nil {
+	namespaces := c.all[0].namespaces
+	if namespaces == nil {
 		x.countsIn[everywhere] = append(x.countsIn[everywhere], c)
 		for _, keys := range x.keysIn {
 			for _, k := range keys {
@@ -290,8 +357,8 @@ func (x *podIndex) indexPodCounts(c *podCounts) {
 		}
 		return
 	}
-	for i, namespace := range c.namespaces {
-		if slices.Contains(c.namespaces[:i], namespace) {
+	for i, namespace := range namespaces {
+		if slices.Contains(namespaces[:i], namespace) {
 			continue
 		}
 		x.countsIn[namespace] = append(x.countsIn[namespace], c)
@@ -326,7 +393,7 @@ func (x *podIndex) nodeChanged(n *simNode, before, now *corev1.Node) {
 // shiftPodsInDomain has the pods of a node counted in or out of the spreads over a domain.
 func (x *podIndex) shiftPodsInDomain(n *simNode, d *spreadDomain, labels map[string]string, change int) {
 	for _, pod := range n.pods {
-		if pod.DeletionTimestamp != nil {
+		if pod.DeletionTimestamp != nil || isFinished(pod) {
 			continue
 		}
 		for _, c := range x.bound[pod.UID].key.counts {

@@ -3,6 +3,8 @@ package simulate
 import (
 	"slices"
 	"sort"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // ranking is nodes in order of rank. The order is one of nodes' numbers: it changes with every pod,
@@ -39,9 +41,9 @@ func (r *ranking) firstFittingNode(k *schedulingKey) *simNode {
 			continue
 		}
 		n := r.nodes[number]
-		if why := checkNodeFit(k, n); why == fits {
+		if why := checkNodeFit(k, n); why == fit.Fits {
 			return n
-		} else if why == nodeCordoned || why == untoleratedTaint || why == selectorMismatch {
+		} else if why.IsOfNode() {
 			k.filters.addFiltered(number)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // scheduler finds nodes for pods, and keeps those that no node takes.
@@ -15,9 +17,14 @@ type scheduler struct {
 	// pending are the pods that no node takes.
 	pending []*pendingGroup
 	// freed are the nodes that may take pods that they did not take before; freedAnywhere says
-	// that any may.
+	// that any may, and moved that any may take pods that depend on where others are.
 	freed         []*simNode
 	freedAnywhere bool
+	moved         bool
+	// lowest is the least priority of a pod that was ever on a node.
+	lowest int32
+	// evict ends a pod for one of more priority.
+	evict func(*simPod)
 }
 
 // pendingGroup is the pods of one key that no node takes, in the order they came.
@@ -52,19 +59,20 @@ func (s *scheduler) assignNode(u *simPod) *simNode {
 		s.pending = append(s.pending, group)
 	}
 	group.pods, group.refused = append(group.pods, u), true
+	s.preempt(u)
 	return nil
 }
 
 // pickNodeForPod finds the node with the least allocated, and the first name among equals, of those
 // that take the key. Only freed nodes are asked where nothing else can have made room.
 func (s *scheduler) pickNodeForPod(k *schedulingKey, anywhere bool, freed []*simNode) *simNode {
-	if anywhere || k.dependsOnPods() {
+	if anywhere || k.dependsOnPods() || k.needs.DependsOnOthers() {
 		s.index.readSchedulingKey(k)
 		return s.index.nodes.ranking.firstFittingNode(k)
 	}
 	var best *simNode
 	for _, n := range freed {
-		if checkNodeFit(k, n) == fits && (best == nil || n.rank.compareRanks(best.rank) < 0) {
+		if checkNodeFit(k, n) == fit.Fits && (best == nil || n.rank.compareRanks(best.rank) < 0) {
 			best = n
 		}
 	}
@@ -78,13 +86,17 @@ func (s *scheduler) capacityFreed(n *simNode) {
 	}
 }
 
+// placesChanged notes that pods which depend on where others are may find a node: one came, went or
+// is another by now.
+func (s *scheduler) placesChanged() { s.moved = len(s.pending) > 0 }
+
 // placePending offers the pods that wait to the nodes that have room now, and starts those that
 // find a place. Pods of one key are alike: when one finds no place, the others do not either. What
 // pods that look at others may find changes with each one placed.
 func (s *scheduler) placePending(start func(*simPod, *simNode)) {
-	for s.freedAnywhere || len(s.freed) > 0 {
+	for s.freedAnywhere || s.moved || len(s.freed) > 0 {
 		anywhere, freed := s.freedAnywhere, s.freed
-		s.freedAnywhere, s.freed = false, nil
+		s.freedAnywhere, s.moved, s.freed = false, false, nil
 		for _, g := range s.pending {
 			for len(g.pods) > 0 {
 				n := s.pickNodeForPod(g.key, anywhere, freed)
@@ -131,4 +143,24 @@ func (s *scheduler) listUnplaced() []Unplaced {
 	}
 	slices.SortFunc(list, func(a, b Unplaced) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
 	return list
+}
+
+// refusals are the reasons of Cluster.Refusals.
+func (s *scheduler) refusals(pod types.NamespacedName) map[string][]string {
+	for _, g := range s.pending {
+		for _, u := range g.pods {
+			if u.pod.Namespace != pod.Namespace || u.pod.Name != pod.Name {
+				continue
+			}
+			s.index.readSchedulingKey(u.key)
+			refused := map[string][]string{}
+			for _, n := range s.index.nodes.sorted {
+				for _, why := range explainNode(u.key, n) {
+					refused[n.node.Name] = append(refused[n.node.Name], string(why))
+				}
+			}
+			return refused
+		}
+	}
+	return nil
 }

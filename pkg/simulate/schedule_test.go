@@ -134,6 +134,9 @@ func TestScheduler(t *testing.T) {
 	claims, volumes := disk("b")
 	cordoned := func(n *corev1.Node) { n.Spec.Unschedulable = true }
 	only := "0/2 nodes are available: 1 node(s) were unschedulable" // what comes first in the alphabet may stand before it
+	nearBoth := func(p *corev1.Pod) {
+		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: append(together("db", zone), together("cache", zone)...)}}
+	}
 	cases := map[string]struct {
 		scene
 		want string
@@ -180,6 +183,8 @@ func TestScheduler(t *testing.T) {
 		"a zone that has its share":  {scene{pod: []func(*corev1.Pod){spread(zone)}, nodes: []*corev1.Node{node("a", "a"), node("b", "b")}, pods: []*corev1.Pod{pods("mover", "a")}}, "b"},
 		"only that zone takes pods":  {scene{pod: []func(*corev1.Pod){spread(zone)}, nodes: []*corev1.Node{node("a", "a"), node("b", "b", cordoned)}, pods: []*corev1.Pod{pods("mover", "a")}}, "1 node(s) didn't match pod topology spread constraints"},
 		"taints honoured":            {scene{pod: []func(*corev1.Pod){spread(zone, honorTaints)}, nodes: []*corev1.Node{node("a", "a"), node("b", "b", cordoned)}, pods: []*corev1.Pod{pods("mover", "a")}}, "a"},
+		"one of two honours taints":  {scene{pod: []func(*corev1.Pod){spread(host, honorTaints), spread(zone)}, nodes: []*corev1.Node{node("a", "a", cordoned), node("b", "a"), node("c", "b")}, pods: []*corev1.Pod{pods("mover", "a")}}, "c"},
+		"two friends, none of both":  {scene{pod: []func(*corev1.Pod){nearBoth}, nodes: []*corev1.Node{node("a", "a"), node("b", "b")}, pods: []*corev1.Pod{pods("db", "a"), pods("cache", "a")}}, "2 node(s) didn't match pod affinity rules"},
 		"labels honoured":            {scene{pod: []func(*corev1.Pod){spread(zone, honorTaints), zoneAffinity("a")}, nodes: []*corev1.Node{node("a", "a"), node("b", "b")}, pods: []*corev1.Pod{pods("mover", "a")}}, "a"},
 		"labels ignored":             {scene{pod: []func(*corev1.Pod){spread(zone, honorTaints, ignoreLabels), zoneAffinity("a")}, nodes: []*corev1.Node{node("a", "a"), node("b", "b")}, pods: []*corev1.Pod{pods("mover", "a")}}, "1 node(s) didn't match pod topology spread constraints"},
 		"no label to spread over":    {scene{pod: []func(*corev1.Pod){spread("rack")}, nodes: []*corev1.Node{node("a", "a")}}, "(missing required label)"},

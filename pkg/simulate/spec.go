@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -31,6 +33,12 @@ type Spec struct {
 	// without a volume here bind nothing.
 	Claims  []*corev1.PersistentVolumeClaim
 	Volumes []*corev1.PersistentVolume
+	// CSINodes tell how many volumes nodes may attach, ResourceClaims which nodes the devices of pods
+	// are on. Namespaces have the labels that affinity selects namespaces by; where there are none,
+	// such a selector is taken to select all.
+	CSINodes       []*storagev1.CSINode
+	ResourceClaims []*resourcev1.ResourceClaim
+	Namespaces     []*corev1.Namespace
 	// EndingNamespaces are being deleted: nothing can be evicted there.
 	EndingNamespaces map[string]bool
 	// Targets are the load balancers to follow, with all of their targets.
@@ -66,6 +74,18 @@ type Workload struct {
 	// Ordered is a StatefulSet with podManagementPolicy OrderedReady: a pod comes up when all
 	// before it are ready.
 	Ordered bool
+	// Template is what its next pod is made from, nil where it is not known.
+	Template *corev1.PodTemplateSpec
+	// Rollout is a StatefulSet's template that some of its pods do not have yet; nil for none.
+	Rollout *Rollout
+}
+
+// Rollout is a template that a StatefulSet gives to pods only when they are made again.
+type Rollout struct {
+	// Revision names it, as the label controller-revision-hash of pods that have it.
+	Revision string
+	// From is the lowest ordinal whose next pod has it; those before keep the template they have.
+	From int
 }
 
 // Times says how long things take.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
 )
 
 // spreadConstraint is a topology spread constraint that forbids. Its counts are kept, so that no
@@ -17,7 +19,7 @@ type spreadConstraint struct {
 }
 
 // checkSpread says whether one more pod on the node would make its place have too many.
-func (s *spreadConstraint) checkSpread(n *simNode) unschedulableReason {
+func (s *spreadConstraint) checkSpread(n *simNode) fit.Reason {
 	value, labelled := n.node.Labels[s.label]
 	least := 0
 	if len(s.places) >= s.minDomains {
@@ -29,7 +31,7 @@ func (s *spreadConstraint) checkSpread(n *simNode) unschedulableReason {
 	case s.counts[value]+s.self-least > s.maxSkew:
 		return spreadExceeded
 	default:
-		return fits
+		return fit.Fits
 	}
 }
 
@@ -95,7 +97,7 @@ type spreadDomain struct {
 // (kube-scheduler, podtopologyspread/common.go).
 func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, labels []string) *spreadDomain {
 	d := &spreadDomain{labels: labels, key: k, nodes: map[*simNode]bool{}, places: make(map[string]map[string]int, len(labels))}
-	d.ignoreLabels = k.anyNode || (c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore)
+	d.ignoreLabels = k.needs.IsAnywhere() || (c.NodeAffinityPolicy != nil && *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore)
 	d.honorTaints = c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
 	for _, label := range labels {
 		d.places[label] = map[string]int{}
@@ -106,12 +108,12 @@ func newSpreadDomain(k *schedulingKey, c *corev1.TopologySpreadConstraint, label
 // id is equal for domains that hold the same nodes.
 func (d *spreadDomain) id() string {
 	spec := &d.key.sample.Spec
-	parts := []any{d.labels, nil, nil, nil}
+	parts := []any{d.labels, nil, nil, d.honorTaints, nil}
 	if !d.ignoreLabels {
 		parts[1], parts[2] = spec.NodeSelector, d.key.nodeAffinity()
 	}
 	if d.honorTaints {
-		parts[3] = spec.Tolerations
+		parts[4] = spec.Tolerations // nil is not the same as not looked at
 	}
 	id, err := json.Marshal(parts)
 	if err != nil {
@@ -127,12 +129,7 @@ func (d *spreadDomain) includesNode(n *simNode) bool {
 			return false
 		}
 	}
-	if !d.ignoreLabels {
-		if ok, err := d.key.affinity.Match(n.node); !ok || err != nil {
-			return false
-		}
-	}
-	return !d.honorTaints || ((!n.cordoned || d.key.toleratesCordon) && toleratesTaints(d.key, n))
+	return (d.ignoreLabels || d.key.needs.Selects(n.node)) && (!d.honorTaints || d.key.needs.ToleratesTaintsOf(&n.room))
 }
 
 // shiftPodsOfNode has the node, which has or had the labels, counted in or out.

@@ -40,6 +40,9 @@ func Estimate(spec *Spec) (Times, []string) {
 		t.Gone, t.GoneLatest = drain.SoonestEnd, drain.LatestEnd
 		assume("a pod ends at the earliest %s after its preStop sleep, at the latest when its grace period is over", drain.Soonest)
 	}
+	for _, name := range unreportedResources(spec) {
+		assume("new nodes have no %s: no pod of a DaemonSet runs on the group's nodes that would report it", name)
+	}
 	assume("nothing else adds, removes or changes nodes and workloads meanwhile; new nodes are like those of the group")
 	return t, assumed
 }

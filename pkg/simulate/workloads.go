@@ -2,6 +2,7 @@ package simulate
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -15,10 +16,10 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	}
 	workloads := make(map[types.UID]Workload, len(replicaSets)+len(statefulSets))
 	for _, set := range replicaSets {
-		workload := Workload{Replicas: scaleOf(set.Spec.Replicas)}
+		workload := Workload{Replicas: scaleOf(set.Spec.Replicas), Template: templateOf(&set.Spec.Template)}
 		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 			if replicas, known := scales[owner.UID]; known {
-				workload = Workload{Replicas: replicas, Of: owner.UID}
+				workload.Replicas, workload.Of = replicas, owner.UID
 			}
 		}
 		workloads[set.UID] = workload
@@ -26,9 +27,38 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	for _, set := range statefulSets {
 		workloads[set.UID] = Workload{
 			Replicas: scaleOf(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
+			Template: templateOf(&set.Spec.Template), Rollout: rolloutOf(set),
 		}
 	}
 	return workloads
+}
+
+// templateOf is the template, nil for one that says nothing of pods.
+func templateOf(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	if len(t.Spec.Containers) == 0 {
+		return nil
+	}
+	return t
+}
+
+// rolloutOf is the template that pods of the set do not have yet, nil for none
+// (stateful_set_utils.go, newVersionedStatefulSetPod).
+func rolloutOf(set *appsv1.StatefulSet) *Rollout {
+	status, strategy := &set.Status, &set.Spec.UpdateStrategy
+	first := 0
+	if set.Spec.Ordinals != nil {
+		first = int(set.Spec.Ordinals.Start)
+	}
+	switch {
+	case status.UpdateRevision == "" || status.UpdateRevision == status.CurrentRevision:
+		return nil
+	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+		return &Rollout{Revision: status.UpdateRevision, From: first}
+	case strategy.RollingUpdate != nil && strategy.RollingUpdate.Partition != nil && *strategy.RollingUpdate.Partition > 0:
+		return &Rollout{Revision: status.UpdateRevision, From: first + int(*strategy.RollingUpdate.Partition)}
+	default:
+		return &Rollout{Revision: status.UpdateRevision, From: first + int(status.CurrentReplicas)}
+	}
 }
 
 // scaleOf is spec.replicas, which is 1 where it is not written.

@@ -66,8 +66,8 @@ func trimPodForChecks(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{
 		NodeName: spec.NodeName, Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
 		TopologySpreadConstraints: spec.TopologySpreadConstraints, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-		Priority: spec.Priority, HostNetwork: spec.HostNetwork, Overhead: spec.Overhead, Resources: spec.Resources,
-		ReadinessGates: spec.ReadinessGates, SchedulingGroup: spec.SchedulingGroup, RestartPolicy: spec.RestartPolicy,
+		Priority: spec.Priority, PreemptionPolicy: spec.PreemptionPolicy, HostNetwork: spec.HostNetwork, Overhead: spec.Overhead, Resources: spec.Resources,
+		ReadinessGates: spec.ReadinessGates, ResourceClaims: spec.ResourceClaims, SchedulingGroup: spec.SchedulingGroup, RestartPolicy: spec.RestartPolicy,
 		Containers: trimContainers(spec.Containers), InitContainers: trimContainers(spec.InitContainers), Volumes: trimVolumes(spec.Volumes),
 	}
 	pod.Status = corev1.PodStatus{

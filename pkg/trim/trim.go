@@ -23,12 +23,12 @@ func Object(object any) {
 	case *corev1.Node:
 		o.Status.Images = nil
 	case *corev1.Namespace:
-		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, ResourceVersion: o.ResourceVersion}
+		o.ObjectMeta = metav1.ObjectMeta{Name: o.Name, Labels: o.Labels, ResourceVersion: o.ResourceVersion}
 	case *corev1.PersistentVolumeClaim:
 		o.Spec = corev1.PersistentVolumeClaimSpec{VolumeName: o.Spec.VolumeName, AccessModes: o.Spec.AccessModes}
 		o.Status = corev1.PersistentVolumeClaimStatus{}
 	case *corev1.PersistentVolume:
-		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity}, corev1.PersistentVolumeStatus{}
+		o.Spec, o.Status = corev1.PersistentVolumeSpec{NodeAffinity: o.Spec.NodeAffinity, PersistentVolumeSource: trimSource(&o.Spec)}, corev1.PersistentVolumeStatus{}
 	case *corev1.Service:
 		o.Spec, o.Status = corev1.ServiceSpec{Selector: o.Spec.Selector, ExternalTrafficPolicy: o.Spec.ExternalTrafficPolicy}, corev1.ServiceStatus{}
 	default:
@@ -58,11 +58,25 @@ func trimControllerSpec(object any) {
 		o.Spec = appsv1.DeploymentSpec{Replicas: o.Spec.Replicas, Strategy: o.Spec.Strategy, Paused: o.Spec.Paused}
 		o.Status = appsv1.DeploymentStatus{}
 	case *appsv1.ReplicaSet:
-		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+		template := corev1.PodTemplateSpec{}
+		if o.Spec.Replicas == nil || *o.Spec.Replicas > 0 { // the others, of which there are many, make no pods
+			template = trimPodTemplate(&o.Spec.Template)
+		}
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas, Template: template}, appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
-		o.Spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy}
-		o.Status = appsv1.StatefulSetStatus{}
+		o.Spec = appsv1.StatefulSetSpec{
+			Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: o.Spec.UpdateStrategy,
+			Ordinals: o.Spec.Ordinals, Template: trimPodTemplate(&o.Spec.Template),
+		}
+		o.Status = appsv1.StatefulSetStatus{CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision, CurrentReplicas: o.Status.CurrentReplicas}
 	}
+}
+
+// trimPodTemplate keeps of a template what is kept of pods.
+func trimPodTemplate(t *corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	pod := corev1.Pod{Spec: t.Spec}
+	trimPod(&pod)
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: t.Labels}, Spec: pod.Spec}
 }
 
 func trimMetadata(meta metav1.Object) {
@@ -80,6 +94,7 @@ func trimPod(pod *corev1.Pod) {
 		NodeName: pod.Spec.NodeName, Tolerations: pod.Spec.Tolerations, RestartPolicy: pod.Spec.RestartPolicy,
 		TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds, Priority: pod.Spec.Priority,
 		NodeSelector: pod.Spec.NodeSelector, Affinity: trimAffinity(pod.Spec.Affinity),
+		PreemptionPolicy: pod.Spec.PreemptionPolicy, ResourceClaims: pod.Spec.ResourceClaims,
 		Containers: append(trimRequests(pod), trimPreStopHooks(pod)...),
 	}
 	for _, constraint := range pod.Spec.TopologySpreadConstraints {
@@ -138,20 +153,43 @@ func trimConditions(all []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimRequests sums up in one container what the pod requests: CPU and memory, and everything else
-// while no node has taken it. There is none for a pod that asks for nothing.
+// trimRequests sums up in one container what the pod takes of a node: what it requests, and ports.
+// Of a pod on a node it is what the scheduler counts there, which is more than its spec says while it
+// is resized. There is no container for a pod that asks for nothing.
 func trimRequests(pod *corev1.Pod) []corev1.Container {
 	requests := corev1.ResourceList{}
-	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{}) {
-		ordinary := name == corev1.ResourceCPU || name == corev1.ResourceMemory
-		if !quantity.IsZero() && (ordinary || pod.Spec.NodeName == "") {
+	for name, quantity := range resource.PodRequests(pod, resource.PodResourcesOptions{UseStatusResources: pod.Spec.NodeName != ""}) {
+		if !quantity.IsZero() {
 			requests[name] = quantity
 		}
 	}
-	if len(requests) == 0 {
+	ports := trimPorts(pod)
+	if len(requests)+len(ports) == 0 {
 		return nil
 	}
-	return []corev1.Container{{Name: "all", Resources: corev1.ResourceRequirements{Requests: requests}}}
+	return []corev1.Container{{Name: "all", Ports: ports, Resources: corev1.ResourceRequirements{Requests: requests}}}
+}
+
+// trimPorts keeps the ports that the pod takes of its node. Of the init containers sidecars have
+// any.
+func trimPorts(pod *corev1.Pod) []corev1.ContainerPort {
+	var kept []corev1.ContainerPort
+	keep := func(ports []corev1.ContainerPort) {
+		for i := range ports {
+			if p := &ports[i]; p.HostPort > 0 {
+				kept = append(kept, corev1.ContainerPort{HostIP: p.HostIP, Protocol: p.Protocol, HostPort: p.HostPort})
+			}
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if policy := pod.Spec.InitContainers[i].RestartPolicy; policy != nil && *policy == corev1.ContainerRestartPolicyAlways {
+			keep(pod.Spec.InitContainers[i].Ports)
+		}
+	}
+	for i := range pod.Spec.Containers {
+		keep(pod.Spec.Containers[i].Ports)
+	}
+	return kept
 }
 
 // trimPreStopHooks keeps the preStop hooks that may sleep, a container each.
@@ -185,4 +223,12 @@ func trimAffinity(affinity *corev1.Affinity) *corev1.Affinity {
 		return nil
 	}
 	return &kept
+}
+
+// trimSource keeps by what a CSI driver knows the volume: nodes attach so many of them.
+func trimSource(spec *corev1.PersistentVolumeSpec) corev1.PersistentVolumeSource {
+	if spec.CSI == nil {
+		return corev1.PersistentVolumeSource{}
+	}
+	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: spec.CSI.Driver, VolumeHandle: spec.CSI.VolumeHandle}}
 }

@@ -123,8 +123,8 @@ func TestTrimOthers(t *testing.T) {
 	budget := build.Budget("web")
 	budget.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	cases := map[string]struct{ object, want any }{
-		"a namespace keeps its name and phase": {ending, &corev1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "7"}, Status: ending.Status,
+		"a namespace keeps its name, labels and phase": {ending, &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", ResourceVersion: "7", Labels: map[string]string{"a": "b"}}, Status: ending.Status,
 		}},
 		"a budget keeps all but its managers": {budget, build.Budget("web")},
 		"what is not known is left alone":     {"x", "x"},
