@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,6 +31,12 @@ func capacityRules() []Rule {
 			Text: "A zone has outdated nodes with pods, no other node that takes pods, and none is added there before they are drained. " +
 				"Pods that are bound to the zone, by a volume or by a rule of spread, find no node there.",
 			Source: "EKS phases",
+		},
+		{
+			ID: "CAP004", Severity: Error, find: perTemplate(findTooSmallNodes),
+			Text: "A pod that must leave asks for more of a resource than any node has that stays, and than those have that are added: CPU, memory, ephemeral storage, huge pages or an extended resource such as a GPU. " +
+				"It stays Pending even if nothing else runs there.",
+			Source: "plugins/noderesources/fit.go; karpenter#1563, k8s-device-plugin#291",
 		},
 		{
 			ID: "CAP003", Severity: Warn, find: findUnusableMembers,
@@ -121,9 +128,9 @@ func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
 // sumFree is what is free on the nodes that stay and that take one of the workloads, and how many
 // these are.
 func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
-	used := map[string]room{}
+	used, lowest := map[string]room{}, s.lowestLeavingPriority()
 	for _, pod := range s.Pods {
-		if pod.Spec.NodeName != "" && !hasPodEnded(pod) {
+		if pod.Spec.NodeName != "" && !hasPodEnded(pod) && priorityOf(pod) >= lowest { // others are preempted
 			sum := used[pod.Spec.NodeName]
 			sum.add(rooms.count(pod))
 			used[pod.Spec.NodeName] = sum
@@ -143,6 +150,28 @@ func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 		free.add(left)
 	}
 	return free, nodes
+}
+
+// lowestLeavingPriority is the least priority of a pod that leaves: all of them preempt pods of less.
+func (s *Scene) lowestLeavingPriority() int32 {
+	lowest := int32(math.MaxInt32)
+	for _, w := range s.Workloads {
+		for _, pod := range w.Leaving {
+			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == corev1.PreemptNever {
+				return math.MinInt32
+			}
+			lowest = min(lowest, priorityOf(pod))
+		}
+	}
+	return lowest
+}
+
+// priorityOf is the pod's priority, which is 0 where none was set.
+func priorityOf(pod *Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
 }
 
 // roomOfNewNode is what a new node has for pods: what an outdated one has, less the pods that each
@@ -210,6 +239,45 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 		return "none is added before they are drained", "add nodes first with --max-surge=1 or more"
 	default:
 		return "", ""
+	}
+}
+
+// sampleNewNodes are nodes like those that the group adds: its current ones or, where there is none yet,
+// its outdated ones.
+func (s *Scene) sampleNewNodes() []drain.Sample {
+	if !s.World.Group.Sized {
+		return nil
+	}
+	var current, outdated []drain.Sample
+	for i := range s.World.Members {
+		switch m := &s.World.Members[i]; {
+		case m.Node == nil:
+		case m.Outdated:
+			outdated = append(outdated, drain.Sample{Node: m.Node, Pods: m.Pods})
+		default:
+			current = append(current, drain.Sample{Node: m.Node, Pods: s.daemons[m.Node.Name]})
+		}
+	}
+	if len(current) > 0 {
+		return current
+	}
+	return outdated
+}
+
+// findTooSmallNodes is CAP004.
+func findTooSmallNodes(s *Scene, _ *Workload, pod *Pod) *Finding {
+	var samples []drain.Sample
+	for _, node := range s.staying {
+		samples = append(samples, drain.Sample{Node: node, Pods: s.daemons[node.Name]})
+	}
+	samples = append(samples, s.sampleNewNodes()...)
+	why := drain.WhyNever(pod, samples)
+	if !strings.Contains(why, "Insufficient") {
+		return nil // it fits, or labels and taints are why not
+	}
+	return &Finding{
+		Message: "no node that stays or is added is large enough for its pods, even if it were empty (" + why + "), so that they stay Pending",
+		Remedy:  "add larger nodes first, or lower what it requests",
 	}
 }
 

@@ -136,10 +136,13 @@ func zonesOf(terms []corev1.NodeSelectorTerm) []string {
 	return slices.Compact(zones)
 }
 
-// isGrowingIn reports whether new nodes may come up in one of the zones; no one knows of a group
+// isGrowingIn reports whether the group may add nodes in one of the zones; no one knows of a group
 // that tells no zones.
 func (s *Scene) isGrowingIn(zones []string) bool {
 	known := s.World.Group.Zones
+	if !s.World.Group.Sized {
+		return false
+	}
 	return len(known) == 0 || slices.ContainsFunc(zones, func(zone string) bool { return slices.Contains(known, zone) })
 }
 

@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -25,6 +26,8 @@ type Scene struct {
 	// staying are the nodes that pods may move to: schedulable, and not outdated. Nodes that the
 	// upgrade adds are not among them.
 	staying []*corev1.Node
+	// daemons are the pods of DaemonSets and static pods, by the names of their nodes.
+	daemons map[string][]*corev1.Pod
 	// claimed are the volumes behind claims, by the claims' namespace/name.
 	claimed map[string]*corev1.PersistentVolume
 	// byName are the workloads by what String says of them.
@@ -49,7 +52,7 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 			s.staying = append(s.staying, node)
 		}
 	}
-	s.claimed = indexVolumes(s)
+	s.claimed, s.daemons = indexVolumes(s), indexDaemons(objects.Pods)
 	s.Workloads = indexWorkloads(s)
 	s.byName = make(map[string]*Workload, len(s.Workloads))
 	for _, w := range s.Workloads {
@@ -58,6 +61,17 @@ func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene 
 	s.ofUpgrade = CheckUpgrade(w, facts)
 	s.nameWorkloads(s.ofUpgrade)
 	return s
+}
+
+// indexDaemons finds the pods that each node has of its own.
+func indexDaemons(pods []*corev1.Pod) map[string][]*corev1.Pod {
+	index := map[string][]*corev1.Pod{}
+	for _, pod := range pods {
+		if kind := drain.OwnerKind(pod); kind == "DaemonSet" || kind == "Node" {
+			index[pod.Spec.NodeName] = append(index[pod.Spec.NodeName], pod)
+		}
+	}
+	return index
 }
 
 // nameWorkloads names the workloads of the findings about pods.

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,8 +23,9 @@ func spreadRules() []Rule {
 		{
 			ID: "TSC002", Severity: Error, find: perTemplate(findEmptyDomains),
 			Text: "A spread constraint with DoNotSchedule and without nodeTaintsPolicy: Honor counts drained nodes as empty ones, so that the other nodes or zones may not " +
-				"have more than maxSkew pods, and at some moment of the upgrade that is too few: pods stay Pending. It is silent where the nodes that stay and those that are added first have room.",
-			Source: "podtopologyspread/common.go; kubernetes#106127, kubernetes#107464",
+				"have more than maxSkew pods, and at some moment of the upgrade that is too few: pods stay Pending. So does a minDomains of more nodes or zones than are left. " +
+				"It is silent where the nodes that stay and those that are added first have room.",
+			Source: "podtopologyspread/common.go, filtering.go; kubernetes#106127, kubernetes#107464, karpenter#2257",
 		},
 		{
 			ID: "TSC003", Severity: Error, find: perTemplate(findTooFewApart),
@@ -119,6 +121,9 @@ func hardConstraints(pod *Pod) []corev1.TopologySpreadConstraint {
 
 func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
 	for _, c := range hardConstraints(model) {
+		if f := findTooFewDomains(s, w, model, &c); f != nil {
+			return f
+		}
 		if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor {
 			continue
 		}
@@ -134,6 +139,40 @@ func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
 		}
 	}
 	return nil
+}
+
+// findTooFewDomains looks at minDomains: with fewer places the emptiest is taken to have no pod
+// (podtopologyspread/filtering.go, minMatchNum), whatever the constraint says of taints.
+func findTooFewDomains(s *Scene, w *Workload, model *Pod, c *corev1.TopologySpreadConstraint) *Finding {
+	if c.MinDomains == nil {
+		return nil
+	}
+	left := s.countDomainsLeft(w, c.TopologyKey)
+	crowd := s.findCrowding(w, c.TopologyKey, int(c.MaxSkew))
+	if left == 0 || left >= int(*c.MinDomains) || crowd == nil {
+		return nil
+	}
+	place := nameDomain(c.TopologyKey)
+	return &Finding{
+		Message: fmt.Sprintf("its spread constraint on %s has minDomains %d, and only %s will have nodes, which leaves room for %s in each: during the upgrade %s, and some stay Pending",
+			c.TopologyKey, *c.MinDomains, countThings(left, place), countThings(int(c.MaxSkew), "pod"), crowd.describe(c.TopologyKey)),
+		Remedy: fmt.Sprintf("add a node in another %s first, or set minDomains: %d and nodeTaintsPolicy: Honor in the constraint", place, left),
+		Mend:   w.patchConstraint(model, c.TopologyKey, fields{"minDomains": left, "nodeTaintsPolicy": corev1.NodeInclusionPolicyHonor}),
+	}
+}
+
+// countDomainsLeft is how many values of the key nodes will have when the outdated ones are gone:
+// those of nodes that stay, and of nodes that the group adds in the place of others.
+func (s *Scene) countDomainsLeft(w *Workload, key string) int {
+	d := s.findDomains(w, key)
+	if s.World.Group.Sized && key == corev1.LabelHostname {
+		return len(d.open) + len(s.outdated)
+	}
+	left := maps.Clone(d.open)
+	if s.World.Group.Sized {
+		maps.Copy(left, d.outdated)
+	}
+	return len(left)
 }
 
 // patchConstraint changes the spread constraint of a key; "" where the key does not tell which.

@@ -1,0 +1,67 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
+)
+
+// deviceRules are about the ResourceClaims of pods.
+func deviceRules() []Rule {
+	return []Rule{
+		{
+			ID: "POD014", Severity: Error, Reads: []string{"resourceclaims"}, find: perWorkload(findSharedDevice),
+			Text: "Pods share a ResourceClaim whose devices are on an outdated node alone. It stays allocated there while any of them runs: the pod in the place of one that left stays Pending " +
+				"until the last one has left, and a budget that waits for it keeps the others.",
+			Source: "plugins/dynamicresources; pkg/controller/resourceclaim; kubernetes#141274",
+		},
+	}
+}
+
+// findSharedDevice is POD014.
+func findSharedDevice(s *Scene, w *Workload) *Finding {
+	for _, pod := range w.Leaving {
+		for _, name := range fit.DeviceClaims(pod) {
+			claim := s.findResourceClaim(pod.Namespace, name)
+			if claim == nil || s.isWithinReach(claim) {
+				continue
+			}
+			users := 0
+			for _, other := range w.Pods {
+				if slices.Contains(fit.DeviceClaims(other), name) {
+					users++
+				}
+			}
+			if users < 2 {
+				continue
+			}
+			return &Finding{
+				Message: fmt.Sprintf("its %d pods share ResourceClaim %s, whose device is on outdated node %s: it stays there while any of them runs, so that a pod in the place of one that left stays Pending", users, name, pod.Spec.NodeName),
+				Remedy:  "scale it to 0 and back once the node is fenced, or give each pod a claim of its own with resourceClaimTemplateName",
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Scene) findResourceClaim(namespace, name string) *resourcev1.ResourceClaim {
+	i := slices.IndexFunc(s.ResourceClaims, func(c *resourcev1.ResourceClaim) bool { return c.Namespace == namespace && c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return s.ResourceClaims[i]
+}
+
+// isWithinReach reports whether a node that stays reaches the claim's devices, or where they are is
+// not known.
+func (s *Scene) isWithinReach(claim *resourcev1.ResourceClaim) bool {
+	if claim.Status.Allocation == nil || claim.Status.Allocation.NodeSelector == nil {
+		return true
+	}
+	selector, err := nodeaffinity.NewNodeSelector(claim.Status.Allocation.NodeSelector)
+	return err != nil || slices.ContainsFunc(s.staying, selector.Match)
+}

@@ -1,0 +1,65 @@
+package preflight
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
+)
+
+// statefulRolloutRules are about how StatefulSets replace their pods.
+func statefulRolloutRules() []Rule {
+	return []Rule{
+		{
+			ID: "STR005", Severity: Warn, Reads: []string{"statefulsets"}, find: perWorkload(findPendingTemplate),
+			Text: "A StatefulSet has a template that some of its pods do not have yet. With updateStrategy OnDelete each eviction rolls it out, so that the upgrade of nodes upgrades the workload, too. " +
+				"With a partition the pods before it keep the template that they have, so that the upgrade moves pods of two versions at once.",
+			Source: "pkg/controller/statefulset/stateful_set_utils.go, newVersionedStatefulSetPod; cloud-on-k8s#1173",
+		},
+	}
+}
+
+// findPendingTemplate is STR005.
+func findPendingTemplate(_ *Scene, w *Workload) *Finding {
+	if w.StatefulSet == nil {
+		return nil
+	}
+	status, strategy := &w.StatefulSet.Status, &w.StatefulSet.Spec.UpdateStrategy
+	if status.UpdateRevision == "" || status.UpdateRevision == status.CurrentRevision {
+		return nil
+	}
+	old := 0
+	for _, pod := range w.Leaving {
+		if pod.Labels[appsv1.ControllerRevisionHashLabelKey] != status.UpdateRevision {
+			old++
+		}
+	}
+	set := strings.Join([]string{shell.Option("-n", w.Namespace), shell.Quote("statefulset/" + w.Name)}, " ")
+	switch {
+	case old == 0:
+		return nil
+	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
+		return &Finding{
+			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s that must leave lack its newest template (%s): each eviction rolls it out", countThings(old, "pod"), status.UpdateRevision),
+			Remedy:  "roll it out before the upgrade, a pod at a time, or take it back with kubectl rollout undo " + set,
+		}
+	case partitionOf(strategy) > 0:
+		return &Finding{
+			Message: fmt.Sprintf("its rollout stops at partition %s: %s that must leave keep the old template, beside others of the newest (%s)", strconv.Itoa(partitionOf(strategy)), countThings(old, "pod"), status.UpdateRevision),
+			Remedy:  "finish the rollout before the upgrade, or take it back with kubectl rollout undo " + set,
+		}
+	default:
+		return nil
+	}
+}
+
+// partitionOf is the ordinal from which on a rollout replaces pods.
+func partitionOf(s *appsv1.StatefulSetUpdateStrategy) int {
+	if s.RollingUpdate == nil || s.RollingUpdate.Partition == nil {
+		return 0
+	}
+	return int(*s.RollingUpdate.Partition)
+}
