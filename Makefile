@@ -72,12 +72,13 @@ cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 .PHONY: test
 test: controlplane ## Run every test, with samples of the long ones; "make prove" runs those whole
 	$(GO) test -shuffle=on $(UNIT)
+	$(GO) -C test/schedulerfit test .
 	$(RACE) -shuffle=on $(RACED)
 	$(GO) test -shuffle=on -timeout 45m -p 1 $(LIVE)
 
 .PHONY: prove
 prove: ## Run everything that proves the tool (hours), and print how long each part took
-	@export NODEUPGRADE_PROVE=1; for part in "test" "worlds N=100000" "mutants" "rules CHECK=1" "fidelity" "rivals" "gaps" "crash"; do \
+	@export NODEUPGRADE_PROVE=1; for part in "test" "worlds N=100000" "fit N=100000" "mutants" "rules CHECK=1" "fidelity" "rivals" "gaps" "crash"; do \
 		start=$$(date +%s); $(MAKE) --no-print-directory $$part || exit 1; \
 		echo "== make $$part: $$(($$(date +%s) - start)) s"; \
 	done
@@ -85,6 +86,10 @@ prove: ## Run everything that proves the tool (hours), and print how long each p
 .PHONY: worlds
 worlds: ## Upgrade N=1000 random worlds from SEED=1, check every rule in each and that all there is was met
 	$(GO) run ./test/worlds/cmd/worlds -n $(or $(N),1000) -first $(or $(SEED),1)
+
+.PHONY: fit
+fit: ## Compare where the simulator and kube-scheduler place pods, in N=1000 random clusters from SEED=1
+	$(GO) -C test/schedulerfit test -count=1 -timeout 60m . -args -samples $(or $(N),1000) -first $(or $(SEED),1)
 
 .PHONY: rules
 rules: ## Print the rules by which EKS and GKE upgrade, each with its tests and mutants; CHECK=1 plants the mutants and sees the tests fail

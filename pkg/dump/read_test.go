@@ -172,8 +172,9 @@ func TestScriptIsTheCommand(t *testing.T) {
 	lines := strings.Split(Script, "\n")
 	first, _ := strings.CutPrefix(strings.TrimSpace(lines[0]), "KINDS=")
 	second, _ := strings.CutPrefix(strings.TrimSpace(lines[1]), "KINDS=$KINDS")
-	last := strings.TrimSuffix(strings.TrimSpace(lines[2]), " > dump.json")
-	if got := strings.Replace(last, "$KINDS", first+second, 1); got != Command {
+	third, _ := strings.CutPrefix(strings.TrimSpace(lines[2]), "KINDS=$KINDS")
+	last := strings.TrimSuffix(strings.TrimSpace(lines[3]), " > dump.json")
+	if got := strings.Replace(last, "$KINDS", first+second+third, 1); got != Command {
 		t.Errorf("the script runs\n%s\nand the command is\n%s", got, Command)
 	}
 }
@@ -182,8 +183,8 @@ func TestScriptIsTheCommand(t *testing.T) {
 func TestReadKnowsWhichKindsThereAre(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
-		"configmaps", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
-		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "services", "statefulsets", "targetgroupbindings",
+		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
+		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "resourceclaims", "services", "statefulsets", "targetgroupbindings",
 		"validatingwebhookconfigurations",
 	}
 	cases := map[string]struct {

@@ -1,6 +1,10 @@
 package plugin
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
@@ -21,19 +25,23 @@ func workloadsOf(o *inventory.Objects) *cluster.Background {
 // describeUnread says what a plan assumes in the place of kinds that were not read, and why they were not.
 func describeUnread(o *inventory.Objects) []string {
 	var assumed []string
-	for _, group := range []struct {
+	type group struct {
 		assumption string
 		kinds      []string
-	}{
+	}
+	groups := []group{
 		{"no PodDisruptionBudget covers a pod", []string{"poddisruptionbudgets"}},
 		{"budgets stand as their status says, and StatefulSets bring their pods up side by side", []string{"deployments", "replicasets", "statefulsets"}},
 		{"volumes follow their pods to any node", []string{"persistentvolumeclaims", "persistentvolumes"}},
 		{"no pod is the last ready one behind a Service, which the upgrade would keep until another is ready", []string{"services"}},
 		{"each node attaches any number of volumes", []string{"csinodes"}},
-		{"devices follow their pods to any node", []string{"resourceclaims"}},
 		{"affinity that selects namespaces by labels selects all", []string{"namespaces"}},
 		{"pods behind admission webhooks leave their nodes in no special order", []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"}},
-	} {
+	}
+	if slices.ContainsFunc(o.Pods, func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 }) {
+		groups = append(groups, group{"devices follow their pods to any node", []string{"resourceclaims"}})
+	}
+	for _, group := range groups {
 		if why := o.WhyUnread(group.kinds...); why != "" {
 			assumed = append(assumed, group.assumption+": "+why)
 		}

@@ -40,7 +40,7 @@ func TestDumpsOfScheduling(t *testing.T) {
 		},
 		"k8s-spot-rescheduler-73-preemption": {args: labelled(), simulate: []string{"2 evictions"}, without: []string{"not reached", "ReplicaSet shop/web-6d5f7c9b8: 1 of its pods may find no node"}},
 		"k8s-141274-dra-shared-claim": {
-			args: labelled(), simulate: []string{"resourceclaim not available on the node"}, check: []string{"POD013", "share ResourceClaim shared-gpu, whose device is on outdated node old-1"},
+			args: labelled(), simulate: []string{"resourceclaim not available on the node"}, check: []string{"POD014", "share ResourceClaim shared-gpu, whose device is on outdated node old-1"},
 		},
 		"karpenter-3037-resized-in-place": {args: labelled(), code: exitStructural, simulate: []string{"shop/api-6d5f7c9b8", "2 Insufficient cpu"}},
 		"karpenter-2257-mindomains":       {args: labelled(), code: exitStructural, check: []string{"TSC002", "has minDomains 2, and only 1 zone will have nodes", "set minDomains: 1 and nodeTaintsPolicy: Honor"}},

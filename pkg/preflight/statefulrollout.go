@@ -3,7 +3,6 @@ package preflight
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 
@@ -37,19 +36,19 @@ func findPendingTemplate(_ *Scene, w *Workload) *Finding {
 			old++
 		}
 	}
-	set := strings.Join([]string{shell.Option("-n", w.Namespace), shell.Quote("statefulset/" + w.Name)}, " ")
+	undo := shell.Command("kubectl rollout undo "+shell.Option("-n", w.Namespace), "statefulset/"+w.Name)
 	switch {
 	case old == 0:
 		return nil
 	case strategy.Type == appsv1.OnDeleteStatefulSetStrategyType:
 		return &Finding{
 			Message: fmt.Sprintf("its updateStrategy is OnDelete, and %s that must leave lack its newest template (%s): each eviction rolls it out", countThings(old, "pod"), status.UpdateRevision),
-			Remedy:  "roll it out before the upgrade, a pod at a time, or take it back with kubectl rollout undo " + set,
+			Remedy:  "roll it out before the upgrade, a pod at a time, or take it back with " + undo,
 		}
 	case partitionOf(strategy) > 0:
 		return &Finding{
 			Message: fmt.Sprintf("its rollout stops at partition %s: %s that must leave keep the old template, beside others of the newest (%s)", strconv.Itoa(partitionOf(strategy)), countThings(old, "pod"), status.UpdateRevision),
-			Remedy:  "finish the rollout before the upgrade, or take it back with kubectl rollout undo " + set,
+			Remedy:  "finish the rollout before the upgrade, or take it back with " + undo,
 		}
 	default:
 		return nil

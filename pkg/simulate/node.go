@@ -16,7 +16,6 @@ import (
 type amount struct{ cpu, memory int64 }
 
 func (a amount) plus(b amount) amount  { return amount{a.cpu + b.cpu, a.memory + b.memory} }
-func (a amount) minus(b amount) amount { return amount{a.cpu - b.cpu, a.memory - b.memory} }
 func (a amount) times(n int64) amount  { return amount{n * a.cpu, n * a.memory} }
 
 // simNode is a node with its pods and the sums that placing pods needs.
