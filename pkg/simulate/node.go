@@ -15,8 +15,8 @@ import (
 // amount is what a pod asks for or a node has: thousandths of a CPU, and bytes.
 type amount struct{ cpu, memory int64 }
 
-func (a amount) plus(b amount) amount  { return amount{a.cpu + b.cpu, a.memory + b.memory} }
-func (a amount) times(n int64) amount  { return amount{n * a.cpu, n * a.memory} }
+func (a amount) plus(b amount) amount { return amount{a.cpu + b.cpu, a.memory + b.memory} }
+func (a amount) times(n int64) amount { return amount{n * a.cpu, n * a.memory} }
 
 // simNode is a node with its pods and the sums that placing pods needs.
 type simNode struct {
