@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Needs are what a pod asks of the node that it runs on.
+// Needs lists what a pod requires of its node: resources, ports, volumes and devices.
 type Needs struct {
 	Tolerations []corev1.Toleration
 	Requests    Resources

@@ -16,7 +16,8 @@ func verbs() []string {
 	return []string{"abort", "check", "complete", "completion", "help", "options", "pause", "resume", "rollback", "simulate", "status", "version"}
 }
 
-// Command returns this tool's command line for one verb and one group, quoted; the verb "" upgrades. Flags can be added behind it.
+// Command returns the quoted command line that runs a verb of this tool on one group. Without a verb the command upgrades
+// the group. The caller may append flags.
 func Command(verb, group string) string {
 	command := "kubectl nodeupgrade"
 	if verb != "" {

@@ -244,8 +244,8 @@ func (e *execution) driveUpgrade(ctx context.Context) (upgrade.Record, error) {
 	return record, err
 }
 
-// isLeftFenced reports whether a run ended and could not take its fence from the nodes that it would
-// have taken it from: it could not continue, or nodes are fenced that it never started to drain.
+// isLeftFenced reports whether a run that ended left nodes fenced that it should have unfenced. The run
+// failed with err, or it fenced nodes and never started to drain them.
 func isLeftFenced(record *upgrade.Record, nodes []*corev1.Node, err error) bool {
 	switch {
 	case err != nil:

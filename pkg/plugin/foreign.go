@@ -45,8 +45,8 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	return nil
 }
 
-// rejectUnreadable refuses to upgrade nodes with marks that cannot be read: their fence could not be
-// taken away again. An abort takes away what it can.
+// rejectUnreadable refuses to upgrade nodes whose marks cannot be read, because the upgrade could not
+// unfence them afterwards. An abort is allowed: it removes the marks that it can read.
 func (g *groupContext) rejectUnreadable(m mode) error {
 	if m == modeStatus || m == modeAbort {
 		return nil

@@ -29,7 +29,7 @@ resumed by mistake.`,
 func pauseUpgrade(ctx context.Context, c *command, u *recordedUpgrade) error {
 	if !upgrade.PausedByRequest(&u.record) {
 		if u.record.Undoing() == upgrade.VerbAbort {
-			return usageError(fmt.Errorf("pausing the upgrade of group %q: it is being aborted, which begins no node: see %s", u.name, nodegroup.Command("status", u.name)))
+			return usageError(fmt.Errorf("pausing the upgrade of group %q: an abort is running, which starts no further node: see %s", u.name, nodegroup.Command("status", u.name)))
 		}
 		if err := u.leaveRequest(ctx, c, upgrade.VerbPause); err != nil {
 			return fmt.Errorf("pausing the upgrade of group %q: %w", u.name, err)

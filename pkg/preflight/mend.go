@@ -31,7 +31,7 @@ func patchCommand(how, kind, namespace, name string, body any) string {
 	return shell.Command(program, object...) + " --type=" + how + " " + shell.Option("-p", string(text))
 }
 
-// labelCommand is the kubectl command that labels a pod, whatever its label was.
+// labelCommand returns the kubectl command that sets a label of a pod and overwrites an old value.
 func labelCommand(pod *Pod, label string) string {
 	return shell.Command("kubectl label pod "+shell.Option("-n", pod.Namespace)+" --overwrite", pod.Name, label)
 }

@@ -11,10 +11,10 @@ import (
 // See docs/decisions/0008.
 const maxCandidates = 32
 
-// listCandidates are the pending members of which one is started next, in the order in which they
-// would be started if nothing contended, except those that must wait. Those that do not serve go
-// first, by their urgency, since nothing useful is lost with them; then each time one of the zone
-// with the most outdated nodes, so that zones end together; then by name.
+// listCandidates returns the pending members that may be started now, in their preferred order.
+// Members that do not serve come first, the most urgent before the others: no workload loses
+// anything with them. The next one is always from the zone with the most outdated nodes, so that
+// all zones finish at about the same time. Equal members are in the order of their names.
 func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Member) int, mustWait func(*nodegroup.Member) bool) []*nodegroup.Member {
 	type ranked struct {
 		*nodegroup.Member

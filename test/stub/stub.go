@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// HostileWords returns names that a shell or a program would read as something else, if they were not quoted.
+// HostileWords returns names that must be quoted: without quotes, a shell runs them or a program reads them as flags.
 func HostileWords() []string {
 	return []string{
 		"plain", "", "a b", "a  b", "$HOME", "$(touch ran)", "`touch ran`", "; touch ran", "&& touch ran", "| touch ran", "> ran",

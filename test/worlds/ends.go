@@ -82,7 +82,7 @@ func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
 	return many && r.saysRefused(record, "unfence node ") && strings.Contains(fenced, node)
 }
 
-// leavesBehind reports whether the message names what is left of ours because a request was refused.
+// leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.
 func (r *rules) leavesBehind(record *upgrade.Record) bool {
 	return slices.ContainsFunc([]string{"unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate "}, func(request string) bool {
 		return r.saysRefused(record, request)
