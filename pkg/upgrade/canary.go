@@ -392,8 +392,11 @@ func (d *draft) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
 // ends is false, and the wait has no limit, while such nodes are on their way.
 func (d canary) roomPatience() (patience time.Duration, ends bool) {
 	byUser := d.w.Group.Refill() == nodegroup.RefillByUser
-	moving := d.rec.countInFlight() > 0 || len(d.count.pending) > 0
-	switch lacking := d.countUnavailable() > 0; {
+	lacking := d.countUnavailable() > 0
+	// Its owner brings a node for each that leaves. While none has left, the next may have to wait for
+	// this pod, and nothing brings it room.
+	moving := d.rec.countInFlight() > 0 || (lacking && len(d.count.pending) > 0)
+	switch {
 	case byUser && !d.rec.Request.WaitReplacement:
 		return roomPatience, true
 	case d.rec.Request.isRefilled():

@@ -219,6 +219,31 @@ func TestPodsThatNoNodeTakes(t *testing.T) {
 	}
 }
 
+// TestNoRoomComesWhileNoNodeIsReplaced: the owner of a group brings a node for each that leaves. The first
+// node is given up with a pod on it that does not end, and the next one waits for the pod that waits for
+// room: it is late, and the upgrade stops.
+func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.Request.OnTimeout, g.Request.WaitReplacement = upgrade.Skip, true
+	g.stepUndead()
+	g.add("web-9", func(pod *corev1.Pod) {
+		pod.Spec.NodeName, pod.Status.Phase = "", corev1.PodPending
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}
+	})
+	g.pass(15 * time.Minute)
+	step := g.stepUndead()
+	wantState(t, step, "old-a-0", upgrade.NodeQuarantined)
+	wantState(t, step, "old-a-1", upgrade.NodeFenced)
+	g.pass(30 * time.Second)
+	if step := g.stepUndead(); len(step.Status.Unhealthy) != 1 {
+		t.Fatalf("unhealthy: %v, want the pod that waits for room", step.Status.Unhealthy)
+	}
+	g.pass(5 * time.Minute)
+	if step := g.stepUndead(); step.Record.Stopping != upgrade.WorkloadUnhealthy || !strings.Contains(step.Record.Message, "pod web-9: no node takes it") {
+		t.Errorf("stops with %q: %s", step.Record.Stopping, step.Record.Message)
+	}
+}
+
 // TestReadinessThatDoesNotLast: a pod that is ready between two crashes does not count before it has been for half a minute.
 func TestReadinessThatDoesNotLast(t *testing.T) {
 	g := newGateScene(t, 3)
