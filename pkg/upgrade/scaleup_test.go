@@ -184,9 +184,9 @@ func TestNodeCreationFailure(t *testing.T) {
 		}, "see the group's scaling activities"},
 		"E33 user data":           {func(s *scene) { s.add(booting(current("new-a-1"))) }, "instance i-new-a-1 has not joined the cluster: see its user data"},
 		"E33 labels missing":      {func(s *scene) { s.add(unlabelled(current("new-a-1"))) }, "node new-a-1 is Ready but lacks the labels of a current node"},
-		"E33 not healthy":         {func(s *scene) { s.add(unready(current("new-a-1"))) }, "node new-a-1 is not Ready: see kubectl describe node new-a-1"},
+		"E33 not healthy":         {func(s *scene) { s.add(unready(current("new-a-1"))) }, "node new-a-1: its kubelet has been silent since 2026-01-01T00:00:00Z: see kubectl describe node new-a-1"},
 		"E33 nothing is known":    {func(*scene) {}, "see the group's scaling activities"},
-		"E34 the first of two":    {func(s *scene) { s.add(current("new-a-1")); s.add(unready(current("new-b-1"))) }, "node new-b-1 is not Ready"},
+		"E34 the first of two":    {func(s *scene) { s.add(current("new-a-1")); s.add(unready(current("new-b-1"))) }, "node new-b-1: its kubelet has been silent since "},
 		"E33 refused at the door": {func(s *scene) { s.refuse("b", "no spot capacity in b") }, "no spot capacity in b: allow more instance types"},
 	}
 	for name, c := range cases {

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 )
 
 // timeout gives up nodes that are not empty in their time.
@@ -51,9 +54,13 @@ func (d timeout) describeRemaining(name string) string {
 	if mine := d.listBlocked(name); len(mine) > 0 {
 		return summarizeBlocked(mine, d.w.Now) + ": " + mine[0].Remedy()
 	}
-	view := d.classifyPodsOf(d.count.byName[name])
+	m := d.count.byName[name]
+	view := d.classifyPodsOf(m)
 	var left []string
-	if names := listPodNames(view.Leaving); len(names) > 0 {
+	if names := listPodNames(view.Leaving); len(names) > 0 && m != nil && m.Node != nil && nodegroup.IsSilent(m.Node) {
+		left = append(left, fmt.Sprintf("still terminating: %s: %s: bring the kubelet back or, if the machine is gone for good, run %s",
+			abbreviateNames(names), nodegroup.DescribeTrouble(m.Node), shell.Command("kubectl delete", "node", name)))
+	} else if len(names) > 0 {
 		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", abbreviateNames(names)))
 	}
 	if names := listPodNames(view.Evict); len(names) > 0 {
