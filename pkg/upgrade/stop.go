@@ -179,11 +179,11 @@ func (d stopping) noteOf(attempt nodegroup.Attempt) string {
 // was.
 func (d stopping) describeKeptNodes() string {
 	owed := d.rec.Ledger.Contribution()
-	if owed == 0 {
-		return ""
-	}
 	if owed < 0 {
 		return fmt.Sprintf("the group keeps %d fewer nodes than before: launching them was refused", -owed)
+	}
+	if owed = min(owed, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {
+		return "" // another actor has taken them away
 	}
 	var loaded []string
 	added := surplus{d.draft}.addedMembers()

@@ -171,7 +171,7 @@ func (d surge) concludeUpgrade() {
 	if !d.rec.noneInState(NodeQuarantined) {
 		d.rec.Result = LeftBehind
 	}
-	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
+	d.rec.Message = joinNotes(describeRollback(&d.rec), d.rec.Ledger.DescribeSurplus(d.w.Group.Desired-d.rec.Sizes.Desired), d.rec.Ledger.DescribeMaximum(d.w.Group.Desired), d.describeSuspended(), d.describeOrphans(), d.describeVanished(), d.describeOverdue(), DescribeStandby(d.w.Members))
 	d.rec.Ended, d.finished = d.w.Now, true
 }
 

@@ -202,9 +202,10 @@ func (l *Ledger) LaunchRefusal() string {
 	return ""
 }
 
-// DescribeSurplus says what of ours the group keeps, "" when nothing.
-func (l *Ledger) DescribeSurplus() string {
-	owed := l.Contribution()
+// DescribeSurplus says what of ours the group keeps, "" when nothing. It is larger by so many nodes than it
+// was before the upgrade: what another actor has taken away meanwhile is not kept.
+func (l *Ledger) DescribeSurplus(larger int) string {
+	owed := min(l.Contribution(), larger)
 	if owed <= 0 {
 		return ""
 	}
