@@ -54,13 +54,16 @@ func listGroups(ctx context.Context, c *command) error {
 // hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not
 // known. They are lines for people.
 func hintsOfList(listed []report.NodeGroup, groups []nodegroup.Group, nodes []*corev1.Node, outdated bool) []string {
-	var unknown []string
+	var unknown, hints []string
 	for i := range groups {
-		if !groups[i].IsTargetKnown() {
-			unknown = append(unknown, groups[i].Name)
+		switch g := &groups[i]; {
+		case g.IsTargetKnown():
+		case g.Refusal != "" && g.Refill() != nodegroup.RefillByUser:
+			hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: %s.", g.Name, g.Refusal))
+		default:
+			unknown = append(unknown, g.Name)
 		}
 	}
-	var hints []string
 	switch {
 	case len(groups) == 0:
 		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: %s (%s).",

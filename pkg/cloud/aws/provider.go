@@ -197,6 +197,8 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 		return p.managed.judgeManaged(ctx, asg, to, listing)
 	}
 	group := describeGroup(asg)
+	group.Instances = describeInstances(asg, func(at.Instance) (own nodegroup.Revision, outdated bool, why string) { return })
+	p.rememberInstances(asg, &group) // its nodes are known, whatever else cannot be read
 	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readFacts(ctx, asg, to)
 	if no, refused := errors.AsType[refusedError](err); refused {

@@ -163,13 +163,18 @@ func TestTroubleOfOneGroupIsItsOwn(t *testing.T) {
 	id := s.workers()
 	s.add(awscloud.GroupSpec{Name: "batch", Zones: []string{"us-east-1a"}, Counts: []int{1}, Max: 4, Template: awscloud.TemplateRef{ID: id, Version: "2"}})
 	s.Fault(awscloud.Fault{Service: "autoscaling", Operation: "DescribeInstanceRefreshes", Code: "AccessDenied"})
-	groups, err := s.Groups(t.Context(), s.nodes("workers", "batch"))
+	nodes := s.nodes("workers", "batch")
+	groups, err := s.Groups(t.Context(), nodes)
 	if err != nil || len(groups) != 2 {
 		t.Fatalf("got %v, %v", groups, err)
 	}
 	refused := slices.DeleteFunc(groups, func(g nodegroup.Group) bool { return g.Refusal == "" })
 	if len(refused) != 1 || !strings.Contains(refused[0].Refusal, "autoscaling:DescribeInstanceRefreshes") {
-		t.Errorf("got %+v, want one refusal that names the IAM action", refused)
+		t.Fatalf("got %+v, want one refusal that names the IAM action", refused)
+	}
+	own := func(n *corev1.Node) bool { return s.Belongs(&refused[0], n) }
+	if len(refused[0].Instances) == 0 || !slices.ContainsFunc(nodes, own) || refused[0].IsTargetKnown() {
+		t.Errorf("of %+v the nodes are known, and not which of them are outdated", refused[0])
 	}
 }
 
