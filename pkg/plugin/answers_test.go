@@ -50,7 +50,7 @@ func TestAnswers(t *testing.T) {
 		"an unknown node":               {"--node n9 --dry-run", "", "error: finding the group of node \"n9\": no such node: check kubectl get nodes\n", 2},
 		"a selector of no node":         {"-l a=b --dry-run", "", "error: finding the group: no node matches --selector=a=b: check kubectl get nodes --show-labels\n", 2},
 		"a status that never was":       {"status blue --current image=v2", "Node group blue: no upgrade was started with this tool; 1 outdated\n", "", 0},
-		"a status of no group":          {"status", "No upgrade is under way. Groups with a record of one: 0; see kubectl nodeupgrade status GROUP.\n", "", 0},
+		"a status of no group":          {"status", "No upgrade is under way, and none is on record.\n", "", 0},
 		"a group, nobody says":          {"blue --yes", "", "error: upgrading group \"blue\": which nodes are current is unknown: pass --current KEY=VALUE\n", 2},
 		"a status of an unknown group":  {"status red", "", "error: no node group \"red\": there are blue, green\n", 2},
 		"a plan with nothing to do":     {"green --current image=v2 --dry-run", "Node group green (labelled nodes), context test\nNothing to do: all 1 nodes are current (image=v2).\n", "", 0},
@@ -258,8 +258,8 @@ func TestStatusChoosesTheGroup(t *testing.T) {
 	}{
 		"the only one with a record": {map[string]upgrade.Result{"blue": upgrade.Interrupted}, "Node group blue, run r1"},
 		"the only one under way":     {map[string]upgrade.Result{"blue": "", "green": upgrade.Succeeded}, "Node group blue, run r1"},
-		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several groups are being upgraded: name one\n"},
-		"none under way":             {map[string]upgrade.Result{"blue": upgrade.Succeeded, "green": upgrade.Succeeded}, "No upgrade is under way. Groups with a record of one: 2; see kubectl nodeupgrade status GROUP.\n"},
+		"two under way":              {map[string]upgrade.Result{"blue": "", "green": ""}, "error: several groups are being upgraded: name one of blue, green\n"},
+		"none under way":             {map[string]upgrade.Result{"blue": upgrade.Succeeded, "green": upgrade.Succeeded}, "No upgrade is under way. On record are those of blue, green: see kubectl nodeupgrade status GROUP.\n"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -278,6 +278,10 @@ func listDrainLimits(record upgrade.Record, now time.Time) []string {
 	limits := record.DrainDeadlines()
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		left := max(0, limits[name].Sub(now)).Round(time.Second)
+		if record.Nodes[name].State == upgrade.NodeEmpty {
+			lines = append(lines, fmt.Sprintf("node %s is empty, and continues from there", name))
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("node %s continues to drain, with %s of its %s left", name, left, record.Request.DrainTimeout))
 	}
 	return lines

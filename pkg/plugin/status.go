@@ -2,8 +2,10 @@ package plugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,7 +99,7 @@ func chooseReported(ctx context.Context, s *session) (string, error) {
 			return "", showLeftovers(ctx, s, records)
 		case 1:
 		default:
-			return "", usageError(errors.New("several groups are being upgraded: name one"))
+			return "", usageError(fmt.Errorf("several groups are being upgraded: name one of %s", strings.Join(chosen.names, ", ")))
 		}
 	}
 	names, err := s.resolveGroupNames(ctx, chosen, suggestNone)
@@ -171,6 +173,19 @@ func (g *groupContext) watchOperation(now time.Time) *upgrade.Record {
 // isWatching reports whether an operation is followed that is not over.
 func (g *groupContext) isWatching() bool { return g.watched != nil && g.watched.Result == "" }
 
+// describeRecorded ends a sentence with the groups of which there is a record.
+func describeRecorded(records map[string]upgrade.Record) string {
+	const most = 10
+	names := slices.Sorted(maps.Keys(records))
+	switch n := len(names); {
+	case n == 0:
+		return ", and none is on record."
+	case n > most:
+		names = append(names[:most:most], fmt.Sprintf("and %d more", n-most))
+	}
+	return ". On record are those of " + strings.Join(names, ", ") + ": see kubectl nodeupgrade status GROUP."
+}
+
 // showLeftovers prints what other upgrades have left, where none is under way.
 func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {
 	left, err := findAllLeftovers(ctx, s, records)
@@ -182,7 +197,7 @@ func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.R
 	return s.printObject(status, nil, func(report.Options) error {
 		lines := report.LeftoverLines(left)
 		if len(left) == 0 {
-			lines = []string{fmt.Sprintf("No upgrade is under way. Groups with a record of one: %d; see kubectl nodeupgrade status GROUP.", len(records))}
+			lines = []string{"No upgrade is under way" + describeRecorded(records)}
 		}
 		return writeLines(s.Out, lines)
 	})

@@ -66,5 +66,11 @@ func describeImpact(w upgrade.WorkloadImpact) string {
 	return text
 }
 
-// formatSeconds is a time to the tenth of a second.
-func formatSeconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }
+// formatSeconds is a time to the tenth of a second. One that is shorter is told as such.
+func formatSeconds(d time.Duration) string {
+	const least = 100 * time.Millisecond
+	if 0 < d && d < least {
+		return "less than " + least.String()
+	}
+	return d.Round(least).String()
+}

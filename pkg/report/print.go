@@ -116,8 +116,11 @@ func resultLines(s *UpgradeStatus) []string {
 		return nil
 	case upgrade.Waiting:
 		what := "the soak"
-		if s.Status.Phase == upgrade.PhaseExpire {
+		switch s.Status.Phase {
+		case upgrade.PhaseExpire:
 			what = "outdated nodes to end"
+		case upgrade.PhaseWait:
+			what = "the end of the time before the drain"
 		}
 		return []string{fmt.Sprintf("Waits for   %s, and no process has to run meanwhile: %s", what, s.Message)}
 	default:
