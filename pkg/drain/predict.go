@@ -3,6 +3,7 @@ package drain
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -74,6 +75,18 @@ func (o Obstacle) Structural() bool {
 	default:
 		return false
 	}
+}
+
+// BudgetName names its budget in the fewest words, "" where it is of none: "PDB shop/cart" or, of a budget
+// that is no object but this tool's own, "last ready pod of shop/Deployment/cart".
+func (o Obstacle) BudgetName() string {
+	switch kind, name, own := strings.Cut(o.Budget.Name, "/"); {
+	case own:
+		return "last ready pod of " + Workload{Namespace: o.Budget.Namespace, Kind: kind, Name: name}.String()
+	case o.Budget.Name != "":
+		return "PDB " + o.Budget.String()
+	}
+	return ""
 }
 
 // String says the obstacle to a person.
@@ -151,6 +164,14 @@ func (o Obstacle) Remedy() string {
 		NamespaceEnding: "see which finalizers keep the namespace",
 	}
 	return cmp.Or(remedies[o.Kind], "see what denies its eviction")
+}
+
+// OmitForce takes the advice to pass --on-timeout=force out of a remedy, for those who have passed it.
+func OmitForce(remedy string) string {
+	for _, joined := range []string{", or ", " or "} {
+		remedy = strings.Replace(remedy, joined+"pass --on-timeout=force", "", 1)
+	}
+	return remedy
 }
 
 // Spending counts, per budget, disruptions that our own evictions have spent and that the budget's

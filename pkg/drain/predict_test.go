@@ -272,3 +272,16 @@ func FuzzPredict(f *testing.F) {
 		}
 	})
 }
+
+// TestOmitForce: nobody is advised to pass what was passed, whatever is in the way.
+func TestOmitForce(t *testing.T) {
+	for _, kind := range []drain.ObstacleKind{drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever, drain.Returns, drain.TargetStays, drain.LastReady} {
+		remedy := drain.OmitForce(drain.Obstacle{Kind: kind}.Remedy())
+		if remedy == "" || strings.Contains(remedy, "force") || strings.HasSuffix(remedy, ",") || strings.HasSuffix(remedy, " or") {
+			t.Errorf("kind %v: %q", kind, remedy)
+		}
+	}
+	if got := drain.OmitForce("see its kubelet, or pass --on-timeout=force"); got != "see its kubelet" {
+		t.Errorf("got %q", got)
+	}
+}

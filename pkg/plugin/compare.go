@@ -110,7 +110,7 @@ func (g *groupContext) forecastWay(way *report.Way) error {
 	if err != nil {
 		return fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}
-	way.Result, way.Duration, way.Peak, way.ExtraInstanceHours = forecast.Result, forecast.Duration, forecast.Peak, math.Round(forecast.ExtraHours*100)/100
+	way.Result, way.Duration, way.Peak, way.ExtraInstanceHours = forecast.Slow.Result, forecast.Duration, forecast.Peak, math.Round(forecast.ExtraHours*100)/100
 	way.Evictions, way.Forced, way.Outage = forecast.Evictions, forecast.Forced, upgrade.Duration{Duration: forecast.Outage}
 	return nil
 }

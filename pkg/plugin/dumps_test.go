@@ -33,14 +33,14 @@ func TestDumpsOfScheduling(t *testing.T) {
 			check: []string{"CAP004", "Insufficient ephemeral-storage"},
 		},
 		"k8s-66568-hostport-two-new-nodes": {
-			args: labelled(), simulate: []string{"ReplicaSet shop/edge-6d5f7c9b8: 1 of its pods may find no node", "2 node(s) didn't have free ports for the requested pod ports"},
+			args: labelled(), code: exitStructural, simulate: []string{"WorkloadUnhealthy after", "shop/Deployment/edge (2 of 3 ready)", "ReplicaSet shop/edge-6d5f7c9b8: 1 of its pods may find no node", "2 node(s) didn't have free ports for the requested pod ports"},
 		},
 		"ebs-csi-1163-attach-limit": {
-			args: labelled(), simulate: []string{"StatefulSet shop/db: 1 of its pods may find no node", "1 node(s) exceed max volume count"},
+			args: labelled(), code: exitStructural, simulate: []string{"WorkloadUnhealthy after", "StatefulSet shop/db: 1 of its pods may find no node", "1 node(s) exceed max volume count"},
 		},
 		"k8s-spot-rescheduler-73-preemption": {args: labelled(), simulate: []string{"2 evictions"}, without: []string{"not reached", "ReplicaSet shop/web-6d5f7c9b8: 1 of its pods may find no node"}},
 		"k8s-141274-dra-shared-claim": {
-			args: labelled(), simulate: []string{"resourceclaim not available on the node"}, check: []string{"POD014", "share ResourceClaim shared-gpu, whose device is on outdated node old-1"},
+			args: labelled(), code: exitStructural, simulate: []string{"WorkloadUnhealthy after", "resourceclaim not available on the node"}, check: []string{"POD014", "share ResourceClaim shared-gpu, whose device is on outdated node old-1"},
 		},
 		"karpenter-3037-resized-in-place": {args: labelled(), code: exitStructural, simulate: []string{"shop/api-6d5f7c9b8", "2 Insufficient cpu"}},
 		"karpenter-2257-mindomains":       {args: labelled(), code: exitStructural, check: []string{"TSC002", "has minDomains 2, and only 1 zone will have nodes", "set minDomains: 1 and nodeTaintsPolicy: Honor"}},

@@ -210,8 +210,7 @@ func (g *groupContext) rejectRefused() error {
 // rejectBlocked refuses to begin an upgrade in which a node could not be drained until a person
 // does something, unless the user said what is to become of such nodes.
 func (g *groupContext) rejectBlocked() error {
-	fails := g.request.Strategy == upgrade.Surge || g.request.Strategy == upgrade.Delegated // others keep such nodes to their end
-	if !fails || g.request.OnTimeout != upgrade.Fail || g.record.IsResumable() {
+	if !g.request.RefusesBlocked() || g.record.IsResumable() {
 		return nil
 	}
 	for _, f := range g.findings {

@@ -99,6 +99,20 @@ type Facts struct {
 
 // CheckUpgrade applies every rule to the upgrade that would start from the World.
 func CheckUpgrade(w *upgrade.World, facts Facts) []Finding {
+	return omitForce(w, findOfUpgrade(w, facts))
+}
+
+// omitForce takes the advice to force a drain out of the remedies where it is forced.
+func omitForce(w *upgrade.World, found []Finding) []Finding {
+	if w.Request.OnTimeout == upgrade.Force {
+		for i := range found {
+			found[i].Remedy = drain.OmitForce(found[i].Remedy)
+		}
+	}
+	return found
+}
+
+func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	var found []Finding
 	if w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
@@ -293,10 +307,7 @@ func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 }
 
 func describeBlocker(object string, obstacle drain.Obstacle) string {
-	if obstacle.Budget.Name != "" {
-		return "PDB " + obstacle.Budget.String()
-	}
-	return fmt.Sprintf("%s (%s)", object, obstacle.Kind)
+	return cmp.Or(obstacle.BudgetName(), fmt.Sprintf("%s (%s)", object, obstacle.Kind))
 }
 
 // describeObstacle says the obstacle as it is foreseen, before anything was evicted.

@@ -67,7 +67,7 @@ func Check(s *Scene, rules []Rule, skip []string) []Finding {
 		}
 	}
 	slices.SortStableFunc(found, compareFindings)
-	return found
+	return omitForce(s.World, found)
 }
 
 func compareFindings(a, b Finding) int {

@@ -28,6 +28,10 @@ func NewPlan(plan Plan, group *nodegroup.Group, members []nodegroup.Member, fore
 	plan.fillNodes(group, members, forecast.Nodes, isSimulated)
 	plan.Findings = append(plan.Findings, unplacedFindings(forecast.Unplaced)...)
 	plan.Peak, plan.Duration, plan.Room, plan.Evictions = forecast.Peak, forecast.Duration, forecast.Room, forecast.Evictions
+	plan.Deletions = forecast.Deletions
+	if forecast.Fast.Result != "" {
+		plan.Ends = &PlanEnds{Fast: forecast.Fast, Slow: forecast.Slow}
+	}
 	plan.ExtraInstanceHours = math.Round(forecast.ExtraHours*100) / 100
 	return &plan
 }
@@ -65,13 +69,11 @@ func (p *Plan) fillNodes(group *nodegroup.Group, members []nodegroup.Member, for
 			delete(byName, n.Name)
 		}
 	}
-	unknown := simulate.NodeForecast{Stuck: "not reached"}
-	if !isSimulated {
-		unknown = simulate.NodeForecast{}
-	}
 	for i := range members { // what the forecast did not reach, in the members' order
 		if m, ok := byName[members[i].Name()]; ok {
-			p.Nodes = append(p.Nodes, p.describeNode(m, unknown))
+			n := p.describeNode(m, simulate.NodeForecast{})
+			n.NotReached = isSimulated
+			p.Nodes = append(p.Nodes, n)
 		}
 	}
 }

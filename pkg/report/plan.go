@@ -41,7 +41,7 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 		row := []string{
 			dashUnless(n.Batch > 0, strconv.Itoa(n.Batch)), n.Name, cmp.Or(n.Zone, "-"), cmp.Or(n.From, "-"), cmp.Or(n.To, "-"),
 			strconv.Itoa(n.Pods), strconv.Itoa(n.Staying), dashUnless(n.Batch > 0, formatSpan(n.Start)), dashUnless(n.End.Latest.Duration > 0, formatSpan(n.End)),
-			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(n.BlockedBy, wide),
+			dashUnless(n.Waits.Duration >= time.Second, n.WaitsFor+" "+duration.HumanDuration(n.Waits.Duration)), formatBlockers(&n, wide),
 		}
 		if wide {
 			row = append(row, cmp.Or(n.Why, "-"))
@@ -52,8 +52,10 @@ func (p *page) addPlanNodes(plan *Plan, wide bool) {
 }
 
 // formatBlockers is the first blocker and how many more there are, or all of them in a wide table.
-func formatBlockers(all []string, wide bool) string {
-	switch {
+func formatBlockers(n *PlanNode, wide bool) string {
+	switch all := n.BlockedBy; {
+	case len(all) == 0 && n.NotReached:
+		return "not reached"
 	case len(all) == 0:
 		return "-"
 	case wide || len(all) == 1:
@@ -171,13 +173,7 @@ func formatSizes(p *Plan) string {
 	if p.Request.Surge == 0 {
 		return text + "; no node is added first"
 	}
-	var parts []string
-	for _, zone := range slices.Sorted(maps.Keys(p.Surge)) {
-		if zone == "" {
-			continue
-		}
-		parts = append(parts, fmt.Sprintf("%s +%d", zone, p.Surge[zone]))
-	}
+	parts := listZoneSurges(p.Surge)
 	text += fmt.Sprintf("; +%d while it lasts", p.Request.Surge)
 	if len(parts) > 0 && p.Request.TakesTurns() {
 		text += " (one zone after the other: " + strings.Join(parts, ", ") + ")"
@@ -185,6 +181,26 @@ func formatSizes(p *Plan) string {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)
+}
+
+// listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or
+// more.
+func listZoneSurges(surge map[string]int) []string {
+	var parts []string
+	sizes := map[int]bool{}
+	for _, zone := range slices.Sorted(maps.Keys(surge)) {
+		if zone == "" {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s +%d", zone, surge[zone]))
+		sizes[surge[zone]] = true
+	}
+	if len(parts) > 2 && len(sizes) == 1 {
+		for n := range sizes {
+			return []string{fmt.Sprintf("+%d in each of %d zones", n, len(parts))}
+		}
+	}
+	return parts
 }
 
 func planFooterLines(p *Plan, o Options) []string {
@@ -216,14 +232,87 @@ func forecastLines(p *Plan) []string {
 		return nil
 	}
 	text := fmt.Sprintf("Takes       %s; %s", formatSpan(p.Duration), formatCount(p.Evictions, "eviction"))
+	if pods, _ := countDeletions(p.Deletions); pods > 0 {
+		text += fmt.Sprintf(", %s", formatCount(pods, "deletion"))
+	}
 	if p.Sizes.Max > 0 {
-		text += fmt.Sprintf("; at most %s, %.1f extra instance-hours", formatCount(p.Peak, "instance"), p.ExtraInstanceHours)
+		extra := fmt.Sprintf("%.1f extra instance-hours", p.ExtraInstanceHours)
+		if p.ExtraInstanceHours < 0 {
+			extra = fmt.Sprintf("%.1f instance-hours fewer", -p.ExtraInstanceHours)
+		}
+		text += fmt.Sprintf("; at most %s, %s", formatCount(p.Peak, "instance"), extra)
 	}
 	lines := []string{text}
+	if p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort()) {
+		lines = append(lines, "Ends        "+describeEnds(p.Ends))
+	}
+	if _, past := countDeletions(p.Deletions); past > 0 {
+		lines = append(lines, "Deletes     "+describeDeletions(p.Deletions))
+	}
 	if line := formatCapacity(&p.Room); line != "" {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// describeEnds says how an upgrade ends; in the slow case, too, where that differs.
+func describeEnds(ends *PlanEnds) string {
+	fast, slow := &ends.Fast, &ends.Slow
+	if fast.Result == slow.Result && fast.Node == slow.Node && fast.NotReached == slow.NotReached {
+		return describeEnding(slow, formatSpan(simulate.Span{Earliest: fast.After, Latest: slow.After}))
+	}
+	return describeEnding(fast, formatSpan(simulate.Span{Earliest: fast.After, Latest: fast.After})) +
+		"; in the slow case " + describeEnding(slow, formatSpan(simulate.Span{Earliest: slow.After, Latest: slow.After}))
+}
+
+func describeEnding(e *simulate.Ending, after string) string {
+	text := ""
+	switch {
+	case e.Result == upgrade.Succeeded:
+		return "done after " + after
+	case e.Result == upgrade.LeftBehind:
+		return "done after " + after + " but for nodes that cannot be drained, which stay (left-behind)"
+	case e.Node != "":
+		text = fmt.Sprintf("%s after %s at node %s%s", e.Result, after, e.Node, Parenthesize(e.Blocker))
+	default:
+		text = fmt.Sprintf("%s after %s: %s", e.Result, after, e.Why)
+	}
+	if e.NotReached > 0 {
+		text += fmt.Sprintf("; %s not reached", formatCount(e.NotReached, "node"))
+	}
+	return text
+}
+
+// countDeletions counts the pods that are deleted, and those of them that are deleted past their budgets.
+func countDeletions(all []simulate.Deletion) (pods, past int) {
+	for _, d := range all {
+		pods += d.Pods
+		past += d.PastBudget
+	}
+	return pods, past
+}
+
+// mostDeletions is how many workloads are named of which pods are deleted past their budgets; programs get all.
+const mostDeletions = 5
+
+// describeDeletions says of which workloads pods are deleted past their budgets, and when.
+func describeDeletions(all []simulate.Deletion) string {
+	_, past := countDeletions(all)
+	var named []string
+	more := 0
+	for _, d := range all {
+		switch {
+		case d.PastBudget == 0:
+		case len(named) == mostDeletions:
+			more++
+		default:
+			named = append(named, fmt.Sprintf("%d of %s after %s", d.PastBudget, d.Workload, duration.HumanDuration(d.After.Duration)))
+		}
+	}
+	if more > 0 {
+		named = append(named, formatCount(more, "more workload"))
+	}
+	return fmt.Sprintf("%s past their budgets: %s", formatCount(past, "pod"), strings.Join(named, ", "))
 }
 
 // formatCapacity says what must move and where it may go, "" when that is not known.

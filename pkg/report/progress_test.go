@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -181,7 +182,14 @@ func TestStructural(t *testing.T) {
 	blockedPlan, cautious := blockedPlan(), blockedPlan()
 	cautious.Findings = cautious.Findings[len(cautious.Findings)-1:]
 	foreseen := surgePlan()
-	foreseen.Nodes[0].BlockedBy = []string{"pod shop/web-0: still terminating"}
+	foreseen.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.Succeeded}, Slow: simulate.Ending{Result: upgrade.PodEvictionFailure, Node: "old-1"}}
+	done, left := surgePlan(), surgePlan()
+	done.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.Succeeded}, Slow: simulate.Ending{Result: upgrade.Succeeded}}
+	left.Ends = &PlanEnds{Fast: simulate.Ending{Result: upgrade.LeftBehind}, Slow: simulate.Ending{Result: upgrade.LeftBehind}}
+	blocked := *blockedPlan
+	blocked.Findings, blocked.Request.Strategy, blocked.Request.OnTimeout = blocked.Findings[1:], upgrade.Surge, upgrade.Fail
+	forced, continued := blocked, blocked
+	forced.Request.OnTimeout, continued.Resumes = upgrade.Force, "r1"
 	for i := range cautious.Nodes {
 		cautious.Nodes[i].BlockedBy = nil
 	}
@@ -189,11 +197,16 @@ func TestStructural(t *testing.T) {
 		plan *Plan
 		want bool
 	}{
-		"no findings":                   {surgePlan(), false},
-		"a warning alone":               {cautious, false},
-		"what blocks a node":            {blockedPlan, true},
-		"blocked in the forecast alone": {foreseen, true},
-		"nothing to be done":            {nothingPlan(), false},
+		"no findings":               {surgePlan(), false},
+		"a warning alone":           {cautious, false},
+		"what is refused":           {blockedPlan, true},
+		"what blocks a node":        {&blocked, true},
+		"fails in the slow case":    {foreseen, true},
+		"leaves nodes behind":       {left, true},
+		"reaches its goal":          {done, false},
+		"what blocks is forced":     {&forced, false},
+		"what blocks one under way": {&continued, false},
+		"nothing to be done":        {nothingPlan(), false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -235,5 +248,42 @@ func TestWriteErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDescribeEnds: a plan says how and when it ends, in the slow case, too, where that differs.
+func TestDescribeEnds(t *testing.T) {
+	after := func(e simulate.Ending, d time.Duration) simulate.Ending { e.After.Duration = d; return e }
+	done := simulate.Ending{Result: upgrade.Succeeded}
+	stuck := simulate.Ending{Result: upgrade.PodEvictionFailure, Why: "draining node \"x\"", Node: "x", Blocker: "PDB search/index", NotReached: 5}
+	cases := map[string]struct {
+		ends PlanEnds
+		want string
+	}{
+		"done":                 {PlanEnds{after(done, 18*time.Minute), after(done, 24*time.Minute)}, "done after 18m-24m"},
+		"fails when slow":      {PlanEnds{after(done, 18*time.Minute), after(stuck, 15*time.Minute)}, "done after 18m; in the slow case PodEvictionFailure after 15m at node x (PDB search/index); 5 nodes not reached"},
+		"fails at one node":    {PlanEnds{after(stuck, 15*time.Minute), after(stuck, 16*time.Minute)}, "PodEvictionFailure after 15m-16m at node x (PDB search/index); 5 nodes not reached"},
+		"fails at no one node": {PlanEnds{after(simulate.Ending{Result: upgrade.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute), after(simulate.Ending{Result: upgrade.WorkloadUnhealthy, Why: "shop/Deployment/web (1 of 2 ready)", NotReached: 1}, 6*time.Minute)}, "WorkloadUnhealthy after 6m: shop/Deployment/web (1 of 2 ready); 1 node not reached"},
+		"leaves nodes behind":  {PlanEnds{after(simulate.Ending{Result: upgrade.LeftBehind}, time.Hour), after(simulate.Ending{Result: upgrade.LeftBehind}, time.Hour)}, "done after 60m but for nodes that cannot be drained, which stay (left-behind)"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := describeEnds(&c.ends); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestDescribeDeletions(t *testing.T) {
+	var all []simulate.Deletion
+	for i := range 8 {
+		all = append(all, simulate.Deletion{Workload: fmt.Sprintf("shop/Deployment/w%d", i), Pods: 2, PastBudget: i % 4})
+		all[i].After.Duration = 15 * time.Minute
+	}
+	want := "12 pods past their budgets: 1 of shop/Deployment/w1 after 15m, 2 of shop/Deployment/w2 after 15m, 3 of shop/Deployment/w3 after 15m, " +
+		"1 of shop/Deployment/w5 after 15m, 2 of shop/Deployment/w6 after 15m, 1 more workload"
+	if got := describeDeletions(all); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -80,6 +80,10 @@ type Plan struct {
 	Findings   []preflight.Finding `json:"findings,omitempty"`
 	// Duration is how long all would take, from the moment of the plan.
 	Duration simulate.Span `json:"duration,omitzero"`
+	// Ends is how it ends, nil where it is not forecast.
+	Ends *PlanEnds `json:"ends,omitempty"`
+	// Deletions are the workloads whose pods are deleted, not evicted, in order of time.
+	Deletions []simulate.Deletion `json:"deletions,omitempty"`
 	// ExtraInstanceHours are paid beyond those of the size before; negative when the group is
 	// smaller meanwhile.
 	ExtraInstanceHours float64 `json:"extraInstanceHours"`
@@ -112,7 +116,9 @@ type PlanNode struct {
 	Staying int `json:"staying"`
 	// BlockedBy names what keeps the node from being drained.
 	BlockedBy []string `json:"blockedBy,omitempty"`
-	Why       string   `json:"why,omitempty"`
+	// NotReached is true where the upgrade ends before the node's drain begins, even if pods end as soon as they may.
+	NotReached bool   `json:"notReached,omitempty"`
+	Why        string `json:"why,omitempty"`
 	// Start is when its drain would begin and End when it would be gone, from the moment of the
 	// plan; End is left out for a node that would be set aside.
 	Start simulate.Span `json:"start,omitzero"`
@@ -130,12 +136,27 @@ type Probe struct {
 	Answer string `json:"answer"`
 }
 
-// Structural reports whether a person has to do something before every node can be drained.
-func (p *Plan) Structural() bool {
-	blocked := func(n PlanNode) bool { return len(n.BlockedBy) > 0 } // by a finding, or as the forecast has it
-	serious := func(f preflight.Finding) bool { return f.Severity.IsAtLeast(preflight.Block) && f.Skipped == "" }
-	return slices.ContainsFunc(p.Nodes, blocked) || slices.ContainsFunc(p.Findings, serious)
+// PlanEnds is how an upgrade ends: Fast if pods end as soon as they may, Slow if they take as long as they
+// may. A Result of "" is not known.
+type PlanEnds struct {
+	Fast simulate.Ending `json:"fast"`
+	Slow simulate.Ending `json:"slow"`
 }
+
+// Structural reports whether a person has to do something before every node can be drained: the upgrade
+// would be refused, or would end before its goal or leave nodes behind.
+func (p *Plan) Structural() bool {
+	refuses := func(f preflight.Finding) bool {
+		return f.Skipped == "" && (f.Severity == preflight.Refuse || (f.Severity == preflight.Block && p.refusesBlocked()))
+	}
+	if slices.ContainsFunc(p.Findings, refuses) {
+		return true
+	}
+	return p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort())
+}
+
+// refusesBlocked reports whether an upgrade is refused where a node cannot be drained.
+func (p *Plan) refusesBlocked() bool { return p.Resumes == "" && p.Request.RefusesBlocked() }
 
 // UpgradeStatus is one group's upgrade as it stands.
 type UpgradeStatus struct {

@@ -48,8 +48,8 @@ func BenchmarkPredict(b *testing.B) {
 					timed := spec
 					timed.Times, _ = simulate.Estimate(&spec)
 					f, err := simulate.Predict(timed, fleet.Request(unavailable))
-					if err != nil || f.Result != upgrade.Succeeded {
-						b.Fatalf("it ends %q: %v", f.Result, err)
+					if err != nil || f.Slow.Result != upgrade.Succeeded {
+						b.Fatalf("it ends %q: %v", f.Slow.Result, err)
 					}
 				}
 			})

@@ -36,9 +36,11 @@ type Cluster struct {
 	// workloads are the pods by what keeps them running.
 	workloads *drain.WorkloadIndex
 	movable   drain.Movable
-	// evicted and forced count pods: those that were evicted, and those that were deleted past
-	// their budget.
-	evicted, forced int
+	// began is when the clock started. evicted counts the pods that were evicted, and deletions those
+	// that were deleted instead, by workload.
+	began     time.Time
+	evicted   int
+	deletions map[string]*Deletion
 	// drawn is the seed of the order in which nodes are started, brief leaves the nodes out of each
 	// step's status; see upgrade.World.
 	drawn uint64
@@ -53,6 +55,7 @@ func New(spec Spec) *Cluster {
 		workloads: drain.NewWorkloadIndex(spec.Facts), movable: spec.Movable, balancers: newLoadBalancers(spec.Targets),
 		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
 		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
+		began:   spec.Now, deletions: map[string]*Deletion{},
 	}
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{

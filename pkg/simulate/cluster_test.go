@@ -388,8 +388,14 @@ func TestForecast(t *testing.T) {
 	if want := "old-a-2 batch 1 stuck false, old-a-1 batch 2 stuck true"; strings.Join(got, ", ") != want {
 		t.Errorf("got %q, want %q", strings.Join(got, ", "), want)
 	}
-	if forecast.Peak != 4 || forecast.Result != upgrade.LeftBehind {
-		t.Errorf("peak %d, result %q, want 4 and %q", forecast.Peak, forecast.Result, upgrade.LeftBehind)
+	want := simulate.Ending{Result: upgrade.PodEvictionFailure, After: forecast.Duration.Latest, Node: "old-a-1", Blocker: "pod shop/bare", NotReached: 0}
+	for _, ends := range []simulate.Ending{forecast.Fast, forecast.Slow} {
+		if ends.Why = ""; ends != want {
+			t.Errorf("it ends %+v, want %+v", ends, want)
+		}
+	}
+	if forecast.Peak != 4 {
+		t.Errorf("peak %d, want 4", forecast.Peak)
 	}
 	if !strings.Contains(forecast.Nodes[1].Stuck, "no controller") {
 		t.Errorf("stuck: %q", forecast.Nodes[1].Stuck)

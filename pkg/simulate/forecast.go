@@ -22,8 +22,9 @@ type Forecast struct {
 	Nodes []NodeForecast
 	// Peak is the largest desired size of the group.
 	Peak int
-	// Result is how it would end; nodes that cannot be drained are set aside for it.
-	Result upgrade.Result
+	// Fast is how it would end if pods end as soon as they may. Slow is how it would end if they take as
+	// long as they may and, of orders that are drawn, in the one that ends worst.
+	Fast, Slow Ending
 	// Duration is from now to the end; zero where Endless is set.
 	Duration Span
 	// Endless is what the upgrade would wait for without an end, as something that only a user
@@ -35,14 +36,42 @@ type Forecast struct {
 	// Evictions counts the pods that would be evicted, Steps how often upgrade.Next was asked to
 	// find that out.
 	Evictions, Steps int
-	// Forced counts the pods that would be deleted past their budgets, and Outage is for how long
-	// workloads would be without a ready pod that have one, added up.
-	Forced int
-	Outage time.Duration
-	Room   Room
+	// Forced counts the pods that would be deleted past their budgets, and Deletions lists the workloads
+	// of all that would be deleted, in order of time. Outage is for how long workloads would be without a
+	// ready pod that have one, added up.
+	Forced    int
+	Deletions []Deletion
+	Outage    time.Duration
+	Room      Room
 	// Unplaced are the pods that would be left without a node, by name: at the end, or when the upgrade
 	// would stop because of them. Those that wait for one already are left out.
 	Unplaced []Unplaced
+}
+
+// Ending is how an upgrade ends.
+type Ending struct {
+	// Result is "" where the end is not known.
+	Result upgrade.Result `json:"result,omitempty"`
+	// After is the time from now until then; zero where the end is not known.
+	After upgrade.Duration `json:"after,omitzero"`
+	// Why says what it fails for, "" where it does not. Node is the node that could not be drained in its
+	// time, and Blocker what kept it, where it fails for that.
+	Why     string `json:"why,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Blocker string `json:"blocker,omitempty"`
+	// NotReached counts the outdated nodes whose drain has not begun by then.
+	NotReached int `json:"notReached,omitempty"`
+}
+
+// Deletion is the pods of a workload that are deleted, not evicted.
+type Deletion struct {
+	// Workload is NAMESPACE/KIND/NAME, of the pod where it has no controller.
+	Workload string `json:"workload"`
+	// Pods counts all of them, and PastBudget those whose budgets would not have let them be evicted.
+	Pods       int `json:"pods"`
+	PastBudget int `json:"pastBudget,omitempty"`
+	// After is the time from now to the first.
+	After upgrade.Duration `json:"after"`
 }
 
 // Span is a time from now that depends on how long pods take to end: as soon as they are told to,
@@ -63,8 +92,8 @@ type NodeForecast struct {
 	// wait for; empty when nothing does. Waits is how long.
 	WaitsFor string
 	Waits    time.Duration
-	// Stuck says what would keep the node from being drained in its time, be it forced then or set
-	// aside; empty when nothing would.
+	// Stuck says what would keep the node from being drained in its time, so that it is set aside or the
+	// upgrade fails; "" when nothing would.
 	Stuck string
 }
 
@@ -93,9 +122,9 @@ const runsAtOnce = 4
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
-// once more for every order that is drawn. A node that would not be empty in its time is forced
-// where that was asked for, and else set aside, so that the forecast tells of all nodes. It returns
-// an error when the upgrade would act without an end.
+// once more for every order that is drawn. The upgrade fails where it would: nodes that it does not
+// reach are left out of the forecast's Nodes. It returns an error when the upgrade would act without an
+// end.
 func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	req = predictable(req)
 	if spec.Record.Run != "" { // its own settings stand
@@ -128,9 +157,6 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 // predictable is the request as a forecast carries it out. Without a cloud nothing brings
 // replacements up, so none is waited for.
 func predictable(req upgrade.Request) upgrade.Request {
-	if req.OnTimeout != upgrade.Force {
-		req.OnTimeout = upgrade.Skip
-	}
 	req.WaitReplacement = false
 	req.Run = cmp.Or(req.Run, "forecast") // the run gets its name when it begins
 	return req
@@ -177,13 +203,28 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
-	r.forecast.Result, r.forecast.Evictions, r.forecast.Unplaced = record.Result, c.evicted, mergeUnplaced(c.Unplaced(), before)
-	r.forecast.Forced, r.forecast.Outage = c.forced, c.pods.outages.sum()
+	r.forecast.Evictions, r.forecast.Unplaced = c.evicted, mergeUnplaced(c.Unplaced(), before)
+	r.forecast.Deletions, r.forecast.Outage = c.listDeletions(), c.pods.outages.sum()
+	for _, d := range r.forecast.Deletions {
+		r.forecast.Forced += d.PastBudget
+	}
+	r.recordEnding(record.Result, c.countNotReached(r.nodes))
 	if isEndless {
 		r.forecast.Endless = cmp.Or(endless.Waiting, "something that does not happen")
 		r.forecast.Duration, r.forecast.ExtraHours = Span{}, 0
+		r.forecast.Fast, r.forecast.Slow = Ending{}, Ending{}
 	}
 	return r.forecast, err
+}
+
+// countNotReached counts the outdated nodes that were not started.
+func (c *Cluster) countNotReached(started map[string]*nodeRecord) (n int) {
+	for i := range c.group.roster {
+		if m := &c.group.roster[i]; m.Outdated && started[m.Name()] == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // mergeUnplaced adds the pods of the second list that the first lacks, by name.
@@ -204,8 +245,16 @@ func (f *Forecast) widenToLatest(late *Forecast) {
 		f.Duration = Span{}
 	}
 	f.Steps += late.Steps
-	f.Forced, f.Outage = max(f.Forced, late.Forced), max(f.Outage, late.Outage)
-	f.Peak, f.ExtraHours, f.Result = max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours), late.Result
+	if late.Forced > f.Forced || (late.Forced == f.Forced && len(late.Deletions) > len(f.Deletions)) {
+		f.Forced, f.Deletions = late.Forced, late.Deletions
+	}
+	f.Outage, f.Peak, f.ExtraHours = max(f.Outage, late.Outage), max(f.Peak, late.Peak), max(f.ExtraHours, late.ExtraHours)
+	if !late.Slow.endsBetterThan(&f.Slow) {
+		f.Slow = late.Slow
+	}
+	if f.Endless != "" {
+		f.Fast, f.Slow = Ending{}, Ending{}
+	}
 	if len(late.Unplaced) > len(f.Unplaced) {
 		f.Unplaced = late.Unplaced
 	}
@@ -222,8 +271,35 @@ func (f *Forecast) widenToLatest(late *Forecast) {
 		n.Start, n.End = n.Start.or(other.Start), n.End.both(other.End)
 		n.WaitsFor, n.Waits = other.WaitsFor, other.Waits
 		n.Stuck = cmp.Or(n.Stuck, other.Stuck)
+		delete(byName, n.Name)
+	}
+	for i := range late.Nodes {
+		if n := &late.Nodes[i]; byName[n.Name] != nil { // the faster run failed before it came to this node
+			f.Nodes = append(f.Nodes, *n)
+		}
 	}
 }
+
+// endsBetterThan reports whether an upgrade that ends so goes further than another: it reaches its goal,
+// or it fails, and reaches more nodes.
+func (e *Ending) endsBetterThan(o *Ending) bool {
+	rank := func(e *Ending) int {
+		switch {
+		case e.Fails():
+			return 2
+		case e.Result == upgrade.LeftBehind:
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(rank(e), rank(o)), cmp.Compare(e.NotReached, o.NotReached), cmp.Compare(e.After.Duration, o.After.Duration)) < 0
+}
+
+// Fails reports whether it ends before its goal.
+func (e *Ending) Fails() bool { return e.IsShort() && e.Result != upgrade.LeftBehind }
+
+// IsShort reports whether it ends with fewer nodes replaced than were to be.
+func (e *Ending) IsShort() bool { return e.Result != "" && e.Result != upgrade.Succeeded }
 
 func (s Span) or(o Span) Span {
 	if o.Earliest.Duration < s.Earliest.Duration {

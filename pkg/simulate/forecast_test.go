@@ -54,7 +54,13 @@ func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
 	for _, n := range f.Nodes {
 		fmt.Fprintf(&text, "%d %s start %s-%s end %s-%s waits %s %q stuck %t\n", n.Batch, n.Name, n.Start.Earliest, n.Start.Latest, n.End.Earliest, n.End.Latest, n.Waits, n.WaitsFor, n.Stuck != "")
 	}
-	fmt.Fprintf(&text, "%s in %s-%s, peak %d, %.2f extra hours, %d evictions\n", f.Result, f.Duration.Earliest, f.Duration.Latest, f.Peak, f.ExtraHours, f.Evictions)
+	fmt.Fprintf(&text, "%s in %s-%s, peak %d, %.2f extra hours, %d evictions\n", f.Slow.Result, f.Duration.Earliest, f.Duration.Latest, f.Peak, f.ExtraHours, f.Evictions)
+	if e := f.Slow; e.Node != "" {
+		fmt.Fprintf(&text, "at node %s, %s; %d not reached\n", e.Node, e.Blocker, e.NotReached)
+	}
+	for _, d := range f.Deletions {
+		fmt.Fprintf(&text, "deleted %d of %s after %s, %d past their budgets\n", d.Pods, d.Workload, d.After, d.PastBudget)
+	}
 	for _, u := range f.Unplaced {
 		fmt.Fprintf(&text, "unplaced %s of %s: %s\n", u.Pod, u.Owner, u.Reason)
 	}
@@ -64,6 +70,7 @@ func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
 func TestForecastTellsTheFuture(t *testing.T) {
 	one, all, forced := request(), request(), request()
 	forced.OnTimeout = upgrade.Force
+	skipping := func(r upgrade.Request) upgrade.Request { r.OnTimeout = upgrade.Skip; return r }
 	one.Surge, all.Surge, all.MaxUnavailable, all.Window = 1, 3, 3, 3
 	cases := map[string]struct {
 		change func(*simulate.Spec)
@@ -84,15 +91,21 @@ succeeded in 4m11s-4m40s, peak 6, 0.19 extra hours, 6 evictions
 `},
 		"a budget that is never open": {func(s *simulate.Spec) { allow(s, 0) }, one, `
 1 old-0 start 2m0s-2m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
+PodEvictionFailure in 17m0s-17m0s, peak 4, 0.28 extra hours, 1 evictions
+at node old-0, PDB shop/web; 2 not reached
+`},
+		"a budget that is never open, and nodes left behind": {func(s *simulate.Spec) { allow(s, 0) }, skipping(one), `
+1 old-0 start 2m0s-2m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
 2 old-1 start 17m0s-17m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
 3 old-2 start 32m0s-32m0s end 0s-0s waits 15m0s "PDB shop/web" stuck true
 left-behind in 47m0s-47m0s, peak 4, 0.78 extra hours, 3 evictions
 `},
 		"a budget that is overruled": {func(s *simulate.Spec) { allow(s, 0) }, forced, `
-1 old-0 start 2m0s-2m0s end 18m31s-19m0s waits 15m0s "PDB shop/web" stuck true
-2 old-1 start 18m1s-18m30s end 34m32s-35m30s waits 16m30s "the window" stuck true
-3 old-2 start 34m2s-35m0s end 50m33s-52m0s waits 16m30s "the window" stuck true
+1 old-0 start 2m0s-2m0s end 18m31s-19m0s waits 15m0s "PDB shop/web" stuck false
+2 old-1 start 18m1s-18m30s end 34m32s-35m30s waits 16m30s "the window" stuck false
+3 old-2 start 34m2s-35m0s end 50m33s-52m0s waits 16m30s "the window" stuck false
 succeeded in 50m33s-52m0s, peak 4, 0.86 extra hours, 3 evictions
+deleted 3 of shop/ReplicaSet/web after 17m0s, 3 past their budgets
 `},
 		"a cloud that is asked now and then": {func(s *simulate.Spec) { allow(s, 1); s.Times.Seen = 4 * time.Second }, one, `
 1 old-0 start 2m4s-2m4s end 3m35s-4m4s waits 2m4s "the surge" stuck false
@@ -315,8 +328,8 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 	}
 	record.Replaced = 1
 	left := forecast(rest, record)
-	if left.Result != upgrade.Succeeded || len(left.Nodes) != 2 || left.Peak != 4 {
-		t.Fatalf("%s, peak %d: %+v", left.Result, left.Peak, left.Nodes)
+	if left.Slow.Result != upgrade.Succeeded || len(left.Nodes) != 2 || left.Peak != 4 {
+		t.Fatalf("%s, peak %d: %+v", left.Slow.Result, left.Peak, left.Nodes)
 	}
 	want := all.Duration.Latest.Duration - all.Nodes[0].End.Latest.Duration
 	if off := (left.Duration.Latest.Duration - want).Abs(); off > 10*time.Second {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
 // podLifecycle is the kubelets, which start and stop pods, and the controllers that bring up others
@@ -199,7 +200,11 @@ func (l *podLifecycle) countReady(u *simPod, change int32) {
 	l.outages.countReady(u, int(change))
 }
 
+// endPodAfter has the pod end in a while. One whose node's kubelet is silent stays until its machine goes.
 func (l *podLifecycle) endPodAfter(u *simPod, wait time.Duration) {
+	if u.node != nil && nodegroup.IsSilent(u.node.node) {
+		return
+	}
 	uid := u.pod.UID
 	l.clock.scheduleAfter(wait, func() {
 		if u, still := l.index.bound[uid]; still {

@@ -20,6 +20,7 @@ type recorder struct {
 	nodes   map[string]*nodeRecord
 	open    map[string]*nodeRecord
 	waiting string
+	ending  Ending
 	// idle is how long the nodes that are not started have waited since the last start, by what
 	// for.
 	idle map[string]time.Duration
@@ -59,6 +60,35 @@ func (r *recorder) recordStep(w upgrade.World, step upgrade.Step) {
 		}
 	}
 	r.waiting = reasonToWait(step)
+	r.recordFailure(w.Now, &step.Record)
+}
+
+// recordFailure notes what an upgrade fails for as it begins to stop.
+func (r *recorder) recordFailure(now time.Time, record *upgrade.Record) {
+	if r.ending.Why != "" || record.Stopping == "" {
+		return
+	}
+	r.ending.Why = record.Message
+	if record.Stopping != upgrade.PodEvictionFailure {
+		return
+	}
+	for name, n := range record.Nodes {
+		open := r.open[name]
+		if open == nil || n.State != upgrade.NodeDraining || now.Before(n.Deadline) || (r.ending.Node != "" && r.ending.Node < name) {
+			continue
+		}
+		open.Stuck = record.Message
+		r.ending.Node, r.ending.Blocker = name, open.waits
+	}
+}
+
+// recordEnding notes how the upgrade ended.
+func (r *recorder) recordEnding(result upgrade.Result, notReached int) {
+	r.ending.Result, r.ending.After, r.ending.NotReached = result, r.forecast.Duration.Latest, notReached
+	if !r.ending.Fails() {
+		r.ending.Why = ""
+	}
+	r.forecast.Fast, r.forecast.Slow = r.ending, r.ending
 }
 
 // addElapsedTime adds the time since the last step to what held then.
@@ -107,9 +137,6 @@ func (r *recorder) recordStarts(now time.Time, nodes map[string]upgrade.NodeReco
 // recordNodeEnd notes how a started node came to its end, and reports whether it has.
 func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeRecord, known bool) bool {
 	switch {
-	case record.State == upgrade.NodeForcing:
-		n.Stuck = record.Reason
-		return false
 	case record.State == upgrade.NodeQuarantined:
 		n.Stuck = record.Reason
 	case !known || record.State == upgrade.NodeDrained:
@@ -122,10 +149,7 @@ func (n *nodeRecord) recordNodeEnd(passed time.Duration, record upgrade.NodeReco
 
 // describeObstacle names what a pod waits for in the fewest words.
 func describeObstacle(b upgrade.Blocked) string {
-	if b.Budget.Name != "" {
-		return "PDB " + b.Budget.String()
-	}
-	return "pod " + b.Pod.String()
+	return cmp.Or(b.BudgetName(), "pod "+b.Pod.String())
 }
 
 // reasonToWait is what keeps the next node from being started.

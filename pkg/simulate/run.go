@@ -1,9 +1,14 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -163,8 +168,45 @@ func (c *Cluster) evictPod(a upgrade.Evict) (nodegroup.Outcome, string) {
 
 // forcePod deletes a pod, whatever its budget says.
 func (c *Cluster) forcePod(u *simPod) {
-	if u.pod.DeletionTimestamp == nil && !drain.Predict(u.pod, c.budgets.index, nil, false).Admitted() {
-		c.forced++
+	if u.pod.DeletionTimestamp == nil {
+		c.recordDeletion(u.pod)
 	}
 	c.pods.beginPodDeletion(u)
+}
+
+// recordDeletion counts a pod that is deleted and not evicted.
+func (c *Cluster) recordDeletion(pod *corev1.Pod) {
+	name := nameWorkload(pod)
+	d := c.deletions[name]
+	if d == nil {
+		d = &Deletion{Workload: name, After: upgrade.Duration{Duration: c.clock.now.Sub(c.began)}}
+		c.deletions[name] = d
+	}
+	d.Pods++
+	if !drain.Predict(pod, c.budgets.index, nil, false).Admitted() {
+		d.PastBudget++
+	}
+}
+
+// nameWorkload names the pod's workload or, where it has none, its controller or itself.
+func nameWorkload(pod *corev1.Pod) string {
+	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
+		return w.String()
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return pod.Namespace + "/" + owner.Kind + "/" + owner.Name
+	}
+	return pod.Namespace + "/Pod/" + pod.Name
+}
+
+// listDeletions lists what was deleted, in order of time and name.
+func (c *Cluster) listDeletions() []Deletion {
+	var all []Deletion
+	for _, d := range c.deletions {
+		all = append(all, *d)
+	}
+	slices.SortFunc(all, func(a, b Deletion) int {
+		return cmp.Or(cmp.Compare(a.After.Duration, b.After.Duration), strings.Compare(a.Workload, b.Workload))
+	})
+	return all
 }

@@ -230,7 +230,7 @@ func (d *draft) addBlocked(b Blocked, key string) {
 	if !was {
 		since = d.w.Now
 	}
-	b.Since = since
+	b.Since, b.Forces = since, d.rec.Request.OnTimeout == Force
 	d.notes.BlockedSince[key] = since
 	if b.IsLast() {
 		d.notes.LastReadySince[key] = d.w.Now

@@ -124,7 +124,8 @@ func firstName(pod *corev1.Pod) string {
 func (v *invariants) checkTermination(w upgrade.World, a nodegroup.Terminate) {
 	m := find(w, a.Node)
 	for _, pod := range m.Pods {
-		if drain.Judge(pod, drain.Policy{}, false).Fate == drain.Stay {
+		lost := pod.DeletionTimestamp != nil && nodegroup.IsSilent(m.Node) // nobody is there to end it
+		if lost || drain.Judge(pod, drain.Policy{}, false).Fate == drain.Stay {
 			continue
 		}
 		n := w.Record.Nodes[a.Node]

@@ -133,6 +133,12 @@ type BlueGreenRequest struct {
 // upgrades do (GKE G14). Its numbers are then those of each zone.
 func (r *Request) TakesTurns() bool { return r.Like == "gke" && r.Strategy == Surge }
 
+// RefusesBlocked reports whether an upgrade is not begun where a node could not be drained until a person
+// does something: it would fail there. The other strategies keep such nodes to their end.
+func (r *Request) RefusesBlocked() bool {
+	return (r.Strategy == Surge || r.Strategy == Delegated) && r.OnTimeout == Fail
+}
+
 // isRefilled reports whether new nodes are left to an autoscaler (GKE G70).
 func (r *Request) isRefilled() bool { return r.Strategy == AutoscaledBlueGreen }
 

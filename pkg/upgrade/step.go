@@ -60,6 +60,16 @@ type Blocked struct {
 	// Until is when the cloud that drains the node gives up on it; zero where this tool does, or
 	// when that is not known.
 	Until time.Time `json:"until,omitzero"`
+	// Forces is true where the pod is deleted, whatever is in its way, when its node's time is over.
+	Forces bool `json:"forces,omitempty"`
+}
+
+// Remedy is drain.Obstacle's, without the advice to force what is forced.
+func (b Blocked) Remedy() string {
+	if b.Forces {
+		return drain.OmitForce(b.Obstacle.Remedy())
+	}
+	return b.Obstacle.Remedy()
 }
 
 // String says the obstacle in one line, without the remedy.

@@ -31,7 +31,7 @@ func WithoutCloud(r *Record, view *View, now time.Time) (Status, []Blocked) {
 			status.Pods++
 			if o := drain.FindObstacle(pod, verdict, view.Budgets, view.EndingNamespaces); o.Kind != drain.NoObstacle && isInDrain(n.State) {
 				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now})
+				blocked = append(blocked, Blocked{Node: name, Pod: key, Obstacle: o, Since: now, Forces: r.Request.OnTimeout == Force})
 			}
 		}
 		if !n.Added && n.State != NodeDrained {
