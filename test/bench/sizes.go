@@ -94,8 +94,8 @@ func measureHere(nodes int) error {
 	if err != nil {
 		return err
 	}
-	if f.Result != upgrade.Succeeded || f.Evictions == 0 {
-		return fmt.Errorf("simulating %d nodes: it ends as %q after %d evictions", nodes, f.Result, f.Evictions)
+	if f.Slow.Result != upgrade.Succeeded || f.Evictions == 0 {
+		return fmt.Errorf("simulating %d nodes: it ends as %q after %d evictions", nodes, f.Slow.Result, f.Evictions)
 	}
 	m.Virtual, m.Steps, m.Peak = f.Duration.Latest.Duration, f.Steps, peakMiB()
 	return json.NewEncoder(os.Stdout).Encode(m)
