@@ -316,6 +316,33 @@ func testRefusedEviction(t *testing.T, s *space) {
 	}
 }
 
+// TestEvictNamesTheUID: an eviction is for the pod that was judged, and not for another that has its name
+// by now.
+func TestEvictNamesTheUID(t *testing.T) {
+	var sent policyv1.Eviction
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eviction := evictionOf(build.Pod("web-0"))
+	for _, options := range []metav1.DeleteOptions{{}, {DryRun: []string{metav1.DryRunAll}}, {Preconditions: &metav1.Preconditions{}}} {
+		sent = policyv1.Eviction{}
+		if err := Evict(t.Context(), client, eviction, options); err != nil {
+			t.Fatal(err)
+		}
+		if of := sent.DeleteOptions; of == nil || of.Preconditions == nil || of.Preconditions.UID == nil || *of.Preconditions.UID != eviction.UID || !slices.Equal(of.DryRun, options.DryRun) {
+			t.Errorf("sent %+v, want the UID %s and dry run %v", sent.DeleteOptions, eviction.UID, options.DryRun)
+		}
+	}
+}
+
 // TestEvictIsSentOnce has a server that asks to be asked again, which client-go would do by itself
 // ten times.
 func TestEvictIsSentOnce(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
 )
 
 // newBlueGreen is the blue-green upgrade of three nodes, which is to soak for two hours.
@@ -249,6 +250,34 @@ func TestSoakHoldsOutdatedNodesAlone(t *testing.T) {
 	for i := range w.Members {
 		if m := &w.Members[i]; d.record.Phase != upgrade.PhaseSoak || m.IsHeld() != m.Outdated {
 			t.Errorf("in phase %q node %s is outdated: %t, and held: %t", d.record.Phase, m.Name(), m.Outdated, m.IsHeld())
+		}
+	}
+}
+
+// G53: pods are deleted with their own grace period, of an hour at most.
+func TestBlueGreenCapsGrace(t *testing.T) {
+	const hour = int64(3600)
+	for own, want := range map[int64]int64{hour - 1: 0, hour: 0, hour + 1: hour, 24 * hour: hour} { // 0 is the pod's own
+		w := deleting(t)
+		pod := build.Pod("slow-0", build.On("old-a-1"))
+		pod.Spec.TerminationGracePeriodSeconds = &own
+		m := memberOf(t, &w, "old-a-1")
+		m.Pods = append(m.Pods, pod)
+		var deleted *upgrade.Delete
+		for range 5 {
+			step := upgrade.Next(w)
+			for _, a := range step.Actions {
+				if del, ok := a.(upgrade.Delete); ok {
+					deleted = &del
+				}
+			}
+			w.Record, w.Notes = step.Record, step.Notes
+		}
+		if deleted == nil {
+			t.Fatalf("with a grace period of %ds the pod is not deleted: %+v", own, w.Record.Nodes["old-a-1"])
+		}
+		if deleted.Grace != want {
+			t.Errorf("with a grace period of %ds the pod is deleted with %ds, want %ds", own, deleted.Grace, want)
 		}
 	}
 }
