@@ -59,7 +59,7 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 		return err
 	}
 	ways := g.listWays(s.settings)
-	if err := g.forecastWays(ways); err != nil {
+	if err := g.forecastWays(ctx, ways); err != nil {
 		return err
 	}
 	fits, because := preflight.FitStrategy(&g.group, g.members, g.request.Policy(), g.now)
@@ -94,19 +94,19 @@ func (g *groupContext) listWays(asked upgrade.Settings) []report.Way {
 
 // forecastWays forecasts all ways that are not refused, as many at once as there are processors. It
 // begins with the last ones: those drain the most nodes at a time and take the longest to forecast.
-func (g *groupContext) forecastWays(ways []report.Way) error {
+func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) error {
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range slices.Backward(ways) {
 		if ways[i].Refused == "" {
-			work.Go(func() error { return g.forecastWay(&ways[i]) })
+			work.Go(func() error { return g.forecastWay(ctx, &ways[i]) })
 		}
 	}
 	return work.Wait()
 }
 
-func (g *groupContext) forecastWay(way *report.Way) error {
-	forecast, _, err := g.runForecast(way.Request)
+func (g *groupContext) forecastWay(ctx context.Context, way *report.Way) error {
+	forecast, _, err := g.runForecast(ctx, way.Request)
 	if err != nil {
 		return fmt.Errorf("comparing %s: %w", way.Flags, err)
 	}

@@ -84,7 +84,7 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 	if err := g.loadForecastData(ctx, s); err != nil {
 		return simulate.Forecast{}, nil, err
 	}
-	return g.runForecast(g.request)
+	return g.runForecast(ctx, g.request)
 }
 
 // drawnOrders is in how many orders a cloud's own upgrade is simulated, which picks nodes at random
@@ -92,7 +92,7 @@ func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.F
 const drawnOrders = 3
 
 // runForecast runs the upgrade as requested in virtual time, and says what its times rest on.
-func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []string, error) {
+func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (simulate.Forecast, []string, error) {
 	spec := g.makeSpec()
 	delegated := req.Strategy == upgrade.Delegated
 	if delegated {
@@ -106,7 +106,7 @@ func (g *groupContext) runForecast(req upgrade.Request) (simulate.Forecast, []st
 	if g.surveyErr != nil {
 		assumed = append(assumed, "the cloud does not tell everything: "+g.surveyErr.Error())
 	}
-	forecast, err := simulate.Predict(spec, req)
+	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
 	}
@@ -146,7 +146,7 @@ func (g *groupContext) predictRemaining(ctx context.Context, s *session, record 
 	}
 	rest := *g
 	rest.record = record.Reopened()
-	forecast, _, err := rest.runForecast(record.Request)
+	forecast, _, err := rest.runForecast(ctx, record.Request)
 	if err != nil {
 		return simulate.Span{} // a status is worth having without it
 	}

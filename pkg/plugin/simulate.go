@@ -78,7 +78,7 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 	if s.compare {
 		return compareGroup(ctx, at, g)
 	}
-	if err := s.writeEvents(g); err != nil {
+	if err := s.writeEvents(ctx, g); err != nil {
 		return err
 	}
 	plan, err := g.makePlan(ctx, at)
@@ -216,7 +216,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 
 // writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
-func (s *simulation) writeEvents(g *groupContext) error {
+func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
 	if s.progress != "plain" && s.progress != "json" {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (s *simulation) writeEvents(g *groupContext) error {
 	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen
 	spec.Times, _ = simulate.Estimate(&spec) // the plan says what it assumes
 	t := &transcript{w: s.ErrOut, group: req.Group, json: s.progress == "json", began: spec.Now}
-	record, err := simulate.New(spec).Run(req, t.recordStep)
+	record, err := simulate.New(spec).Run(ctx, req, t.recordStep)
 	if err != nil {
 		return err
 	}

@@ -155,7 +155,7 @@ func (g *groupContext) simulateAbort(ctx context.Context, s *session) (*actionLo
 		return nil, upgrade.Record{}, err
 	}
 	log := &actionLog{}
-	record, err := simulate.New(g.makeSpec()).Run(g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })
+	record, err := simulate.New(g.makeSpec()).Run(ctx, g.request, func(_ upgrade.World, step upgrade.Step) { log.addActions(step) })
 	return log, record, err
 }
 

@@ -47,7 +47,7 @@ func BenchmarkPredict(b *testing.B) {
 				for b.Loop() {
 					timed := spec
 					timed.Times, _ = simulate.Estimate(&spec)
-					f, err := simulate.Predict(timed, fleet.Request(unavailable))
+					f, err := simulate.Predict(b.Context(), timed, fleet.Request(unavailable))
 					if err != nil || f.Slow.Result != upgrade.Succeeded {
 						b.Fatalf("it ends %q: %v", f.Slow.Result, err)
 					}

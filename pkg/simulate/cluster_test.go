@@ -327,7 +327,7 @@ func TestAdvance(t *testing.T) {
 func steps(t *testing.T, spec simulate.Spec) string {
 	t.Helper()
 	var text strings.Builder
-	_, err := simulate.New(spec).Run(request(), func(w upgrade.World, step upgrade.Step) {
+	_, err := simulate.New(spec).Run(t.Context(), request(), func(w upgrade.World, step upgrade.Step) {
 		for _, action := range step.Actions {
 			fmt.Fprintf(&text, "%s %s\n", w.Now.Sub(start), action)
 		}
@@ -377,7 +377,7 @@ func TestForecast(t *testing.T) {
 	spec.Nodes = append(spec.Nodes, build.Node("old-a-2", "a", func(n *corev1.Node) { n.Spec.ProviderID = "sim:///a/i-old-a-2" }))
 	spec.Group.Instances = append(spec.Group.Instances, nodegroup.Instance{ID: "i-old-a-2", Zone: "a", State: nodegroup.InstanceInService, Outdated: true})
 	spec.Group.Desired = 3
-	forecast, err := simulate.Predict(spec, request())
+	forecast, err := simulate.Predict(t.Context(), spec, request())
 	if err != nil {
 		t.Fatal(err)
 	}

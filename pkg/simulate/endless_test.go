@@ -25,7 +25,7 @@ func byHand() (simulate.Spec, upgrade.Request) {
 func TestEndlessWait(t *testing.T) {
 	spec, req := byHand()
 	steps := 0
-	_, err := simulate.New(spec).Run(req, func(upgrade.World, upgrade.Step) { steps++ })
+	_, err := simulate.New(spec).Run(t.Context(), req, func(upgrade.World, upgrade.Step) { steps++ })
 	endless, ok := errors.AsType[*simulate.EndlessError](err)
 	if !ok || endless.Waiting != "a replacement to be ready" || steps > 11_000 {
 		t.Errorf("after %d steps: %v", steps, err)

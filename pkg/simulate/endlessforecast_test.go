@@ -24,7 +24,7 @@ func TestForecastOfAnEndlessWait(t *testing.T) {
 		Group: "workers", Run: "r1", Strategy: upgrade.Surge, MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail, WaitReplacement: true,
 		DrainTimeout: upgrade.Duration{Duration: time.Minute}, BootTimeout: upgrade.Duration{Duration: time.Minute},
 	}
-	f, err := predictOnce(spec, req, 0)
+	f, err := predictOnce(t.Context(), spec, req, 0)
 	if err != nil || f.Endless != "a replacement to be ready" || f.Duration != (Span{}) || f.ExtraHours != 0 {
 		t.Errorf("endless %q, takes %v, %.1f extra hours: %v", f.Endless, f.Duration, f.ExtraHours, err)
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -124,8 +125,8 @@ const runsAtOnce = 4
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
 // once more for every order that is drawn. The upgrade fails where it would: nodes that it does not
 // reach are left out of the forecast's Nodes. It returns an error when the upgrade would act without an
-// end.
-func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
+// end, and when the context ends.
+func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
 	req = predictable(req)
 	if spec.Record.Run != "" { // its own settings stand
 		spec.Record.Request = predictable(spec.Record.Request)
@@ -139,7 +140,7 @@ func Predict(spec Spec, req upgrade.Request) (Forecast, error) {
 	work.SetLimit(min(runsAtOnce, runtime.GOMAXPROCS(0)))
 	for i := range runs {
 		work.Go(func() error {
-			runs[i].forecast, runs[i].err = predictOnce(runs[i].spec, req, runs[i].drawn)
+			runs[i].forecast, runs[i].err = predictOnce(ctx, runs[i].spec, req, runs[i].drawn)
 			return runs[i].err
 		})
 	}
@@ -180,7 +181,7 @@ func drawOrders(spec Spec) []predictedRun {
 	return runs
 }
 
-func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
+func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint64) (Forecast, error) {
 	c := New(spec)
 	c.drawn, c.brief = drawn, true
 	r := newRecorder(c.clock.now, c.record.Sizes.Desired, c.group.Desired)
@@ -189,7 +190,7 @@ func predictOnce(spec Spec, req upgrade.Request, drawn uint64) (Forecast, error)
 	size := cmp.Or(c.record.Sizes.Desired, c.group.Desired)
 	var before []Unplaced // when it begins to stop: the nodes that it opens again take some of them back
 	stopping := false
-	record, err := c.Run(req, func(w upgrade.World, step upgrade.Step) {
+	record, err := c.Run(ctx, req, func(w upgrade.World, step upgrade.Step) {
 		r.recordStep(w, step)
 		if step.Record.Stopping != "" && !stopping {
 			stopping, before = true, c.Unplaced()

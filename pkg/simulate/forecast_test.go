@@ -46,7 +46,7 @@ func allow(spec *simulate.Spec, missing int32) {
 func predict(t *testing.T, spec simulate.Spec, req upgrade.Request) string {
 	t.Helper()
 	spec.Times, _ = simulate.Estimate(&spec)
-	f, err := simulate.Predict(spec, req)
+	f, err := simulate.Predict(t.Context(), spec, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRoomComparesWhatMovesWithWhatIsFree(t *testing.T) {
 	spec.Pods = append(spec.Pods, pods("x", "other", requests("1", "2Gi")), pods("agent", "old-0", build.OwnedBy("DaemonSet", "agent"), requests("1", "1Gi")))
 	req := request()
 	req.Surge = 2
-	f, err := simulate.Predict(spec, req)
+	f, err := simulate.Predict(t.Context(), spec, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 	req := request()
 	req.Settle.Duration = 5 * time.Second // as long as the pod takes to end, and both as long as it takes to start
 	terminated := false
-	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
+	_, err := simulate.New(spec).Run(t.Context(), req, func(w upgrade.World, step upgrade.Step) {
 		for _, action := range step.Actions {
 			if _, ok := action.(nodegroup.Terminate); ok {
 				terminated = true
@@ -198,12 +198,12 @@ func TestNewsTakeTheirTimeToArrive(t *testing.T) {
 func TestForecastOfDrawnOrders(t *testing.T) {
 	spec := shop()
 	spec.Times, _ = simulate.Estimate(&spec)
-	one, err := simulate.Predict(spec, request())
+	one, err := simulate.Predict(t.Context(), spec, request())
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec.Draws = 5
-	drawn, err := simulate.Predict(spec, request())
+	drawn, err := simulate.Predict(t.Context(), spec, request())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestForecastTellsWhatUsersNotice(t *testing.T) {
 			spec, req := shop(), request()
 			c.with(&spec, &req)
 			spec.Times, _ = simulate.Estimate(&spec)
-			f, err := simulate.Predict(spec, req)
+			f, err := simulate.Predict(t.Context(), spec, req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -301,7 +301,7 @@ func TestForecastContinuesWithTheCloud(t *testing.T) {
 		req := request()
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &record, req)
 		spec.Times, _ = simulate.Estimate(&spec)
-		f, err := simulate.Predict(spec, req)
+		f, err := simulate.Predict(t.Context(), spec, req)
 		if err != nil {
 			t.Fatal(err)
 		}

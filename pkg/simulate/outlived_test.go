@@ -32,7 +32,7 @@ func TestNodeThatOutlivesItsMachineGoes(t *testing.T) {
 		}},
 		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, Known: []string{"cur-b-1"}, Zones: map[string]ledger.Zone{"a": {Shrunk: 1, Launched: 1, Removed: 1}}}),
 	}
-	if f, err := simulate.Predict(spec, req); err != nil || f.Slow.Result != upgrade.Succeeded {
+	if f, err := simulate.Predict(t.Context(), spec, req); err != nil || f.Slow.Result != upgrade.Succeeded {
 		t.Errorf("ends %q: %v", f.Slow.Result, err)
 	}
 }

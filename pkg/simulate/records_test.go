@@ -74,7 +74,7 @@ func checkContinued(t *testing.T, m moment, record upgrade.Record) {
 	}
 	spec.Times, _ = simulate.Estimate(&spec)
 	cluster := simulate.New(spec)
-	end, err := cluster.Run(record.Request, nil)
+	end, err := cluster.Run(t.Context(), record.Request, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,13 +45,17 @@ func (e *EndlessError) Error() string {
 
 // Run carries a whole upgrade out in virtual time and returns the record as it ended. watch, if not
 // nil, sees every step before it is done; the World it sees is to be used up at once. Run returns
-// an *EndlessError when the upgrade waits for something that only others do, and another error when
-// it does not come to an end: that is a fault of the state machine, never of the cluster.
-func (c *Cluster) Run(req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
+// an *EndlessError when the upgrade waits for something that only others do, the context's error when
+// that ends, and another error when it does not come to an end: that is a fault of the state machine,
+// never of the cluster.
+func (c *Cluster) Run(ctx context.Context, req upgrade.Request, watch func(upgrade.World, upgrade.Step)) (upgrade.Record, error) {
 	end := c.clock.now.Add(horizon)
 	var step upgrade.Step
 	still, quiet := 0, 0
 	for c.clock.now.Before(end) && quiet < maxQuietSteps {
+		if ctx.Err() != nil {
+			return c.record, fmt.Errorf("simulating group %q: %w", req.Group, context.Cause(ctx))
+		}
 		world := c.shareWorld(req)
 		world.Brief, world.Drawn, world.Stay = c.brief, c.drawn, true
 		step = upgrade.Next(world)

@@ -21,7 +21,7 @@ func small() (simulate.Spec, upgrade.Request) {
 func TestShortcutsDecideNothing(t *testing.T) {
 	spec, req := small()
 	steps := 0
-	_, err := simulate.New(spec).Run(req, func(w upgrade.World, step upgrade.Step) {
+	_, err := simulate.New(spec).Run(t.Context(), req, func(w upgrade.World, step upgrade.Step) {
 		steps++
 		plain := make([]nodegroup.Member, 0, len(w.Members))
 		for _, m := range w.Members {
@@ -55,7 +55,7 @@ func ignoreTimes(workloads map[string]upgrade.WorkloadRecord) {
 // Run forgets answers and skips steps; an upgrade that does neither comes to the same end.
 func TestRunEndsAsStepByStep(t *testing.T) {
 	spec, req := small()
-	want, err := simulate.New(spec).Run(req, nil)
+	want, err := simulate.New(spec).Run(t.Context(), req, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

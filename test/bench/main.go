@@ -49,7 +49,7 @@ func main() {
 
 func (b *bench) measure(ctx context.Context, nodes int) error {
 	if nodes > 0 {
-		return measureHere(nodes)
+		return measureHere(ctx, nodes)
 	}
 	if b.only == "" || b.only == "sizes" {
 		if err := sizes(ctx); err != nil {

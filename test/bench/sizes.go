@@ -83,13 +83,13 @@ func measureApart(ctx context.Context, nodes int) (*measured, error) {
 }
 
 // measureHere predicts one upgrade and writes its figures to stdout.
-func measureHere(nodes int) error {
+func measureHere(ctx context.Context, nodes int) error {
 	spec := fleet.New(nodes)
 	runtime.GC() // what it took to make the fleet is not the plan's
 	m := measured{Nodes: nodes, Pods: len(spec.Pods)}
 	began, used := time.Now(), cpuTime()
 	spec.Times, _ = simulate.Estimate(&spec)
-	f, err := simulate.Predict(spec, fleet.Request(inFlight))
+	f, err := simulate.Predict(ctx, spec, fleet.Request(inFlight))
 	m.Wall, m.CPU = time.Since(began), cpuTime()-used
 	if err != nil {
 		return err
