@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Sample is a node that others of its kind are like, with the pods bound to it.
@@ -62,4 +63,22 @@ func withoutPlaces(pod *corev1.Pod) *corev1.Pod {
 // isPlace reports whether a label tells where a node is, not what it is.
 func isPlace(key string) bool {
 	return key == corev1.LabelHostname || strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.")
+}
+
+// TargetNode returns the node that a DaemonSet's pod is for: the one that it is bound to, or before
+// that the one that its controller names in its node affinity (kubernetes,
+// pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). It is "" if there is none.
+func TargetNode(pod *corev1.Pod) string {
+	affinity := pod.Spec.Affinity
+	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return pod.Spec.NodeName
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
 }

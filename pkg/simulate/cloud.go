@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -99,7 +100,10 @@ func (c *cloud) launchInstances(n int, zone string) {
 
 // launchInstance brings up an instance of the revision the group points at; its node is Ready after
 // the boot time.
-func (c *cloud) launchInstance(zone string) {
+func (c *cloud) launchInstance(zone string) { c.bootInstance(c.addInstance(zone), c.times.Boot) }
+
+// addInstance adds an instance without a node.
+func (c *cloud) addInstance(zone string) *member {
 	serial := c.clock.nextSerial()
 	m := &member{instance: nodegroup.Instance{
 		ID: "i-" + newNodeName(c.group.Name, zone, serial), Zone: zone, State: nodegroup.InstancePending, Revision: c.group.Pointed,
@@ -107,14 +111,14 @@ func (c *cloud) launchInstance(zone string) {
 	}}
 	c.group.members[m.instance.ID] = m
 	c.group.showMember(m)
-	c.bootInstance(m)
+	return m
 }
 
-// bootInstance brings the node of a pending instance up in time.
-func (c *cloud) bootInstance(m *member) {
+// bootInstance makes the instance's node Ready after a time.
+func (c *cloud) bootInstance(m *member, after time.Duration) {
 	name := strings.TrimPrefix(m.instance.ID, "i-")
-	c.clock.scheduleAfter(c.times.Boot, func() {
-		if m.instance.State != nodegroup.InstancePending {
+	c.clock.scheduleAfter(after, func() {
+		if m.instance.State == nodegroup.InstanceLeaving {
 			return
 		}
 		m.instance.State = nodegroup.InstanceInService
@@ -156,13 +160,13 @@ func (c *cloud) terminateInstance(a nodegroup.Terminate) (nodegroup.Outcome, str
 	} else {
 		c.launchInstance(c.group.smallestZone())
 	}
-	c.endInstance(m)
+	c.endInstance(m, c.times.Leave)
 	return nodegroup.OutcomeDone, ""
 }
 
-// endInstance takes a terminating machine and its node away in time.
-func (c *cloud) endInstance(m *member) {
-	c.clock.scheduleAfter(c.times.Leave, func() {
+// endInstance takes a terminating machine and its node away after a time.
+func (c *cloud) endInstance(m *member, after time.Duration) {
+	c.clock.scheduleAfter(after, func() {
 		if m.node != nil {
 			c.nodes.removeNode(m.node)
 		}

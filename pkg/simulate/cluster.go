@@ -84,6 +84,9 @@ func New(spec Spec) *Cluster {
 			c.pods.resumeLifecycle(c.index.bound[pod.UID])
 		}
 	}
+	if arriving := c.pods.findArrivals(pods); !arriving.isEmpty() {
+		clock.scheduleAfter(0, func() { c.pods.bringUp(arriving) })
+	}
 	return c
 }
 
@@ -113,21 +116,9 @@ func (c *Cluster) addNodes(spec *Spec) {
 		c.nodes.addNode(node, nil)
 	}
 	for _, id := range slices.Sorted(maps.Keys(members)) {
-		m := members[id]
-		c.group.showMember(m) // instances without a node
-		switch {
-		case m.instance.State == nodegroup.InstanceLeaving, isOnlyNodeLeft(spec, m):
-			c.cloud.endInstance(m)
-		case m.instance.State == nodegroup.InstancePending && m.node == nil:
-			c.cloud.bootInstance(m)
-		}
+		c.group.showMember(members[id]) // instances without a node
 	}
-}
-
-// isOnlyNodeLeft reports whether all that is left of a machine that the upgrade terminates is its
-// Node, which goes a little later.
-func isOnlyNodeLeft(spec *Spec, m *member) bool {
-	return m.instance.ID == "" && m.node != nil && spec.Record.Nodes[m.node.node.Name].State == upgrade.NodeRemoving
+	c.cloud.resumeMachines(spec)
 }
 
 // Now is the cluster's time.

@@ -15,8 +15,9 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
-// The kinds of controllers that do otherwise than bring another pod up at once, anywhere.
+// The kinds of controllers that differ in how they bring pods up.
 const (
+	replicaSet  = "ReplicaSet"
 	statefulSet = "StatefulSet"
 	daemonSet   = "DaemonSet"
 )
@@ -79,10 +80,13 @@ func baseName(name string) string {
 }
 
 func isLongUnready(pod *corev1.Pod, now time.Time) bool {
-	if drain.Ready(pod) || pod.Status.StartTime == nil {
+	if drain.Ready(pod) {
 		return false
 	}
-	since := pod.Status.StartTime.Time
+	since, started := startOf(pod)
+	if !started {
+		return false
+	}
 	for i := range pod.Status.Conditions {
 		if cond := &pod.Status.Conditions[i]; cond.Type == corev1.PodReady && cond.LastTransitionTime.After(since) {
 			since = cond.LastTransitionTime.Time

@@ -67,9 +67,25 @@ func (l *podLifecycle) resumeLifecycle(u *simPod) {
 	case isKept(pod, now):
 	case pod.DeletionTimestamp != nil:
 		l.endPodAfter(u, max(0, pod.DeletionTimestamp.Sub(now)))
-	case !drain.Ready(pod) && pod.Status.StartTime != nil && !isLongUnready(pod, now):
-		l.readyAfter(u, pod.Status.StartTime.Time)
+	case !drain.Ready(pod) && !isLongUnready(pod, now):
+		if since, started := startOf(pod); started {
+			l.readyAfter(u, since)
+		}
 	}
+}
+
+// startOf is when the pod started, or was bound to its node where its kubelet has not begun with it;
+// false where neither is known.
+func startOf(pod *corev1.Pod) (since time.Time, started bool) {
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time, true
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // overdue is how long after its deletion a pod with finalizers is taken to be kept by them.
@@ -258,7 +274,7 @@ func (l *podLifecycle) deletePodOfDeadNode(u *simPod) {
 // replacePod has a controller create the pod that takes the place of one that leaves, if there is
 // to be one.
 func (l *podLifecycle) replacePod(u *simPod) {
-	if !isReplaced(u) || u.surged {
+	if !isReplaced(u) || u.surged || l.isScaledAway(u) {
 		return
 	}
 	next := l.newSuccessor(u)
@@ -296,9 +312,9 @@ func (l *podLifecycle) addDaemonSet(u *simPod) {
 	}
 }
 
-// startDaemonPods brings up the pods of DaemonSets on a new node.
-func (l *podLifecycle) startDaemonPods(n *simNode) {
-	for _, d := range l.daemons {
+// startMissingDaemons brings up the pods of DaemonSets that a node which has come up lacks.
+func (l *podLifecycle) startMissingDaemons(n *simNode) {
+	for _, d := range l.findMissingDaemons(n) {
 		serial := l.clock.nextSerial()
 		next := newSuccessor(d, l.clock.now, serial)
 		next.broken = false

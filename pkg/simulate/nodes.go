@@ -34,7 +34,7 @@ func (l *nodeLifecycle) addNode(node *corev1.Node, owner *member) *simNode {
 // joinNode takes in a node that has come up, for daemons and for pods that wait.
 func (l *nodeLifecycle) joinNode(node *corev1.Node, owner *member) {
 	n := l.addNode(node, owner)
-	l.pods.startDaemonPods(n)
+	l.pods.startMissingDaemons(n)
 	l.pods.scheduler.capacityFreed(n)
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/fit"
@@ -40,6 +41,36 @@ type pendingGroup struct {
 func (s *scheduler) addPending(u *simPod) {
 	u.waitingSince, u.initiallyPending = s.clock.now, true
 	s.pending = append(s.pending, &pendingGroup{key: u.key, pods: []*simPod{u}})
+}
+
+// takeUnseen takes the pods out that wait when the simulation begins and that no scheduler has looked
+// at: the others it has refused, and it knows more.
+func (s *scheduler) takeUnseen() []*simPod {
+	var unseen []*simPod
+	for _, g := range s.pending {
+		g.pods = slices.DeleteFunc(g.pods, func(u *simPod) bool {
+			if !isUnseen(u) {
+				return false
+			}
+			unseen = append(unseen, u)
+			return true
+		})
+	}
+	s.pending = slices.DeleteFunc(s.pending, func(g *pendingGroup) bool { return len(g.pods) == 0 })
+	return unseen
+}
+
+// hasUnseen reports whether a pod waits that no scheduler has looked at.
+func (s *scheduler) hasUnseen() bool {
+	return slices.ContainsFunc(s.pending, func(g *pendingGroup) bool { return slices.ContainsFunc(g.pods, isUnseen) })
+}
+
+// isUnseen reports whether the pod waits when the simulation begins and no scheduler has refused it, or
+// been told to wait with it.
+func isUnseen(u *simPod) bool {
+	return u.initiallyPending && !slices.ContainsFunc(u.pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+	})
 }
 
 // assignNode finds the best node that takes the pod; when none does it returns nil, and the pod

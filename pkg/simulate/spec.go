@@ -78,6 +78,18 @@ type Workload struct {
 	Template *corev1.PodTemplateSpec
 	// Rollout is a StatefulSet's template that some of its pods do not have yet; nil for none.
 	Rollout *Rollout
+	// Pods are those that the controller itself keeps. It creates those that are missing when the
+	// simulation begins. nil where that is not known.
+	Pods *PodSet
+}
+
+// PodSet is the pods that a ReplicaSet or a StatefulSet keeps.
+type PodSet struct {
+	Kind, Namespace, Name string
+	// Count is how many pods there should be, and First the lowest ordinal of a StatefulSet's.
+	Count, First int
+	// Claims names the claim templates of a StatefulSet, each of which is a volume of its pods.
+	Claims []string
 }
 
 // Rollout is a template that a StatefulSet gives to pods only when they are made again.

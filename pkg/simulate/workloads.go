@@ -16,7 +16,7 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	}
 	workloads := make(map[types.UID]Workload, len(replicaSets)+len(statefulSets))
 	for _, set := range replicaSets {
-		workload := Workload{Replicas: scaleOf(set.Spec.Replicas), Template: templateOf(&set.Spec.Template)}
+		workload := Workload{Replicas: scaleOf(set.Spec.Replicas), Template: templateOf(&set.Spec.Template), Pods: podsOfReplicaSet(set)}
 		if owner := metav1.GetControllerOfNoCopy(set); owner != nil {
 			if replicas, known := scales[owner.UID]; known {
 				workload.Replicas, workload.Of = replicas, owner.UID
@@ -27,10 +27,36 @@ func WorkloadsOf(deployments []*appsv1.Deployment, replicaSets []*appsv1.Replica
 	for _, set := range statefulSets {
 		workloads[set.UID] = Workload{
 			Replicas: scaleOf(set.Spec.Replicas), Ordered: set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement,
-			Template: templateOf(&set.Spec.Template), Rollout: rolloutOf(set),
+			Template: templateOf(&set.Spec.Template), Rollout: rolloutOf(set), Pods: podsOfStatefulSet(set),
 		}
 	}
 	return workloads
+}
+
+// podsOfReplicaSet returns the pods that the set keeps, nil while it reports that it cannot create
+// them: nobody knows when it can.
+func podsOfReplicaSet(set *appsv1.ReplicaSet) *PodSet {
+	for i := range set.Status.Conditions {
+		if c := &set.Status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return &PodSet{Kind: replicaSet, Namespace: set.Namespace, Name: set.Name, Count: int(scaleOf(set.Spec.Replicas))}
+}
+
+func podsOfStatefulSet(set *appsv1.StatefulSet) *PodSet {
+	pods := &PodSet{Kind: statefulSet, Namespace: set.Namespace, Name: set.Name, Count: int(scaleOf(set.Spec.Replicas)), First: firstOrdinal(set)}
+	for i := range set.Spec.VolumeClaimTemplates {
+		pods.Claims = append(pods.Claims, set.Spec.VolumeClaimTemplates[i].Name)
+	}
+	return pods
+}
+
+func firstOrdinal(set *appsv1.StatefulSet) int {
+	if set.Spec.Ordinals == nil {
+		return 0
+	}
+	return int(set.Spec.Ordinals.Start)
 }
 
 // templateOf is the template, nil for one that says nothing of pods.
@@ -44,11 +70,7 @@ func templateOf(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 // rolloutOf is the template that pods of the set do not have yet, nil for none
 // (stateful_set_utils.go, newVersionedStatefulSetPod).
 func rolloutOf(set *appsv1.StatefulSet) *Rollout {
-	status, strategy := &set.Status, &set.Spec.UpdateStrategy
-	first := 0
-	if set.Spec.Ordinals != nil {
-		first = int(set.Spec.Ordinals.Start)
-	}
+	status, strategy, first := &set.Status, &set.Spec.UpdateStrategy, firstOrdinal(set)
 	switch {
 	case status.UpdateRevision == "" || status.UpdateRevision == status.CurrentRevision:
 		return nil

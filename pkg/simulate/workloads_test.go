@@ -1,7 +1,7 @@
 package simulate_test
 
 import (
-	"maps"
+	"reflect"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,11 +34,13 @@ func TestWorkloadsOf(t *testing.T) {
 			{ObjectMeta: meta("cache"), Spec: appsv1.StatefulSetSpec{Replicas: &five, PodManagementPolicy: appsv1.ParallelPodManagement}},
 		},
 	)
+	pods := func(kind string, count int) *simulate.PodSet { return &simulate.PodSet{Kind: kind, Count: count} }
 	want := map[types.UID]simulate.Workload{
-		"web-old": {Replicas: 5, Of: "web"}, "web-new": {Replicas: 5, Of: "web"}, "alone": {Replicas: 3}, "rolled": {Replicas: 3},
-		"db": {Replicas: 1, Ordered: true}, "cache": {Replicas: 5},
+		"web-old": {Replicas: 5, Of: "web", Pods: pods("ReplicaSet", 3)}, "web-new": {Replicas: 5, Of: "web", Pods: pods("ReplicaSet", 3)},
+		"alone": {Replicas: 3, Pods: pods("ReplicaSet", 3)}, "rolled": {Replicas: 3, Pods: pods("ReplicaSet", 3)},
+		"db": {Replicas: 1, Ordered: true, Pods: pods("StatefulSet", 1)}, "cache": {Replicas: 5, Pods: pods("StatefulSet", 5)},
 	}
-	if !maps.Equal(got, want) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }

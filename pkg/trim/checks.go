@@ -50,10 +50,10 @@ func trimTemplate(object any) {
 	case *appsv1.Deployment:
 		labels(&o.Spec.Template)
 	case *appsv1.ReplicaSet:
-		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas}, trimReplicaSetStatus(&o.Status)
 	case *appsv1.StatefulSet:
 		labels(&o.Spec.Template)
-		o.Spec.VolumeClaimTemplates = nil
+		o.Spec.VolumeClaimTemplates = trimClaimTemplates(o.Spec.VolumeClaimTemplates)
 	case *appsv1.DaemonSet:
 		labels(&o.Spec.Template)
 	case *batchv1.Job:

@@ -62,14 +62,34 @@ func trimControllerSpec(object any) {
 		if o.Spec.Replicas == nil || *o.Spec.Replicas > 0 { // the others, of which there are many, make no pods
 			template = trimPodTemplate(&o.Spec.Template)
 		}
-		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas, Template: template}, appsv1.ReplicaSetStatus{}
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Replicas: o.Spec.Replicas, Template: template}, trimReplicaSetStatus(&o.Status)
 	case *appsv1.StatefulSet:
 		o.Spec = appsv1.StatefulSetSpec{
 			Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: o.Spec.UpdateStrategy,
-			Ordinals: o.Spec.Ordinals, Template: trimPodTemplate(&o.Spec.Template),
+			Ordinals: o.Spec.Ordinals, Template: trimPodTemplate(&o.Spec.Template), VolumeClaimTemplates: trimClaimTemplates(o.Spec.VolumeClaimTemplates),
 		}
 		o.Status = appsv1.StatefulSetStatus{CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision, CurrentReplicas: o.Status.CurrentReplicas}
 	}
+}
+
+// trimReplicaSetStatus keeps whether the controller fails to create pods.
+func trimReplicaSetStatus(status *appsv1.ReplicaSetStatus) appsv1.ReplicaSetStatus {
+	var kept appsv1.ReplicaSetStatus
+	for i := range status.Conditions {
+		if c := &status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure {
+			kept.Conditions = append(kept.Conditions, appsv1.ReplicaSetCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	return kept
+}
+
+// trimClaimTemplates keeps what the claims of a StatefulSet's pods are named after.
+func trimClaimTemplates(all []corev1.PersistentVolumeClaim) []corev1.PersistentVolumeClaim {
+	var kept []corev1.PersistentVolumeClaim
+	for i := range all {
+		kept = append(kept, corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: all[i].Name}})
+	}
+	return kept
 }
 
 // trimPodTemplate keeps of a template what is kept of pods.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -135,5 +136,25 @@ func TestTrimOthers(t *testing.T) {
 				t.Errorf("got %+v, want %+v", c.object, c.want)
 			}
 		})
+	}
+}
+
+// TestTrimKeepsWhatTellsOfMissingPods: why a ReplicaSet has fewer pods than it should, and what the
+// claims of a StatefulSet's pods are called.
+func TestTrimKeepsWhatTellsOfMissingPods(t *testing.T) {
+	for name, trim := range map[string]func(any){"for forecasts": Object, "for checks": ForChecks} {
+		set := &appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{Replicas: 3, Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}}}
+		trim(set)
+		if want := (appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}}); !reflect.DeepEqual(set.Status, want) {
+			t.Errorf("%s: a ReplicaSet keeps %+v, want %+v", name, set.Status, want)
+		}
+		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
+		full := *claim.DeepCopy()
+		full.Spec.VolumeName = "v"
+		stateful := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{VolumeClaimTemplates: []corev1.PersistentVolumeClaim{full}}}
+		trim(stateful)
+		if got := stateful.Spec.VolumeClaimTemplates; !reflect.DeepEqual(got, []corev1.PersistentVolumeClaim{claim}) {
+			t.Errorf("%s: a StatefulSet keeps %+v, want %+v", name, got, claim)
+		}
 	}
 }

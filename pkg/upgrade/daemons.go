@@ -68,24 +68,6 @@ func daemonWorkload(pod *corev1.Pod) (drain.Workload, bool) {
 	return drain.Workload{Namespace: pod.Namespace, Kind: owner.Kind, Name: owner.Name}, true
 }
 
-// targetNode returns the node that a DaemonSet's pod is for: the one that it is bound to, or before
-// that the one that its controller names in its node affinity (kubernetes,
-// pkg/controller/daemon/util, ReplaceDaemonSetPodNodeNameNodeAffinity). It is "" if there is none.
-func targetNode(pod *corev1.Pod) string {
-	affinity := pod.Spec.Affinity
-	if pod.Spec.NodeName != "" || affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return pod.Spec.NodeName
-	}
-	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, field := range term.MatchFields {
-			if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
-				return field.Values[0]
-			}
-		}
-	}
-	return ""
-}
-
 // collectDaemons returns the pods of DaemonSets, by workload, that are bound to nodes that are fit for
 // it or wait to be.
 func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workload]daemonPods {
@@ -110,7 +92,7 @@ func (w *World) collectDaemons(fit func(*nodegroup.Member) bool) map[drain.Workl
 func (w *World) waitingDaemons() map[string][]*corev1.Pod {
 	waiting := map[string][]*corev1.Pod{}
 	for _, pod := range w.Unbound {
-		if node := targetNode(pod); node != "" {
+		if node := drain.TargetNode(pod); node != "" {
 			waiting[node] = append(waiting[node], pod)
 		}
 	}
@@ -205,7 +187,7 @@ func (d daemons) describeLate(pod *corev1.Pod, before DaemonRecord) string {
 	if pod.Spec.NodeName != "" {
 		return drain.Lateness(pod, before.Usual.Duration, 0, d.w.Now)
 	}
-	if i, found := indexOfMember(d.w.Members, targetNode(pod)); found {
+	if i, found := indexOfMember(d.w.Members, drain.TargetNode(pod)); found {
 		m := &d.w.Members[i]
 		if why := d.whyNeverPlaced(pod, []drain.Sample{{Node: m.Node, Pods: m.Pods}}); why != "" {
 			return why

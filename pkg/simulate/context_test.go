@@ -1,0 +1,19 @@
+package simulate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+)
+
+// TestForecastEndsWithItsContext: whoever asked for a forecast may end it, and is told why it ended.
+func TestForecastEndsWithItsContext(t *testing.T) {
+	why := errors.New("the user has seen enough")
+	ctx, end := context.WithCancelCause(t.Context())
+	end(why)
+	if _, err := simulate.Predict(ctx, shop(), request()); !errors.Is(err, why) {
+		t.Errorf("it ends with %v, want %v", err, why)
+	}
+}

@@ -1,0 +1,218 @@
+package simulate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// arrivals are the pods that are on their way when the simulation begins. They come up with its
+// first event.
+type arrivals struct {
+	// missing are to be created: each is like the pod that it follows.
+	missing []*simPod
+	// unseen tells that pods wait for a node which no scheduler has looked at yet.
+	unseen bool
+	// bare are nodes that came up so shortly ago that pods of DaemonSets may be missing there.
+	bare []*simNode
+}
+
+// findArrivals finds the pods that are on their way, of those that there are.
+func (l *podLifecycle) findArrivals(pods []*simPod) arrivals {
+	a := arrivals{missing: l.findMissing(pods), unseen: l.scheduler.hasUnseen()}
+	for _, n := range l.index.nodes.sorted {
+		if n.member != nil && !n.closed && isYoung(n.node, l.clock.now) && len(l.findMissingDaemons(n)) > 0 {
+			a.bare = append(a.bare, n)
+		}
+	}
+	return a
+}
+
+func (a *arrivals) isEmpty() bool { return !a.unseen && len(a.missing)+len(a.bare) == 0 }
+
+// bringUp creates the missing pods, and looks for nodes for those that none was looked for.
+func (l *podLifecycle) bringUp(a arrivals) {
+	for _, n := range a.bare {
+		l.startMissingDaemons(n)
+	}
+	for _, u := range l.scheduler.takeUnseen() {
+		if n := l.findPlace(u); n != nil {
+			l.startPodOnNode(u, n)
+		}
+	}
+	for _, u := range a.missing {
+		l.replacePod(u)
+	}
+}
+
+// findPlace finds a node for a pod that no scheduler has looked at. That of a DaemonSet's pod is named
+// by its controller; where there is no such node, the pod goes with it.
+func (l *podLifecycle) findPlace(u *simPod) *simNode {
+	if u.key.kind != daemonSet {
+		return l.scheduler.assignNode(u)
+	}
+	return l.index.nodes.byName[drain.TargetNode(u.pod)]
+}
+
+// findMissing lists a pod for each one that a controller lacks and will create at once: one that the
+// missing one is like, as though it had just gone.
+func (l *podLifecycle) findMissing(pods []*simPod) []*simPod {
+	present := map[types.UID][]*simPod{}
+	for _, u := range pods {
+		if w, known := l.sets.workloads[u.key.owner]; known && w.Pods != nil && isCounted(u) {
+			present[u.key.owner] = append(present[u.key.owner], u)
+		}
+	}
+	var missing []*simPod
+	for _, id := range slices.Sorted(maps.Keys(l.sets.workloads)) {
+		switch set := l.sets.workloads[id].Pods; {
+		case set == nil || len(present[id]) >= set.Count:
+		case set.Kind == statefulSet:
+			missing = append(missing, l.findMissingOrdinals(id, present[id])...)
+		default:
+			if like := l.chooseSample(id, present[id]); like != nil {
+				missing = append(missing, slices.Repeat([]*simPod{like}, set.Count-len(present[id]))...)
+			}
+		}
+	}
+	return missing
+}
+
+// isCounted reports whether its controller counts the pod as one of those that there should be. A
+// StatefulSet waits until the name of a leaving pod is free.
+func isCounted(u *simPod) bool {
+	return !isFinished(u.pod) && (u.pod.DeletionTimestamp == nil || u.key.kind == statefulSet)
+}
+
+// chooseSample returns the pod that a missing one of a ReplicaSet is like: a ready one, another one or
+// one made from the template; nil where nothing tells.
+func (l *podLifecycle) chooseSample(id types.UID, present []*simPod) *simPod {
+	for _, u := range present {
+		if drain.Ready(u.pod) {
+			return u
+		}
+	}
+	if len(present) > 0 {
+		return present[0]
+	}
+	return l.newFromTemplate(id, l.sets.workloads[id].Pods.Name)
+}
+
+// findMissingOrdinals lists a pod for each name of the StatefulSet that no pod has.
+func (l *podLifecycle) findMissingOrdinals(id types.UID, present []*simPod) []*simPod {
+	set := l.sets.workloads[id].Pods
+	known := map[int]*simPod{}
+	for _, u := range present {
+		known[ordinalOf(u.pod)] = u
+	}
+	var missing []*simPod
+	for ordinal := set.First; ordinal < set.First+set.Count; ordinal++ {
+		if known[ordinal] != nil {
+			continue
+		}
+		name := fmt.Sprintf("%s-%d", set.Name, ordinal)
+		like := l.newFromTemplate(id, name)
+		if near := nearestOrdinal(known, ordinal); near != nil {
+			like = l.renameOrdinal(near, name)
+		}
+		if like != nil {
+			missing = append(missing, like)
+		}
+	}
+	return missing
+}
+
+// nearestOrdinal returns the next pod before the ordinal, which a rollout reaches later, or else the
+// next one after it; nil without pods.
+func nearestOrdinal(known map[int]*simPod, ordinal int) *simPod {
+	ordinals := slices.Sorted(maps.Keys(known))
+	if len(ordinals) == 0 {
+		return nil
+	}
+	i, _ := slices.BinarySearch(ordinals, ordinal)
+	return known[ordinals[max(0, i-1)]]
+}
+
+// renameOrdinal returns a pod of a StatefulSet under the name of another, with claims of its own.
+func (l *podLifecycle) renameOrdinal(u *simPod, name string) *simPod {
+	pod := *u.pod
+	pod.Name, pod.Labels = name, maps.Clone(pod.Labels)
+	nameOrdinal(&pod)
+	pod.Spec.Volumes = slices.Clone(pod.Spec.Volumes)
+	for i := range pod.Spec.Volumes {
+		claim := pod.Spec.Volumes[i].PersistentVolumeClaim
+		if claim == nil {
+			continue
+		}
+		if template, own := strings.CutSuffix(claim.ClaimName, "-"+u.pod.Name); own {
+			pod.Spec.Volumes[i].PersistentVolumeClaim = &corev1.PersistentVolumeClaimVolumeSource{ClaimName: template + "-" + name, ReadOnly: claim.ReadOnly}
+		}
+	}
+	return l.newPrototype(&pod)
+}
+
+// nameOrdinal sets the labels of a StatefulSet's pod that tell its name (stateful_set_utils.go,
+// updateIdentity).
+func nameOrdinal(pod *corev1.Pod) {
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(ordinalOf(pod))
+}
+
+// newFromTemplate returns a pod of the controller as its template says, nil where that is not known.
+func (l *podLifecycle) newFromTemplate(id types.UID, name string) *simPod {
+	workload := l.sets.workloads[id]
+	set := workload.Pods
+	if workload.Template == nil || set.Name == "" {
+		return nil
+	}
+	controls := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: set.Namespace, Name: name, Labels: maps.Clone(workload.Template.Labels), Annotations: workload.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: set.Kind, Name: set.Name, UID: id, Controller: &controls}},
+		},
+		Spec: workload.Template.Spec,
+	}
+	if set.Kind == statefulSet {
+		nameOrdinal(pod)
+		pod.Spec.Volumes = slices.Clone(pod.Spec.Volumes)
+		for _, claim := range set.Claims {
+			source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim + "-" + name}}
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim, VolumeSource: source})
+		}
+		if workload.Rollout != nil {
+			pod.Labels[appsv1.ControllerRevisionHashLabelKey] = workload.Rollout.Revision
+		}
+	}
+	return l.newPrototype(pod)
+}
+
+// newPrototype returns what another pod follows that is not there itself.
+func (l *podLifecycle) newPrototype(pod *corev1.Pod) *simPod {
+	return &simPod{pod: pod, key: l.index.schedulingKeyOf(pod), budgets: l.budgets.index.Covering(pod)}
+}
+
+// isScaledAway reports whether the pod is beyond the scale of its StatefulSet, which does not create
+// it again.
+func (l *podLifecycle) isScaledAway(u *simPod) bool {
+	set := l.sets.workloads[u.key.owner].Pods
+	return set != nil && set.Kind == statefulSet && ordinalOf(u.pod) >= set.First+set.Count
+}
+
+// findMissingDaemons lists a pod of each DaemonSet of the group that has none on the node.
+func (l *podLifecycle) findMissingDaemons(n *simNode) []*simPod {
+	return slices.DeleteFunc(slices.Clone(l.daemons), func(d *simPod) bool {
+		return slices.ContainsFunc(n.pods, func(pod *corev1.Pod) bool { return drain.ControllerOf(pod) == d.key.owner })
+	})
+}

@@ -1,0 +1,224 @@
+package simulate
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+)
+
+// processLaunch is the process of a group without which no machine comes up.
+const processLaunch = "Launch"
+
+// isYoung reports whether the node joined so shortly ago that it may still be starting.
+func isYoung(node *corev1.Node, now time.Time) bool {
+	return now.Sub(node.CreationTimestamp.Time) < firstBoot
+}
+
+// resumeMachines has the machines come and go that are on their way when the simulation begins. A
+// record may be newer than the reading of the group: what it says was terminated leaves, and what it
+// says was launched comes up, though the reading does not show that yet.
+func (c *cloud) resumeMachines(spec *Spec) {
+	records := map[string]upgrade.NodeRecord{} // of nodes that are being removed, by instance
+	for _, n := range spec.Record.Nodes {
+		if n.State == upgrade.NodeRemoving && n.Instance != "" {
+			records[n.Instance] = n
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.group.members)) {
+		m := c.group.members[id]
+		removed, isRemoved := records[m.instance.ID]
+		if m.instance.ID == "" && m.node != nil {
+			removed = spec.Record.Nodes[m.node.node.Name]
+			isRemoved = removed.State == upgrade.NodeRemoving
+		}
+		switch {
+		case m.instance.State == nodegroup.InstanceLeaving, isRemoved && m.instance.ID == "":
+			c.endInstance(m, c.remainingTime(c.times.Leave, removed.Terminated))
+		case isRemoved && (removed.Landed || !spec.Group.IsFreshAfter(removed.Terminated)):
+			c.leaveUnseen(m, removed)
+		default:
+			c.resumeBoot(spec, m)
+		}
+	}
+	c.launchMissing(spec)
+}
+
+// remainingTime is what is left of the usual time of something that began then; all of it where the
+// beginning is not known.
+func (c *cloud) remainingTime(usual time.Duration, began time.Time) time.Duration {
+	if began.IsZero() {
+		return usual
+	}
+	return max(0, usual-c.clock.now.Sub(began))
+}
+
+// leaveUnseen has a machine leave that was terminated after the group was read.
+func (c *cloud) leaveUnseen(m *member, removed upgrade.NodeRecord) {
+	m.instance.State = nodegroup.InstanceLeaving
+	c.nodes.updateInstance(m)
+	if removed.Shrink {
+		c.group.Desired--
+	}
+	c.endInstance(m, c.remainingTime(c.times.Leave, removed.Terminated))
+}
+
+// resumeBoot has a machine that was launched shortly ago become a Ready node, as long after its launch
+// as machines of the group take.
+func (c *cloud) resumeBoot(spec *Spec, m *member) {
+	launched := spec.Launched[m.instance.ID]
+	if changed := spec.Record.Ledger.Changed(); launched.IsZero() && m.instance.ID != "" && c.isNew(spec, m) {
+		launched = changed
+	}
+	isRecent := !launched.IsZero() && c.clock.now.Sub(launched) < firstBoot
+	switch pending := m.instance.State == nodegroup.InstancePending; {
+	case m.node == nil && (pending || isRecent && m.instance.State == nodegroup.InstanceInService):
+		c.bootInstance(m, c.remainingTime(c.times.Boot, launched))
+	case m.node != nil && isYoung(m.node.node, c.clock.now):
+		rest := c.remainingTime(c.times.Boot, earliest(launched, m.node.node.CreationTimestamp.Time))
+		if pending || !nodegroup.IsNodeReady(m.node.node) || rest > 0 && len(c.startupTaints(m.node.node)) > 0 {
+			c.readyNode(m, rest)
+		}
+	}
+}
+
+// isNew reports whether the upgrade on record launched the machine, as far as is known.
+func (c *cloud) isNew(spec *Spec, m *member) bool {
+	return spec.Record.Run != "" && !m.instance.Outdated && !spec.Record.Ledger.IsPreexisting(&nodegroup.Member{Instance: m.instance})
+}
+
+// earliest is the earlier of two times, of which zero is not known.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// readyNode makes a node Ready that has joined and is still starting, without what keeps pods from it
+// until then.
+func (c *cloud) readyNode(m *member, after time.Duration) {
+	c.clock.scheduleAfter(after, func() {
+		if m.node == nil || m.instance.State == nodegroup.InstanceLeaving {
+			return
+		}
+		if m.instance.State == nodegroup.InstancePending {
+			m.instance.State = nodegroup.InstanceInService
+		}
+		node := m.node.node.DeepCopy()
+		node.ResourceVersion = c.clock.nextVersion()
+		startup := c.startupTaints(node)
+		node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return slices.Contains(startup, t) })
+		node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+		node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.clock.now},
+		})
+		c.nodes.joinNode(node, m)
+	})
+}
+
+// startupTaints lists the taints of a node that go when it has started, as far as the group's other
+// nodes show: those that none of them has which is Ready for long. A cordon and a fence stay.
+func (c *cloud) startupTaints(node *corev1.Node) []corev1.Taint {
+	lasting := []corev1.Taint{nodemark.CordonTaint(), nodegroup.FenceTaint(c.group.Provider)}
+	grown := false
+	for _, m := range c.group.members {
+		if m.node != nil && nodegroup.IsNodeReady(m.node.node) && !isYoung(m.node.node, c.clock.now) {
+			grown = true
+			lasting = append(lasting, m.node.node.Spec.Taints...)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool {
+		return !grown || slices.ContainsFunc(lasting, func(l corev1.Taint) bool { return l.MatchTaint(&t) })
+	})
+}
+
+// launchMissing brings up the machines that the group should have and that the reading does not show:
+// those that are being launched to reach its size, and launches on record that are newer than the
+// reading.
+func (c *cloud) launchMissing(spec *Spec) {
+	group, changed := &spec.Group, spec.Record.Ledger.Changed()
+	if books := spec.Record.Ledger.Books(); !group.Observed.After(books.MaxSeenAt) {
+		c.group.Max = max(c.group.Max, books.MaxSeen)
+	}
+	if !group.Sized || slices.Contains(group.Suspended, processLaunch) || group.LaunchFailure.Message != "" && group.LaunchFailure.At.After(changed) {
+		return
+	}
+	want := wantedSizes(spec)
+	if size := sumSizes(want); spec.Record.Sizes.Desired > 0 && !spec.Autoscaled {
+		c.noteLandedLaunches(spec, want, c.group.Desired-size)
+		if !group.IsFreshAfter(changed) && size > c.group.Desired {
+			c.group.Desired, c.group.Max = size, max(size, c.group.Max)
+		}
+	}
+	missing := c.group.Desired - sumSizes(c.group.zoneSizes())
+	if changed.IsZero() || c.clock.now.Sub(changed) > firstBoot {
+		changed = c.clock.now
+	}
+	for range missing {
+		c.bootInstance(c.addInstance(c.neediestZone(want)), c.remainingTime(c.times.Boot, changed))
+	}
+}
+
+// wantedSizes is how many machines each zone should have by the record, "" the whole group where it is
+// one zone to the record; without launches that are not known to have been accepted.
+func wantedSizes(spec *Spec) map[string]int {
+	books := spec.Record.Ledger.Books()
+	want := map[string]int{}
+	if books.Zonal {
+		maps.Copy(want, spec.Record.Sizes.Zones)
+	} else {
+		want[""] = spec.Record.Sizes.Desired
+	}
+	for name, zone := range books.Zones {
+		want[name] += zone.Contribution()
+		for _, launch := range zone.Open {
+			want[name] -= launch.N
+		}
+	}
+	return want
+}
+
+func sumSizes(sizes map[string]int) (sum int) {
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum
+}
+
+// neediestZone is the zone of the group that lacks most of what it should have.
+func (c *cloud) neediestZone(want map[string]int) string {
+	size := c.group.zoneSizes()
+	zones := slices.SortedStableFunc(slices.Values(c.group.Zones), func(a, b string) int {
+		return cmp.Compare(want[b]-size[b], want[a]-size[a])
+	})
+	if len(zones) == 0 {
+		return ""
+	}
+	return zones[0]
+}
+
+// noteLandedLaunches notes the tokens of launches whose answer is not known and that the group shows
+// all the same: so many, of the zones first that have most beyond what they should.
+func (c *cloud) noteLandedLaunches(spec *Spec, want map[string]int, landed int) {
+	books, size := spec.Record.Ledger.Books(), c.group.zoneSizes()
+	zones := slices.SortedFunc(maps.Keys(books.Zones), func(a, b string) int {
+		return cmp.Or(cmp.Compare(size[b]-want[b], size[a]-want[a]), cmp.Compare(a, b))
+	})
+	for _, zone := range zones {
+		for _, launch := range books.Zones[zone].Open {
+			if landed >= launch.N && launch.N > 0 {
+				landed -= launch.N
+				c.tokens[ledger.Token(spec.Record.Run, zone, launch.Serial)] = true
+			}
+		}
+	}
+}
