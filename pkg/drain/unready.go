@@ -89,6 +89,30 @@ func describeFault(container *corev1.ContainerStatus) string {
 	return text
 }
 
+// DescribeFault says why the pod cannot become ready by itself: the scheduler finds no node for it, or a
+// container of it cannot come up. It returns "" where the pod may.
+func DescribeFault(pod *corev1.Pod) string {
+	if IsRefused(pod) {
+		return describeUnplaced(conditionOf(pod, corev1.PodScheduled))
+	}
+	if fault := faultyContainer(pod); fault != nil {
+		return describeFault(fault)
+	}
+	return ""
+}
+
+// UnreadySince returns when a pod that is not ready began not to be: when its Ready condition became
+// false or, where it has none yet, when the pod was made.
+func UnreadySince(pod *corev1.Pod) time.Time {
+	if ready := conditionOf(pod, corev1.PodReady); ready != nil && !ready.LastTransitionTime.IsZero() {
+		return ready.LastTransitionTime.Time
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// IsLiving reports whether the pod is to serve: it has not ended and is not being deleted.
+func IsLiving(pod *corev1.Pod) bool { return isLiving(pod) }
+
 // countRestarts counts how often containers of the pod were started again.
 func countRestarts(pod *corev1.Pod) int {
 	sum := 0

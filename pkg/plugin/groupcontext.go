@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -122,8 +123,7 @@ func (s *session) settleRequest(ctx context.Context, g *groupContext, m mode) er
 	if err := g.loadMovable(ctx, s, m); err != nil {
 		return err
 	}
-	s.checkUpgrade(g)
-	return nil
+	return s.checkUpgrade(ctx, g, m)
 }
 
 // loadMovable reads which pods a restart moves, where an upgrade asks for that and no controllers
@@ -204,12 +204,40 @@ func (s *session) resolveRequest(g *groupContext, m mode) error {
 	return g.rejectUnknownWorkloads(s.settings.IgnoreUnready)
 }
 
-// checkUpgrade applies the rules that hold for every upgrade.
-func (s *session) checkUpgrade(g *groupContext) {
-	world := g.makeWorld(g.now)
-	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, preflight.Facts{ServerVersion: s.Version}), func(f preflight.Finding) bool {
+// checkUpgrade applies the rules that hold for every upgrade. What they say of a closed budget depends
+// on pods of other nodes and on controllers, which are read where they were not.
+func (s *session) checkUpgrade(ctx context.Context, g *groupContext, m mode) error {
+	world, facts := g.makeWorld(g.now), preflight.Facts{ServerVersion: s.Version}
+	switch {
+	case s.podsOfGroupOnly && m == modeUpgrade && preflight.NeedsAllPods(&world):
+		objects, err := cluster.ReadInventory(ctx, s.Client)
+		if err != nil {
+			return explainReadError(err)
+		}
+		facts.Pods, facts.Scales = slices.Values(objects.Pods), preflight.ScalesOf(objects)
+	case !s.podsOfGroupOnly:
+		facts.Pods = eachPod(g.view.Pods)
+		if s.clusterWorkloads != nil {
+			facts.Scales, facts.Counted = preflight.ScalesOf(&s.clusterWorkloads.Objects), preflight.CountedIn(&s.clusterWorkloads.Objects)
+		}
+	}
+	g.findings = slices.DeleteFunc(preflight.CheckUpgrade(&world, facts), func(f preflight.Finding) bool {
 		return slices.Contains(s.skipChecks, f.Rule)
 	})
+	return nil
+}
+
+// eachPod visits the pods of all nodes, and those that no node has.
+func eachPod(pods map[string][]*corev1.Pod) iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for _, onNode := range pods {
+			for _, pod := range onNode {
+				if !yield(pod) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // joinCluster pairs the group with the cluster's nodes. It returns an error where it has none there.

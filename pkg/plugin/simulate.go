@@ -137,8 +137,7 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 	if err := s.resolveRequest(g, modeUpgrade); err != nil {
 		return nil, err
 	}
-	s.checkUpgrade(g)
-	return g, nil
+	return g, s.checkUpgrade(ctx, g, modeUpgrade)
 }
 
 // interruptible ends a long read when the user does.

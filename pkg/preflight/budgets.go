@@ -37,8 +37,9 @@ func closedBudgetRules() []Rule {
 			"A budget with maxUnavailable or a percentage covers pods of a controller without a scale: a Job, a DaemonSet, many a custom resource. "+
 				"It cannot be computed and stays closed.",
 			"disruption.go, getScaleController"),
-		closedBudgetRule("PDB006", (*closedBudget).mendUnhealthy,
-			"Fewer pods of a budget are healthy than it needs, so neither the healthy nor the broken ones may be evicted until they are repaired.",
+		upgradeRule("PDB006", Block,
+			"A budget is closed, and one of its pods is faulty (its image is not pulled, its container crashes, no node takes it) or has not been ready for more than 5 min, on whichever node. "+
+				"Its healthy pods are not evicted until that pod is repaired. A pod that has been unready for less time, or that a controller is about to make, is only noted: the upgrade waits for it.",
 			"disruption.go; eviction.go, unhealthyPodEvictionPolicy"),
 		closedBudgetRule("PDB007", (*closedBudget).mendUnhealthy,
 			"A budget needs no healthy pod and none is healthy. Even then its unready pods are not evicted, unless its unhealthyPodEvictionPolicy is AlwaysAllow.",

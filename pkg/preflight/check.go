@@ -3,6 +3,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
@@ -95,6 +97,12 @@ type Facts struct {
 	DeniedReads []string
 	// Delays are the deregistration delays of the target groups that are followed, by their IDs.
 	Delays map[string]time.Duration
+	// Pods are the pods of the whole cluster; nil where those of outdated nodes are all that was read.
+	Pods iter.Seq[*corev1.Pod]
+	// Scales is how many pods each controller is to have, by its UID, as far as controllers were read.
+	Scales map[types.UID]int
+	// Counted is how many pods the controllers of a dump say that they have, by UID; nil of a cluster.
+	Counted map[types.UID]int
 }
 
 // CheckUpgrade applies every rule to the upgrade that would start from the World.
@@ -121,13 +129,13 @@ func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
 	if w.Request.Strategy == upgrade.ShortLived {
 		return found // nothing is drained
 	}
-	daemons := map[string]bool{}
+	daemons, covers := map[string]bool{}, &coverage{world: w, facts: &facts}
 	for i := range w.Members {
 		m := &w.Members[i]
 		if !m.Outdated || m.Node == nil {
 			continue
 		}
-		found = append(found, checkNode(w, m)...)
+		found = append(found, checkNode(w, m, covers)...)
 		findIntolerant(w, m, daemons)
 	}
 	fence := nodegroup.FenceTaint(w.Group.Provider)
@@ -198,7 +206,7 @@ func checkMachines(w *upgrade.World) []Finding {
 }
 
 // checkNode finds what keeps pods of one node from leaving until a person does something.
-func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
+func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
 		found = append(found, checkWish(pod, w.Request.Policy(), m.Name())...)
@@ -207,12 +215,13 @@ func checkNode(w *upgrade.World, m *nodegroup.Member) []Finding {
 			if obstacle.Kind == drain.NoObstacle {
 				continue
 			}
+			obstacle = covers.reconsider(pod, obstacle)
 			object := nameObject("pod", pod)
 			f := Finding{
 				Rule: ruleOf(obstacle.Kind), Severity: Block, Node: m.Name(), Object: object, Blocker: describeBlocker(object, obstacle),
 				Message: describeObstacle(obstacle), Remedy: obstacle.Remedy(),
 			}
-			tellWhyClosed(w, pod, obstacle, &f)
+			tellWhyClosed(covers, pod, obstacle, &f)
 			if f.Rule != "" {
 				found = append(found, f)
 			}

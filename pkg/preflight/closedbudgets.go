@@ -12,9 +12,10 @@ import (
 )
 
 // tellWhyClosed gives what was found of a budget that keeps its pod the id of why it is closed, and
-// the remedy for that. What is not told apart here keeps the id of its kind of obstacle: PDB001,
-// PDB002 and PDB006.
-func tellWhyClosed(w *upgrade.World, pod *Pod, obstacle drain.Obstacle, f *Finding) {
+// the remedy for that. What is not told apart here keeps the id of its kind of obstacle: PDB001
+// and PDB002.
+func tellWhyClosed(covers *coverage, pod *Pod, obstacle drain.Obstacle, f *Finding) {
+	w := covers.world
 	covering := w.Budgets.Covering(pod)
 	if len(covering) != 1 {
 		return
@@ -34,9 +35,12 @@ func tellWhyClosed(w *upgrade.World, pod *Pod, obstacle drain.Obstacle, f *Findi
 			f.Message += "; --move=surge does not move it, since " + why
 		}
 	case obstacle.Kind == drain.BudgetUnhealthy && budget.Status.DesiredHealthy == 0:
+		covers.tellUnready(budget, pod, f)
 		f.Rule = "PDB007"
 		f.Message = fmt.Sprintf("PDB %s needs no healthy pod, and still stays closed to unready pods while none is healthy", obstacle.Budget)
 		f.Remedy = "set unhealthyPodEvictionPolicy: AlwaysAllow, repair its pods or pass --on-timeout=force"
+	case obstacle.Kind == drain.BudgetUnhealthy || obstacle.Kind == drain.BudgetSpent:
+		covers.tellUnready(budget, pod, f)
 	}
 }
 
@@ -186,7 +190,7 @@ func (c *closedBudget) countCovered() (n int) {
 	return n
 }
 
-// mendUnhealthy mends PDB006 and PDB007: the policy lets unready pods go.
+// mendUnhealthy mends PDB007: the policy lets unready pods go.
 func (c *closedBudget) mendUnhealthy(f *Finding) {
 	if operatorOf(c.budget) == "" {
 		f.Mend = c.patch(fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow})

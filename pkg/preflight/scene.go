@@ -1,6 +1,8 @@
 package preflight
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -38,6 +40,7 @@ type Scene struct {
 
 // NewScene indexes objects for the upgrade that would start from the World.
 func NewScene(w *upgrade.World, facts Facts, objects *inventory.Objects) *Scene {
+	facts.Pods, facts.Scales, facts.Counted = slices.Values(objects.Pods), ScalesOf(objects), CountedIn(objects)
 	s := &Scene{
 		World: w, Facts: facts, Objects: objects, outdated: map[string]bool{},
 		nodes: indexBy(objects.Nodes, metav1.Object.GetName), namespaces: indexBy(objects.Namespaces, metav1.Object.GetName),

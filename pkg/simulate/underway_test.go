@@ -121,7 +121,7 @@ func askUnderWay(t *testing.T, spec Spec, req upgrade.Request, lags ...time.Dura
 			if err != nil {
 				t.Fatal(err)
 			}
-			answers = append(answers, answer{at: c.clock.now.Sub(spec.Now), lag: lag, said: f.Duration.Latest.Duration, result: f.Result, phase: c.record.Phase})
+			answers = append(answers, answer{at: c.clock.now.Sub(spec.Now), lag: lag, said: f.Duration.Latest.Duration, result: f.Slow.Result, phase: c.record.Phase})
 		}
 	})
 	if err != nil || c.record.Result != upgrade.Succeeded {

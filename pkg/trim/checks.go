@@ -73,6 +73,7 @@ func trimPodForChecks(pod *corev1.Pod) {
 	pod.Status = corev1.PodStatus{
 		Phase: status.Phase, StartTime: status.StartTime, PodIP: status.PodIP,
 		Conditions: trimMessages(status.Conditions), ContainerStatuses: trimContainerStatuses(status.ContainerStatuses),
+		InitContainerStatuses: trimFaults(status.InitContainerStatuses),
 	}
 }
 
@@ -101,11 +102,16 @@ func trimVolumes(all []corev1.Volume) []corev1.Volume {
 	return kept
 }
 
+// trimMessages keeps the messages of the scheduler alone, which say why no node takes a pod.
 func trimMessages(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {
 		c := &all[i]
-		kept = append(kept, corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime})
+		short := corev1.PodCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			short.Message = c.Message
+		}
+		kept = append(kept, short)
 	}
 	return kept
 }

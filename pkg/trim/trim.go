@@ -68,7 +68,7 @@ func trimControllerSpec(object any) {
 			Replicas: o.Spec.Replicas, PodManagementPolicy: o.Spec.PodManagementPolicy, UpdateStrategy: o.Spec.UpdateStrategy,
 			Ordinals: o.Spec.Ordinals, Template: trimPodTemplate(&o.Spec.Template), VolumeClaimTemplates: trimClaimTemplates(o.Spec.VolumeClaimTemplates),
 		}
-		o.Status = appsv1.StatefulSetStatus{CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision, CurrentReplicas: o.Status.CurrentReplicas}
+		o.Status = appsv1.StatefulSetStatus{Replicas: o.Status.Replicas, CurrentRevision: o.Status.CurrentRevision, UpdateRevision: o.Status.UpdateRevision, CurrentReplicas: o.Status.CurrentReplicas}
 	}
 }
 

@@ -1,0 +1,43 @@
+package plugin
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// checkedDump is what check says of a dump of which every node is outdated.
+type checkedDump struct {
+	// code is check's exit code: 3 where a finding is an error or worse.
+	code int
+	// says are texts of check -o wide, and without are none of them.
+	says, without []string
+}
+
+// TestDumpsOfRules: what check finds in clusters in which a rule was silent, or found what is none.
+func TestDumpsOfRules(t *testing.T) {
+	cases := map[string]checkedDump{
+		"five":                    {says: []string{"info", "PDB006", "its controllers are about to make 1 pod"}, without: []string{"block", "can never allow"}},
+		"s1-70-pdb6-starting-10s": {says: []string{"info", "PDB006", "pod default/my-nginx-75b76-1 has not been ready for 10s"}, without: []string{"block"}},
+		"s1-30c-one-imagepull":    {code: exitStructural, says: []string{"block", "PDB006", "pod default/my-nginx-75b76-2 is not ready, since container my-nginx is in ImagePullBackOff"}},
+		"s1-31c-pending-unsched":  {code: exitStructural, says: []string{"block", "PDB006", "its controllers have 1 pod that the dump lacks"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			said, code := runOnDump(t, []string{"check", "-f", filepath.Join("testdata", "dumps", name+".json"), "--all-nodes", "-o", "wide"})
+			if code != c.code {
+				t.Errorf("check exits %d, want %d:\n%s", code, c.code, said)
+			}
+			for _, text := range c.says {
+				if !strings.Contains(said, text) {
+					t.Errorf("check does not say %q:\n%s", text, said)
+				}
+			}
+			for _, text := range c.without {
+				if strings.Contains(said, text) {
+					t.Errorf("check says %q:\n%s", text, said)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,245 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/inventory"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// unreadyPatience is how long a pod may be unready before the budget that it keeps closed is said to
+// stay closed: most pods are ready sooner.
+const unreadyPatience = 5 * time.Minute
+
+// ScalesOf returns how many pods the ReplicaSets and StatefulSets of the objects are to have, by UID.
+func ScalesOf(o *inventory.Objects) map[types.UID]int {
+	scales := make(map[types.UID]int, len(o.ReplicaSets)+len(o.StatefulSets))
+	for _, set := range o.ReplicaSets {
+		scales[set.UID] = replicasOf(set.Spec.Replicas)
+	}
+	for _, set := range o.StatefulSets {
+		scales[set.UID] = replicasOf(set.Spec.Replicas)
+	}
+	return scales
+}
+
+// CountedIn returns how many pods the ReplicaSets and StatefulSets of a dump say that they have, by UID. Of a
+// cluster it is nil: there objects are read one after the other, so that it tells nothing.
+func CountedIn(o *inventory.Objects) map[types.UID]int {
+	if !o.IsDump {
+		return nil
+	}
+	counted := make(map[types.UID]int, len(o.ReplicaSets)+len(o.StatefulSets))
+	for _, set := range o.ReplicaSets {
+		counted[set.UID] = int(set.Status.Replicas)
+	}
+	for _, set := range o.StatefulSets {
+		counted[set.UID] = int(set.Status.Replicas)
+	}
+	return counted
+}
+
+// replicasOf is 1 where a controller does not say, which is the API's default.
+func replicasOf(replicas *int32) int {
+	if replicas == nil {
+		return 1
+	}
+	return int(*replicas)
+}
+
+// coverage finds the pods that a budget covers.
+type coverage struct {
+	world *upgrade.World
+	facts *Facts
+	// budgets is filled in when the first budget is asked for.
+	budgets map[types.NamespacedName]*covered
+}
+
+// covered are the pods of one budget that are to serve.
+type covered struct {
+	pods    int
+	unready []*Pod
+	// byOwner counts them by the UIDs of their controllers.
+	byOwner map[types.UID]int
+}
+
+// NeedsAllPods reports whether what CheckUpgrade finds depends on pods of other nodes than outdated ones:
+// the budget of a pod that has to leave is closed, and may open by itself.
+func NeedsAllPods(w *upgrade.World) bool {
+	for i := range w.Members {
+		m := &w.Members[i]
+		if !m.Outdated || m.Node == nil {
+			continue
+		}
+		for _, pod := range m.Pods {
+			switch foreseeObstacle(w, pod).Kind {
+			case drain.BudgetSpent, drain.BudgetUnhealthy, drain.BudgetNever:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// of returns the pods of the budget, as far as pods were read.
+func (c *coverage) of(budget *drain.Budget) *covered {
+	if c.budgets == nil {
+		c.budgets = map[types.NamespacedName]*covered{}
+		c.eachPod(c.add)
+	}
+	return cmp.Or(c.budgets[budget.Key()], &covered{})
+}
+
+// eachPod visits the pods of the cluster or, where no others were read, those of the group.
+func (c *coverage) eachPod(visit func(*Pod)) {
+	if c.facts.Pods != nil {
+		c.facts.Pods(func(pod *Pod) bool {
+			visit(pod)
+			return true
+		})
+		return
+	}
+	for i := range c.world.Members {
+		for _, pod := range c.world.Members[i].Pods {
+			visit(pod)
+		}
+	}
+}
+
+func (c *coverage) add(pod *Pod) {
+	if !drain.IsLiving(pod) {
+		return
+	}
+	for _, budget := range c.world.Budgets.Covering(pod) {
+		of := c.budgets[budget.Key()]
+		if of == nil {
+			of = &covered{byOwner: map[types.UID]int{}}
+			c.budgets[budget.Key()] = of
+		}
+		of.pods++
+		of.byOwner[drain.ControllerOf(pod)]++
+		if !drain.Ready(pod) {
+			of.unready = append(of.unready, pod)
+		}
+	}
+}
+
+// countMissing counts the pods of a budget that its controllers are about to make.
+func (c *coverage) countMissing(budget *drain.Budget) int {
+	of, missing := c.of(budget), 0
+	if c.facts.Pods == nil {
+		return 0 // how many there are is not known
+	}
+	for owner, pods := range of.byOwner {
+		missing += max(0, c.facts.Scales[owner]-pods)
+	}
+	return max(missing, int(budget.Status.ExpectedPods)-of.pods)
+}
+
+// countUnseen counts the pods that controllers of a budget's pods have and that a dump lacks.
+func (c *coverage) countUnseen(of *covered) (unseen int) {
+	for owner, pods := range of.byOwner {
+		unseen += max(0, c.facts.Counted[owner]-pods)
+	}
+	return unseen
+}
+
+// reconsider returns what is in the way of a pod once its controllers have the pods that they are to
+// have. The disruption controller counts the pods that there are where minAvailable is a number
+// (disruption.go, getExpectedPodCount), so that a budget needs every one of them while one is missing.
+func (c *coverage) reconsider(pod *Pod, obstacle drain.Obstacle) drain.Obstacle {
+	covering := c.world.Budgets.Covering(pod)
+	if obstacle.Kind != drain.BudgetNever || len(covering) != 1 {
+		return obstacle
+	}
+	budget := covering[0]
+	least, expected := budget.Spec.MinAvailable, int(budget.Status.ExpectedPods)
+	if least == nil || least.Type != intstr.Int || expected == 0 || drain.SyncFailure(&budget.Status) != nil {
+		return obstacle
+	}
+	if int(least.IntVal) >= c.of(budget).pods+c.countMissing(budget) {
+		return obstacle
+	}
+	obstacle.Kind, obstacle.Detail = drain.BudgetSpent, ""
+	return obstacle
+}
+
+// tellUnready says which of its pods keep a budget closed that may open by itself (PDB006): until a
+// person repairs them where one is faulty, or has not been ready for long. It takes the finding's rule
+// away where no pod is missing or unready: the budget is spent for the moment.
+func (c *coverage) tellUnready(budget *drain.Budget, pod *Pod, f *Finding) {
+	of, missing := c.of(budget), c.countMissing(budget)
+	isSpent := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.CurrentHealthy > 0
+	f.Rule = "PDB006"
+	switch unready := of.unready; {
+	case len(unready) > 0:
+		c.tellWorst(unready, f)
+		if f.Severity == Block {
+			offerUnready(budget, pod, f)
+		}
+	case c.countUnseen(of) > 0:
+		f.Message += fmt.Sprintf(": its controllers have %s that the dump lacks and that the budget does not count as healthy", countThings(c.countUnseen(of), "pod"))
+		f.Remedy = "repair what the dump lacks, or write the dump again"
+	case missing > 0:
+		f.Severity = Note
+		f.Message += fmt.Sprintf(": its controllers are about to make %s", countThings(missing, "pod"))
+		f.Remedy = "do nothing if they are made: the upgrade waits for them"
+	case isSpent:
+		f.Rule = ""
+	case c.facts.Pods == nil:
+		f.Severity = Warn
+		f.Message += ": which of its pods are not ready is not known, since only pods of outdated nodes were read"
+	default:
+		f.Severity = Note
+		f.Message += ": all of its pods are ready, so that its status is about to change"
+		f.Remedy = "see that kube-controller-manager runs if it stays so"
+	}
+}
+
+// tellWorst names the pod that keeps the budget closed: a faulty one or, where there is none, the one
+// that has been unready for longest.
+func (c *coverage) tellWorst(unready []*Pod, f *Finding) {
+	oldest := func(pods []*Pod) *Pod {
+		return slices.MinFunc(pods, func(a, b *Pod) int {
+			return cmp.Or(drain.UnreadySince(a).Compare(drain.UnreadySince(b)), strings.Compare(a.Name, b.Name))
+		})
+	}
+	faulty := slices.DeleteFunc(slices.Clone(unready), func(pod *Pod) bool { return drain.DescribeFault(pod) == "" })
+	pod := oldest(unready)
+	age := max(time.Second, c.world.Now.Sub(drain.UnreadySince(pod)))
+	if len(faulty) > 0 {
+		pod = oldest(faulty)
+		f.Message += fmt.Sprintf(": %s is not ready, since %s", nameObject("pod", pod), drain.DescribeFault(pod))
+	} else {
+		f.Message += fmt.Sprintf(": %s has not been ready for %s", nameObject("pod", pod), duration.HumanDuration(age))
+	}
+	if len(unready) > 1 {
+		f.Message += fmt.Sprintf("; %d of its pods are not ready", len(unready))
+	}
+	f.Remedy = "repair " + nameObject("pod", pod)
+	if len(faulty) == 0 && age <= unreadyPatience {
+		f.Severity, f.Remedy = Note, "do nothing if it becomes ready: the upgrade waits for it"
+	}
+}
+
+// offerUnready completes the remedy: only a pod that is itself unready may leave by another policy.
+func offerUnready(budget *drain.Budget, pod *Pod, f *Finding) {
+	isAllowed := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+	if !drain.Ready(pod) && !isAllowed {
+		f.Remedy += ", set unhealthyPodEvictionPolicy: AlwaysAllow"
+		if operatorOf(budget) == "" {
+			f.Mend = patchCommand(mergePatch, "pdb", budget.Namespace, budget.Name, fields{"spec": fields{"unhealthyPodEvictionPolicy": policyv1.AlwaysAllow}})
+		}
+	}
+	f.Remedy += " or pass --on-timeout=force"
+}
