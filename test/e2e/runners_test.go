@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+)
+
+// waitForRunners creates a runner on each outdated node, and starts an upgrade. It has to warn of both, which no controller makes again,
+// and is refused because of their budget. Then their owner has them waited for (POD013, L19).
+func waitForRunners(s *scene) {
+	s.kubectl("wait", "--for=condition=Established", "crd/ephemeralrunners.actions.example.com")
+	for i := range 2 {
+		s.addRunner(i)
+	}
+	refused := s.manually("--wait-replacement=false")
+	refused.until("a warning of both runners", func(e event) bool {
+		return e.Type == "note" && strings.Contains(e.Text, "POD013") && strings.Contains(e.Text, nameRunner(0)+" and 1 more") && strings.Contains(e.Text, drain.Label+"=wait-completed")
+	})
+	refused.end(3)
+	s.kubectl("label", "pods", "-n", s.Namespace, "-l", "app=runner", drain.Label+"=wait-completed")
+}
+
+// endRunners ends each runner's job once the upgrade waits for it.
+func endRunners(s *scene, c *command) {
+	for i := range 2 {
+		name := nameRunner(i)
+		blockedBy(name)(s, c)
+		pod, err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Get(s.t.Context(), name, metav1.GetOptions{})
+		if err != nil || pod.DeletionTimestamp != nil || !drain.Ready(pod) {
+			s.t.Fatalf("pod %s does not run while the upgrade waits for it: %v", name, err)
+		}
+		s.endPod(pod, 0)
+	}
+}
+
+func nameRunner(i int) string { return fmt.Sprintf("runner-%d", i) }
+
+// addRunner creates a runner and its pod, as its controller would, and waits until that runs.
+func (s *scene) addRunner(i int) {
+	s.t.Helper()
+	const version, kind = "actions.example.com/v1", "EphemeralRunner"
+	name := nameRunner(i)
+	object, err := json.Marshal(metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.Namespace}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	file := filepath.Join(s.t.TempDir(), name+".json")
+	if err := os.WriteFile(file, object, 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.kubectl("create", "-f", file)
+	uid := run(s.t, s.Stage, "get", "ephemeralrunner", "-n", s.Namespace, name, "-o", "jsonpath={.metadata.uid}").Stdout
+	yes := true
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "runner"}, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: version, Kind: kind, Name: name, UID: types.UID(uid), Controller: &yes},
+		}},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, NodeSelector: map[string]string{corev1.LabelHostname: fmt.Sprintf("%s-old-%d", s.group, i)},
+			Containers: []corev1.Container{{Name: "runner", Image: "pause"}},
+		},
+	}
+	client := s.Cluster.Client().CoreV1().Pods(s.Namespace)
+	if _, err := client.Create(s.t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.waitFor("pod "+name+" to run", func() bool {
+		p, err := client.Get(s.t.Context(), name, metav1.GetOptions{})
+		return err == nil && drain.Ready(p)
+	})
+}
