@@ -30,11 +30,11 @@ func (g grant) String() string {
 	return text
 }
 
-// publishedGrants are the lines of docs/permissions.
-func publishedGrants(t *testing.T) []grant {
+// publishedGrants are the lines of files of docs/permissions.
+func publishedGrants(t *testing.T, files ...string) []grant {
 	t.Helper()
 	var all []grant
-	for _, file := range []string{"kubernetes-read.yaml", "kubernetes-operate.yaml"} {
+	for _, file := range files {
 		text, err := os.ReadFile("../../docs/permissions/" + file)
 		must(t, err)
 		for _, object := range bytes.Split(text, []byte("\n---\n")) {
@@ -55,7 +55,7 @@ func publishedGrants(t *testing.T) []grant {
 // testPermissions takes each single line of the published roles away: what is missing is that line, and nothing is missing when all
 // are there (RBAC001).
 func testPermissions(t *testing.T, s *space) {
-	grants := publishedGrants(t)
+	grants := publishedGrants(t, "kubernetes-read.yaml", "kubernetes-operate.yaml")
 	conn := Connection{Client: s.clientOf(t, s.name)}
 	request := &upgrade.Request{Strategy: upgrade.BlueGreen, BlueGreen: &upgrade.BlueGreenRequest{}, OnTimeout: upgrade.Force, Move: upgrade.MoveBySurge}
 	missing := func(ctx context.Context) []string {

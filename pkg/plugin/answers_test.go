@@ -168,11 +168,46 @@ func TestDryRunOfTheServer(t *testing.T) {
 	s := twoGroups()
 	s.serve(t)
 	stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run=server")
-	if code != exitDone || stderr != "" || !strings.Contains(stdout, "Probe       pod shop/web-0: may be evicted now\n") {
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "Probe       pod shop/web-0: may be evicted now\nProbe       new pod of ReplicaSet shop/web: may be created now\n") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
-	if want := "POST /api/v1/namespaces/shop/pods/web-0/eviction"; len(s.sent()) != 1 || s.sent()[0] != want {
-		t.Errorf("sent %q, want %q alone", s.sent(), want)
+	want := []string{"POST /api/v1/namespaces/shop/pods/web-0/eviction", "POST /api/v1/namespaces/shop/pods"}
+	if got := s.sent(); !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
+// TestDryRunOfRefusedPods says in the plan and by its exit code what the API server says to new pods, and what of that is not known.
+func TestDryRunOfRefusedPods(t *testing.T) {
+	const ofQuota = `pods "web-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=`
+	for name, c := range map[string]struct {
+		says      string
+		powerless bool
+		plan      string
+		code      int
+	}{
+		"refused":            {says: ofQuota + "1", plan: "refused: " + ofQuota + "1: raise ResourceQuota few, or remove pods that count against it", code: exitStructural},
+		"only for now":       {says: ofQuota + "2", plan: "may be created when an old one has ended: " + ofQuota + "2", code: exitDone},
+		"for lack of rights": {says: "pods is forbidden", powerless: true, plan: "unverified: you may not create pods in namespace shop", code: exitDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			s.powerless = c.powerless
+			s.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost || r.URL.Path != "/api/v1/namespaces/shop/pods" || r.URL.Query().Get("dryRun") != "All" {
+					return false
+				}
+				answer(w, http.StatusForbidden, metav1.Status{
+					TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden, Message: c.says,
+				})
+				return true
+			}
+			s.serve(t)
+			stdout, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run=server")
+			if want := "Probe       new pod of ReplicaSet shop/web: " + c.plan + "\n"; code != c.code || !strings.Contains(stdout, want) {
+				t.Errorf("exit code %d, want %d, and %q in %q, stderr %q", code, c.code, want, stdout, stderr)
+			}
+		})
 	}
 }
 

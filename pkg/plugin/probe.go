@@ -2,16 +2,39 @@ package plugin
 
 import (
 	"context"
+	"iter"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
+
+// probesAtOnce is how many pods the API server is asked to create at a time: one whose webhook does not answer takes up to 30 s.
+const probesAtOnce = 8
+
+// eachMovingPod yields the pods on outdated nodes that the upgrade moves.
+func (g *groupContext) eachMovingPod() iter.Seq[*corev1.Pod] {
+	return func(yield func(*corev1.Pod) bool) {
+		for i := range g.members {
+			m := &g.members[i]
+			if !m.Outdated || m.Node == nil {
+				continue
+			}
+			for _, pod := range m.Pods {
+				if drain.Judge(pod, g.request.Policy(), false).Fate == drain.Go && !yield(pod) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // probeEvictions asks the API server about one pod of each budget and owner with dryRun=All
 // evictions, which consult budgets and webhooks and change nothing (Kubernetes K04). The answer
@@ -23,23 +46,14 @@ func probeEvictions(ctx context.Context, conn *connection, g *groupContext) []re
 	}
 	asked := map[kin]bool{}
 	var probes []report.Probe
-	for i := range g.members {
-		m := &g.members[i]
-		if !m.Outdated || m.Node == nil {
-			continue
+	for pod := range g.eachMovingPod() {
+		k := kin{owner: drain.ControllerOf(pod)}
+		if budgets := g.view.Budgets.Covering(pod); len(budgets) > 0 {
+			k.budget = budgets[0].Key()
 		}
-		for _, pod := range m.Pods {
-			if drain.Judge(pod, g.request.Policy(), false).Fate != drain.Go {
-				continue
-			}
-			k := kin{owner: drain.ControllerOf(pod)}
-			if budgets := g.view.Budgets.Covering(pod); len(budgets) > 0 {
-				k.budget = budgets[0].Key()
-			}
-			if !asked[k] {
-				asked[k] = true
-				probes = append(probes, probeEviction(ctx, conn, pod, k.budget))
-			}
+		if !asked[k] {
+			asked[k] = true
+			probes = append(probes, probeEviction(ctx, conn, pod, k.budget))
 		}
 	}
 	return probes
@@ -55,4 +69,56 @@ func probeEviction(ctx context.Context, conn *connection, pod *corev1.Pod, budge
 		answer.Answer = err.Error()
 	}
 	return answer
+}
+
+// probeCreations asks the API server with dryRun=All requests whether it would create a pod for each
+// controller whose pods have to move: PodSecurity, quotas, webhooks, missing ServiceAccounts and
+// PriorityClasses refuse it. Controllers that need not make a pod again are left out (POD013).
+func probeCreations(ctx context.Context, conn *connection, g *groupContext) []report.Probe {
+	var pods []*corev1.Pod
+	asked := map[types.UID]bool{}
+	for pod := range g.eachMovingPod() {
+		if owner := drain.ControllerOf(pod); owner != "" && !asked[owner] && !drain.IsForeignJob(pod) {
+			asked[owner] = true
+			pods = append(pods, pod)
+		}
+	}
+	probes, movable := make([]report.Probe, len(pods)), g.listMovable()
+	var questions errgroup.Group
+	questions.SetLimit(probesAtOnce)
+	for i, pod := range pods {
+		comesFirst := g.request.Move == upgrade.MoveBySurge && movable.MovesOnly(pod)
+		questions.Go(func() error {
+			probes[i] = describeCreation(pod, cluster.TryCreation(ctx, conn.Client, pod), comesFirst)
+			return nil
+		})
+	}
+	_ = questions.Wait() // none of them fails
+	return probes
+}
+
+// describeCreation says what the API server answers about a pod in the place of another. comesFirst is true where the new pod comes
+// before the other leaves.
+func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool) report.Probe {
+	probe := report.Probe{Pod: pod.Namespace + "/" + pod.Name, Workload: nameWorkload(pod)}
+	switch {
+	case answer.Unverified != "":
+		probe.Answer = "unverified: " + answer.Unverified
+	case answer.Refused == "":
+		probe.Answer = "may be created now"
+	case preflight.IsCreatedLater(answer.Refused, comesFirst):
+		probe.Answer = "may be created when an old one has ended: " + answer.Refused
+	default:
+		probe.Refused, probe.Answer = true, "refused: "+answer.Refused+": "+preflight.RemedyOfRefusal(answer.Refused)
+	}
+	return probe
+}
+
+// nameWorkload names the pod's workload as findings do: "Deployment shop/web".
+func nameWorkload(pod *corev1.Pod) string {
+	if w := drain.WorkloadOf(pod); w != (drain.Workload{}) {
+		return w.Kind + " " + w.Namespace + "/" + w.Name
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner.Kind + " " + pod.Namespace + "/" + owner.Name
 }

@@ -116,10 +116,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	apps := func(kind string) metav1.TypeMeta { return metav1.TypeMeta{Kind: kind, APIVersion: "apps/v1"} }
 	lists := map[string]any{
-		"/version":           map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
-		"/api/v1/nodes":      corev1.NodeList{TypeMeta: list("NodeList"), Items: s.nodes},
-		"/api/v1/pods":       corev1.PodList{TypeMeta: list("PodList"), Items: s.podsOn(r.URL.Query().Get("fieldSelector"))},
-		"/api/v1/namespaces": corev1.NamespaceList{TypeMeta: list("NamespaceList")},
+		"/version":                     map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.3"},
+		"/api/v1/nodes":                corev1.NodeList{TypeMeta: list("NodeList"), Items: s.nodes},
+		"/api/v1/pods":                 corev1.PodList{TypeMeta: list("PodList"), Items: s.podsOn(r.URL.Query().Get("fieldSelector"))},
+		"/api/v1/namespaces/shop/pods": corev1.PodList{TypeMeta: list("PodList"), Items: s.podsNamed(r.URL.Query().Get("fieldSelector"))},
+		"/api/v1/namespaces":           corev1.NamespaceList{TypeMeta: list("NamespaceList")},
 		"/apis/policy/v1/poddisruptionbudgets": policyv1.PodDisruptionBudgetList{
 			TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudgetList", APIVersion: "policy/v1"}, Items: s.budgets,
 		},
@@ -164,6 +165,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *apiServer) podsOn(selector string) []corev1.Pod {
 	node, chosen := strings.CutPrefix(selector, "spec.nodeName=")
 	return slices.DeleteFunc(slices.Clone(s.pods), func(p corev1.Pod) bool { return chosen && p.Spec.NodeName != node })
+}
+
+// podsNamed are the pods that a field selector of their name chooses.
+func (s *apiServer) podsNamed(selector string) []corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(s.pods), func(p corev1.Pod) bool { return selector != "metadata.name="+p.Name })
 }
 
 func answer(w http.ResponseWriter, code int, object any) {

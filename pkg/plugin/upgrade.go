@@ -117,7 +117,7 @@ func (s *session) planGroup(ctx context.Context, g *groupContext) (*report.Plan,
 	}
 	plan, err := g.makePlan(ctx, s)
 	if err == nil && s.dryRun == cmdutil.DryRunServer {
-		plan.Probes = probeEvictions(ctx, s.connection, g)
+		plan.Probes = append(probeEvictions(ctx, s.connection, g), probeCreations(ctx, s.connection, g)...)
 	}
 	return plan, err
 }

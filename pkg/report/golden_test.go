@@ -246,6 +246,8 @@ func probedPlan() *Plan {
 	p.Probes = []Probe{
 		{Pod: "shop/cart-0", Budget: "shop/cart", Answer: "may be evicted now"},
 		{Pod: "shop/web-0", Answer: "admission webhook \"x\" denied the request:\nnot today\x1b[1m"},
+		{Pod: "shop/cart-0", Workload: "StatefulSet shop/cart", Answer: "may be created now"},
+		{Pod: "shop/web-0", Workload: "Deployment shop/web", Answer: "refused: pods \"web-x\" is forbidden: violates PodSecurity", Refused: true},
 	}
 	return p
 }

@@ -218,6 +218,10 @@ func planFooterLines(p *Plan, o Options) []string {
 	}
 	lines = append(lines, findingLines(p.Findings)...)
 	for _, probe := range p.Probes {
+		if probe.Workload != "" {
+			lines = append(lines, fmt.Sprintf("Probe       new pod of %s: %s", probe.Workload, probe.Answer))
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("Probe       pod %s%s: %s", probe.Pod, withPrefix(" under PDB ", probe.Budget), probe.Answer))
 	}
 	if len(lines) > 0 {

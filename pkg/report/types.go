@@ -100,7 +100,7 @@ type Plan struct {
 	Resumes string `json:"resumes,omitempty"`
 	// Operation is what the group's own cloud is carrying out now.
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
-	// Probes are the server's answers to dryRun=All evictions, with --dry-run=server.
+	// Probes are the server's answers to dryRun=All requests, with --dry-run=server.
 	Probes []Probe `json:"probes,omitempty"`
 }
 
@@ -129,11 +129,15 @@ type PlanNode struct {
 	Waits    upgrade.Duration `json:"waits,omitzero"`
 }
 
-// Probe is one dryRun=All eviction and the server's answer to it.
+// Probe is one dryRun=All request and the server's answer to it: the eviction of a pod or, with a
+// Workload, the creation of a pod in its place.
 type Probe struct {
-	Pod    string `json:"pod"`
-	Budget string `json:"budget,omitempty"`
-	Answer string `json:"answer"`
+	Pod      string `json:"pod"`
+	Budget   string `json:"budget,omitempty"`
+	Workload string `json:"workload,omitempty"`
+	Answer   string `json:"answer"`
+	// Refused is true where no pod would take the place of one that leaves.
+	Refused bool `json:"refused,omitempty"`
 }
 
 // PlanEnds is how an upgrade ends: Fast if pods end as soon as they may, Slow if they take as long as they
@@ -149,7 +153,8 @@ func (p *Plan) Structural() bool {
 	refuses := func(f preflight.Finding) bool {
 		return f.Skipped == "" && (f.Severity == preflight.Refuse || (f.Severity == preflight.Block && p.refusesBlocked()))
 	}
-	if slices.ContainsFunc(p.Findings, refuses) {
+	refused := func(p Probe) bool { return p.Refused }
+	if slices.ContainsFunc(p.Findings, refuses) || slices.ContainsFunc(p.Probes, refused) {
 		return true
 	}
 	return p.Ends != nil && (p.Ends.Fast.IsShort() || p.Ends.Slow.IsShort())

@@ -74,7 +74,7 @@ func trimControllerSpec(object any) {
 
 // trimReplicaSetStatus keeps whether the controller fails to create pods.
 func trimReplicaSetStatus(status *appsv1.ReplicaSetStatus) appsv1.ReplicaSetStatus {
-	var kept appsv1.ReplicaSetStatus
+	kept := appsv1.ReplicaSetStatus{Replicas: status.Replicas}
 	for i := range status.Conditions {
 		if c := &status.Conditions[i]; c.Type == appsv1.ReplicaSetReplicaFailure {
 			kept.Conditions = append(kept.Conditions, appsv1.ReplicaSetCondition{Type: c.Type, Status: c.Status})

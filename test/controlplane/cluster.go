@@ -58,6 +58,9 @@ type Options struct {
 	// Still leaves out everything that moves: there are etcd and the API server, no controllers, no scheduler and no
 	// kubelets.
 	Still bool
+	// ServiceAccounts has the API server admit pods as by default: a pod needs its service account, and gets a token's volume. Without
+	// it pods need not wait for the accounts of a new namespace.
+	ServiceAccounts bool
 	// ports chooses the API server's port. Nil: a free one.
 	ports func() (int, error)
 }
@@ -260,7 +263,7 @@ func (c *Cluster) tryAPIServer(ctx context.Context, admin keyPair) (err error) {
 	if c.client, err = kubernetes.NewForConfig(c.admin); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	server, err := c.run("kube-apiserver", apiServerArgs(c.port))
+	server, err := c.run("kube-apiserver", apiServerArgs(c.port, c.options))
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,8 @@ func etcdArgs() []string {
 	}
 }
 
-func apiServerArgs(port int) []string {
-	return []string{
+func apiServerArgs(port int, o Options) []string {
+	args := []string{
 		"--etcd-servers=" + etcdSocket,
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 		// A loopback address is refused as an endpoint of the service "kubernetes".
@@ -54,14 +54,16 @@ func apiServerArgs(port int) []string {
 		"--client-ca-file=" + caFile, "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + accountKeyFile, "--service-account-signing-key-file=" + accountKeyFile,
-		// Pods need no token, so they need not wait for their service account either.
-		"--disable-admission-plugins=ServiceAccount",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		// maxsize 0: the log is one file, never rotated. "blocking": an event is in it before its response is over.
 		"--audit-policy-file=" + policyFile, "--audit-log-path=" + auditFile,
 		"--audit-log-mode=blocking", "--audit-log-maxsize=0",
 		featureGates,
 	}
+	if !o.ServiceAccounts {
+		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	return args
 }
 
 func controllerManagerArgs(o Options) []string {

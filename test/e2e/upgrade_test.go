@@ -44,6 +44,7 @@ func TestUpgrade(t *testing.T) {
 		"nodes renewed after the end":          renewedAfterEnd,
 		"nodes brought with a start-up taint":  broughtTainted,
 		"an only pod that is moved first":      movedFirst,
+		"pods that could not be created":       createsRefused,
 		"two runs on one group":                twoRuns,
 		"a second run that waited":             lateSecond,
 		"a second run at the first renewal":    secondGivesWay,

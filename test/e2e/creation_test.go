@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
+)
+
+// createsRefused sees --dry-run=server find what would keep new pods from being created: a level of PodSecurity that was enforced since,
+// and a quota below what is used. A quota that is used up keeps no pod from being created later. No pod is created.
+func createsRefused(t *testing.T, shared *stage.Stage) {
+	s := openEmpty(t, shared, stage.Group{Name: "refused"})
+	s.addNode("refused-old", "v1")
+	s.waitForNodes(1)
+	s.add(stage.Workload{Name: "web", Replicas: 2, MaxUnavailable: "1"})
+	s.settle()
+	s.addNode("refused-new", "v2")
+	s.waitForNodes(2)
+	s.ready()
+	const asked = "Probe       new pod of Deployment refused/web: "
+	s.checkProbe(0, asked+"may be created now")
+
+	level := "pod-security.kubernetes.io/enforce"
+	s.kubectl("label", "namespace", s.Namespace, level+"=restricted")
+	s.checkProbe(3, asked+"refused: ", `violates PodSecurity "restricted:latest"`, level)
+	s.kubectl("label", "namespace", s.Namespace, level+"-")
+	s.checkProbe(0, asked+"may be created now")
+
+	s.kubectl("create", "quota", "few", "-n", s.Namespace, "--hard=pods=2")
+	s.checkProbe(0, asked+"may be created when an old one has ended: ", "exceeded quota: few")
+	s.kubectl("patch", "quota", "few", "-n", s.Namespace, "--type=merge", "-p", `{"spec":{"hard":{"pods":"1"}}}`)
+	s.checkProbe(3, asked+"refused: ", "raise ResourceQuota few")
+	if pods := s.pods(); len(pods) != 2 {
+		t.Errorf("there are %d pods, before 2", len(pods))
+	}
+}
+
+// checkProbe waits until the plan with --dry-run=server says all of it and ends so: admission learns of changes a moment later.
+func (s *scene) checkProbe(code int, says ...string) {
+	s.t.Helper()
+	var plan stage.Result
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			s.t.Logf("the plan ended with %d: %s%s", plan.Code, plan.Stdout, plan.Stderr)
+		}
+	})
+	s.waitFor("the plan to say "+strings.Join(says, " and "), func() bool {
+		plan = run(s.t, s.Stage, "nodeupgrade", "-l", "pool="+s.group, "--current", "image=v2", "--dry-run=server")
+		for _, text := range says {
+			if !strings.Contains(plan.Stdout, text) {
+				return false
+			}
+		}
+		return plan.Code == code
+	})
+}
