@@ -145,7 +145,7 @@ func TestTrimKeepsWhatTellsOfMissingPods(t *testing.T) {
 	for name, trim := range map[string]func(any){"for forecasts": Object, "for checks": ForChecks} {
 		set := &appsv1.ReplicaSet{Status: appsv1.ReplicaSetStatus{Replicas: 3, Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}}}}
 		trim(set)
-		if want := (appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}}); !reflect.DeepEqual(set.Status, want) {
+		if want := (appsv1.ReplicaSetStatus{Replicas: 3, Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue}}}); !reflect.DeepEqual(set.Status, want) {
 			t.Errorf("%s: a ReplicaSet keeps %+v, want %+v", name, set.Status, want)
 		}
 		claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}}
