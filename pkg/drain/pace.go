@@ -3,8 +3,6 @@ package drain
 import (
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,33 +106,4 @@ func preStopSleep(pod *corev1.Pod) time.Duration {
 		}
 	}
 	return longest
-}
-
-// SleepIn is how long a container's hook sleeps, as far as it says so; 0 for no hook.
-func SleepIn(hook *corev1.LifecycleHandler) time.Duration {
-	switch {
-	case hook == nil:
-		return 0
-	case hook.Sleep != nil:
-		return time.Duration(hook.Sleep.Seconds) * time.Second
-	case hook.Exec != nil:
-		return sleepDurationIn(hook.Exec.Command)
-	default:
-		return 0
-	}
-}
-
-// sleepDurationIn is the time of the first sleep in a command such as ["sleep", "15"] or ["sh",
-// "-c", "sleep 15; nginx -s quit"].
-func sleepDurationIn(command []string) time.Duration {
-	words := strings.FieldsFunc(strings.Join(command, " "), func(r rune) bool { return strings.ContainsRune(" \t\n;&|()", r) })
-	for i := range len(words) - 1 {
-		if words[i] != "sleep" && !strings.HasSuffix(words[i], "/sleep") {
-			continue
-		}
-		if seconds, err := strconv.ParseFloat(strings.TrimSuffix(words[i+1], "s"), 64); err == nil && seconds >= 0 && seconds < 24*60*60 {
-			return time.Duration(seconds * float64(time.Second))
-		}
-	}
-	return 0
 }

@@ -28,8 +28,8 @@ const (
 func balancerRules() []Rule {
 	return []Rule{
 		{
-			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findUngated),
-			Text:   "A load balancer of AWS sends to pods by their address, and they have no readiness gate of it. A new pod then counts as ready before the load balancer knows it, and a drain may take the last pod away that it sends to. In a namespace that has the label for gates it is a warning.",
+			ID: "LB001", Severity: Error, Reads: []string{"services"}, More: balancerKinds(), find: perWorkload(findUngated),
+			Text:   "A load balancer of AWS sends to pods by their address, and some of them have no readiness gate of it. A new pod then counts as ready before the load balancer knows it, and a drain may take the last pod away that it sends to. In a namespace that has the label for gates it is a warning.",
 			Source: "kubernetes-sigs.github.io/aws-load-balancer-controller, \"Pod readiness gate\"; aws-load-balancer-controller#1719",
 		},
 		{
@@ -72,13 +72,25 @@ func hasGate(pod *Pod, prefix string) bool {
 	})
 }
 
-// findUngated is LB001.
-func findUngated(s *Scene, w *Workload, pod *Pod) *Finding {
-	target := findAddressTarget(w)
-	if target == "" || hasGate(pod, gatePrefix) || hasGate(pod, oldGatePrefix) || isLeftOut(s, pod) {
+// findUngated is LB001. It looks at all pods, because some may be older than the gate.
+func findUngated(s *Scene, w *Workload) *Finding {
+	target, ungated := findAddressTarget(w), 0
+	for _, pod := range w.Pods {
+		if !hasGate(pod, gatePrefix) && !hasGate(pod, oldGatePrefix) && !isLeftOut(s, pod) {
+			ungated++
+		}
+	}
+	if target == "" || ungated == 0 {
 		return nil
 	}
-	message := target + " sends to the pods' addresses, and they have no readiness gate: a new pod counts as ready before the load balancer sends to it"
+	who := "they have"
+	switch all := len(w.Pods); {
+	case ungated == 1 && all > 1:
+		who = fmt.Sprintf("1 of its %d pods has", all)
+	case ungated < all:
+		who = fmt.Sprintf("%d of its %d pods have", ungated, all)
+	}
+	message := target + " sends to the pods' addresses, and " + who + " no readiness gate: a new pod counts as ready before the load balancer sends to it"
 	if namespaceLabels(s, w.Namespace)[gateLabel] == "enabled" {
 		return &Finding{
 			Severity: Warn, Message: message + "; its namespace has the label " + gateLabel + ", so they were made before that, or were passed over",

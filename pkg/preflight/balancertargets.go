@@ -102,6 +102,14 @@ func readDelay(s *Scene, w *Workload) (where string, delay time.Duration) {
 	return "", 0
 }
 
+// isDelayRead reports whether the cloud told the deregistration delay of a target group of the
+// workload's pods.
+func isDelayRead(s *Scene, w *Workload) bool {
+	return slices.ContainsFunc(w.Bindings, func(b inventory.TargetGroupBinding) bool {
+		return b.TargetType == "ip" && s.Facts.Delays[b.TargetGroup] > 0
+	})
+}
+
 // isFollowed reports whether the upgrade follows a target group of the service or ingress, and
 // waits until its load balancer has let go of a node.
 func isFollowed(s *Scene, object metav1.Object) bool {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -18,8 +19,9 @@ const (
 	leastShutdown = 5 * time.Second
 	// usualShutdown is what is advised, and longStart what a start may sleep without a word.
 	usualShutdown, longStart = 30 * time.Second, 10 * time.Second
-	// deregistrationLag is how long load balancers may still send to a pod that is deleted.
-	deregistrationLag = 30 * time.Second
+	// deregistrationLag is how long load balancers may still send to a pod that is deleted, and
+	// leastLag how long they nearly always do: until a controller has told them and they have taken note.
+	deregistrationLag, leastLag = 30 * time.Second, 10 * time.Second
 )
 
 // terminationRules are about how pods end.
@@ -37,12 +39,13 @@ func terminationRules() []Rule {
 		},
 		{
 			ID: "TERM003", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findEarlyEnd),
-			Text:   "A load balancer of AWS sends to pods by their address, and their containers have no preStop hook. A pod that ends at SIGTERM is gone before the load balancer has taken note, and clients get 502 or 504.",
+			Text: "A load balancer of AWS sends to pods by their address, and their containers have no preStop hook, or one after which they serve on for less than 10 s: a short sleep, or a command such as nginx -s quit that closes their port at once. " +
+				"A pod that ends at SIGTERM is gone before the load balancer has taken note, and clients get 502 or 504. Hooks that run other programs are taken to last long enough.",
 			Source: "aws-load-balancer-controller#1719, #2366",
 		},
 		{
 			ID: "TERM004", Severity: Warn, Reads: []string{"services"}, More: balancerKinds(), find: perTemplate(findLongDeregistration),
-			Text:   "The deregistration delay of a target group of pods, as an annotation or the cloud tells it, is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that is not set, which is 300 s, is not looked at.",
+			Text:   "The deregistration delay of a target group of pods, as an annotation or the cloud tells it, is longer than the pods' terminationGracePeriodSeconds. The load balancer leaves open requests that time, and the pod is killed earlier. A delay that no annotation sets and that was not read from the cloud is noted, since it is 300 s by default; one of 300 s that was read is not.",
 			Source: "docs.aws.amazon.com, \"Edit target group attributes\"",
 		},
 		{
@@ -121,19 +124,70 @@ func graceAround(sleep time.Duration) time.Duration {
 func findEarlyEnd(s *Scene, w *Workload, pod *Pod) *Finding {
 	target := findAddressTarget(w)
 	serving := servingContainers(w, pod)
-	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return preStopOf(c) == nil })
+	i := slices.IndexFunc(serving, func(c *corev1.Container) bool { return describeEarlyEnd(c) != "" })
 	if target == "" || i < 0 {
 		return nil
 	}
-	grace := max(drain.GracePeriod(pod), graceAround(deregistrationLag))
-	change := changeContainer(pod, serving[i], fields{"lifecycle": fields{"preStop": sleepHook(s, deregistrationLag)}})
+	hook, longer := preStopOf(serving[i]), deregistrationLag
+	if _, closer, _ := drain.ServingTime(hook); closer != "" {
+		longer += drain.SleepIn(hook)
+	}
+	grace := max(drain.GracePeriod(pod), graceAround(longer))
+	change := changeContainer(pod, serving[i], fields{"lifecycle": fields{"preStop": lengthenHook(s, hook)}})
 	change["terminationGracePeriodSeconds"] = wholeSeconds(grace)
 	return &Finding{
-		Message: fmt.Sprintf("%s sends to the pods' addresses, and container %s has no preStop hook: it may end before the load balancer has stopped sending to it", target, serving[i].Name),
+		Message: fmt.Sprintf("%s sends to the pods' addresses, and %s: it may end before the load balancer has stopped sending to it", target, describeEarlyEnd(serving[i])),
 		Remedy: fmt.Sprintf("have it sleep %s in a preStop hook with terminationGracePeriodSeconds %d, unless it continues to serve that long after SIGTERM by itself",
 			describeSpan(deregistrationLag), wholeSeconds(grace)),
 		Mend: w.patchTemplate(change),
 	}
+}
+
+// describeEarlyEnd says why a container may stop serving before load balancers know, "" where it does
+// not, or where how long its hook takes is not known.
+func describeEarlyEnd(c *corev1.Container) string {
+	hook := preStopOf(c)
+	if hook == nil {
+		return fmt.Sprintf("container %s has no preStop hook", c.Name)
+	}
+	lasts, closer, known := drain.ServingTime(hook)
+	switch {
+	case !known || lasts >= leastLag:
+		return ""
+	case closer != "" && lasts == 0:
+		return fmt.Sprintf("the preStop hook of container %s closes its port at once (%s)", c.Name, closer)
+	case closer != "":
+		return fmt.Sprintf("the preStop hook of container %s closes its port after %s (%s)", c.Name, describeSpan(lasts), closer)
+	default:
+		return fmt.Sprintf("the preStop hook of container %s lasts only %s", c.Name, describeSpan(lasts))
+	}
+}
+
+// lengthenHook returns the change that has a container sleep before what else its hook does.
+func lengthenHook(s *Scene, hook *corev1.LifecycleHandler) fields {
+	if _, closer, _ := drain.ServingTime(hook); closer != "" {
+		return fields{"exec": fields{"command": sleepBefore(hook.Exec.Command)}}
+	}
+	change := sleepHook(s, deregistrationLag)
+	if hook != nil && hook.Exec != nil && change["exec"] == nil {
+		change["exec"] = nil // a hook is of one kind
+	}
+	return change
+}
+
+// sleepBefore returns a command that sleeps first, in the shell that the command has or in another.
+func sleepBefore(command []string) []string {
+	sleep := fmt.Sprintf("sleep %d; ", wholeSeconds(deregistrationLag))
+	if i := drain.ScriptIn(command); i > 0 {
+		longer := slices.Clone(command)
+		longer[i] = sleep + longer[i]
+		return longer
+	}
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = shell.Quote(word)
+	}
+	return []string{"/bin/sh", "-c", sleep + strings.Join(words, " ")}
 }
 
 // changeContainer is the change of one container in a pod's spec.
@@ -166,7 +220,15 @@ func findLongDeregistration(s *Scene, w *Workload, pod *Pod) *Finding {
 	if delay == 0 {
 		where, delay = readDelay(s, w)
 	}
-	grace := drain.GracePeriod(pod)
+	target, grace := findAddressTarget(w), drain.GracePeriod(pod)
+	if target != "" && delay == 0 && !isDelayRead(s, w) && usualDelay > grace {
+		return &Finding{
+			Severity: Note,
+			Message: fmt.Sprintf("the deregistration delay of %s is set by no annotation and was not read: it is %d s by default, and terminationGracePeriodSeconds is %d: a request that the load balancer still waits for is cut off when the pod is killed",
+				target, wholeSeconds(usualDelay), wholeSeconds(grace)),
+			Remedy: fmt.Sprintf("set deregistration_delay.timeout_seconds to %d, if no request takes longer", wholeSeconds(grace)),
+		}
+	}
 	if findAddressTarget(w) == "" || delay <= grace {
 		return nil
 	}
@@ -230,8 +292,7 @@ func isOnlySleep(command []string) bool {
 	words = slices.DeleteFunc(words, func(word string) bool {
 		return slices.Contains([]string{"sh", "bash", "ash", "-c", "exec"}, word[strings.LastIndex(word, "/")+1:])
 	})
-	return len(words) == 2 && (words[0] == "sleep" || strings.HasSuffix(words[0], "/sleep")) &&
-		drain.SleepIn(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
+	return len(words) == 2 && drain.SleepIn(&corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: words}}) > 0
 }
 
 // findSlowStart is TERM007.
