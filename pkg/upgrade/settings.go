@@ -246,9 +246,21 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 		req.Window = min(req.Surge, maxSurgeWindow)
 	}
 	if req.Window == 0 && outdated > 0 {
-		return Request{}, errors.New("--max-unavailable=0 without surge leaves no node that could be drained: raise --max-unavailable or --max-surge")
+		return Request{}, s.describeNoWidth(group, req.Like)
 	}
 	return req, nil
+}
+
+// describeNoWidth is the error of a width with which no node could be drained. It names what the user typed.
+func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
+	switch {
+	case s.MaxUnavailable != nil:
+		return fmt.Errorf("--max-unavailable=%s without surge leaves no node that could be drained: raise --max-unavailable or --max-surge", s.MaxUnavailable)
+	case !group.Sized:
+		return fmt.Errorf("--like=%s: such an upgrade adds a node before it drains one, and provider %s cannot add nodes: pass --max-unavailable=1", like, group.Provider)
+	default:
+		return fmt.Errorf("no node is added, and like %s none may be unavailable, so that none could be drained: pass --max-unavailable=1", like)
+	}
 }
 
 // checkPerZone refuses numbers of a zone for a group without zones.
@@ -262,6 +274,10 @@ func checkPerZone(flag string, q nodegroup.Quantity, group *nodegroup.Group) err
 // resolveBlueGreen completes the request for a blue-green upgrade: a node is added for each
 // outdated one, and the target stays the one that it begins with, however long it takes.
 func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, outdated int) (Request, error) {
+	fits := strategyOf(BlueGreen, false).fits
+	if !group.Sized { // what is wrong is the strategy, and no number
+		return Request{}, fits(group, &req, outdated)
+	}
 	batch, err := valueOrDefault(s.Batch, nodegroup.Quantity{N: 1}).ResolveBatch(outdated)
 	if err != nil {
 		return Request{}, fmt.Errorf("--batch: %w", err)
@@ -274,7 +290,7 @@ func (s Settings) resolveBlueGreen(req Request, group *nodegroup.Group, size, ou
 	if req.Surge, err = s.resolveSurge(group, 0, size, outdated); err != nil {
 		return Request{}, err
 	}
-	return req, strategyOf(BlueGreen, false).fits(group, &req, outdated)
+	return req, fits(group, &req, outdated)
 }
 
 // resolveSurge is how many nodes are added: what was asked for, or EKS's "up to" rule min(max(2 ×
@@ -298,12 +314,16 @@ func (s Settings) resolveSurge(group *nodegroup.Group, unavailable, size, outdat
 	if !s.KeepMax || surge == 0 {
 		return surge, nil
 	}
+	remedy := "pass --max-surge=0 or leave --keep-max out"
+	if s.Strategy == BlueGreen { // which takes no width
+		remedy = "leave --keep-max out"
+	}
 	room := max(0, group.Max-group.Desired)
 	switch {
 	case !group.Zonal: // the raise is the only proof that a launch has landed, since it bears no token
-		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: pass --max-surge=0 or leave --keep-max out", group.Name)
+		return 0, fmt.Errorf("--keep-max: group %q can only grow together with its max: %s", group.Name, remedy)
 	case room == 0:
-		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: raise its max, pass --max-surge=0 or leave --keep-max out", group.Name, group.Max)
+		return 0, fmt.Errorf("--keep-max: group %q is at its max of %d, so no node can be added: %s, or raise its max", group.Name, group.Max, remedy)
 	}
 	return min(surge, room), nil
 }

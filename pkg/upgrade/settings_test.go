@@ -145,6 +145,8 @@ func TestResolveRefuses(t *testing.T) {
 		"G10 unavailable in no zone":   {func(s *upgrade.Settings) { s.Like, s.MaxUnavailable = "gke", perZone(2) }, false, 0, `--max-unavailable=2/zone: group "workers" has no zones: write 2`},
 		"a zone's, and not as GKE":     {func(s *upgrade.Settings) { s.MaxUnavailable = perZone(2) }, true, 20, "--max-unavailable: max-unavailable counts nodes of the whole group"},
 		"--keep-max at the max":        {func(s *upgrade.Settings) { s.KeepMax = true }, true, 9, "at its max of 9"},
+		"G10 as GKE without a cloud":   {func(s *upgrade.Settings) { s.Like = "gke" }, false, 0, "--like=gke: such an upgrade adds a node before it drains one, and provider manual cannot add nodes"},
+		"G10 as GKE without a surge":   {func(s *upgrade.Settings) { s.Like, s.MaxSurge = "gke", number(0) }, true, 20, "like gke none may be unavailable, so that none could be drained: pass --max-unavailable=1"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -154,6 +156,31 @@ func TestResolveRefuses(t *testing.T) {
 			}
 			_, err := settings(c.change).ResolveRequest(group, 9, 9)
 			checkError(t, err, c.want)
+		})
+	}
+}
+
+// TestErrorsNameWhatWasTyped: an error of a strategy without widths names no width, neither as its cause nor as its remedy.
+func TestErrorsNameWhatWasTyped(t *testing.T) {
+	full := nodegroup.Group{Name: "workers", Provider: "aws", Sized: true, Zonal: true, Zones: zones(3), Desired: 9, Max: 9}
+	notZonal := full
+	notZonal.Zonal = false
+	cases := map[string]struct {
+		group   nodegroup.Group
+		keepMax bool
+		want    string
+	}{
+		"a group to which no node can be added": {nodegroup.Group{Name: "workers", Provider: "manual"}, false, "--strategy=blue-green: provider manual cannot add nodes: use surge"},
+		"a group at its max":                    {full, true, "leave --keep-max out, or raise its max"},
+		"a group that grows with its max":       {notZonal, true, "can only grow together with its max: leave --keep-max out"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := settings(func(s *upgrade.Settings) { s.Strategy, s.KeepMax = upgrade.BlueGreen, c.keepMax }).ResolveRequest(&c.group, 9, 9)
+			checkError(t, err, c.want)
+			if err != nil && strings.Contains(err.Error(), "--max-") {
+				t.Errorf("it names a flag of another strategy: %v", err)
+			}
 		})
 	}
 }
