@@ -93,6 +93,14 @@ func startupTaint(taint corev1.Taint) bool {
 		strings.HasSuffix(taint.Key, "/agent-not-ready")
 }
 
+// IsControlPlane recognises control-plane nodes by their role, under its name of today and the one
+// before Kubernetes 1.24.
+func IsControlPlane(node *corev1.Node) bool {
+	_, today := node.Labels["node-role.kubernetes.io/control-plane"]
+	_, before := node.Labels["node-role.kubernetes.io/master"]
+	return today || before
+}
+
 // ReadyCondition is the node's condition of type Ready, nil when it has none.
 func ReadyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {

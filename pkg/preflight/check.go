@@ -121,11 +121,11 @@ func omitForce(w *upgrade.World, found []Finding) []Finding {
 }
 
 func findOfUpgrade(w *upgrade.World, facts Facts) []Finding {
-	var found []Finding
-	if w.Group.Refusal != "" {
+	found := checkOwner(w)
+	if len(found) == 0 && w.Group.Refusal != "" {
 		found = append(found, Finding{Rule: "NG002", Severity: Refuse, Message: w.Group.Refusal})
 	}
-	found = slices.Concat(found, checkVersion(w, facts), checkOwner(w), checkMachines(w))
+	found = slices.Concat(found, checkVersion(w, facts), checkMachines(w))
 	if w.Request.Strategy == upgrade.ShortLived {
 		return found // nothing is drained
 	}
@@ -167,19 +167,26 @@ func checkVersion(w *upgrade.World, facts Facts) []Finding {
 	}}
 }
 
-// karpenterLabel is on nodes that Karpenter made.
-const karpenterLabel = "karpenter.sh/nodepool"
+// RuleOwner is the id of the rule about nodes that another service or controller replaces by itself.
+const RuleOwner = "NG001"
 
-// checkOwner is NG001: nodes of a controller that replaces them itself are not ours to drive.
+// checkOwner is NG001. It looks at outdated nodes, or at all where it is not known which are.
 func checkOwner(w *upgrade.World) []Finding {
+	known := w.Group.IsTargetKnown() || slices.ContainsFunc(w.Members, func(m nodegroup.Member) bool { return m.Outdated })
 	for i := range w.Members {
 		m := &w.Members[i]
-		if m.Outdated && m.Node != nil && m.Node.Labels[karpenterLabel] != "" && w.Group.Refusal == "" {
-			return []Finding{{
-				Rule: "NG001", Severity: Refuse, Object: "node " + m.Name(), Message: "Karpenter made it and replaces it itself",
-				Remedy: "change its NodePool or NodeClass and let Karpenter drift it",
-			}}
+		if m.Node == nil || known && !m.Outdated {
+			continue
 		}
+		owner, owned := nodegroup.OwnerOf(m.Node)
+		if !owned || owner.Expires && w.Request.Strategy == upgrade.ShortLived {
+			continue
+		}
+		f := Finding{Rule: RuleOwner, Severity: Refuse, Object: "node " + m.Name(), Message: owner.Name + " " + owner.Does, Remedy: owner.Remedy}
+		if owner.Expires && w.Group.Sized {
+			f.Remedy += ", which --strategy=" + string(upgrade.ShortLived) + " follows"
+		}
+		return []Finding{f}
 	}
 	return nil
 }

@@ -91,6 +91,9 @@ func TestVersion(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	karpenter := func(n *corev1.Node) { n.Labels["karpenter.sh/nodepool"] = "default" }
+	flexStart := func(n *corev1.Node) {
+		n.Labels["cloud.google.com/gke-nodepool"], n.Labels["cloud.google.com/gke-flex-start"] = "gpu", "true"
+	}
 	cases := map[string]struct {
 		change func(*upgrade.World)
 		want   []string
@@ -110,11 +113,29 @@ func TestOwners(t *testing.T) {
 		"NG003 a machine each": {func(w *upgrade.World) {
 			w.Members[0].Node.Spec.ProviderID, w.Members[1].Node.Spec.ProviderID = "aws:///a/i-1", "aws:///a/i-2"
 		}, nil},
-		"NG002 says it already": {func(w *upgrade.World) {
+		"NG001 is said alone": {func(w *upgrade.World) {
 			karpenter(w.Members[1].Node)
 			w.Group.Refusal = "Karpenter replaces these nodes by itself"
-		}, []string{"NG002 refuse"}},
+		}, []string{"NG001 refuse  node old"}},
+		"NG001 where it is not known which nodes are outdated": {func(w *upgrade.World) {
+			karpenter(w.Members[0].Node)
+			w.Group.Wanted, w.Group.Refusal = nodegroup.Revision{}, "pass --current"
+			w.Members = w.Members[:1]
+		}, []string{"NG001 refuse  node new"}},
+		"NG001 Flex Start's": {func(w *upgrade.World) { flexStart(w.Members[1].Node) }, []string{"NG001 refuse  node old"}},
+		"nodes that end by themselves are followed": {func(w *upgrade.World) {
+			flexStart(w.Members[1].Node)
+			w.Request.Strategy = upgrade.ShortLived
+		}, nil},
+		"NG001 Karpenter's are not followed": {func(w *upgrade.World) {
+			karpenter(w.Members[1].Node)
+			w.Request.Strategy = upgrade.ShortLived
+		}, []string{"NG001 refuse  node old"}},
 		"a current node of Karpenter's is not replaced": {func(w *upgrade.World) { karpenter(w.Members[0].Node) }, nil},
+		"a group of Karpenter's that is current": {func(w *upgrade.World) {
+			karpenter(w.Members[0].Node)
+			w.Group.Wanted.ID, w.Members = "workers:8", w.Members[:1]
+		}, nil},
 		"an instance without a node": {func(w *upgrade.World) {
 			w.Members = append(w.Members, nodegroup.Member{Instance: nodegroup.Instance{ID: "i-1"}, Outdated: true})
 		}, nil},

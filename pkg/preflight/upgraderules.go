@@ -24,9 +24,11 @@ func groupRules() []Rule {
 				"An upgrade that lacks one of them stops when it comes to it, and continues when it is allowed.",
 			Source: "AWS: EC2 API, DryRun; IAM API, SimulatePrincipalPolicy",
 		},
-		upgradeRule("NG001", Refuse,
-			"Karpenter made these nodes and replaces them by itself: it would undo what is done here.",
-			"karpenter.sh, concepts/disruption"),
+		upgradeRule(RuleOwner, Refuse,
+			"A service or a controller owns these nodes and replaces them by itself, and it would undo what is done here: Karpenter, EKS Auto Mode, "+
+				"AKS node auto-provisioning, Fargate, Cluster API, OpenShift's Machine API, GKE Autopilot or GKE Flex Start. "+
+				"Nodes of Flex Start may be followed by --strategy=short-lived.",
+			"karpenter.sh, concepts/disruption; cluster-api, common_types.go; machine-api-operator, nodelink; GKE node pool upgrade strategies; this project"),
 		upgradeRule("NG002", Refuse,
 			"The group is another writer's at the moment or for good, such as an instance refresh under way or a managed node group: "+
 				"two that replace nodes at once take more of them away than either means to.",

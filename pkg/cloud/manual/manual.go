@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,6 +31,8 @@ type Options struct {
 	Current map[string]string
 	// ControlPlane lets control-plane nodes belong to groups.
 	ControlPlane bool
+	// Unasked is the service that could tell more of the nodes and whose API is not used, "GKE"; "" where there is none.
+	Unasked string
 }
 
 // Provider is cloud.Provider by node labels. It keeps no state and sends no requests.
@@ -51,53 +52,35 @@ func New(o Options) *Provider {
 	return &Provider{options: o}
 }
 
-// groupLabel is a label whose value names the group of a node.
-type groupLabel struct {
-	key string
-	// owner replaces the nodes of its groups by itself, so that no other actor should (NG001);
-	// empty for most.
-	owner string
-}
-
-// groupLabels in the order in which they count; the first that a node has names its group.
-// Labels of owners come first: what they own stays theirs whatever else it carries.
-func groupLabels() []groupLabel {
-	return []groupLabel{
-		{key: "karpenter.sh/nodepool", owner: "Karpenter replaces these nodes by itself: change the NodePool or its NodeClass, and drift does the rest"},
-		{key: "cluster.x-k8s.io/deployment-name", owner: "Cluster API replaces these nodes by itself: change the MachineDeployment, which rolls them"},
-		{key: "eks.amazonaws.com/nodegroup"},
-		{key: "alpha.eksctl.io/nodegroup-name"},
-		{key: "cloud.google.com/gke-nodepool"},
-		{key: "kubernetes.azure.com/agentpool"},
-		{key: "kops.k8s.io/instancegroup"},
-		{key: "node.kubernetes.io/instancegroup"},
+// groupLabels lists the labels whose value names the group of a node. The first that a node has counts. Labels of owners come
+// first: what they own stays theirs whatever else it carries.
+func groupLabels() []string {
+	return []string{
+		"karpenter.sh/nodepool",
+		"cluster.x-k8s.io/deployment-name",
+		"eks.amazonaws.com/nodegroup",
+		"alpha.eksctl.io/nodegroup-name",
+		"cloud.google.com/gke-nodepool",
+		"kubernetes.azure.com/agentpool",
+		"kops.k8s.io/instancegroup",
+		"node.kubernetes.io/instancegroup",
 	}
 }
 
-// groupOf names the group that the node's labels put it in, "" for none. Groups with an
-// owner are named KEY=VALUE, so that they cannot be taken for a group that may be driven.
+// groupOf names the group that the node's labels put it in or, without such a label, its owner; "" for none. Groups that are
+// named after their owner are called KEY=VALUE, so that they cannot be taken for a group that may be driven.
 func groupOf(node *corev1.Node) string {
-	for _, l := range groupLabels() {
-		value := node.Labels[l.key]
-		switch {
-		case value == "":
-		case l.owner != "":
-			return l.key + "=" + value
-		default:
-			return value
+	for _, key := range groupLabels() {
+		value := node.Labels[key]
+		if value == "" {
+			continue
 		}
-	}
-	return ""
-}
-
-// ownerOf says why the group of that name has an owner, and what to do there; "" when it has none.
-func ownerOf(group string) string {
-	for _, l := range groupLabels() {
-		if l.owner != "" && strings.HasPrefix(group, l.key+"=") {
-			return l.owner
+		if named := key + "=" + value; nodegroup.IsNamedAfterOwner(named) {
+			return named
 		}
+		return value
 	}
-	return ""
+	return nodegroup.OwnGroup(node)
 }
 
 // Name implements cloud.Provider.
@@ -141,20 +124,27 @@ func (p *Provider) groupOfNodes(ref cloud.Ref) nodegroup.Group {
 }
 
 func (p *Provider) refusalReason(ref cloud.Ref) string {
-	var target, unknown string
+	var owned, target, unknown string
+	if owner, is := nodegroup.OwnerOfGroup(ref.Name); is {
+		owned = fmt.Sprintf("%s owns these nodes: %s", owner.Name, owner.Remedy)
+	}
 	if ref.To != "" {
 		target = fmt.Sprintf("node labels name no revision to move to with --to=%s: pass --current KEY=VALUE instead", ref.To)
 	}
-	if len(p.options.Current) == 0 {
+	switch {
+	case len(p.options.Current) > 0:
+	case p.options.Unasked != "":
+		unknown = fmt.Sprintf("which nodes are current is unknown, since this version does not use %s's API: pass --current KEY=VALUE", p.options.Unasked)
+	default:
 		unknown = "which nodes are current is unknown: pass --current KEY=VALUE"
 	}
-	return cmp.Or(ownerOf(ref.Name), target, unknown)
+	return cmp.Or(owned, target, unknown)
 }
 
 // nameOf names the node's group, "" for none.
 func (p *Provider) nameOf(node *corev1.Node) string {
 	switch selector := p.options.Selector; {
-	case !p.options.ControlPlane && controlPlane(node):
+	case !p.options.ControlPlane && nodegroup.IsControlPlane(node):
 		return ""
 	case selector == nil:
 		return groupOf(node)
@@ -163,14 +153,6 @@ func (p *Provider) nameOf(node *corev1.Node) string {
 	default:
 		return ""
 	}
-}
-
-// controlPlane recognises control-plane nodes by their role, under its name of today and the one
-// before Kubernetes 1.24.
-func controlPlane(node *corev1.Node) bool {
-	_, today := node.Labels["node-role.kubernetes.io/control-plane"]
-	_, before := node.Labels["node-role.kubernetes.io/master"]
-	return today || before
 }
 
 // Belongs implements cloud.Provider by the node's labels as they are now.

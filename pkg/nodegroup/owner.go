@@ -1,0 +1,208 @@
+package nodegroup
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Owner is a service or a controller that replaces nodes of its own by itself, so that no other actor should.
+type Owner struct {
+	// Name is its name for people: "Karpenter".
+	Name string
+	// Kind is what a group of its nodes is called.
+	Kind string
+	// Does says what it does with its nodes, Remedy what a user does to have newer ones.
+	Does, Remedy string
+	// Expires is true if its nodes end by themselves within a week, which the strategy for such nodes waits for (GKE G01).
+	Expires bool
+
+	// group names the group of a node that it owns, KEY=VALUE; it is "" for other nodes. keys are the KEYs of no other owner.
+	group func(*corev1.Node) string
+	keys  []string
+}
+
+// Labels of nodes by which owners are known.
+const (
+	karpenterPool = "karpenter.sh/nodepool"
+	computeType   = "eks.amazonaws.com/compute-type"
+	gkePool       = "cloud.google.com/gke-nodepool"
+	// openShiftSet is a label of Machines, by which their nodes are grouped.
+	openShiftSet = "machine.openshift.io/cluster-api-machineset"
+	// clusterAPIDeployment is a label of Machines, which some clusters copy to nodes.
+	clusterAPIDeployment = "cluster.x-k8s.io/deployment-name"
+)
+
+// clusterAPIAnnotations lists annotations of every node of Cluster API, those first that tell the most
+// (cluster-api, api/core/v1beta2/common_types.go).
+func clusterAPIAnnotations() []string {
+	return []string{"cluster.x-k8s.io/owner-name", "cluster.x-k8s.io/owner-kind", "cluster.x-k8s.io/machine"}
+}
+
+// owners lists the owners that are known, those of a kind before the kind itself: the first that owns a node counts.
+func owners() []Owner {
+	const drift = "change its NodePool or NodeClass and let %s drift it"
+	return []Owner{
+		{
+			Name: "Fargate", Kind: "Fargate nodes", group: groupOfFargate, keys: []string{computeType},
+			Does: "made it for one pod and removes it with that pod", Remedy: "restart the workload with kubectl rollout restart, which gives its pods new nodes",
+		},
+		{
+			Name: "EKS Auto Mode", Kind: "EKS Auto Mode NodePool", group: isOfKarpenter(computeType, "auto"),
+			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "EKS Auto Mode"),
+		},
+		{
+			Name: "AKS node auto-provisioning", Kind: "AKS node auto-provisioning NodePool", group: isOfKarpenter("karpenter.azure.com/aksnodeclass", ""),
+			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "AKS"),
+		},
+		{
+			Name: "Karpenter", Kind: "Karpenter NodePool", group: hasLabel(karpenterPool, ""), keys: []string{karpenterPool},
+			Does: "made it and replaces it itself", Remedy: strings.ReplaceAll(drift, "%s", "Karpenter"),
+		},
+		{
+			Name: "OpenShift's Machine API", Kind: "OpenShift machines", group: groupOfOpenShift, keys: []string{openShiftSet},
+			Does: "replaces it and upgrades its system itself", Remedy: "update the cluster, whose Machine Config Operator upgrades its nodes, or change the MachineSet and delete its Machines",
+		},
+		{
+			Name: "Cluster API", Kind: "Cluster API machines", group: groupOfClusterAPI, keys: append(clusterAPIAnnotations(), clusterAPIDeployment),
+			Does: "replaces it itself", Remedy: "change its MachineDeployment or MachinePool, which rolls its machines",
+		},
+		{
+			Name: "GKE Autopilot", Kind: "GKE Autopilot nodes", group: groupOfAutopilot,
+			Does: "upgrades and replaces it itself", Remedy: "upgrade the cluster, or set a maintenance window, and GKE does the rest",
+		},
+		{
+			Name: "GKE Flex Start", Kind: "GKE Flex Start node pool", Expires: true, group: groupOfFlexStart,
+			Does: "ends it within 7 days, and starts newer ones when they are needed", Remedy: "change the node pool and wait",
+		},
+	}
+}
+
+// OwnerOf returns the owner of the node, and false for a node that has none.
+func OwnerOf(node *corev1.Node) (Owner, bool) {
+	for _, owner := range owners() {
+		if owner.group(node) != "" {
+			return owner, true
+		}
+	}
+	return Owner{}, false
+}
+
+// OwnerOfAll returns the owner of all members that are nodes, and false if there is none.
+func OwnerOfAll(members []Member) (Owner, bool) {
+	var found Owner
+	for i := range members {
+		if members[i].Node == nil {
+			continue
+		}
+		owner, owned := OwnerOf(members[i].Node)
+		if !owned || found.Name != "" && found.Name != owner.Name {
+			return Owner{}, false
+		}
+		found = owner
+	}
+	return found, found.Name != ""
+}
+
+// OwnerOfGroup returns the owner that the group is named after, and false for the name of another group.
+func OwnerOfGroup(name string) (Owner, bool) {
+	all := owners()
+	i := slices.IndexFunc(all, func(o Owner) bool {
+		return slices.ContainsFunc(o.keys, func(key string) bool { return strings.HasPrefix(name, key+"=") })
+	})
+	if i < 0 {
+		return Owner{}, false
+	}
+	return all[i], true
+}
+
+// IsNamedAfterOwner reports whether the group's name is one that OwnGroup gives.
+func IsNamedAfterOwner(name string) bool {
+	_, named := OwnerOfGroup(name)
+	return named
+}
+
+// OwnGroup returns the name of the group that the node's owner puts it in, KEY=VALUE; "" for a node without an owner.
+func OwnGroup(node *corev1.Node) string {
+	if owner, owned := OwnerOf(node); owned {
+		return owner.group(node)
+	}
+	return ""
+}
+
+// hasLabel finds nodes with the label of the value, or of any value but "" where that is "".
+func hasLabel(key, value string) func(*corev1.Node) string {
+	return func(node *corev1.Node) string {
+		if got := node.Labels[key]; got == "" || value != "" && got != value {
+			return ""
+		}
+		return key + "=" + node.Labels[key]
+	}
+}
+
+// isOfKarpenter finds nodes of a Karpenter that a service runs, which puts the label on them. Their group is their NodePool.
+func isOfKarpenter(key, value string) func(*corev1.Node) string {
+	return func(node *corev1.Node) string {
+		if hasLabel(key, value)(node) == "" {
+			return ""
+		}
+		return hasLabel(karpenterPool, "")(node)
+	}
+}
+
+// groupOfFargate finds nodes of Fargate by the label that EKS puts on them, or by their names.
+func groupOfFargate(node *corev1.Node) string {
+	if node.Labels[computeType] == "fargate" || node.Labels[computeType] == "" && strings.HasPrefix(node.Name, "fargate-ip-") {
+		return computeType + "=fargate"
+	}
+	return ""
+}
+
+// groupOfClusterAPI finds nodes of Machines.
+func groupOfClusterAPI(node *corev1.Node) string {
+	if name := hasLabel(clusterAPIDeployment, "")(node); name != "" {
+		return name
+	}
+	for _, key := range clusterAPIAnnotations() {
+		if value := node.Annotations[key]; value != "" {
+			return key + "=" + value
+		}
+	}
+	return ""
+}
+
+// groupOfOpenShift finds nodes of the Machine API, whose annotation names the Machine, NAMESPACE/NAME. A Machine has the name
+// of its MachineSet and five characters more (openshift/machine-api-operator, pkg/controller/nodelink).
+func groupOfOpenShift(node *corev1.Node) string {
+	_, machine, _ := strings.Cut(node.Annotations["machine.openshift.io/machine"], "/")
+	if machine == "" {
+		return ""
+	}
+	if at := strings.LastIndex(machine, "-"); at > 0 {
+		machine = machine[:at]
+	}
+	return openShiftSet + "=" + machine
+}
+
+// groupOfAutopilot finds nodes of GKE Autopilot. GKE names them gk3-CLUSTER-POOL-…, and those of Standard clusters gke-…; so a
+// node on which GKE wrote how it was provisioned and that is not named so is no node of a Standard cluster.
+func groupOfAutopilot(node *corev1.Node) string {
+	named := strings.HasPrefix(node.Name, "gk3-") || node.Labels["cloud.google.com/gke-autopilot"] == "true"
+	provisioned := hasLabel("cloud.google.com/gke-provisioning", "standard")(node) != "" && !strings.HasPrefix(node.Name, "gke-")
+	if named || provisioned {
+		return hasLabel(gkePool, "")(node)
+	}
+	return ""
+}
+
+// groupOfFlexStart finds nodes of GKE that are started for a job, with or without a queue, and end within a week.
+func groupOfFlexStart(node *corev1.Node) string {
+	for _, key := range []string{"cloud.google.com/gke-flex-start", "cloud.google.com/gke-queued"} {
+		tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Value == "true" })
+		if tainted || node.Labels[key] == "true" {
+			return hasLabel(gkePool, "")(node)
+		}
+	}
+	return ""
+}
