@@ -17,21 +17,29 @@ import (
 // (GKE G07, G15).
 const longestSurge = time.Hour
 
-// checkStrategy is NG005: another strategy suits the pods better than the one that was asked for.
+// checkStrategy is NG005: another strategy suits the pods better than the one that was asked for. A surge is advised to nobody:
+// what asks for another strategy may be a wish that no pod shows, such as a quick rollback.
 func checkStrategy(w *upgrade.World) []Finding {
 	if w.Request.Strategy == upgrade.Delegated {
 		return nil
 	}
 	fits, reason := FitStrategy(&w.Group, w.Members, w.Request.Policy(), w.Now)
-	if fits == cmp.Or(w.Request.Strategy, upgrade.Surge) || (fits != upgrade.Surge && !w.Group.Sized) {
+	if fits == upgrade.Surge || !w.Group.Sized || suitsAsWell(w.Request.Strategy, fits) {
 		return nil
 	}
 	return []Finding{{Rule: "NG005", Severity: Warn, Message: fmt.Sprintf("--strategy=%s fits better: %s", fits, reason)}}
 }
 
+// suitsAsWell reports whether the pods that a strategy fits are as well off with the one that was asked for. Autoscaled
+// blue-green gives pods longer to shut down than blue-green does (GKE G53, G75), and leaves those alone at first that are not to
+// be disrupted (GKE G72).
+func suitsAsWell(asked, fits upgrade.Strategy) bool {
+	return asked == fits || asked == upgrade.AutoscaledBlueGreen && fits == upgrade.BlueGreen
+}
+
 // FitStrategy is the strategy that suits the pods which have to move, and why (GKE G07): autoscaled
 // blue-green for jobs that must run to their end, where an autoscaler serves the group; blue-green
-// for pods that need more than an hour to shut down; surge for all others.
+// for pods that need more than an hour to shut down, or that are not to be disrupted; surge for all others.
 func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Policy, now time.Time) (strategy upgrade.Strategy, reason string) {
 	moving := listMovingPods(members, policy)
 	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return isLongJob(pod, now) }); i >= 0 && g.Autoscaler.Serves {
@@ -46,6 +54,11 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 				"pod %s/%s may take %s to shut down, and a surge is for pods that need an hour at most: the old nodes stay for a quick rollback, and are paid for meanwhile",
 				slowest.Namespace, slowest.Name, grace)
 		}
+	}
+	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return drain.Protection(pod) != "" }); i >= 0 {
+		return upgrade.BlueGreen, fmt.Sprintf(
+			"pod %s/%s is not to be disrupted (%s), and a surge is for pods that may be: the old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to end by themselves",
+			moving[i].Namespace, moving[i].Name, drain.Protection(moving[i]))
 	}
 	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
 }

@@ -33,17 +33,20 @@ func TestFitStrategy(t *testing.T) {
 		want              upgrade.Strategy
 		says              string
 	}{
-		"G07 an hour is enough":                        {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: upgrade.Surge, says: "within an hour"},
-		"G07 more than an hour":                        {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: upgrade.BlueGreen, says: "pod shop/web may take 2h0m0s"},
-		"a pod that does not move":                     {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: upgrade.Surge, says: "within an hour"},
-		"a pod on a node that is current":              {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: upgrade.Surge, says: "within an hour"},
-		"G07 a job that has run for long":              {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"G07 a job that is not to be disturbed":        {pod: []func(*corev1.Pod){owned("Job"), protected}, want: upgrade.AutoscaledBlueGreen, says: "nodes without work go early"},
-		"G07 a job of another kind":                    {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
-		"a job that has just begun":                    {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
-		"a long job, and nothing that adds nodes":      {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
-		"a pod that is no job's and has run for long":  {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: upgrade.Surge, says: "within an hour"},
-		"G07 a long job on a node that is current now": {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, current: true, want: upgrade.Surge, says: "within an hour"},
+		"G07 an hour is enough":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(3600)}, want: upgrade.Surge, says: "within an hour"},
+		"G07 more than an hour":                                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, want: upgrade.BlueGreen, says: "pod shop/web may take 2h0m0s"},
+		"a pod that does not move":                                   {pod: []func(*corev1.Pod){owned("DaemonSet"), grace(7200)}, want: upgrade.Surge, says: "within an hour"},
+		"a pod on a node that is current":                            {pod: []func(*corev1.Pod){owned("ReplicaSet"), grace(7200)}, current: true, want: upgrade.Surge, says: "within an hour"},
+		"G07 a job that has run for long":                            {pod: []func(*corev1.Pod){owned("Job"), running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"G07 a job that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("Job"), protected}, want: upgrade.AutoscaledBlueGreen, says: "nodes without work go early"},
+		"G07 a job of another kind":                                  {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: upgrade.BlueGreen, says: "pod shop/web is not to be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
+		"G07 a job not to be disturbed, and nothing that adds nodes": {pod: []func(*corev1.Pod){owned("Job"), protected}, unserved: true, want: upgrade.BlueGreen, says: "--batch=0"},
+		"G07 a Workflow":                                             {pod: []func(*corev1.Pod){owned("Workflow"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
+		"a job that has just begun":                                  {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
+		"a long job, and nothing that adds nodes":                    {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
+		"a pod that is no job's and has run for long":                {pod: []func(*corev1.Pod){owned("ReplicaSet"), running(2 * time.Hour)}, want: upgrade.Surge, says: "within an hour"},
+		"G07 a long job on a node that is current now":               {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, current: true, want: upgrade.Surge, says: "within an hour"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -57,25 +60,40 @@ func TestFitStrategy(t *testing.T) {
 	}
 }
 
-// TestPlanNamesTheStrategyThatFits has a note where another strategy was asked for, and none where that is beyond the group.
+// TestPlanNamesTheStrategyThatFits has a note where the strategy that was asked for does not suit the pods, and none where it
+// does, where another is beyond the group, or where only a surge would do as well.
 func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 	twoHours := int64(7200)
-	pod := build.Pod("web", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &twoHours })
+	slow := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &twoHours }
+	protected := func(p *corev1.Pod) { p.Annotations = map[string]string{drain.AnnotationDoNotDisrupt: "true"} }
+	ordinary := func(*corev1.Pod) {}
+	job := build.OwnedBy("Job", "web")
 	cases := map[string]struct {
-		asked upgrade.Strategy
-		sized bool
-		want  bool
+		asked  upgrade.Strategy
+		pod    []func(*corev1.Pod)
+		sized  bool
+		served bool
+		want   bool
 	}{
-		"G07 a surge of pods that take two hours": {upgrade.Surge, true, true},
-		"the strategy that fits":                  {upgrade.BlueGreen, true, false},
-		"a group to which no node can be added":   {upgrade.Surge, false, false},
-		"a group that its own cloud upgrades":     {upgrade.Delegated, true, false},
+		"G07 a surge of pods that take two hours":              {asked: upgrade.Surge, pod: []func(*corev1.Pod){slow}, sized: true, want: true},
+		"G07 a surge where nothing is said":                    {pod: []func(*corev1.Pod){slow}, sized: true, want: true},
+		"the strategy that fits":                               {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){slow}, sized: true},
+		"a group to which no node can be added":                {asked: upgrade.Surge, pod: []func(*corev1.Pod){slow}},
+		"a group that its own cloud upgrades":                  {asked: upgrade.Delegated, pod: []func(*corev1.Pod){slow}, sized: true},
+		"G75 autoscaled has longer than blue-green":            {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){slow}, sized: true, served: true},
+		"G07 a surge of pods that are not to be disturbed":     {asked: upgrade.Surge, pod: []func(*corev1.Pod){protected}, sized: true, want: true},
+		"G07 blue-green for pods that are not to be disturbed": {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){protected}, sized: true},
+		"G72 autoscaled for pods that are not to be disturbed": {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){protected}, sized: true, served: true},
+		"blue-green of jobs where an autoscaler serves":        {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){job, protected}, sized: true, served: true, want: true},
+		"blue-green for a quick rollback":                      {asked: upgrade.BlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true},
+		"autoscaled for ordinary pods":                         {asked: upgrade.AutoscaledBlueGreen, pod: []func(*corev1.Pod){ordinary}, sized: true, served: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := upgrade.World{
-				Request: upgrade.Request{Strategy: c.asked}, Group: nodegroup.Group{Name: "workers", Sized: c.sized},
-				Members: []nodegroup.Member{{Outdated: true, Pods: []*corev1.Pod{pod}}},
+				Request: upgrade.Request{Strategy: c.asked},
+				Group:   nodegroup.Group{Name: "workers", Sized: c.sized, Autoscaler: nodegroup.Autoscaler{Serves: c.served}},
+				Members: []nodegroup.Member{{Outdated: true, Pods: []*corev1.Pod{build.Pod("web", c.pod...)}}},
 			}
 			found := preflight.CheckUpgrade(&w, preflight.Facts{})
 			if got := slices.ContainsFunc(found, func(f preflight.Finding) bool { return f.Rule == "NG005" }); got != c.want {

@@ -37,7 +37,7 @@ func groupRules() []Rule {
 			"Two nodes have one provider ID. Only one of them goes with the machine, so the upgrade would never end.",
 			"this project"),
 		upgradeRule("NG005", Warn,
-			"Another strategy suits the pods better: blue-green for pods that may take more than an hour to shut down, "+
+			"Another strategy suits the pods better: blue-green for pods that may take more than an hour to shut down, or that are not to be disrupted, "+
 				"autoscaled blue-green for jobs that must run to their end where an autoscaler serves the group.",
 			"GKE node pool upgrade strategies"),
 		upgradeRule("VER001", Refuse,
