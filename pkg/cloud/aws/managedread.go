@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	kt "github.com/aws/aws-sdk-go-v2/service/eks/types"
 	"github.com/aws/aws-sdk-go-v2/service/ssm"
+	"github.com/aws/smithy-go"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
@@ -53,7 +54,11 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 	f.nodegroup = *out.Nodegroup
 	m.aws.arns.keep(map[string]string{name.nodegroup: sdk.ToString(out.Nodegroup.NodegroupArn)})
 	if !listing || f.nodegroup.Status == kt.NodegroupStatusUpdating {
-		if err = m.readUpdates(ctx, name, &f); err != nil {
+		err = m.readUpdates(ctx, name, &f)
+		answer, answered := errors.AsType[smithy.APIError](err)
+		switch isIdle := f.nodegroup.Status == kt.NodegroupStatusActive; {
+		case isIdle && answered && isDenied(answer.ErrorCode()): // no update is under way, and how the last one ended is only told
+		case err != nil:
 			return f, err
 		}
 	}

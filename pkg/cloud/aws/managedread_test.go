@@ -270,6 +270,16 @@ func TestRequestsForNodeGroups(t *testing.T) {
 
 // TestDeniedNodeGroupsAreListed holds that a group of which too little may be read is listed, with
 // the action and the resource.
+// TestPlansNeedNoListOfUpdates: whoever may not list updates plans all the same while none is under way.
+func TestPlansNeedNoListOfUpdates(t *testing.T) {
+	s := startManaged(t)
+	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
+	group, err := s.Observe(t.Context(), cloud.Ref{Name: "web"})
+	if err != nil || len(group.Instances) != 3 || group.Managed == nil || group.Managed.Operation.ID != "" {
+		t.Errorf("got %+v, %v", group, err)
+	}
+}
+
 func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	for operation, service := range map[string]string{"DescribeNodegroup": "eks", "GetParameters": "ssm"} {
 		t.Run(operation, func(t *testing.T) {
