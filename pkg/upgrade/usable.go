@@ -3,6 +3,7 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,17 +64,21 @@ func (w *World) findIntolerant(taint corev1.Taint, rec *Record) *corev1.Pod {
 			return pod
 		}
 	}
-	for name := range rec.Workloads {
+	for _, name := range slices.Sorted(maps.Keys(rec.Workloads)) {
 		workload, err := drain.ParseWorkload(name)
 		if err != nil {
 			continue
 		}
+		var first *corev1.Pod // by name, so that the same one is named each time
 		if r := w.Workloads.Named(workload); r != nil {
 			for _, pod := range r.Pods {
-				if pod.Spec.NodeName == "" && !drain.ToleratesTaint(pod, taint) {
-					return pod
+				if pod.Spec.NodeName == "" && !drain.ToleratesTaint(pod, taint) && (first == nil || pod.Name < first.Name) {
+					first = pod
 				}
 			}
+		}
+		if first != nil {
+			return first
 		}
 	}
 	return nil
