@@ -249,9 +249,9 @@ func (d blueGreen) startDeletion(name string) {
 
 // deletePods has the pods of a node be deleted that is not empty.
 func (d blueGreen) deletePods(name string, n NodeRecord) {
-	n.State, n.Deadline = NodeForcing, d.w.Now
-	if n.Reason = ""; len((timeout{d.draft}).listBlocked(name)) > 0 {
-		n.Reason = timeout{d.draft}.describeForRecord(name) // the others were not asked to leave, so that nothing has kept them
+	n.State, n.Reason, n.Deadline = NodeForcing, "its pods are deleted with it", d.w.Now
+	if len((timeout{d.draft}).listBlocked(name)) > 0 {
+		n.Reason = timeout{d.draft}.describeForRecord(name) // the others were not asked to leave: nothing has kept them
 	}
 	delete(d.notes.Yielded, name)
 	d.rec.Nodes[name] = n

@@ -29,6 +29,8 @@ type NodeSpec struct {
 	Taints      []corev1.Taint
 	// CPU, Memory and Pods are quantities, both capacity and allocatable; defaults "4", "16Gi", "110".
 	CPU, Memory, Pods string
+	// More is what the node has beside: devices, ephemeral storage.
+	More corev1.ResourceList
 	// KubeletVersion is "v" and a version; default the control plane's.
 	KubeletVersion string
 	// BootAfter is how long after this call the node is Ready; see [AnnotationBootAfter].
@@ -97,6 +99,7 @@ func (s NodeSpec) capacity() (corev1.ResourceList, error) {
 		}
 		list[name] = quantity
 	}
+	maps.Copy(list, s.More)
 	return list, nil
 }
 

@@ -45,7 +45,7 @@ func between(earliest, latest time.Duration) simulate.Span {
 }
 
 func TestFaults(t *testing.T) {
-	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7}, measured: figures{took: 40 * second, evictions: 7}}
+	exact := outcome{span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, result: upgrade.Succeeded}, measured: figures{took: 40 * second, evictions: 7, result: upgrade.Succeeded}}
 	cases := map[string]struct {
 		change func(*outcome)
 		want   string
@@ -55,6 +55,7 @@ func TestFaults(t *testing.T) {
 		"more than a tenth longer":      {func(o *outcome) { o.measured.took = 45 * second }, "off by more than 10 %"},
 		"more than a tenth shorter":     {func(o *outcome) { o.measured.took = 36 * second }, "off by more than 10 %"},
 		"an eviction more":              {func(o *outcome) { o.measured.evictions++ }, "evictions differ"},
+		"another end":                   {func(o *outcome) { o.measured.result = upgrade.PodEvictionFailure }, `it ends as "PodEvictionFailure", and not as "succeeded"`},
 		"another order":                 {func(o *outcome) { o.measured.order = []string{"a"} }, ""},
 		"a range where all is known":    {func(o *outcome) { o.span = between(30*second, 40*second) }, "a range where all delays are known"},
 		"at random, within the range":   {func(o *outcome) { o.random, o.span = true, between(10*second, 90*second) }, ""},
@@ -136,9 +137,9 @@ func TestTable(t *testing.T) {
 	var text bytes.Buffer
 	err := write(&text, []outcome{
 		{
-			name: "exact", span: between(40*second, 40*second), predicted: figures{40 * second, 7, []string{"a"}}, measured: figures{50 * second, 6, []string{"b"}},
+			name: "exact", span: between(40*second, 40*second), predicted: figures{took: 40 * second, evictions: 7, order: []string{"a"}}, measured: figures{took: 50 * second, evictions: 6, order: []string{"b"}},
 		},
-		{name: "random", random: true, span: between(10*second, 30*second), predicted: figures{30 * second, 7, nil}, measured: figures{20 * second, 7, nil}},
+		{name: "random", random: true, span: between(10*second, 30*second), predicted: figures{took: 30 * second, evictions: 7}, measured: figures{took: 20 * second, evictions: 7}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
 const (
@@ -39,6 +40,8 @@ type figures struct {
 	evictions int
 	// order are the nodes as they were started, those that were started together by name.
 	order []string
+	// result is how the upgrade ends.
+	result upgrade.Result
 }
 
 // started is one node's start, in time since any moment.
@@ -82,6 +85,9 @@ func (o *outcome) faults() []string {
 		faults = append(faults, "a range where all delays are known")
 	case !o.random && off.Seconds() > tolerance*took.Seconds():
 		faults = append(faults, fmt.Sprintf("off by more than %.0f %%", 100*tolerance))
+	}
+	if o.predicted.result != o.measured.result {
+		faults = append(faults, fmt.Sprintf("it ends as %q, and not as %q", o.measured.result, o.predicted.result))
 	}
 	if !o.managed && o.predicted.evictions != o.measured.evictions {
 		faults = append(faults, "evictions differ")

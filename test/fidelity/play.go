@@ -49,6 +49,9 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 	}
 	o := outcome{name: sc.name, random: sc.random, managed: sc.managed, span: plan.Duration}
 	o.predicted = figures{took: plan.Duration.Latest.Duration, evictions: plan.Evictions}
+	if plan.Ends != nil {
+		o.predicted.result = plan.Ends.Slow.Result
+	}
 	var starts []started
 	for _, n := range plan.Nodes {
 		starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
@@ -96,7 +99,7 @@ func measure(ctx context.Context, s *stage.Stage, sc *scenario) (figures, error)
 	if err != nil {
 		return figures{}, err
 	}
-	return figures{took: record.Ended.Sub(record.Started), evictions: evictions, order: inOrder(startsIn(progress.String()))}, nil
+	return figures{took: record.Ended.Sub(record.Started), evictions: evictions, order: inOrder(startsIn(progress.String())), result: record.Result}, nil
 }
 
 // countEvictions counts the evictions that the API server carried out: the plugin's or, where EKS upgrades the group, EKS's.
@@ -143,7 +146,9 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if sc.aws() {
 		err = sc.launchGroup(ctx, s)
 	} else {
-		err = s.AddPool(ctx, sc.pool("old", zoneA, zoneB))
+		old := sc.pool("old", zoneA, zoneB)
+		old.More = sc.oldHave
+		err = s.AddPool(ctx, old)
 	}
 	if err != nil {
 		return err
@@ -160,10 +165,12 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := s.Settle(ctx); err != nil || sc.aws() {
 		return err
 	}
-	if err := s.AddPool(ctx, sc.pool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))); err != nil {
+	current := sc.pool("new", cmp.Or(sc.newZone, zoneA), cmp.Or(sc.newZone, zoneB))
+	current.Nodes, current.More, current.CPU = sc.nodes-sc.fewer, sc.newHave, sc.newCPU
+	if err := s.AddPool(ctx, current); err != nil {
 		return err
 	}
-	return s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes)
+	return s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.fewer)
 }
 
 // pool are nodes that no cloud knows, zone by turn.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
@@ -32,6 +33,11 @@ type scenario struct {
 	random bool
 	// newZone is where the current nodes of a group that no cloud knows are; "" for both zones.
 	newZone string
+	// fewer is how many current nodes are missing, of a group that no cloud knows. oldHave and newHave are what
+	// its nodes have beside CPU and memory, and newCPU is the CPU of the current ones; "" for the usual.
+	fewer            int
+	oldHave, newHave corev1.ResourceList
+	newCPU           string
 	// keepIn is the folder that the plan and the events are kept in; "" for none.
 	keepIn string
 }

@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	ekstypes "github.com/aws/aws-sdk-go-v2/service/eks/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/stage"
 )
 
 // scenarios are all there are, by what they are about.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), managed())
+	return slices.Concat(windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), refusals(), managed())
 }
 
 // windows are about how many nodes are in flight.
@@ -130,6 +132,44 @@ func timeouts() []scenario {
 			name: "volumes in a zone without nodes", nodes: 4, code: 4, newZone: zoneB,
 			workloads: []stage.Workload{zonal, known("web", 4, 2*second, 5*second)},
 			flags:     []string{"--settle=1s", "--on-timeout=skip", "--drain-timeout=12s"},
+		},
+	}
+}
+
+// refusals are about pods that no current node takes: the upgrade stops while they are missed.
+func refusals() []scenario {
+	const device, disk = corev1.ResourceName("nvidia.com/gpu"), corev1.ResourceEphemeralStorage
+	asking := func(name corev1.ResourceName, amount string) func(*corev1.PodSpec) {
+		return func(spec *corev1.PodSpec) {
+			requests := spec.Containers[0].Resources.Requests
+			requests[name] = resource.MustParse(amount)
+			spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse(amount)}
+		}
+	}
+	having := func(name corev1.ResourceName, amount string) corev1.ResourceList {
+		return corev1.ResourceList{name: resource.MustParse(amount)}
+	}
+	changed := func(w stage.Workload, change func(*corev1.PodSpec)) stage.Workload { w.Change = change; return w }
+	port := func(spec *corev1.PodSpec) {
+		spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 8080, HostPort: 8080}}
+	}
+	other := known("web", 4, 2*second, 5*second)
+	return []scenario{
+		{
+			name: "devices that no new node has", nodes: 3, code: 1, oldHave: having(device, "1"), flags: []string{"--settle=1s"},
+			workloads: []stage.Workload{changed(known("train", 3, 2*second, 3*second), asking(device, "1")), other},
+		},
+		{
+			name: "new nodes with less disk", nodes: 3, code: 1, oldHave: having(disk, "100Gi"), newHave: having(disk, "20Gi"), flags: []string{"--settle=1s"},
+			workloads: []stage.Workload{changed(known("cache", 3, 2*second, 3*second), asking(disk, "50Gi")), other},
+		},
+		{
+			name: "a host port too few", nodes: 3, code: 1, fewer: 1, flags: []string{"--settle=1s"},
+			workloads: []stage.Workload{changed(known("edge", 3, 2*second, 3*second), port), other},
+		},
+		{
+			name: "pods that take longer than a node has", nodes: 3, code: 1, flags: []string{"--settle=1s", "--drain-timeout=8s"},
+			workloads: []stage.Workload{known("slow", 3, 2*second, 20*second)},
 		},
 	}
 }

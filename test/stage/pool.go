@@ -19,6 +19,10 @@ type Pool struct {
 	// Zones of the nodes, one after the other; none for all in one zone.
 	Zones  []string
 	Taints []corev1.Taint
+	// CPU is what each node has, as a quantity; "" for the usual. More is what it has beside: devices,
+	// ephemeral storage.
+	CPU  string
+	More corev1.ResourceList
 }
 
 // NodeName is the name of the pool's node of that number, from 0 on.
@@ -30,7 +34,7 @@ func (p Pool) NodePrefix() string { return p.Name + "-" + p.Image + "-" }
 // AddPool registers the nodes. It does not wait for them.
 func (s *Stage) AddPool(ctx context.Context, p Pool) error {
 	for i := range p.Nodes {
-		spec := controlplane.NodeSpec{Name: p.NodeName(i), Labels: map[string]string{"pool": p.Name, "image": p.Image}, Taints: p.Taints}
+		spec := controlplane.NodeSpec{Name: p.NodeName(i), Labels: map[string]string{"pool": p.Name, "image": p.Image}, Taints: p.Taints, CPU: p.CPU, More: p.More}
 		if len(p.Zones) > 0 {
 			spec.Zone = p.Zones[i%len(p.Zones)]
 		}

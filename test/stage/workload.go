@@ -37,6 +37,8 @@ type Workload struct {
 	CPU string
 	// Service has its pods serve under its name.
 	Service bool
+	// Change is what else is particular to its pods; nil for nothing.
+	Change func(*corev1.PodSpec)
 }
 
 // Add creates the workload, its Service and its budget. It does not wait for its pods.
@@ -142,6 +144,9 @@ func (w Workload) template() corev1.PodTemplateSpec {
 		},
 	}
 	w.takeTime(&template.Spec)
+	if w.Change != nil {
+		w.Change(&template.Spec)
+	}
 	return template
 }
 
