@@ -17,16 +17,19 @@ type checkedDump struct {
 // TestDumpsOfRules: what check finds in clusters in which a rule was silent, or found what is none.
 func TestDumpsOfRules(t *testing.T) {
 	cases := map[string]checkedDump{
-		"five":                          {says: []string{"info", "PDB006", "its controllers are about to make 1 pod"}, without: []string{"block", "can never allow"}},
-		"s1-70-pdb6-starting-10s":       {says: []string{"info", "PDB006", "pod default/my-nginx-75b76-1 has not been ready for 10s"}, without: []string{"block"}},
-		"s1-30c-one-imagepull":          {code: exitStructural, says: []string{"block", "PDB006", "pod default/my-nginx-75b76-2 is not ready, since container my-nginx is in ImagePullBackOff"}},
-		"s1-31c-pending-unsched":        {code: exitStructural, says: []string{"block", "PDB006", "its controllers have 1 pod that the dump lacks"}},
-		"s1-41-sleep-1":                 {says: []string{"TERM003", "the preStop hook of container my-nginx lasts only 1 s", "TERM004", "it is 300 s by default"}},
-		"s1-38-nginx-quit":              {says: []string{"TERM003", "closes its port at once (/usr/sbin/nginx -s quit)"}},
-		"s1-44-sleep-1m":                {code: exitStructural, says: []string{"error", "TERM001", "the preStop hook of container my-nginx sleeps 60 s, and terminationGracePeriodSeconds is 30"}},
-		"s1-45-two-sleeps":              {code: exitStructural, says: []string{"error", "TERM001", "the preStop hook of container my-nginx sleeps 40 s, and terminationGracePeriodSeconds is 30"}},
-		"s1-80-gate-label-but-old-pods": {says: []string{"LB001", "2 of its 3 pods have no readiness gate"}},
-		"s3-07-no-gate":                 {code: exitStructural, says: []string{"error", "LB001", "TargetGroupBinding foo/foo-api sends to the pods' addresses"}},
+		"five":                              {says: []string{"info", "PDB006", "its controllers are about to make 1 pod"}, without: []string{"block", "can never allow"}},
+		"s1-70-pdb6-starting-10s":           {says: []string{"info", "PDB006", "pod default/my-nginx-75b76-1 has not been ready for 10s"}, without: []string{"block"}},
+		"s1-30c-one-imagepull":              {code: exitStructural, says: []string{"block", "PDB006", "pod default/my-nginx-75b76-2 is not ready, since container my-nginx is in ImagePullBackOff"}},
+		"s1-31c-pending-unsched":            {code: exitStructural, says: []string{"block", "PDB006", "its controllers have 1 pod that the dump lacks"}},
+		"s1-41-sleep-1":                     {says: []string{"TERM003", "the preStop hook of container my-nginx lasts only 1 s", "TERM004", "it is 300 s by default"}},
+		"s1-38-nginx-quit":                  {says: []string{"TERM003", "closes its port at once (/usr/sbin/nginx -s quit)"}},
+		"s1-44-sleep-1m":                    {code: exitStructural, says: []string{"error", "TERM001", "the preStop hook of container my-nginx sleeps 60 s, and terminationGracePeriodSeconds is 30"}},
+		"s1-45-two-sleeps":                  {code: exitStructural, says: []string{"error", "TERM001", "the preStop hook of container my-nginx sleeps 40 s, and terminationGracePeriodSeconds is 30"}},
+		"s1-80-gate-label-but-old-pods":     {says: []string{"LB001", "2 of its 3 pods have no readiness gate"}},
+		"s3-15-skew":                        {says: []string{"TSC004", "delete one of those 2 before the upgrade"}, without: []string{"REP003", "spread it over zones"}},
+		"rook-9324-pinned-by-hostname":      {says: []string{"warning", "POD010", "their drains do not wait for it"}, without: []string{"block"}},
+		"kyverno-4686-webhook-without-pods": {code: exitStructural, says: []string{"block", "WH001", "webhook mutate.policy.svc-fail has failurePolicy Fail, and no pod runs behind Service policy/policy-svc"}},
+		"s3-07-no-gate":                     {code: exitStructural, says: []string{"error", "LB001", "TargetGroupBinding foo/foo-api sends to the pods' addresses"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func capacityRules() []Rule {
 		{
 			ID: "CAP001", Severity: Block, find: findLackOfRoom,
 			Text: "The pods of as many outdated nodes as are drained at once ask for more CPU, memory or pods than is free on the nodes that stay and on those that are added first. " +
-				"The rest of them finds no node. It is a sum: pods that fit in sum may still fit on no node. Where an autoscaler serves the group, and where no node is added first, it is a warning.",
+				"The rest of them finds no node. It is a sum: pods that fit in sum may still fit on no node. Where an autoscaler serves the group, and where no node is added first, it is a warning. Where only taints keep the pods from nodes with room, it names them.",
 			Source: "GKE node pool upgrade strategies; EKS phases",
 		},
 		{
@@ -59,11 +59,13 @@ func findLackOfRoom(s *Scene) []Finding {
 	}
 	rooms := roomCounter{}
 	needed, drained := s.sumLeaving(rooms)
-	free, staying := s.sumFree(rooms)
+	free, staying := s.sumFree(rooms, placement.takes)
 	added := s.newNodes()
+	var more room
 	for range added {
-		free.add(s.roomOfNewNode(rooms))
+		more.add(s.roomOfNewNode(rooms))
 	}
+	free.add(more)
 	lacking := needed.describeLack(free)
 	if len(lacking) == 0 {
 		return nil
@@ -75,6 +77,15 @@ func findLackOfRoom(s *Scene) []Finding {
 	}
 	if s.World.Group.Sized {
 		f.Remedy = fmt.Sprintf("add more nodes first with --max-surge, which comes to %d now, drain fewer at a time or lower what pods request", added)
+	}
+	if open, all := s.sumFree(rooms, placement.allows); all > staying {
+		taints := strings.Join(s.refusingTaints(), ", ")
+		if open.add(more); len(needed.describeLack(open)) == 0 {
+			f.Message = fmt.Sprintf("the pods of %s, which leave at once, have room only with the nodes (%d) whose taints they do not tolerate: %s", countThings(drained, "node"), all-staying, taints)
+			f.Remedy = "take the taints off, have the pods tolerate them, or " + f.Remedy
+		} else {
+			f.Message += fmt.Sprintf(", and not those whose taints the pods do not tolerate (%d): %s", all-staying, taints)
+		}
 	}
 	switch {
 	case s.World.Group.Autoscaler.Serves:
@@ -125,9 +136,9 @@ func sumLargest(all []room, n int, of func(room) int64) (sum int64) {
 	return sum
 }
 
-// sumFree is what is free on the nodes that stay and that take one of the workloads, and how many
-// these are.
-func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
+// sumFree is what is free on the nodes that stay and that take one of the workloads, as takes tells,
+// and how many these are.
+func (s *Scene) sumFree(rooms roomCounter, takes func(placement, *corev1.Node) bool) (free room, nodes int) {
 	used, lowest := map[string]room{}, s.lowestLeavingPriority()
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != "" && !hasPodEnded(pod) && priorityOf(pod) >= lowest { // others are preempted
@@ -141,7 +152,7 @@ func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 		places = append(places, placementOf(w.Model()))
 	}
 	for _, node := range s.staying {
-		if !nodegroup.IsNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return p.takes(node) }) {
+		if !nodegroup.IsNodeReady(node) || !slices.ContainsFunc(places, func(p placement) bool { return takes(p, node) }) {
 			continue
 		}
 		nodes++
@@ -150,6 +161,25 @@ func (s *Scene) sumFree(rooms roomCounter) (free room, nodes int) {
 		free.add(left)
 	}
 	return free, nodes
+}
+
+// refusingTaints are the taints because of which nodes that stay take none of the workloads.
+func (s *Scene) refusingTaints() []string {
+	taints := map[string]bool{}
+	for _, w := range s.Workloads {
+		may := placementOf(w.Model())
+		for _, node := range s.staying {
+			if !nodegroup.IsNodeReady(node) || !may.allows(node) {
+				continue
+			}
+			for i := range node.Spec.Taints {
+				if taint := &node.Spec.Taints[i]; taint.Effect != corev1.TaintEffectPreferNoSchedule && !drain.ToleratesTaint(may.pod, *taint) {
+					taints[taint.ToString()] = true
+				}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(taints))
 }
 
 // lowestLeavingPriority is the least priority of a pod that leaves: all of them preempt pods of less.

@@ -156,6 +156,13 @@ func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 	if slices.ContainsFunc(after, placementOf(pod).allows) {
 		return nil
 	}
+	if len(w.Budgets) == 0 && slices.ContainsFunc(after, placementOf(withoutHost(pod)).allows) {
+		return &Finding{
+			Severity: Warn,
+			Message:  "it is pinned to outdated hosts by name: their drains do not wait for it, and the pod in its place stays Pending",
+			Remedy:   "do nothing if its operator makes one for each new node, or select by a label that new nodes have too",
+		}
+	}
 	var unmet []string
 	change := fields{}
 	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
@@ -178,6 +185,29 @@ func findOldSelection(s *Scene, w *Workload, _ *Pod) *Finding {
 		Message: "its " + what + " (" + strings.Join(keysOf(pod, required), ", ") + ") " + match + " outdated nodes only, so that the pod in its place stays Pending",
 		Remedy:  "allow nodes by labels that new ones have too",
 	}
+}
+
+// withoutHost returns a copy of the pod that does not ask for a node by its name.
+func withoutHost(pod *Pod) *Pod {
+	free := pod.DeepCopy()
+	delete(free.Spec.NodeSelector, corev1.LabelHostname)
+	required := requiredNodesOf(free)
+	if required == nil {
+		return free
+	}
+	isOfHost := func(r corev1.NodeSelectorRequirement) bool {
+		return r.Key == corev1.LabelHostname || r.Key == metav1.ObjectNameField
+	}
+	for i := range required.NodeSelectorTerms {
+		term := &required.NodeSelectorTerms[i]
+		term.MatchExpressions = slices.DeleteFunc(term.MatchExpressions, isOfHost)
+		term.MatchFields = slices.DeleteFunc(term.MatchFields, isOfHost)
+		if len(term.MatchExpressions)+len(term.MatchFields) == 0 { // it would match nothing
+			free.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil
+			return free
+		}
+	}
+	return free
 }
 
 // keysOf are the labels and fields that a pod selects nodes by.

@@ -32,7 +32,7 @@ func replicaRules() []Rule {
 		{
 			ID: "REP003", Severity: Warn, Reads: []string{budgetKind}, find: perWorkload(findOneBatch),
 			Text: "All ready replicas of a workload are on several outdated nodes of one zone where the cluster has more zones, " +
-				"or, without a budget, on so few nodes that all of them may be drained at once. Pods that ask for their zone by a nodeSelector do not count.",
+				"or, without a budget, on so few nodes that all of them may be drained at once. Pods that ask for their zone by a nodeSelector do not count, nor what TSC004 finds.",
 			Source: "this project; kubernetes.io, Pod Topology Spread Constraints",
 		},
 	}
@@ -188,13 +188,34 @@ func findOneBatch(s *Scene, w *Workload) *Finding {
 		return nil
 	}
 	zone := at.zones.UnsortedList()[0]
-	if !s.hasOtherZone(zone) {
+	if !s.hasOtherZone(zone) || s.isZoneSkewed(w) {
 		return nil
 	}
-	return &Finding{
+	f := &Finding{
 		Message: fmt.Sprintf("all of its %d ready pods are in zone %s, and all of their nodes are replaced", at.pods, zone),
 		Remedy:  "spread it over zones with topologySpreadConstraints: topologyKey topology.kubernetes.io/zone, maxSkew 1",
 	}
+	if asksForZones(w.Model()) {
+		f.Remedy = "delete all but one of them before the upgrade, one after the other: the scheduler looks at what spreads them over zones only when it places a pod"
+	}
+	return f
+}
+
+// isZoneSkewed reports whether TSC004 says that a zone has too many of the pods, and what helps.
+func (s *Scene) isZoneSkewed(w *Workload) bool {
+	return slices.ContainsFunc(hardConstraints(w.Model()), func(c corev1.TopologySpreadConstraint) bool {
+		return slices.Contains(zoneKeys(), c.TopologyKey) && s.findSkewOf(w, &c) != nil
+	})
+}
+
+// asksForZones reports whether a constraint or an anti-affinity of the pod spreads it over zones.
+func asksForZones(pod *Pod) bool {
+	isOfZones := func(key string) bool { return slices.Contains(zoneKeys(), key) }
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return isOfZones(c.TopologyKey) && selects(c.LabelSelector, pod.Labels)
+	}) || slices.ContainsFunc(apartTerms(pod), func(term corev1.PodAffinityTerm) bool {
+		return isOfZones(term.TopologyKey) && selects(term.LabelSelector, pod.Labels)
+	})
 }
 
 func (s *Scene) hasOtherZone(zone string) bool {

@@ -83,13 +83,18 @@ func isSpread(pod *Pod) bool {
 	if slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return selects(c.LabelSelector, pod.Labels) }) {
 		return true
 	}
-	terms := requiredApart(pod)
+	return slices.ContainsFunc(apartTerms(pod), func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
+}
+
+// apartTerms are the terms of the pod's anti-affinity, required and preferred.
+func apartTerms(pod *Pod) []corev1.PodAffinityTerm {
+	terms := slices.Clone(requiredApart(pod))
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
 		for _, preferred := range affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			terms = append(slices.Clone(terms), preferred.PodAffinityTerm)
+			terms = append(terms, preferred.PodAffinityTerm)
 		}
 	}
-	return slices.ContainsFunc(terms, func(term corev1.PodAffinityTerm) bool { return selects(term.LabelSelector, pod.Labels) })
+	return terms
 }
 
 // requiredApart are the terms of the pod's required anti-affinity.
@@ -131,6 +136,9 @@ func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
 		if crowd == nil {
 			continue
 		}
+		if crowd.isNowhere {
+			return s.describeNowhere(&c)
+		}
 		return &Finding{
 			Message: fmt.Sprintf("its spread constraint on %s counts drained nodes as empty, which leaves room for %s per %s: during the upgrade %s, and some stay Pending",
 				c.TopologyKey, countThings(int(c.MaxSkew), "pod"), nameDomain(c.TopologyKey), crowd.describe(c.TopologyKey)),
@@ -139,6 +147,18 @@ func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
 		}
 	}
 	return nil
+}
+
+// describeNowhere says that no node takes the pods at first, which no constraint changes.
+func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
+	f := &Finding{
+		Message: fmt.Sprintf("no node that it may run on stays, and none is added before the first is drained: its pods stay Pending until one is, and its spread constraint on %s then keeps some of them from it", c.TopologyKey),
+		Remedy:  "add a node that takes them before the upgrade, and set nodeTaintsPolicy: Honor in the constraint",
+	}
+	if s.World.Group.Sized {
+		f.Remedy = "add nodes first with --max-surge=1 or more, and set nodeTaintsPolicy: Honor in the constraint"
+	}
+	return f
 }
 
 // findTooFewDomains looks at minDomains: with fewer places the emptiest is taken to have no pod
@@ -227,19 +247,26 @@ func (w *Workload) preferApart(model *Pod) string {
 
 func findSkew(s *Scene, w *Workload, model *Pod) *Finding {
 	for _, c := range hardConstraints(model) {
-		d := s.findDomains(w, c.TopologyKey)
-		fullest, emptiest, fair := d.findExtremes(c.TopologyKey)
-		most, least := d.pods[fullest], d.pods[emptiest]
-		if most-least <= int(c.MaxSkew) || most <= fair || !d.outdated[fullest] {
-			continue
-		}
-		thing := nameDomain(c.TopologyKey)
-		return &Finding{
-			Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, countThings(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
-			Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or have the descheduler's %s do it", most, spreadPlugin),
+		if f := s.findSkewOf(w, &c); f != nil {
+			return f
 		}
 	}
 	return nil
+}
+
+// findSkewOf says that a node or zone has more of the pods than a constraint allows, nil where none has.
+func (s *Scene) findSkewOf(w *Workload, c *corev1.TopologySpreadConstraint) *Finding {
+	d := s.findDomains(w, c.TopologyKey)
+	fullest, emptiest, fair := d.findExtremes(c.TopologyKey)
+	most, least := d.pods[fullest], d.pods[emptiest]
+	if most-least <= int(c.MaxSkew) || most <= fair || !d.outdated[fullest] {
+		return nil
+	}
+	thing := nameDomain(c.TopologyKey)
+	return &Finding{
+		Message: fmt.Sprintf("%s %s has %d of its %s and %s %s has %d, though the constraint's maxSkew is %d", thing, fullest, most, countThings(len(w.Pods), "pod"), thing, emptiest, least, c.MaxSkew),
+		Remedy:  fmt.Sprintf("delete one of those %d before the upgrade, or have the descheduler's %s do it", most, spreadPlugin),
+	}
 }
 
 func findMixedVersions(_ *Scene, w *Workload, model *Pod) *Finding {

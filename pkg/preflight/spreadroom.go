@@ -65,7 +65,11 @@ func (d *domains) fenced() []string {
 }
 
 // crowding is a moment of an upgrade at which pods have to share fewer domains than they may.
-type crowding struct{ pods, domains, missing int }
+type crowding struct {
+	pods, domains, missing int
+	// isNowhere is set where no node stays and none is added first: no pod that leaves is placed then.
+	isNowhere bool
+}
 
 // findCrowding looks for the worst moment at which a workload of which each domain may have no more
 // than the given number of pods cannot have all of them placed. Pods wait then until a node was
@@ -92,7 +96,7 @@ func (s *Scene) findCrowding(w *Workload, key string, most int) *crowding {
 		replaced := max(0, i+1-max(1, s.World.Request.Window))
 		room := len(d.open) + max(surge, min(surge+replaced, len(s.outdated)))
 		if missing := (placed - room*most + most - 1) / most; missing > 0 && (worst == nil || missing > worst.missing) {
-			worst = &crowding{pods: placed, domains: room, missing: missing}
+			worst = &crowding{pods: placed, domains: room, missing: missing, isNowhere: len(d.open) == 0 && surge == 0}
 		}
 	}
 	return worst

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 )
 
 const (
@@ -17,15 +19,15 @@ const (
 
 // webhookRules are about admission webhooks that pods or evictions wait for.
 func webhookRules() []Rule {
-	kinds := []string{"services", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "namespaces"}
+	kinds := []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} // a cluster may have of one alone
 	return []Rule{
 		{
-			ID: "WH001", Severity: Block, Reads: kinds, find: findLonelyWebhooks,
-			Text:   "A webhook with failurePolicy Fail is asked about new pods or evictions, and a drain may take all of its pods at once. Until it is back pods are neither made nor evicted; if it is asked about its own pods, it does not come back. If it is not, or if it has matchConditions, which are not looked at, it is less than a block.",
+			ID: "WH001", Severity: Block, Reads: []string{"services", "namespaces"}, More: kinds, find: findFailingWebhooks,
+			Text:   "A webhook with failurePolicy Fail is asked about new pods or evictions, and its Service is not there or has no ready pod, so that none is made or evicted; or a drain may take all of its pods at once. Until it is back pods are neither made nor evicted; if it is asked about its own pods, it does not come back. If it is not, or if it has matchConditions, which are not looked at, it is less than a block.",
 			Source: "openshift/addon-operator#717; kubernetes.io, \"Admission Webhook Good Practices\"",
 		},
 		{
-			ID: "WH002", Severity: Note, Reads: kinds[1:3], find: findEvictionWebhooks,
+			ID: "WH002", Severity: Note, More: kinds, find: findEvictionWebhooks,
 			Text:   "A webhook is there for evictions alone, as KubeVirt's and Strimzi's Drain Cleaner are: it may deny an eviction and move the pod in its own way. The upgrade counts a denial as in progress and tries again.",
 			Source: "kubevirt#9585, #5177; strimzi/drain-cleaner",
 		},
@@ -115,12 +117,22 @@ func namespaceLabels(s *Scene, name string) map[string]string {
 	return set
 }
 
-// findLonelyWebhooks is WH001.
-func findLonelyWebhooks(s *Scene) []Finding {
+// findFailingWebhooks is WH001.
+func findFailingWebhooks(s *Scene) []Finding {
 	var found []Finding
 	for _, hook := range listAdmissionHooks(s) {
+		if !hook.isFailing() {
+			continue
+		}
+		if why, severity := hook.describeSilence(s); why != "" {
+			if f := judgeSilentHook(s, hook, why, severity); f != nil {
+				f.Object = hook.config
+				found = append(found, *f)
+			}
+			continue
+		}
 		w := hook.backing(s)
-		if w == nil || !hook.isFailing() {
+		if w == nil {
 			continue
 		}
 		if lonely := describeLoneliness(s, w); lonely != "" {
@@ -131,6 +143,73 @@ func findLonelyWebhooks(s *Scene) []Finding {
 		}
 	}
 	return found
+}
+
+// describeSilence says why a webhook does not answer as the cluster is now, "" where it may. It is less
+// than a block where a pod of it has just been started.
+func (h *admissionHook) describeSilence(s *Scene) (why string, severity Severity) {
+	ref := h.ClientConfig.Service
+	if ref == nil {
+		return "", "" // it is outside the cluster
+	}
+	name := "Service " + ref.Namespace + "/" + ref.Name
+	i := slices.IndexFunc(s.Services, func(service *corev1.Service) bool {
+		return service.Namespace == ref.Namespace && service.Name == ref.Name
+	})
+	if i < 0 {
+		return name + " is not there", Block
+	}
+	if len(s.Services[i].Spec.Selector) == 0 {
+		return "", "" // its endpoints are written by hand
+	}
+	pods, young := 0, 0
+	for _, pod := range s.Pods {
+		if !selectsPod(s.Services[i], pod) || pod.Namespace != ref.Namespace || !drain.IsLiving(pod) {
+			continue
+		}
+		if drain.Ready(pod) {
+			return "", ""
+		}
+		pods++
+		if drain.DescribeFault(pod) == "" && s.World.Now.Sub(drain.UnreadySince(pod)) <= unreadyPatience {
+			young++
+		}
+	}
+	switch {
+	case pods == 0:
+		return "no pod runs behind " + name, Block
+	case young == 0:
+		return "no pod behind " + name + " is ready", Block
+	default:
+		return "no pod behind " + name + " is ready yet", Error
+	}
+}
+
+// judgeSilentHook says what a webhook that does not answer keeps from happening, nil where that is
+// nothing an upgrade needs.
+func judgeSilentHook(s *Scene, hook *admissionHook, why string, severity Severity) *Finding {
+	isAsked := func(resource string) bool {
+		return slices.ContainsFunc(s.Workloads, func(w *Workload) bool { return hook.isAskedAbout(s, w, resource) })
+	}
+	what := ""
+	switch ofPods, ofEvictions := isAsked(ofPods), isAsked(ofEvictions); {
+	case ofPods && ofEvictions:
+		what = "no pod is made in the place of one that leaves, and none is evicted"
+	case ofPods:
+		what = "no pod is made in the place of one that leaves"
+	case ofEvictions:
+		what = "no pod is evicted"
+	default:
+		return nil
+	}
+	if len(hook.MatchConditions) > 0 {
+		severity, what = Warn, what+", as far as its matchConditions let requests through"
+	}
+	return &Finding{
+		Severity: severity,
+		Message:  fmt.Sprintf("webhook %s has failurePolicy Fail, and %s: %s", hook.Name, why, what),
+		Remedy:   "see that it runs again or, if it was uninstalled, delete its configuration",
+	}
 }
 
 // judgeLonelyHook says what a webhook keeps from happening while its pods are away, nil where that
