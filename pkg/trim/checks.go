@@ -40,6 +40,27 @@ func ForChecks(object any) {
 	}
 }
 
+// ForPlans trims one object, given as a pointer, to what rules and forecasts look at together: it keeps what ForChecks and
+// Object keep.
+func ForPlans(object any) {
+	switch o := object.(type) {
+	case *appsv1.ReplicaSet:
+		trimMetadata(o.GetObjectMeta())
+		trimControllerSpec(o)
+	case *appsv1.StatefulSet:
+		template := trimPodTemplate(&o.Spec.Template)
+		template.Annotations = o.Spec.Template.Annotations
+		ForChecks(o)
+		o.Spec.Template = template
+	case *corev1.PersistentVolume:
+		source := trimSource(&o.Spec)
+		ForChecks(o)
+		o.Spec.PersistentVolumeSource = source
+	default:
+		ForChecks(object)
+	}
+}
+
 // trimTemplate keeps of a controller all but its pods' template, of which the labels are kept: what
 // else there is to see, its pods show.
 func trimTemplate(object any) {
