@@ -62,7 +62,7 @@ func Providers() []Info {
 			},
 			resume: [3]string{"aws autoscaling resume-processes", "--auto-scaling-group-name", "--scaling-processes"},
 		},
-		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours},
+		{Name: "gke", Scheme: "gce://", Model: "gke", Refill: RefillBySize, FenceTaint: ours, KindByNodes: "GKE node pool, as its nodes tell"},
 		{Name: "manual", Model: "eks", Refill: RefillByUser, FenceTaint: ours},
 	}
 }
@@ -76,6 +76,9 @@ func InfoOf(name string) Info {
 	}
 	return Info{Name: name, Model: "eks", Refill: RefillBySize, FenceTaint: all[len(all)-1].FenceTaint}
 }
+
+// Service is the managed service whose groups they are, as people write it: "EKS".
+func (p Info) Service() string { return strings.ToUpper(p.Model) }
 
 // OwnsNode reports whether the node is a machine of the provider, as its provider ID says.
 func (p Info) OwnsNode(node *corev1.Node) bool {

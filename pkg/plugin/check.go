@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,7 +205,10 @@ func (c *checker) checkGroup(s *session, g *groupContext, objects *inventory.Obj
 	case c.everyNode:
 		r.Outdated = new(len(g.members))
 	case r.Outdated == nil:
-		r.Unknown = cmp.Or(g.group.Refusal, "pass --current KEY=VALUE, a label of current nodes")
+		r.Unknown = "pass --current KEY=VALUE, a label of current nodes"
+		if f := preflight.FirstRefusal(g.findings); f != nil {
+			r.Unknown = f.String()
+		}
 	}
 	if objects.IsDump && !c.everyNode && len(c.settings.Current) == 0 {
 		r.Assumptions = append(r.Assumptions, "every node is outdated: --current KEY=VALUE names a label of those that are not")

@@ -63,7 +63,7 @@ func (f *flags) addShared(flags *pflag.FlagSet) {
 	flags.StringVar(&f.node, "node", "", "Name a group by one of its nodes")
 	flags.StringVarP(&f.selector, "selector", "l", "", "Name a group by a label selector of its nodes; implies --provider=manual")
 	flags.StringVar(&f.current, "current", "", "Labels that a current node carries, KEY=VALUE[,KEY=VALUE]; required without a cloud")
-	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames()))
+	flags.StringVar(&f.providerName, "provider", "auto", "Where the nodes come from: "+joinAlternatives(listProviderNames())+"; gke in dumps only")
 	flags.StringVar(&f.clusterName, "cluster-name", "", "The cloud's name of the cluster, where node groups of two clusters have one name")
 	flags.StringVar(&f.stateNamespace, "state-namespace", "kube-system", "Namespace of the Lease and ConfigMap that hold an upgrade's state")
 	flags.BoolVar(&f.controlPlane, "control-plane", false, "Let control-plane nodes be part of a group")

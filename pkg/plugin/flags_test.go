@@ -37,7 +37,7 @@ func TestRefusedArguments(t *testing.T) {
 		"a comparison to carry out":   {"workers --compare --yes", "--compare shows what could be done: add --dry-run"},
 		"a comparison of two groups":  {"a b --compare --dry-run", "--compare is about one group: name only one"},
 		"a comparison by guess":       {"a --compare --dry-run --forecast=false", "--compare rests on forecasts: leave --forecast=false out"},
-		"a provider":                  {"--provider=azure", "--provider=azure is not known: use auto, aws or manual"},
+		"a provider":                  {"--provider=azure", "--provider=azure is not known: use auto, aws, gke or manual"},
 		"a selector of a cloud":       {"-l a=b --provider=aws", "--selector names labelled nodes: it goes with --provider=manual"},
 		"a selector":                  {"-l a=b,,", "--selector=a=b,,: found ',', expected: identifier after ','"},
 		"a way of progress":           {"--progress=loud", "--progress=loud is not known: use auto, tty, plain, json or quiet"},

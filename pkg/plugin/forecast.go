@@ -34,14 +34,28 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		leaving = g.listLeaving()
 	}
 	var unread []string
-	if g.clusterWorkloads != nil {
+	if g.clusterWorkloads != nil && g.findOwner() == nil {
 		unread = describeUnread(&g.clusterWorkloads.Objects)
 	}
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls,
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
-	}, &g.group, g.members, &forecast, !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived), nil
+	}, &g.group, g.members, &forecast, g.isForecast(s)), nil
+}
+
+// isForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their
+// owner does with other nodes is not either.
+func (g *groupContext) isForecast(s *session) bool {
+	return !s.podsOfGroupOnly && g.request.Strategy != upgrade.ShortLived && g.findOwner() == nil
+}
+
+// findOwner returns the finding that names the owner of the nodes, nil where there is none.
+func (g *groupContext) findOwner() *preflight.Finding {
+	if f := preflight.FirstRefusal(g.findings); f != nil && f.Rule == preflight.RuleOwner {
+		return f
+	}
+	return nil
 }
 
 // askRights asks the cluster and the cloud what the user may do of what the upgrade takes.
@@ -78,7 +92,7 @@ func (g *groupContext) checkObjects(s *session) []preflight.Finding {
 // forecastPlan is the forecast of a plan, and what it rests on. Without a forecast the group's
 // largest size is all that is known.
 func (g *groupContext) forecastPlan(ctx context.Context, s *session) (simulate.Forecast, []string, error) {
-	if s.podsOfGroupOnly || g.request.Strategy == upgrade.ShortLived { // when its nodes end no one knows
+	if !g.isForecast(s) {
 		return simulate.Forecast{Peak: g.group.Desired + g.request.Surge}, nil, nil
 	}
 	if err := g.loadForecastData(ctx, s); err != nil {

@@ -249,6 +249,7 @@ func (g *groupContext) joinCluster(contextName string) error {
 // joinNodes pairs the group's instances with the cluster's nodes and their pods.
 func (g *groupContext) joinNodes() {
 	g.members = joinMembers(g.provider, &g.group, g.view.Nodes)
+	nameOwner(&g.group, g.members)
 	g.unlabelled = upgrade.JudgeLabels(&g.group, g.members, &g.record)
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {

@@ -26,7 +26,7 @@ func (l *commandLine) findGroups(ctx context.Context, nodes []*corev1.Node) (clo
 		return nil, nil, err
 	}
 	fmt.Fprintln(l.ErrOut, "warning: groups are taken from labels:", err)
-	provider = l.manualProvider()
+	provider = l.manualProvider(nodes)
 	groups, err := provider.Groups(ctx, nodes)
 	return provider, groups, err
 }

@@ -33,18 +33,21 @@ func listGroups(ctx context.Context, c *command) error {
 	}
 	list := report.NewList("NodeGroupList", []report.NodeGroup{}) // an empty list is one in JSON, too
 	var names []string
+	refusals := map[string]string{}
 	for i := range groups {
 		row := describeGroup(provider, &groups[i], view.Nodes, preflight.Facts{ServerVersion: c.Version})
 		if record, ok := records[row.Name]; ok {
 			row.Phase = describePhase(&record)
 		}
+		refusals[row.Name] = row.Refusal
 		if !c.outdated || isUpgradable(row) {
 			list.Items = append(list.Items, row)
 			names = append(names, nodegroup.Prefix+row.Name)
 		}
 	}
 	if !c.isForPrograms() {
-		if err := writeLines(c.ErrOut, hintsOfList(list.Items, groups, view.Nodes, c.outdated)); err != nil || len(list.Items) == 0 {
+		hints := append(hintsOfList(len(list.Items), groups, refusals, view.Nodes), hintsOfOwners(provider, groups, view.Nodes)...)
+		if err := writeLines(c.ErrOut, hints); err != nil || len(list.Items) == 0 {
 			return err
 		}
 	}
@@ -52,12 +55,12 @@ func listGroups(ctx context.Context, c *command) error {
 }
 
 // hintsOfList say what a list cannot: how to name groups that are not known, and why a number of outdated nodes is not
-// known. They are lines for people.
-func hintsOfList(listed []report.NodeGroup, groups []nodegroup.Group, nodes []*corev1.Node, outdated bool) []string {
+// known. They are lines for people. A group that is refused for its owner is not helped by labels.
+func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]string, nodes []*corev1.Node) []string {
 	var unknown, hints []string
 	for i := range groups {
 		switch g := &groups[i]; {
-		case g.IsTargetKnown():
+		case g.IsTargetKnown() || refusals[g.Name] != g.Refusal:
 		case g.Refusal != "" && g.Refill() != nodegroup.RefillByUser:
 			hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: %s.", g.Name, g.Refusal))
 		default:
@@ -68,11 +71,28 @@ func hintsOfList(listed []report.NodeGroup, groups []nodegroup.Group, nodes []*c
 	case len(groups) == 0:
 		hints = append(hints, fmt.Sprintf("No node groups found: %s no label of a group that is known. Name one by labels: %s (%s).",
 			countVerb(len(nodes), "node carries", "nodes carry"), "kubectl nodeupgrade -l KEY=VALUE --current KEY=VALUE --dry-run", describeOwnLabels(nodes)))
-	case len(listed) == 0 && outdated:
+	case listed == 0: // they were left out
 		hints = append(hints, "No node groups with outdated nodes found.")
 	}
 	if len(unknown) > 0 {
 		hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: pass --current KEY=VALUE, a label of current nodes.", strings.Join(unknown, ", ")))
+	}
+	return hints
+}
+
+// hintsOfOwners name the owners of nodes that are in no group, so that nobody looks for these nodes in the list.
+func hintsOfOwners(provider cloud.Provider, groups []nodegroup.Group, nodes []*corev1.Node) []string {
+	counts, owners := map[string]int{}, map[string]nodegroup.Owner{}
+	for _, node := range nodes {
+		owner, owned := nodegroup.OwnerOf(node)
+		if owned && !nodegroup.IsControlPlane(node) && !slices.ContainsFunc(groups, func(g nodegroup.Group) bool { return provider.Belongs(&g, node) }) {
+			counts[owner.Name]++
+			owners[owner.Name] = owner
+		}
+	}
+	var hints []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		hints = append(hints, fmt.Sprintf("Not listed: %s of %s: %s.", countVerb(counts[name], "node", "nodes"), name, owners[name].Remedy))
 	}
 	return hints
 }
@@ -122,9 +142,11 @@ func isUpgradable(row report.NodeGroup) bool {
 }
 
 func describeGroup(provider cloud.Provider, g *nodegroup.Group, nodes []*corev1.Node, facts preflight.Facts) report.NodeGroup {
-	row := report.NodeGroup{Provider: g.Provider, Kind: g.Kind, Wanted: g.Wanted.Name}
+	row := report.NodeGroup{Provider: g.Provider, Wanted: g.Wanted.Name}
 	row.TypeMeta, row.ObjectMeta = report.NewMeta("NodeGroup", g.Name)
 	members := joinMembers(provider, g, nodes)
+	nameOwner(g, members)
+	row.Kind = g.Kind
 	upgrade.JudgeLabels(g, members, &upgrade.Record{})
 	row.Nodes = len(members)
 	for i := range members {
@@ -145,6 +167,13 @@ func describePhase(record *upgrade.Record) string {
 		return string(record.Result)
 	}
 	return string(record.Phase)
+}
+
+// nameOwner sets the group's kind to that of its owner, where one owns all of its nodes.
+func nameOwner(g *nodegroup.Group, members []nodegroup.Member) {
+	if owner, owned := nodegroup.OwnerOfAll(members); owned {
+		g.Kind = owner.Kind
+	}
 }
 
 // joinMembers joins the group with its nodes among all nodes of the cluster.

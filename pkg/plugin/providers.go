@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -27,18 +28,25 @@ func cloudProviders() map[string]func(context.Context, *commandLine, []*corev1.N
 	}
 }
 
-// listProviderNames are the values of --provider.
+// listProviderNames lists the values of --provider. A cloud that is not asked yet has groups in dumps only.
 func listProviderNames() []string {
 	names := []string{providerAuto}
 	for _, provider := range nodegroup.Providers() {
-		if _, known := cloudProviders()[provider.Name]; known || provider.Refill == nodegroup.RefillByUser {
-			names = append(names, provider.Name)
-		}
+		names = append(names, provider.Name)
 	}
 	return names
 }
 
-// joinAlternatives writes names as a choice: "auto, aws or manual".
+// findUnasked returns the provider of the name if it is a cloud whose API this program does not use.
+func findUnasked(name string) (unasked nodegroup.Info, ok bool) {
+	if _, asked := cloudProviders()[name]; asked {
+		return nodegroup.Info{}, false
+	}
+	info := nodegroup.InfoOf(name)
+	return info, info.Scheme != ""
+}
+
+// joinAlternatives writes names as a choice: "auto, aws, gke or manual".
 func joinAlternatives(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
@@ -48,12 +56,16 @@ func joinAlternatives(names []string) string {
 // IDs say.
 func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (cloud.Provider, error) {
 	name := l.providerName
+	if unasked, is := findUnasked(name); is {
+		return nil, usageError(fmt.Errorf("--provider=%s: this version does not use %s's API, it plans such groups from a dump only (simulate -f, check -f): pass --provider=manual and --current KEY=VALUE to drain nodes by their labels",
+			name, unasked.Service()))
+	}
 	if name == providerAuto && l.groups.selector == "" {
 		name = findOwningProvider(nodes)
 	}
 	open, known := cloudProviders()[name]
 	if !known {
-		return l.manualProvider(), nil
+		return l.manualProvider(nodes), nil
 	}
 	provider, err := open(ctx, l, nodes)
 	if err != nil {
@@ -62,8 +74,13 @@ func (l *commandLine) openProvider(ctx context.Context, nodes []*corev1.Node) (c
 	return cloud.RequireLabels(provider, l.settings.Current), nil
 }
 
-func (l *commandLine) manualProvider() cloud.Provider {
-	return manual.New(manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane})
+// manualProvider is the provider of groups that the nodes' labels tell. It says so of a cloud that could tell more.
+func (l *commandLine) manualProvider(nodes []*corev1.Node) cloud.Provider {
+	options := manual.Options{Selector: l.groups.labels, Current: l.settings.Current, ControlPlane: l.controlPlane}
+	if unasked, is := findUnasked(findOwningProvider(nodes)); is {
+		options.Unasked = unasked.Service()
+	}
+	return manual.New(options)
 }
 
 // recordedProvider is the provider of nodes that were written down.

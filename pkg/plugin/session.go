@@ -68,6 +68,8 @@ type session struct {
 	clusterWorkloads *cluster.Background
 	// objects are what rules look at, of a session that makes plans; nil of others.
 	objects *inventory.Objects
+	// checkedBy is the command that checks a dump as this session does; "" for a cluster.
+	checkedBy string
 	// account is whose cloud credentials are used, for people.
 	account string
 }

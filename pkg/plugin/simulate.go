@@ -14,6 +14,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/dump"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/shell"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/trim"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -57,6 +58,7 @@ get printed, or takes a built-in example.`,
 	}
 	cmd.Flags().StringVarP(&f.dump, "filename", "f", "", "Dump to simulate, JSON or YAML, gzip or not; - for stdin (the built-in example)")
 	f.addStrategy(cmd.Flags())
+	f.addSkipCheck(cmd.Flags())
 	return cmd
 }
 
@@ -66,6 +68,9 @@ func (s *simulation) simulateUpgrade(ctx context.Context) error {
 		return err
 	}
 	at := openDump(s.commandLine, d, source)
+	if s.file != "" {
+		at.checkedBy = "kubectl nodeupgrade check " + shell.Option("--filename", s.file)
+	}
 	name, err := s.chooseGroup(ctx, at)
 	if err != nil {
 		return err
@@ -93,7 +98,7 @@ func (s *simulation) loadDump(ctx context.Context) (*dump.Dump, string, error) {
 	if s.file == "" {
 		return dump.Example(), "built-in example", nil
 	}
-	return readDump(ctx, s.In, s.file, trim.Object)
+	return readDump(ctx, s.In, s.file, trim.ForPlans)
 }
 
 // readDump reads a file, or stdin, and says which.
@@ -118,7 +123,7 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 func openDump(l *commandLine, d *dump.Dump, source string) *session {
 	return &session{
 		command:  &command{l, &connection{context: source}},
-		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: workloadsOf(&d.Objects),
+		provider: l.recordedProvider(d.Nodes), view: viewOfObjects(&d.Objects), clusterWorkloads: workloadsOf(&d.Objects), objects: &d.Objects,
 	}
 }
 
@@ -202,7 +207,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 	if len(d.Pods) == 0 {
 		notes = append(notes, "there is no pod in it: "+dump.Command+" prints all that counts")
 	}
-	if g.group.Sized {
+	if g.group.Sized && g.findOwner() == nil {
 		notes = append(notes, fmt.Sprintf("the group's desired, min and max size are taken to be its %d nodes", g.group.Desired))
 	}
 	if g.group.Autoscaler.Serves {
@@ -216,7 +221,7 @@ func (s *simulation) explainAssumptions(g *groupContext, d *dump.Dump) {
 // writeEvents runs the upgrade and writes its events on stderr, with the time since its start,
 // where the user asked to follow.
 func (s *simulation) writeEvents(ctx context.Context, g *groupContext) error {
-	if s.progress != "plain" && s.progress != "json" {
+	if s.progress != "plain" && s.progress != "json" || g.findOwner() != nil {
 		return nil
 	}
 	req := g.request

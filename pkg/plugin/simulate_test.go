@@ -199,3 +199,49 @@ func TestSimulateFollowsInVirtualTime(t *testing.T) {
 		t.Errorf("%d events as JSON, %d as lines", got, events)
 	}
 }
+
+// singleton adds a Deployment of one pod, which is on an outdated node and selects such nodes alone.
+const singleton = `---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: api, namespace: shop}, spec: {replicas: 1, strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: api-1, namespace: shop, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: api, controller: true}]}, spec: {replicas: 1}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: api-1-x, namespace: shop, labels: {app: api, pod-template-hash: "1"}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: api-1, controller: true}]}, spec: {nodeName: a1, nodeSelector: {image: v1}, containers: [{name: api, ports: [{containerPort: 80}]}]}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaimList, items: []}
+---
+{apiVersion: v1, kind: Service, metadata: {name: api, namespace: shop}, spec: {selector: {app: api}}}
+`
+
+// TestSimulateTellsWhatPlansTell: a plan of a dump names the workloads with one ready pod, what --move=surge would write, and what
+// all rules find, as the plan of a cluster does. The exit code is that of such a plan.
+func TestSimulateTellsWhatPlansTell(t *testing.T) {
+	cases := map[string]struct {
+		args          []string
+		says, without []string
+	}{
+		"by eviction":             {nil, []string{"Gaps        shop/Deployment/api", "which --move=surge would move without a gap", "Blocked     Deployment shop/api", "Error       "}, []string{"Restarts"}},
+		"by a restart":            {[]string{"--move=surge"}, []string{"Restarts    shop/Deployment/api: spec.template.metadata.annotations is written", "Blocked     Deployment shop/api"}, []string{"Gaps"}},
+		"a rule that is left out": {[]string{"--skip-check=POD010"}, []string{"Gaps        shop/Deployment/api"}, []string{"Blocked     Deployment shop/api"}},
+		"as a document":           {[]string{"-o", "json"}, []string{`"singletons": [`, `"name": "shop/Deployment/api"`, `"rule": "POD010"`, `"rule": "PRB001"`}, nil},
+		"what is not known":       {nil, []string{"rules not looked at, or in part: kubectl nodeupgrade check --filename=- tells which"}, []string{"infos more"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, stderr, code := simulated(t, smallCluster+singleton, append([]string{"a", "--current=image=v2", "-f", "-"}, c.args...)...)
+			for _, text := range c.says {
+				if !strings.Contains(stdout, text) {
+					t.Errorf("it does not say %q:\n%s%s", text, stdout, stderr)
+				}
+			}
+			for _, text := range c.without {
+				if strings.Contains(stdout, text) {
+					t.Errorf("it says %q:\n%s", text, stdout)
+				}
+			}
+			if want := exitStructural; name != "a rule that is left out" && code != want {
+				t.Errorf("exit code %d, want %d", code, want)
+			}
+		})
+	}
+}

@@ -80,6 +80,9 @@ func planHeaderLines(p *Plan) []string {
 		target += fmt.Sprintf(", %d of them only for lack of a label of current nodes", p.Unlabelled)
 	}
 	lines = append(lines, target)
+	if refusal := preflight.FirstRefusal(p.Findings); refusal != nil && refusal.Rule == preflight.RuleOwner {
+		return lines // how their owner replaces them is its own affair
+	}
 	lines = append(lines, describeStrategy(p))
 	if op := p.Operation; op != nil {
 		lines = append(lines, "Under way   "+describeOperation(op))
@@ -216,7 +219,7 @@ func planFooterLines(p *Plan, o Options) []string {
 	for _, line := range p.LeftOut {
 		lines = append(lines, "Left out    "+line)
 	}
-	lines = append(lines, findingLines(p.Findings)...)
+	lines = append(lines, findingLines(p.Findings, cmp.Or(p.CheckedBy, "kubectl nodeupgrade check"))...)
 	for _, probe := range p.Probes {
 		if probe.Workload != "" {
 			lines = append(lines, fmt.Sprintf("Probe       new pod of %s: %s", probe.Workload, probe.Answer))
@@ -363,22 +366,28 @@ func dashUnless(isMeant bool, text string) string {
 	return "-"
 }
 
-// findingLines writes one line for all objects of which the same is to be said.
-func findingLines(all []preflight.Finding) []string {
+// findingLines writes one line for all objects of which the same is to be said. Infos and rules that could not be looked at are
+// counted; command shows them.
+func findingLines(all []preflight.Finding, command string) []string {
 	var lines []string
-	infos := 0
+	infos, unknown := 0, 0
 	all = slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool {
-		isInfo := !f.Severity.IsAtLeast(preflight.Warn)
-		if isInfo {
+		switch {
+		case f.Severity == preflight.Unknown:
+			unknown++
+		case f.Severity == preflight.Note:
 			infos++
 		}
-		return isInfo || f.Skipped != ""
+		return !f.Severity.IsAtLeast(preflight.Warn) || f.Skipped != ""
 	})
 	for _, f := range mergeFindings(all, func(f *preflight.Finding) string { return f.Rule + f.Message }) {
 		lines = append(lines, severityLabel(f.Severity)+f.String())
 	}
 	if infos > 0 {
-		lines = append(lines, fmt.Sprintf("Checks      %s more: kubectl nodeupgrade check tells them", formatCount(infos, "info")))
+		lines = append(lines, fmt.Sprintf("Checks      %s more: %s tells them", formatCount(infos, "info"), command))
+	}
+	if unknown > 0 {
+		lines = append(lines, fmt.Sprintf("Not known   %s not looked at, or in part: %s tells which", formatCount(unknown, "rule"), command))
 	}
 	return lines
 }

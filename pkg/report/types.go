@@ -96,6 +96,8 @@ type Plan struct {
 	Unread []string `json:"unread,omitempty"`
 	// LeftOut says what the upgrade would leave out because the user lacks a right, a sentence each.
 	LeftOut []string `json:"leftOut,omitempty"`
+	// CheckedBy is the command that shows all findings; "" for the one that is known by heart.
+	CheckedBy string `json:"-"`
 	// Resumes is the run that the upgrade would continue with.
 	Resumes string `json:"resumes,omitempty"`
 	// Operation is what the group's own cloud is carrying out now.

@@ -37,7 +37,7 @@ func TestRecipesAreAllThatIsNeeded(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws or manual"}},
+		"the provider is known": {[]string{"--provider=none"}, []string{"use auto, example, aws, gke or manual"}},
 		"the strategy plans":    {[]string{"simulate", "--strategy=example"}, []string{"Strategy    example like eks"}},
 		"the strategy is known": {[]string{"simulate", "--strategy=none"}, []string{"use surge, example, blue-green, autoscaled-blue-green, short-lived or delegated"}},
 		"the rule finds":        {[]string{"check", "-l", "pool=workers", "-f", "testdata/recipes/cluster.yaml"}, []string{"EXA001", "is a workload: none is needed"}},

@@ -1,0 +1,45 @@
+package plugin
+
+import (
+	"testing"
+)
+
+// TestDumpsOfOwners: whose nodes a dump has decides how they are planned, and what their pods are decides which strategy is
+// advised.
+func TestDumpsOfOwners(t *testing.T) {
+	const surgeFits = "--strategy=surge fits better"
+	auto, blueGreen := "--strategy=autoscaled-blue-green", "--strategy=blue-green"
+	cases := map[string]dumped{
+		"g-1x5-gce": {
+			simulate: []string{"(GKE node pool, as its nodes tell)", "surge like gke: at most 1 in flight, 0 unavailable, one zone at a time; 1h0m0s to drain a node, then force", "+1 while it lasts"},
+			check:    []string{"(GKE node pool, as its nodes tell)"}, without: []string{"Auto Scaling", "labelled nodes"},
+		},
+		"g-1x5-gce --like=gke":               {args: []string{"--like=gke"}, simulate: []string{"surge like gke"}},
+		"g-1x5-gce --like=eks":               {args: []string{"--like=eks"}, simulate: []string{"(GKE node pool, as its nodes tell)", "surge like eks: at most 1 in flight, 1 unavailable"}},
+		"g-1x5-gce --provider=gke":           {args: []string{"--provider=gke"}, simulate: []string{"surge like gke"}},
+		"g-1x5-gce --strategy=blue-green":    {args: []string{blueGreen}, simulate: []string{"blue-green, 1 node at once", "1h0m0s to drain", "+5 while it lasts"}, without: []string{"--max-surge"}},
+		"g-1x5-gce --provider=manual":        {args: []string{"--provider=manual", blueGreen}, code: exitUsage, simulate: []string{"--strategy=blue-green: provider manual cannot add nodes"}, without: []string{"--max-surge"}},
+		"o-capi":                             owned("Cluster API machines", "Cluster API replaces it itself", "MachineDeployment"),
+		"o-autopilot":                        owned("GKE Autopilot nodes", "GKE Autopilot upgrades and replaces it itself", "maintenance window"),
+		"o-fargate":                          owned("Fargate nodes", "Fargate made it for one pod", "kubectl rollout restart"),
+		"o-flexstart":                        owned("GKE Flex Start node pool", "GKE Flex Start ends it within 7 days", "--strategy=short-lived"),
+		"o-flexstart --strategy=short-lived": {args: []string{"--strategy=short-lived"}, simulate: []string{"(GKE Flex Start node pool)", "Strategy    short-lived"}, without: []string{"Refused"}},
+		"f-safe-to-evict-false " + auto:      {args: []string{auto}, simulate: []string{"autoscaled-blue-green: all outdated nodes are fenced"}, without: []string{"fits better"}},
+		"f-safe-to-evict-false":              {simulate: []string{"--strategy=blue-green fits better: pod shop/web-h1-0 is not to be disrupted"}, without: []string{surgeFits}},
+		"f-donotdisrupt " + blueGreen:        {args: []string{blueGreen}, simulate: []string{"blue-green, 1 node at once"}, without: []string{"fits better"}},
+		"f-pytorchjob-safe " + auto:          {args: []string{auto}, check: []string{"POD013", "PyTorchJob"}, without: []string{"fits better"}},
+		"f-pytorchjob-safe " + blueGreen:     {args: []string{blueGreen}, without: []string{"fits better"}},
+		"f-job-4h " + auto:                   {args: []string{auto}, without: []string{"fits better"}},
+		"f-job-4h " + blueGreen:              {args: []string{blueGreen}, without: []string{"fits better"}},
+		"g-10 " + blueGreen:                  {args: []string{blueGreen}, without: []string{"fits better"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { testDump(t, name, c) })
+	}
+}
+
+// owned is what is said of nodes that have an owner.
+func owned(kind, does, remedy string) dumped {
+	says := []string{"(" + kind + ")", does, remedy}
+	return dumped{code: exitStructural, simulate: append([]string{"Refused"}, says...), check: append([]string{"NG001"}, says...), without: []string{"Auto Scaling", "Takes", "Strategy "}}
+}

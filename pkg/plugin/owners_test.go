@@ -1,0 +1,70 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// ownedNodes is a cluster of a node of Fargate, one of Cluster API, one of GKE and one of a group without an owner.
+func ownedNodes() *apiServer {
+	fargate, machine, gke, plain := build.Node("fargate-ip-10-0-0-1", "a"), build.Node("m1", "a"), build.Node("gke-c-pool-1-abc", "a"), build.Node("p1", "a")
+	machine.Annotations = map[string]string{"cluster.x-k8s.io/owner-kind": "MachineSet", "cluster.x-k8s.io/owner-name": "md-0-5c8fx"}
+	gke.Labels["cloud.google.com/gke-nodepool"], gke.Spec.ProviderID = "pool-1", "gce://proj/a/gke-c-pool-1-abc"
+	plain.Labels["kops.k8s.io/instancegroup"] = "blue"
+	s := &apiServer{}
+	s.nodes = append(s.nodes, *fargate, *machine, *gke, *plain)
+	for i := range s.nodes {
+		s.nodes[i].Labels["image"] = "v1"
+	}
+	return s
+}
+
+// TestOwnersAreNamed: the list, plans and checks of a cluster name the owners of nodes, and advise no labels where these would not
+// help. What they say of GKE's nodes is what this version can do.
+func TestOwnersAreNamed(t *testing.T) {
+	const capi, fargate = "cluster.x-k8s.io/owner-name=md-0-5c8fx", "eks.amazonaws.com/compute-type=fargate"
+	cases := map[string]struct {
+		args          []string
+		code          int
+		says, without []string
+	}{
+		"the list": {
+			args:    []string{"-o", "wide"},
+			says:    []string{capi, "Cluster API machines", "Cluster API replaces it itself", fargate, "Fargate nodes", "Which nodes of blue, pool-1 are outdated is not known", "this version does not use GKE's API"},
+			without: []string{"of blue, " + capi},
+		},
+		"a plan, nobody says":        {args: []string{capi, "--dry-run"}, code: exitStructural, says: []string{"(Cluster API machines)", "Refused     node m1: Cluster API replaces it itself"}, without: []string{"--current"}},
+		"a plan":                     {args: []string{capi, "--dry-run", "--current=image=v2"}, code: exitStructural, says: []string{"Refused     node m1: Cluster API replaces it itself"}, without: []string{"Takes", "Strategy "}},
+		"a plan of chosen nodes":     {args: []string{"-l", "image=v1", "--dry-run", "--current=image=v2"}, code: exitStructural, says: []string{"Refused     node fargate-ip-10-0-0-1: Fargate made it"}},
+		"a check, nobody says":       {args: []string{"check", fargate}, code: exitStructural, says: []string{"Nothing was checked: node fargate-ip-10-0-0-1: Fargate made it"}, without: []string{"--current"}},
+		"a check":                    {args: []string{"check", fargate, "--all-nodes"}, code: exitStructural, says: []string{"NG001", "Fargate made it for one pod"}},
+		"an upgrade":                 {args: []string{capi, "--yes", "--current=image=v2"}, code: exitError, says: []string{"node m1: Cluster API replaces it itself"}},
+		"a plan of GKE's":            {args: []string{"pool-1", "--dry-run"}, code: exitStructural, says: []string{"which nodes are current is unknown, since this version does not use GKE's API: pass --current KEY=VALUE"}},
+		"GKE as a provider":          {args: []string{"pool-1", "--dry-run", "--provider=gke"}, code: exitUsage, says: []string{"--provider=gke: this version does not use GKE's API, it plans such groups from a dump only (simulate -f, check -f): pass --provider=manual"}, without: []string{"not known"}},
+		"GKE's numbers":              {args: []string{"pool-1", "--dry-run", "--current=image=v2", "--like=gke"}, code: exitUsage, says: []string{"--like=gke: such an upgrade adds a node before it drains one, and provider manual cannot add nodes: pass --max-unavailable=1"}},
+		"a strategy that adds nodes": {args: []string{"pool-1", "--dry-run", "--current=image=v2", "--strategy=blue-green"}, code: exitUsage, says: []string{"--strategy=blue-green: provider manual cannot add nodes"}, without: []string{"--max-surge"}},
+		"a plan of GKE's, by labels": {args: []string{"pool-1", "--dry-run", "--current=image=v2"}, says: []string{"1 of 1 nodes are outdated"}, without: []string{"Refused"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := ownedNodes()
+			s.serve(t)
+			stdout, stderr, code := invoke(t, c.args...)
+			for _, text := range c.says {
+				if !strings.Contains(stdout+stderr, text) {
+					t.Errorf("it does not say %q:\n%s%s", text, stdout, stderr)
+				}
+			}
+			for _, text := range c.without {
+				if strings.Contains(stdout+stderr, text) {
+					t.Errorf("it says %q:\n%s%s", text, stdout, stderr)
+				}
+			}
+			if code != c.code || len(s.sent()) > 0 {
+				t.Errorf("exit code %d, want %d; sent %q", code, c.code, s.sent())
+			}
+		})
+	}
+}
