@@ -23,21 +23,26 @@ type alternative struct {
 	change func(*upgrade.Settings)
 }
 
-// listAlternatives are the ways that are compared with the one that was asked for.
+// listAlternatives lists the ways that are compared with the one that was asked for. One that the group cannot have is refused
+// with its reason. Short-lived nodes have no forecast, since nothing here ends them.
 func listAlternatives(group *nodegroup.Group) []alternative {
-	all := []alternative{
+	other, unsurged := "gke", alternative{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }}
+	if nodegroup.InfoOf(group.Provider).Model == other { // whose own numbers let no node be unavailable
+		other = "eks"
+		unsurged = alternative{"--max-surge=0 --max-unavailable=1", func(s *upgrade.Settings) {
+			s.MaxSurge, s.MaxUnavailable = &nodegroup.Quantity{}, &nodegroup.Quantity{N: 1}
+		}}
+	}
+	return []alternative{
 		{"--max-unavailable=10%", func(s *upgrade.Settings) { s.MaxUnavailable = &nodegroup.Quantity{N: 10, Percent: true} }},
-		{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }},
-		{"--like=gke", func(s *upgrade.Settings) { s.Like = "gke" }},
+		unsurged,
+		{"--like=" + other, func(s *upgrade.Settings) { s.Like = other }},
 		{"--strategy=blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.BlueGreen }},
 		{"--strategy=blue-green --batch=25%", func(s *upgrade.Settings) {
 			s.Strategy, s.Batch = upgrade.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
 		}},
+		{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen }},
 	}
-	if group.Autoscaler.Serves {
-		all = append(all, alternative{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen }})
-	}
-	return all
 }
 
 // shapeless are the settings without those that the alternatives choose.
@@ -54,6 +59,9 @@ func compareGroup(ctx context.Context, s *session, g *groupContext) error {
 		return usageError(fmt.Errorf("--compare: %s upgrades group %q itself, in one way: leave it out", nodegroup.InfoOf(g.group.Provider).Manager, g.group.Name))
 	case g.record.IsResumable():
 		return usageError(fmt.Errorf("--compare: an upgrade of group %q is under way, in the way that it began with: leave it out", g.group.Name))
+	}
+	if owned := g.findOwner(); owned != nil {
+		return &exitErr{code: exitStructural, err: fmt.Errorf("comparing ways to upgrade group %q: %s", g.group.Name, owned)}
 	}
 	if err := g.loadForecastData(ctx, s); err != nil {
 		return err

@@ -35,8 +35,45 @@ func TestCompareIsOneDocument(t *testing.T) {
 	if c.Kind != "Comparison" || best != 1 {
 		t.Errorf("kind %s with %d best ways, want Comparison and one", c.Kind, best)
 	}
-	want := "as asked; --max-unavailable=10%; --max-surge=0; --strategy=blue-green; --strategy=blue-green --batch=25%"
+	want := "as asked; --max-unavailable=10%; --max-surge=0; --strategy=blue-green; --strategy=blue-green --batch=25%; --strategy=autoscaled-blue-green"
 	if got := strings.Join(flags, "; "); got != want {
 		t.Errorf("the ways are %s, want %s", got, want)
+	}
+}
+
+// TestCompareOnDumps lists each strategy that the group could be upgraded by, and names one as the best only where it does no
+// harm that another way does not.
+func TestCompareOnDumps(t *testing.T) {
+	cases := map[string]struct {
+		args    []string
+		says    []string
+		without string
+	}{
+		"f-job-4h":          {says: []string{"--strategy=blue-green ", "--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
+		"f-pytorchjob-safe": {says: []string{"--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
+		"f-donotdisrupt":    {says: []string{"Fits        blue-green: pod shop/web-h1-0 is not to be disrupted"}},
+		"g-10":              {args: []string{"--strategy=blue-green"}, says: []string{"--max-surge=0 ", "--like=gke ", "--strategy=autoscaled-blue-green ", "Fits        surge"}},
+		"g-1x5-gce":         {says: []string{"--max-surge=0 --max-unavailable=1 ", "--like=eks ", "--strategy=blue-green ", "--strategy=autoscaled-blue-green "}, without: "Refused"},
+		"l-pdbclosed":       {says: []string{"left-behind", "Best        none: each way that replaces all nodes deletes pods past their budgets"}, without: "*"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			stdout, code := runOnDump(t, append([]string{"simulate", "--compare", "-f", "testdata/dumps/" + name + ".json"}, c.args...))
+			for _, text := range c.says {
+				if !strings.Contains(stdout, text) {
+					t.Errorf("it does not say %q:\n%s", text, stdout)
+				}
+			}
+			if c.without != "" && strings.Contains(stdout, c.without) {
+				t.Errorf("it says %q:\n%s", c.without, stdout)
+			}
+			if code != exitDone {
+				t.Errorf("exit code %d, want %d", code, exitDone)
+			}
+		})
+	}
+	stdout, code := runOnDump(t, []string{"simulate", "--compare", "-f", "testdata/dumps/o-fargate.json"})
+	if code != exitStructural || !strings.Contains(stdout, "Fargate made it") {
+		t.Errorf("nodes of Fargate: exit code %d, want %d and their owner named:\n%s", code, exitStructural, stdout)
 	}
 }

@@ -135,7 +135,7 @@ func loadDumpedGroup(ctx context.Context, s *session, name string, taken time.Ti
 		return nil, usageError(err) // of what was written down
 	}
 	// It is a question of what would be, so that one is taken to be there.
-	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen
+	g.group.Autoscaler.Serves = s.settings.Strategy == upgrade.AutoscaledBlueGreen || s.compare
 	if err := g.joinCluster(s.context); err != nil {
 		return nil, err
 	}

@@ -52,16 +52,16 @@ type Way struct {
 // DeepCopyObject is as List's.
 func (c *Comparison) DeepCopyObject() runtime.Object { copied := *c; return &copied }
 
-// NewComparison marks the best of the ways: of those that reach the goal by the strategy that fits,
-// or by any where none does, the one in which fewest pods are deleted past their budgets, then the
-// one with the least outage, then the shortest, then the cheapest.
+// NewComparison marks the best of the ways that reach the goal: the one in which fewest pods are deleted past their budgets,
+// then the one by the strategy that fits, then the one with the least outage, then the shortest, then the cheapest. Where a way
+// deletes no pod past its budget, one that does is not the best, though it may be the only one that reaches the goal.
 func NewComparison(group string, fits upgrade.Strategy, because string, ways []Way) *Comparison {
 	c := &Comparison{Fits: fits, FitsBecause: because, Ways: ways}
 	c.TypeMeta, c.ObjectMeta = NewMeta("Comparison", group)
 	var best *Way
 	for i := range c.Ways {
 		way := &c.Ways[i]
-		if way.Refused == "" && way.Result == upgrade.Succeeded && (best == nil || c.compareWays(way, best) < 0) {
+		if c.mayBeBest(way) && (best == nil || c.compareWays(way, best) < 0) {
 			best = way
 		}
 	}
@@ -69,6 +69,12 @@ func NewComparison(group string, fits upgrade.Strategy, because string, ways []W
 		best.Best = true
 	}
 	return c
+}
+
+// mayBeBest reports whether the way reaches the goal, and forces no pods where another way forces none.
+func (c *Comparison) mayBeBest(way *Way) bool {
+	forcesNone := func(w Way) bool { return w.Refused == "" && w.Forced == 0 }
+	return way.Refused == "" && way.Result == upgrade.Succeeded && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
 }
 
 // compareWays is negative when a is better than b.
@@ -80,7 +86,7 @@ func (c *Comparison) compareWays(a, b *Way) int {
 		return 1
 	}
 	return cmp.Or(
-		cmp.Compare(other(a), other(b)), cmp.Compare(a.Forced, b.Forced), cmp.Compare(a.Outage.Round(time.Second), b.Outage.Round(time.Second)),
+		cmp.Compare(a.Forced, b.Forced), cmp.Compare(other(a), other(b)), cmp.Compare(a.Outage.Round(time.Second), b.Outage.Round(time.Second)),
 		cmp.Compare(a.Duration.Latest.Round(time.Second), b.Duration.Latest.Round(time.Second)), cmp.Compare(a.ExtraInstanceHours, b.ExtraInstanceHours),
 	)
 }
@@ -113,10 +119,18 @@ func formatWay(w *Way) []string {
 
 func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Fits        %s: %s", c.Fits, c.FitsBecause)}
+	reaches := func(w Way) bool { return w.Refused == "" && w.Result == upgrade.Succeeded }
+	switch {
+	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
+	case slices.ContainsFunc(c.Ways, reaches):
+		lines = append(lines, "Best        none: each way that replaces all nodes deletes pods past their budgets; a plan names what blocks the others")
+	default:
+		lines = append(lines, "Best        none: no way replaces all nodes; a plan names what blocks them")
+	}
 	for i := range c.Ways {
 		switch w := &c.Ways[i]; {
 		case w.Best:
-			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the least time without a ready pod, then the shortest", w.Flags))
+			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the strategy that fits, then the least time without a ready pod, then the shortest", w.Flags))
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, w.Refused))
 		}
