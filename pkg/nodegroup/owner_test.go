@@ -9,7 +9,7 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 )
 
-// TestOwnerOf has nodes as their owners make them, and nodes that look nearly so and have no owner.
+// TestOwnerOf has nodes as their owners make them, and nodes that look nearly so and have no owner (NG001).
 func TestOwnerOf(t *testing.T) {
 	type strings = map[string]string
 	cases := map[string]struct {
