@@ -24,7 +24,7 @@ type alternative struct {
 }
 
 // listAlternatives lists the ways that are compared with the one that was asked for. One that the group cannot have is refused
-// with its reason. Short-lived nodes have no forecast, since nothing here ends them.
+// with its reason.
 func listAlternatives(group *nodegroup.Group) []alternative {
 	other, unsurged := "gke", alternative{"--max-surge=0", func(s *upgrade.Settings) { s.MaxSurge = &nodegroup.Quantity{} }}
 	if nodegroup.InfoOf(group.Provider).Model == other { // whose own numbers let no node be unavailable
@@ -42,6 +42,9 @@ func listAlternatives(group *nodegroup.Group) []alternative {
 			s.Strategy, s.Batch = upgrade.BlueGreen, &nodegroup.Quantity{N: 25, Percent: true}
 		}},
 		{"--strategy=autoscaled-blue-green", func(s *upgrade.Settings) { s.Strategy = upgrade.AutoscaledBlueGreen }},
+		{"--strategy=short-lived", func(s *upgrade.Settings) { // which takes no other setting of a drain
+			*s = upgrade.Settings{Strategy: upgrade.ShortLived, Current: s.Current, BootTimeout: s.BootTimeout}
+		}},
 	}
 }
 
@@ -106,7 +109,11 @@ func (g *groupContext) forecastWays(ctx context.Context, ways []report.Way) erro
 	work := errgroup.Group{}
 	work.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range slices.Backward(ways) {
-		if ways[i].Refused == "" {
+		switch {
+		case ways[i].Refused != "":
+		case ways[i].Request.Strategy == upgrade.ShortLived:
+			ways[i].Unforecast = "no node is drained or removed, and when the outdated ones end by themselves is not known"
+		default:
 			work.Go(func() error { return g.forecastWay(ctx, &ways[i]) })
 		}
 	}

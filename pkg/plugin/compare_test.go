@@ -35,7 +35,7 @@ func TestCompareIsOneDocument(t *testing.T) {
 	if c.Kind != "Comparison" || best != 1 {
 		t.Errorf("kind %s with %d best ways, want Comparison and one", c.Kind, best)
 	}
-	want := "as asked; --max-unavailable=10%; --max-surge=0; --strategy=blue-green; --strategy=blue-green --batch=25%; --strategy=autoscaled-blue-green"
+	want := "as asked; --max-unavailable=10%; --max-surge=0; --strategy=blue-green; --strategy=blue-green --batch=25%; --strategy=autoscaled-blue-green; --strategy=short-lived"
 	if got := strings.Join(flags, "; "); got != want {
 		t.Errorf("the ways are %s, want %s", got, want)
 	}
@@ -49,16 +49,18 @@ func TestCompareOnDumps(t *testing.T) {
 		says    []string
 		without string
 	}{
-		"f-job-4h":          {says: []string{"--strategy=blue-green ", "--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
-		"f-pytorchjob-safe": {says: []string{"--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
-		"f-donotdisrupt":    {says: []string{"Fits        blue-green: pod shop/web-h1-0 is not to be disrupted"}},
-		"g-10":              {args: []string{"--strategy=blue-green"}, says: []string{"--max-surge=0 ", "--like=gke ", "--strategy=autoscaled-blue-green ", "Fits        surge"}},
-		"g-1x5-gce":         {says: []string{"--max-surge=0 --max-unavailable=1 ", "--like=eks ", "--strategy=blue-green ", "--strategy=autoscaled-blue-green "}, without: "Refused"},
-		"l-pdbclosed":       {says: []string{"left-behind", "Best        none: each way that replaces all nodes deletes pods past their budgets"}, without: "*"},
+		"f-job-4h":                          {says: []string{"--strategy=blue-green ", "--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
+		"f-pytorchjob-safe":                 {says: []string{"--strategy=autoscaled-blue-green ", "Fits        autoscaled-blue-green: pod ml/train-0 belongs to a job"}},
+		"f-donotdisrupt":                    {says: []string{"Fits        blue-green: pod shop/web-h1-0 is not to be disrupted"}},
+		"g-10":                              {args: []string{"--strategy=blue-green"}, says: []string{"--max-surge=0 ", "--like=gke ", "--strategy=autoscaled-blue-green ", "Fits        surge"}},
+		"g-1x5-gce":                         {says: []string{"--max-surge=0 --max-unavailable=1 ", "--like=eks ", "--strategy=blue-green ", "--strategy=autoscaled-blue-green "}, without: "Refused"},
+		"f-job-4h with a setting of drains": {args: []string{"--drain-timeout=5m"}, says: []string{"--strategy=short-lived "}, without: "Refused"},
+		"g-10 short-lived":                  {args: []string{"--strategy=short-lived"}, says: []string{"as asked                            ?", "Not known   as asked: no node is drained or removed"}},
+		"l-pdbclosed":                       {says: []string{"left-behind", "Best        none: each way that replaces all nodes deletes pods past their budgets"}, without: "*"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			stdout, code := runOnDump(t, append([]string{"simulate", "--compare", "-f", "testdata/dumps/" + name + ".json"}, c.args...))
+			stdout, code := runOnDump(t, append([]string{"simulate", "--compare", "-f", "testdata/dumps/" + strings.Fields(name)[0] + ".json"}, c.args...))
 			for _, text := range c.says {
 				if !strings.Contains(stdout, text) {
 					t.Errorf("it does not say %q:\n%s", text, stdout)

@@ -34,6 +34,8 @@ type Way struct {
 	Request upgrade.Request `json:"request,omitzero"`
 	// Refused says why the group cannot be upgraded so; empty when it can.
 	Refused string `json:"refused,omitempty"`
+	// Unforecast says why it is not known what the way would be like; empty where that is known.
+	Unforecast string `json:"unforecast,omitempty"`
 	// Best marks the one that fits best.
 	Best     bool           `json:"best,omitempty"`
 	Result   upgrade.Result `json:"result,omitempty"`
@@ -71,10 +73,13 @@ func NewComparison(group string, fits upgrade.Strategy, because string, ways []W
 	return c
 }
 
+// isForecast reports whether it is known what the way would be like.
+func (w *Way) isForecast() bool { return w.Refused == "" && w.Unforecast == "" }
+
 // mayBeBest reports whether the way reaches the goal, and forces no pods where another way forces none.
 func (c *Comparison) mayBeBest(way *Way) bool {
-	forcesNone := func(w Way) bool { return w.Refused == "" && w.Forced == 0 }
-	return way.Refused == "" && way.Result == upgrade.Succeeded && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
+	forcesNone := func(w Way) bool { return w.isForecast() && w.Forced == 0 }
+	return way.isForecast() && way.Result == upgrade.Succeeded && (way.Forced == 0 || !slices.ContainsFunc(c.Ways, forcesNone))
 }
 
 // compareWays is negative when a is better than b.
@@ -111,6 +116,9 @@ func formatWay(w *Way) []string {
 	if w.Best {
 		best = "*"
 	}
+	if w.Unforecast != "" {
+		return []string{w.Flags, "?", "?", "?", "?", "?", "?", "?", best}
+	}
 	return []string{
 		w.Flags, formatSpan(w.Duration), strconv.Itoa(w.Peak), fmt.Sprintf("%.1f", w.ExtraInstanceHours), strconv.Itoa(w.Evictions),
 		strconv.Itoa(w.Forced), w.Outage.Round(time.Second).String(), string(w.Result), best,
@@ -119,7 +127,7 @@ func formatWay(w *Way) []string {
 
 func comparisonFooter(c *Comparison) []string {
 	lines := []string{fmt.Sprintf("Fits        %s: %s", c.Fits, c.FitsBecause)}
-	reaches := func(w Way) bool { return w.Refused == "" && w.Result == upgrade.Succeeded }
+	reaches := func(w Way) bool { return w.isForecast() && w.Result == upgrade.Succeeded }
 	switch {
 	case slices.ContainsFunc(c.Ways, func(w Way) bool { return w.Best }):
 	case slices.ContainsFunc(c.Ways, reaches):
@@ -133,6 +141,8 @@ func comparisonFooter(c *Comparison) []string {
 			lines = append(lines, fmt.Sprintf("Best        %s: the fewest pods deleted past a budget, then the strategy that fits, then the least time without a ready pod, then the shortest", w.Flags))
 		case w.Refused != "":
 			lines = append(lines, fmt.Sprintf("Refused     %s: %s", w.Flags, w.Refused))
+		case w.Unforecast != "":
+			lines = append(lines, fmt.Sprintf("Not known   %s: %s", w.Flags, w.Unforecast))
 		}
 	}
 	return lines

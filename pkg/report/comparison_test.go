@@ -59,14 +59,16 @@ func TestBestWayForcesNoPods(t *testing.T) {
 	leftForced.Forced = 1
 	forced := report.Way{Flags: "forced", Request: upgrade.Request{Strategy: upgrade.Surge}, Result: upgrade.Succeeded, Forced: 3}
 	refused := report.Way{Flags: "refused", Refused: "no room"}
+	unknown := report.Way{Flags: "unknown", Unforecast: "not known"}
 	cases := map[string]struct {
 		ways []report.Way
 		want string
 	}{
 		"a way that leaves nodes behind forces none": {[]report.Way{left, forced}, "none: each way that replaces all nodes deletes pods"},
 		"each way forces": {[]report.Way{leftForced, forced}, "forced:"},
-		"what is refused forces none, and is no way": {[]report.Way{refused, forced}, "forced:"},
-		"no way reaches the goal":                    {[]report.Way{left, refused}, "none: no way replaces all nodes"},
+		"what is refused forces none, and is no way":  {[]report.Way{refused, forced}, "forced:"},
+		"what is not known forces none that is known": {[]report.Way{unknown, forced}, "forced:"},
+		"no way reaches the goal":                     {[]report.Way{left, refused}, "none: no way replaces all nodes"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

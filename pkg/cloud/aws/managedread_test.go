@@ -278,6 +278,12 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	if err != nil || len(group.Instances) != 3 || group.Managed == nil || group.Managed.Operation.ID != "" {
 		t.Errorf("got %+v, %v", group, err)
 	}
+	g := s.look("")
+	s.mustUpgrade(&g, "run/1")
+	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
+	if _, err := s.Observe(t.Context(), cloud.Ref{Name: "web"}); err == nil || !strings.Contains(err.Error(), "eks:DescribeUpdate") {
+		t.Errorf("while an update is under way: %v, want an error that names the action", err)
+	}
 }
 
 func TestDeniedNodeGroupsAreListed(t *testing.T) {
