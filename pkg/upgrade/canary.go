@@ -470,16 +470,16 @@ func formatMissing(n int) string {
 // addUnhealthy notes since when the workload is unhealthy. Its pods usually take the time usual to become ready; 0 for
 // not known.
 func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
-	since, was := d.w.Notes.UnhealthySince[u.Name]
-	if !was {
-		since = d.w.Now
+	spell, was := d.w.Notes.Unhealthy[u.Name]
+	if !was || u.Ready > spell.Ready { // pods that come up one after the other have their time each
+		spell = Spell{Since: d.w.Now, Ready: u.Ready}
 	}
-	u.Since = since.Add(d.w.Idle)
+	u.Since = spell.Since.Add(d.w.Idle)
 	if u.Since.After(d.w.Now) {
 		u.Since = d.w.Now
 	}
 	u.until = u.Since.Add(max(leastUnhealthy, 4*usual))
-	d.notes.UnhealthySince[u.Name] = u.Since
+	d.notes.Unhealthy[u.Name] = Spell{Since: u.Since, Ready: spell.Ready}
 	d.unhealthy = append(d.unhealthy, u)
 	recovery := d.recoveries[u.Workload]
 	recovery.Unhealthy = true

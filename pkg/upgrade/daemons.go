@@ -230,7 +230,7 @@ func (d daemons) collectUnready() []unreadyDaemon {
 		if pods.total() < current && d.rec.Daemons[name].Ready > 0 {
 			pods.missing, unsure = d.countMissing(workload)
 		}
-		if _, was := d.w.Notes.UnhealthySince[name]; was {
+		if _, was := d.w.Notes.Unhealthy[name]; was {
 			pods = d.splitByAge(pods)
 		}
 		if len(pods.unready)+pods.missing > 0 || unsure {

@@ -291,6 +291,40 @@ func TestTheEndIsNotAwaitedForEver(t *testing.T) {
 	g.wantStopped("pod web-9 on node cur-a-1: it is not ready after 30s")
 }
 
+// TestProgressGivesTime: a workload that gains a ready pod has its time again, and one that gains and loses it has not.
+func TestProgressGivesTime(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	late := g.add("web-9", build.Unready)
+	g.add("web-8", build.Unready)
+	lost := g.at("old-a-1").Pods[0].DeepCopy()
+	lost.Status.Conditions[0].Status = corev1.ConditionFalse
+	g.index.Store(lost)
+	g.pass(30 * time.Second)
+	g.wantHeld(g.step(), "(1 of 3 ready)")
+	turn := func(pod *corev1.Pod, status corev1.ConditionStatus) {
+		pod = pod.DeepCopy()
+		pod.Status.Conditions[0].Status = status
+		g.index.Store(pod)
+	}
+	g.pass(4 * time.Minute)
+	turn(late, corev1.ConditionTrue)
+	g.wantHeld(g.step(), "(2 of 3 ready)")
+	g.pass(2 * time.Minute)
+	turn(late, corev1.ConditionFalse)
+	g.wantHeld(g.step(), "(1 of 3 ready)")
+	turn(late, corev1.ConditionTrue)
+	g.wantHeld(g.step(), "(2 of 3 ready)")
+	g.pass(3*time.Minute - time.Second)
+	if step := g.step(); step.Record.Stopping != "" {
+		t.Fatalf("it stops too early: %s", step.Record.Message)
+	}
+	g.pass(time.Second)
+	if step := g.step(); step.Record.Result != upgrade.WorkloadUnhealthy {
+		t.Errorf("it ends with %q", step.Record.Result)
+	}
+}
+
 // TestAPodThatDoesNotEndHoldsForALimitedTime: the only pod that left a node does not end, so that none takes its place. The node is given up
 // when its time is over, and the upgrade stops soon after that.
 func TestAPodThatDoesNotEndHoldsForALimitedTime(t *testing.T) {

@@ -40,8 +40,8 @@ type Notes struct {
 	// MissingSince tells, by NAMESPACE/KIND/NAME, since when a workload has fewer pods than it should
 	// have, and by "NAMESPACE/DaemonSet/NAME on NODE" since when a current node has had no pod of it.
 	MissingSince map[string]time.Time
-	// UnhealthySince tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
-	UnhealthySince map[string]time.Time
+	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
+	Unhealthy map[string]Spell
 	// Retries are, by Action.Key, the requests that have not had their effect.
 	Retries map[string]Retry
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
@@ -62,6 +62,14 @@ type Notes struct {
 	At time.Time
 }
 
+// Spell is a time in which a workload does not recover. It begins again whenever the workload has more
+// ready pods than it had.
+type Spell struct {
+	Since time.Time
+	// Ready is the most ready pods that the workload has had meanwhile.
+	Ready int
+}
+
 func (n *Notes) cloneNotes() Notes {
 	c := Notes{
 		BlockedSince: map[string]time.Time{}, // only what is blocked still is carried over
@@ -71,7 +79,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, UnhealthySince: map[string]time.Time{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // of what is asked for still
 		Memory:  n.Memory,
