@@ -135,15 +135,15 @@ func (r *Replicas) CountsReady(pod types.UID) bool {
 }
 
 // ReadyTime is how long a pod of the workload usually takes from its binding to a node until it is
-// ready, as far as its pods tell; 0 when none does.
-func (r *Replicas) ReadyTime() time.Duration {
+// ready; false where none of its pods tells.
+func (r *Replicas) ReadyTime() (took time.Duration, known bool) {
 	var samples []time.Duration
 	for _, pod := range r.Pods {
 		if took, known := ReadyTime(pod); known {
 			samples = append(samples, took)
 		}
 	}
-	return TypicalDuration(samples, 0)
+	return TypicalDuration(samples, 0), len(samples) > 0
 }
 
 // newReplicas is the workload as its crew is. One behind a Service that has more than one pod gets

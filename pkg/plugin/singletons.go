@@ -43,7 +43,8 @@ func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Single
 		if r.Ready != 1 || len(r.Pods) > 1 || i < 0 {
 			continue
 		}
-		s := report.Singleton{Name: r.String(), Moves: upgrade.MoveByEviction, Gap: upgrade.Duration{Duration: r.ReadyTime()}}
+		gap, _ := r.ReadyTime()
+		s := report.Singleton{Name: r.String(), Moves: upgrade.MoveByEviction, Gap: upgrade.Duration{Duration: gap}}
 		if _, s.Why = movable.FindDeployment(r.Pods[i]); s.Why == "" && g.request.Move == upgrade.MoveBySurge {
 			s.Moves, s.Gap = upgrade.MoveBySurge, upgrade.Duration{}
 		}
@@ -56,7 +57,7 @@ func (g *groupContext) findSingletons(leaving []*drain.Replicas) []report.Single
 func findSlow(leaving []*drain.Replicas) []report.SlowWorkload {
 	var found []report.SlowWorkload
 	for _, r := range leaving {
-		if usual := r.ReadyTime(); usual >= longReady {
+		if usual, _ := r.ReadyTime(); usual >= longReady {
 			found = append(found, report.SlowWorkload{Name: r.String(), Ready: upgrade.Duration{Duration: usual}})
 		}
 	}

@@ -141,7 +141,6 @@ func (d canary) findNodeInDrain(h *workloadHealth) string {
 // noteRecovery notes what evictions have to know of the workload.
 func (d canary) noteRecovery(h *workloadHealth) {
 	if !d.rec.Request.ignoresUnready(h.name) {
-		d.hasCanaries = d.hasCanaries || h.before.Canary != "" || h.unscaled
 		d.recoveries[h.Workload] = schedule.Recovery{Ready: h.before.Ready, Usual: h.before.Usual.Duration, Unproven: !h.before.Proven, Canary: h.before.Canary, Missing: h.unscaled}
 	}
 }
@@ -161,8 +160,8 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		}
 		leaving[r.String()] = true
 		w := known[r.String()]
-		if w.Usual.Duration == 0 {
-			w.Usual.Duration = r.ReadyTime()
+		if took, tells := r.ReadyTime(); tells && w.Usual.Duration == 0 {
+			w.Usual.Duration = max(took, time.Millisecond) // 0 is not known
 		}
 		if w.Ready = max(w.Ready, r.CountSettled(w.Usual.Duration, d.w.Now)); !w.Proven && w.Canary == "" {
 			w.Canary = m.Name()
@@ -170,6 +169,7 @@ func (d canary) recordWorkloads(m *nodegroup.Member) {
 		known[r.String()] = w
 		d.noteRecovery(&workloadHealth{Workload: r.Workload, name: r.String(), before: w})
 	}
+	d.shortages = nil
 	sumUpOthers(known, func(name string, w WorkloadRecord) bool { return !leaving[name] && d.hasRecovered(name, w) })
 	d.rec.Workloads = known
 }
@@ -504,10 +504,11 @@ func (d canary) isHolding() bool {
 }
 
 // mustWait reports whether a node is not to be started yet, because it has pods of a workload of
-// which pods left another node and none has become ready on a node that stays, or of which pods are
-// missing. A pod that its budget keeps is no reason: others of the node may leave.
+// which pods left another node and none has become ready on a node that stays, of which pods are
+// missing, or of which too many would be away at once. A pod that its budget keeps is no reason:
+// others of the node may leave.
 func (d canary) mustWait(m *nodegroup.Member) bool {
-	if d.rec.Request.NoImplicitBudgets || !d.hasCanaries {
+	if d.rec.Request.NoImplicitBudgets || len(d.recoveries) == 0 {
 		return false
 	}
 	for _, pod := range d.classifyPodsOf(m).Evict {
@@ -519,6 +520,8 @@ func (d canary) mustWait(m *nodegroup.Member) bool {
 			waitsFor = fmt.Sprintf("the first new pod of %s to be ready", w)
 		case r.Missing:
 			waitsFor = fmt.Sprintf("the pods of %s to be created", w)
+		case d.leavesTooFew(m, pod, w):
+			waitsFor = fmt.Sprintf("more pods of %s to be ready", w)
 		}
 		if waitsFor != "" && drain.Predict(pod, d.w.Budgets, nil, false).Admitted() {
 			d.waiting, d.awaited = waitsFor, append(d.awaited, w)

@@ -51,8 +51,8 @@ type draft struct {
 	// unsure is a DaemonSet that may or may not create pods for current nodes that have none; "" for
 	// none.
 	unsure string
-	// hasCanaries is true where a workload's pods leave one node only, or are missing.
-	hasCanaries bool
+	// shortages are what is known of workloads while nodes are started; nil for nothing yet.
+	shortages map[drain.Workload]shortage
 	// renewing is true while nodes that became current in place still have our fence.
 	renewing bool
 	// fencing is true while outdated nodes are still open to pods that leave others, pausing once

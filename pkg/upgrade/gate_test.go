@@ -374,15 +374,70 @@ func TestOneNodeIsTheCanaryOfEachWorkload(t *testing.T) {
 	if !strings.Contains(step.Status.Waiting, "the first new pod of "+webName) {
 		t.Errorf("it waits for %q", step.Status.Waiting)
 	}
-	g.add("web-6")
-	step = g.step()
-	for _, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
+	for i, name := range []string{"old-a-1", "old-a-2", "old-a-3"} {
+		g.add("web-" + string(rune('6'+i)))
+		step = g.step()
 		wantState(t, step, name, upgrade.NodeDrained)
 	}
-	for _, name := range []string{"web-7", "web-8", "web-9"} {
-		g.add(name)
-	}
+	g.add("web-9")
 	if step := g.step(); step.Record.Result != upgrade.Succeeded {
 		t.Errorf("it ends with %q: %s", step.Record.Result, step.Record.Message)
 	}
+}
+
+// TestFewPodsAreAwayAtOnce: however wide the window, at most a quarter of a workload's pods leaves at once, or one, unless its owner has
+// written a budget that says how many may be away (I15).
+func TestFewPodsAreAwayAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		pods, atOnce int
+		desired      int32 // the pods that a budget keeps; negative for no budget
+		ignored      bool
+	}{
+		"one of three":               {pods: 3, atOnce: 1, desired: -1},
+		"one of seven":               {pods: 7, atOnce: 1, desired: -1},
+		"two of eight":               {pods: 8, atOnce: 2, desired: -1},
+		"budget that keeps a pod":    {pods: 8, atOnce: 6, desired: 1},
+		"budget that keeps none":     {pods: 8, atOnce: 2, desired: 0},
+		"workload that is not cared": {pods: 8, atOnce: 7, desired: -1, ignored: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, c.pods)
+			if g.Request.Window, g.Request.MaxUnavailable = c.pods, c.pods; c.ignored {
+				g.Request.IgnoreUnready = []string{webName}
+			}
+			if c.desired >= 0 {
+				g.budgets(build.Budget("web", build.Counts(int32(c.pods), int32(c.pods), c.desired)))
+			}
+			if g.step(); !c.ignored {
+				g.add("web-first") // the first node is the canary
+				g.step()
+			}
+			if got := g.countEmptied() - 1; got != c.atOnce {
+				t.Fatalf("pods of %d nodes are away, want %d", got, c.atOnce)
+			}
+			if c.atOnce > 2 {
+				return
+			}
+			for i := range c.atOnce {
+				g.add("web-late-"+string(rune('0'+i)), build.Unready)
+			}
+			if step := g.step(); g.countEmptied()-1 != c.atOnce || !strings.Contains(step.Status.Waiting, "more pods of "+webName+" to be ready") {
+				t.Errorf("with new pods that are not ready, those of %d nodes are away, want %d: it waits for %q", g.countEmptied()-1, c.atOnce, step.Status.Waiting)
+			}
+			g.add("web-back")
+			if g.step(); g.countEmptied()-1 != c.atOnce+1 {
+				t.Errorf("with one pod back those of %d nodes left, want %d", g.countEmptied()-1, c.atOnce+1)
+			}
+		})
+	}
+}
+
+// countEmptied counts the outdated nodes whose pods have left.
+func (g *gateScene) countEmptied() (n int) {
+	for i := range g.Members {
+		if m := &g.Members[i]; m.Outdated && len(m.Pods) == 0 {
+			n++
+		}
+	}
+	return n
 }

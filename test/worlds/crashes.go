@@ -162,13 +162,14 @@ const (
 	ignoresOne    = "unready pods ignored"
 	noImplicit    = "no implicit budgets"
 	holdsNodes    = "holds further nodes"
+	fewAway       = "has pods that come up while others leave"
 	notCreated    = "is not created"
 	notTaken      = "no new node takes it"
 	flapsThere    = "ready between crashes"
 )
 
 func allHealth() []string {
-	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, notCreated, notTaken, flapsThere}
+	return []string{behindService, crashesThere, slowThere, ignoresOne, noImplicit, holdsNodes, fewAway, notCreated, notTaken, flapsThere}
 }
 
 // health counts what the plan has of workloads that are behind Services or do not come up.

@@ -81,6 +81,7 @@ func (r *rules) recovers(p *process, w *upgrade.World, step *upgrade.Step) {
 				r.recovery.first[app.id().String()] = countReady(pods)
 			}
 			r.asSeen(p, w, app, pods)
+			r.leavesFew(w, step, app, pods, started)
 			r.awaitsRecovery(w, step, app, pods, started)
 			r.keepsLast(w, step, app, pods)
 		}
@@ -153,6 +154,54 @@ func (r *rules) awaitsRecovery(w *upgrade.World, step *upgrade.Step, app *Worklo
 		r.recovery.before[name] = baseline{ready: countReady(pods), at: w.Now}
 	}
 }
+
+// leavesFew is I15: nodes with pods of a workload that starts slowly, and that no budget keeps, are started so that at most a quarter of its
+// pods is away at once, or one.
+func (r *rules) leavesFew(w *upgrade.World, step *upgrade.Step, app *Workload, pods []*corev1.Pod, started []*nodegroup.Member) {
+	name := app.id().String()
+	before := min(w.Record.Workloads[name].Ready, step.Record.Workloads[name].Ready)
+	fast := app.Tells && app.Ready < slowStart
+	if before == 0 || fast || step.Record.Request.NoImplicitBudgets || ignores(&step.Record, name) || len(w.EndingNamespaces) > 0 {
+		return
+	}
+	here, leaving, coming, staying := map[string]int{}, 0, 0, 0
+	for _, pod := range pods {
+		if len(w.Budgets.Covering(pod)) > 0 {
+			return
+		}
+		_, recorded := w.Record.Nodes[pod.Spec.NodeName]
+		state := step.Record.Nodes[pod.Spec.NodeName].State
+		switch {
+		case recorded && (state == upgrade.NodeDraining || state == upgrade.NodeForcing):
+			leaving++
+		case recorded:
+			staying++ // it was given up there
+		case !podIsReady(pod) && pod.CreationTimestamp.After(w.Record.Started) && !isOnOutdated(w, pod):
+			coming++
+		case podIsReady(pod):
+			here[pod.Spec.NodeName]++
+			staying++
+		}
+	}
+	away := min(before-staying, leaving+coming+max(0, before-len(pods)))
+	more, most := 0, 0
+	for _, m := range started {
+		more, most = more+here[m.Name()], max(most, here[m.Name()])
+	}
+	limit := max(1, before/4)
+	if away <= 0 {
+		limit = max(limit, most)
+	}
+	if coming > 0 && more > 0 {
+		r.tally.met("health", fewAway)
+	}
+	if more > 0 && away+more > limit && (away <= 0 || leaving+coming > 0) {
+		r.fail("I15", "%d nodes are started with %d pods of %s while %d of %d are away, %d to leave and %d coming", len(started), more, name, away, before, leaving, coming)
+	}
+}
+
+// slowStart is how long pods take to become ready of which only a few may be away.
+const slowStart = 10 * time.Second
 
 // failed is a pod that crashes where it is to stay, in the place of one that had to leave, while the workload has fewer ready ones than before.
 func (r *rules) failed(w *upgrade.World, app *Workload, pods []*corev1.Pod) *corev1.Pod {
