@@ -21,7 +21,7 @@ import (
 // without.
 func listReadRights(stateNamespace string) []authorizationv1.ResourceAttributes {
 	kinds := map[string][]string{
-		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims"},
+		"":                             {"nodes", "pods", "namespaces", "services", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"},
 		"policy":                       {"poddisruptionbudgets"},
 		"storage.k8s.io":               {"csinodes"},
 		"resource.k8s.io":              {"resourceclaims"},

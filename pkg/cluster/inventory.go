@@ -64,6 +64,7 @@ func optionalLists(client kubernetes.Interface, o *inventory.Objects) map[string
 		"persistentvolumeclaims":          checksReader(core, metadata, &o.Claims),
 		"persistentvolumes":               checksReader(core, metadata, &o.Volumes),
 		"resourceclaims":                  ignoreUnknown(checksReader(client.ResourceV1().RESTClient(), metadata, &o.ResourceClaims)),
+		"resourcequotas":                  checksReader(core, metadata, &o.Quotas),
 		"services":                        checksReader(core, metadata, &o.Services),
 		"configmaps":                      func(ctx context.Context, _ string) error { return readPolicies(ctx, client, o) },
 		"ingresses":                       checksReader(client.NetworkingV1().RESTClient(), metadata, &o.Ingresses),

@@ -26,7 +26,7 @@ func prunedPodFields() prunedFields {
 // prunedCheckedPodFields is what is dropped of a pod whose probes, ports and container statuses are
 // looked at, as trim.ForChecks drops it.
 func prunedCheckedPodFields() prunedFields {
-	container := prunedFields{2: nil, 3: nil, 4: nil, 7: nil, 9: nil, 13: nil, 14: nil, 15: nil, 19: nil, 20: nil, 21: nil}
+	container := prunedFields{2: nil, 3: nil, 4: nil, 7: nil, 9: nil, 13: nil, 14: nil, 19: nil, 20: nil, 21: nil}
 	status := prunedFields{3: nil, 6: nil, 7: nil, 8: nil, 9: nil, 10: nil, 11: nil, 12: nil, 13: nil}
 	return prunedFields{
 		1: {17: nil},

@@ -15,10 +15,10 @@ import (
 // are not a kind of every cluster, and ConfigMaps may be many: a dump that lacks them says so.
 const (
 	// Command prints a dump.
-	Command = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,pvc,pv,csinodes,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
+	Command = "kubectl get nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress,quota,pvc,pv,csinodes,mutatingwebhookconfigurations,validatingwebhookconfigurations -A -o json"
 	// Script is Command as lines that fit a narrow terminal. It writes dump.json.
 	Script = `  KINDS=nodes,namespaces,pods,pdb,deploy,rs,sts,ds,jobs,hpa,svc,ingress
-  KINDS=$KINDS,pvc,pv,csinodes
+  KINDS=$KINDS,quota,pvc,pv,csinodes
   KINDS=$KINDS,mutatingwebhookconfigurations,validatingwebhookconfigurations
   kubectl get $KINDS -A -o json > dump.json`
 )

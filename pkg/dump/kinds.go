@@ -27,6 +27,7 @@ func kindsOf(d *Dump) map[string]kind {
 		"v1/Node":                                  {plural: "nodes", keep: keepIn(&d.Nodes)},
 		"v1/Pod":                                   {plural: "pods", namespaced: true, keep: keepIn(&d.Pods)},
 		"v1/Namespace":                             {plural: "namespaces", keep: keepIn(&d.Namespaces)},
+		"v1/ResourceQuota":                         {plural: "resourcequotas", namespaced: true, keep: keepIn(&d.Quotas)},
 		"v1/PersistentVolume":                      {plural: "persistentvolumes", keep: keepIn(&d.Volumes)},
 		"v1/PersistentVolumeClaim":                 {plural: "persistentvolumeclaims", namespaced: true, keep: keepIn(&d.Claims)},
 		"storage.k8s.io/v1/CSINode":                {plural: "csinodes", keep: keepIn(&d.CSINodes)},

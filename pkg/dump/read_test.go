@@ -184,7 +184,7 @@ func TestReadKnowsWhichKindsThereAre(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
 	all := []string{
 		"configmaps", "csinodes", "daemonsets", "deployments", "horizontalpodautoscalers", "ingresses", "jobs", "mutatingwebhookconfigurations", "namespaces", "nodes",
-		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "resourceclaims", "services", "statefulsets", "targetgroupbindings",
+		"persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets", "resourceclaims", "resourcequotas", "services", "statefulsets", "targetgroupbindings",
 		"validatingwebhookconfigurations",
 	}
 	cases := map[string]struct {

@@ -24,6 +24,7 @@ type Objects struct {
 	Nodes        []*corev1.Node
 	Pods         []*corev1.Pod
 	Namespaces   []*corev1.Namespace
+	Quotas       []*corev1.ResourceQuota
 	Budgets      []*policyv1.PodDisruptionBudget
 	Deployments  []*appsv1.Deployment
 	ReplicaSets  []*appsv1.ReplicaSet

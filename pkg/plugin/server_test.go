@@ -139,6 +139,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/apis/storage.k8s.io/v1/csinodes": storagev1.CSINodeList{
 			TypeMeta: metav1.TypeMeta{Kind: "CSINodeList", APIVersion: "storage.k8s.io/v1"},
 		},
+		"/api/v1/resourcequotas":    corev1.ResourceQuotaList{TypeMeta: list("ResourceQuotaList")},
 		"/api/v1/persistentvolumes": corev1.PersistentVolumeList{TypeMeta: list("PersistentVolumeList"), Items: s.volumes},
 		"/api/v1/services":          corev1.ServiceList{TypeMeta: list("ServiceList"), Items: s.services},
 		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations": admissionv1.MutatingWebhookConfigurationList{

@@ -28,7 +28,7 @@ func Catalogue() []Rule {
 	rules := slices.Concat(
 		groupRules(), closedBudgetRules(), keptPodRules(),
 		budgetRules(), replicaRules(), spreadRules(), terminationRules(), balancerRules(),
-		probeRules(), rolloutRules(), statefulRolloutRules(), podRules(), deviceRules(), webhookRules(), systemRules(), capacityRules(),
+		probeRules(), rolloutRules(), statefulRolloutRules(), podRules(), deviceRules(), namespaceRules(), webhookRules(), systemRules(), capacityRules(),
 	)
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.ID, b.ID) })
 	return rules

@@ -87,7 +87,8 @@ func trimPodForChecks(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{
 		NodeName: spec.NodeName, Tolerations: spec.Tolerations, NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
 		TopologySpreadConstraints: spec.TopologySpreadConstraints, TerminationGracePeriodSeconds: spec.TerminationGracePeriodSeconds,
-		Priority: spec.Priority, PreemptionPolicy: spec.PreemptionPolicy, HostNetwork: spec.HostNetwork, Overhead: spec.Overhead, Resources: spec.Resources,
+		Priority: spec.Priority, PriorityClassName: spec.PriorityClassName, PreemptionPolicy: spec.PreemptionPolicy, ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
+		HostNetwork: spec.HostNetwork, HostPID: spec.HostPID, HostIPC: spec.HostIPC, HostUsers: spec.HostUsers, OS: spec.OS, SecurityContext: spec.SecurityContext, Overhead: spec.Overhead, Resources: spec.Resources,
 		ReadinessGates: spec.ReadinessGates, ResourceClaims: spec.ResourceClaims, SchedulingGroup: spec.SchedulingGroup, RestartPolicy: spec.RestartPolicy,
 		Containers: trimContainers(spec.Containers), InitContainers: trimContainers(spec.InitContainers), Volumes: trimVolumes(spec.Volumes),
 	}
@@ -104,19 +105,21 @@ func trimContainers(all []corev1.Container) []corev1.Container {
 	for i := range all {
 		c := &all[i]
 		kept = append(kept, corev1.Container{
-			Name: c.Name, Ports: c.Ports, Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests}, RestartPolicy: c.RestartPolicy,
-			LivenessProbe: c.LivenessProbe, ReadinessProbe: c.ReadinessProbe, StartupProbe: c.StartupProbe, Lifecycle: c.Lifecycle,
+			Name: c.Name, Ports: c.Ports, Resources: corev1.ResourceRequirements{Requests: c.Resources.Requests, Limits: c.Resources.Limits}, RestartPolicy: c.RestartPolicy,
+			LivenessProbe: c.LivenessProbe, ReadinessProbe: c.ReadinessProbe, StartupProbe: c.StartupProbe, Lifecycle: c.Lifecycle, SecurityContext: c.SecurityContext,
 		})
 	}
 	return kept
 }
 
-// trimVolumes keeps the volumes that bind a pod to a place, or whose content is lost with it.
+// trimVolumes keeps the volumes that bind a pod to a place, whose content is lost with it, or that a
+// level of pod security may refuse.
 func trimVolumes(all []corev1.Volume) []corev1.Volume {
 	var kept []corev1.Volume
 	for i := range all {
 		source := &all[i].VolumeSource
-		if source.PersistentVolumeClaim != nil || source.EmptyDir != nil || source.HostPath != nil || source.Ephemeral != nil {
+		isOfAll := source.ConfigMap != nil || source.Secret != nil || source.Projected != nil || source.DownwardAPI != nil || source.CSI != nil || source.Image != nil
+		if !isOfAll {
 			kept = append(kept, corev1.Volume{Name: all[i].Name, VolumeSource: *source})
 		}
 	}

@@ -35,7 +35,7 @@ func rooms() map[string]room {
 		// It decides on nodes with their pods, and knows no World.
 		"pkg/drain/schedule": {libs: values, own: []string{"pkg/drain", "pkg/nodegroup"}},
 		"pkg/upgrade":        {libs: values, own: ground},
-		"pkg/preflight":      {libs: scheduling, own: decisions},
+		"pkg/preflight":      {libs: append(slices.Clone(scheduling), "k8s.io/pod-security-admission"), own: decisions},
 		"pkg/simulate":       {libs: append(slices.Clone(scheduling), "golang.org/x/sync"), own: decisions},
 		// What it decides on is passed to it: it knows no World and no drain.
 		"pkg/upgrade/ledger": {own: []string{"pkg/nodegroup"}},

@@ -21,7 +21,7 @@ const rulesPage = "docs/rules.md"
 // idPattern is the form of a rule's id. The three-digit families are those of
 // preflight findings; docs/rules.md says what each family is about.
 const idPattern = `(?:[EGK][0-9]{2}|[ILS][0-9]{1,2}|` +
-	`(?:CAP|IAM|LB|NG|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
+	`(?:CAP|IAM|LB|NG|NS|PDB|POD|PRB|RBAC|REP|STR|SYS|TERM|TSC|VER|WH)[0-9]{3})`
 
 var (
 	rowPattern       = regexp.MustCompile(`(?m)^\| (` + idPattern + `) \|(.*)$`)

@@ -1,0 +1,168 @@
+package preflight
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/util/version"
+	helpers "k8s.io/component-helpers/resource"
+	podsecurity "k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+)
+
+// namespaceRules are about what namespaces do not let controllers make again.
+func namespaceRules() []Rule {
+	return []Rule{
+		{
+			ID: "NS001", Severity: Error, Reads: []string{"resourcequotas"}, find: perWorkload(findExceededQuota),
+			Text: "A ResourceQuota of the namespace allows less than is used, as one that was lowered or added later does. Pods that run stay, and the one in the place of a pod that leaves is refused. " +
+				"Quotas that are used up are not found: the next pod is made once the one before is gone.",
+			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209",
+		},
+		{
+			ID: "NS002", Severity: Error, Reads: []string{"namespaces"}, find: perWorkload(findRefusedPods),
+			Text: "The namespace enforces a level of pod security by its label, and the workload's pods do not meet it, as those do not that were there before the label. Pods that run stay, and the one in the place of a pod that leaves is refused. " +
+				"Exemptions in the API server's configuration are not known.",
+			Source: "k8s.io/pod-security-admission; kubernetes.io, Pod Security Admission",
+		},
+	}
+}
+
+// findExceededQuota is NS001.
+func findExceededQuota(s *Scene, w *Workload) *Finding {
+	if w.Kind == "Pod" {
+		return nil // no one makes it again
+	}
+	model := w.Model()
+	usage := quotaUsage(model)
+	for _, quota := range s.Quotas {
+		if quota.Namespace != w.Namespace || !isInScope(quota, model) {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(quota.Status.Hard)) {
+			hard, used := quota.Status.Hard[name], quota.Status.Used[name]
+			if asked, counts := usage[name]; !counts || asked.IsZero() || used.Cmp(hard) <= 0 {
+				continue
+			}
+			over := used.DeepCopy()
+			over.Sub(hard)
+			return &Finding{
+				Message: fmt.Sprintf("%s is exceeded, with %s at %s of %s: the pod in the place of one that leaves is refused, since it would exceed the quota by %s",
+					nameObject("ResourceQuota", quota), name, used.String(), hard.String(), over.String()),
+				Remedy: fmt.Sprintf("raise its %s to %s or more before the upgrade", name, used.String()),
+				Mend:   patchCommand(mergePatch, "resourcequota", quota.Namespace, quota.Name, fields{"spec": fields{"hard": fields{string(name): used.String()}}}),
+			}
+		}
+	}
+	return nil
+}
+
+// quotaUsage returns what quotas count of a pod (pkg/quota/v1/evaluator/core/pods.go, PodUsageFunc).
+func quotaUsage(pod *Pod) corev1.ResourceList {
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	usage := corev1.ResourceList{corev1.ResourcePods: one, "count/pods": one}
+	for name, quantity := range helpers.PodRequests(pod, helpers.PodResourcesOptions{}) {
+		usage[name], usage[corev1.DefaultResourceRequestsPrefix+name] = quantity, quantity
+	}
+	for name, quantity := range helpers.PodLimits(pod, helpers.PodResourcesOptions{}) {
+		usage["limits."+name] = quantity
+	}
+	return usage
+}
+
+// isInScope reports whether a quota counts the pod: all of its scopes match.
+func isInScope(quota *corev1.ResourceQuota, pod *Pod) bool {
+	var asked []corev1.ScopedResourceSelectorRequirement
+	for _, scope := range quota.Spec.Scopes {
+		asked = append(asked, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if quota.Spec.ScopeSelector != nil {
+		asked = append(asked, quota.Spec.ScopeSelector.MatchExpressions...)
+	}
+	return !slices.ContainsFunc(asked, func(r corev1.ScopedResourceSelectorRequirement) bool { return !matchesScope(&r, pod) })
+}
+
+// matchesScope reports whether a pod is of a quota's scope (pods.go, podMatchesScopeFunc). Of a scope
+// that is not known none is.
+func matchesScope(r *corev1.ScopedResourceSelectorRequirement, pod *Pod) bool {
+	hasDeadline := pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
+	switch r.ScopeName {
+	case corev1.ResourceQuotaScopeTerminating:
+		return hasDeadline
+	case corev1.ResourceQuotaScopeNotTerminating:
+		return !hasDeadline
+	case corev1.ResourceQuotaScopeBestEffort:
+		return isBestEffort(pod)
+	case corev1.ResourceQuotaScopeNotBestEffort:
+		return !isBestEffort(pod)
+	case corev1.ResourceQuotaScopePriorityClass:
+		return matchesClass(r, pod.Spec.PriorityClassName)
+	default:
+		return false
+	}
+}
+
+func matchesClass(r *corev1.ScopedResourceSelectorRequirement, class string) bool {
+	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
+		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
+		corev1.ScopeSelectorOpExists: selection.Exists, corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
+	}
+	asked, err := labels.NewRequirement(string(r.ScopeName), operators[r.Operator], r.Values)
+	set := labels.Set{}
+	if class != "" {
+		set[string(r.ScopeName)] = class
+	}
+	return err == nil && asked.Matches(set)
+}
+
+// isBestEffort reports whether the pod asks for neither CPU nor memory, and limits neither.
+func isBestEffort(pod *Pod) bool {
+	requests, limits := helpers.PodRequests(pod, helpers.PodResourcesOptions{}), helpers.PodLimits(pod, helpers.PodResourcesOptions{})
+	return requests.Cpu().IsZero() && requests.Memory().IsZero() && limits.Cpu().IsZero() && limits.Memory().IsZero()
+}
+
+// findRefusedPods is NS002.
+func findRefusedPods(s *Scene, w *Workload) *Finding {
+	namespace := s.namespaces[w.Namespace]
+	if namespace == nil || namespace.Labels[podsecurity.EnforceLevelLabel] == "" || w.Kind == "Pod" {
+		return nil
+	}
+	enforced, _ := podsecurity.PolicyToEvaluate(namespace.Labels, podsecurity.Policy{}) // a level that is none is restricted
+	refused := evaluateSecurity(s, enforced.Enforce, w.Model())
+	if refused == "" {
+		return nil
+	}
+	return &Finding{
+		Message: fmt.Sprintf("namespace %s enforces the pod security level %s, which its pods do not meet, so that the one in the place of a pod that leaves is refused: %s", w.Namespace, enforced.Enforce.Level, refused),
+		Remedy:  fmt.Sprintf("change its pod template as that level asks, or set the namespace's label %s to a level that its pods meet", podsecurity.EnforceLevelLabel),
+	}
+}
+
+// evaluateSecurity says why a level refuses a pod, "" where it does not, by the checks of the cluster's
+// release or, where that is newer or not known, of the newest release that is known here.
+func evaluateSecurity(s *Scene, level podsecurity.LevelVersion, pod *Pod) string {
+	var release *podsecurity.Version
+	if server, err := version.ParseGeneric(s.Facts.ServerVersion); err == nil {
+		known := podsecurity.MajorMinorVersion(int(server.Major()), int(server.Minor()))
+		release = &known
+	}
+	if level.Version == (podsecurity.Version{}) {
+		level.Version = podsecurity.LatestVersion()
+	}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), release)
+	if err != nil {
+		return "" // the checks are those of the library
+	}
+	result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &metav1.ObjectMeta{Annotations: pod.Annotations}, &pod.Spec))
+	if result.Allowed {
+		return ""
+	}
+	return strings.ReplaceAll(result.ForbiddenDetail(), "\n", " ")
+}
