@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -55,12 +56,18 @@ func FitStrategy(g *nodegroup.Group, members []nodegroup.Member, policy drain.Po
 				slowest.Namespace, slowest.Name, grace)
 		}
 	}
-	if i := slices.IndexFunc(moving, func(pod *corev1.Pod) bool { return drain.Protection(pod) != "" }); i >= 0 {
+	if i := slices.IndexFunc(moving, isProtected); i >= 0 {
 		return upgrade.BlueGreen, fmt.Sprintf(
 			"pod %s/%s is not to be disrupted (%s), and a surge is for pods that may be: the old nodes stay for a quick rollback, and with --batch=0 pods have the whole --soak to end by themselves",
 			moving[i].Namespace, moving[i].Name, drain.Protection(moving[i]))
 	}
 	return upgrade.Surge, "every pod that must move is to shut down within an hour, and no second node is paid for each"
+}
+
+// isProtected reports whether the pod is not to be disrupted. One of the cluster's own does not decide over a strategy: many
+// autoscalers are annotated so to stay where they are while they remove nodes.
+func isProtected(pod *corev1.Pod) bool {
+	return pod.Namespace != metav1.NamespaceSystem && drain.Protection(pod) != ""
 }
 
 // listMovingPods lists the pods on outdated nodes that a drain moves, or waits for.

@@ -26,6 +26,7 @@ func TestFitStrategy(t *testing.T) {
 		return func(p *corev1.Pod) { p.Status.StartTime = &metav1.Time{Time: now.Add(-d)} }
 	}
 	protected := func(p *corev1.Pod) { p.Annotations = map[string]string{drain.AnnotationSafeToEvict: "false"} }
+	system := func(p *corev1.Pod) { p.Namespace = metav1.NamespaceSystem }
 	once := func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }
 	cases := map[string]struct {
 		pod               []func(*corev1.Pod)
@@ -42,6 +43,7 @@ func TestFitStrategy(t *testing.T) {
 		"G07 a job of another kind":                                  {pod: []func(*corev1.Pod){owned("PyTorchJob"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
 		"G07 a pod that is not to be disturbed":                      {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected}, want: upgrade.BlueGreen, says: "pod shop/web is not to be disrupted (cluster-autoscaler.kubernetes.io/safe-to-evict=false)"},
 		"G07 a job not to be disturbed, and nothing that adds nodes": {pod: []func(*corev1.Pod){owned("Job"), protected}, unserved: true, want: upgrade.BlueGreen, says: "--batch=0"},
+		"a pod of the cluster's own that is not to be disturbed":     {pod: []func(*corev1.Pod){owned("ReplicaSet"), protected, system}, want: upgrade.Surge, says: "within an hour"},
 		"G07 a Workflow":                                             {pod: []func(*corev1.Pod){owned("Workflow"), once, running(61 * time.Minute)}, want: upgrade.AutoscaledBlueGreen, says: "pod shop/web belongs to a job"},
 		"a job that has just begun":                                  {pod: []func(*corev1.Pod){owned("Job"), running(time.Hour)}, want: upgrade.Surge, says: "within an hour"},
 		"a long job, and nothing that adds nodes":                    {pod: []func(*corev1.Pod){owned("Job"), running(2 * time.Hour)}, unserved: true, want: upgrade.Surge, says: "within an hour"},
