@@ -264,9 +264,10 @@ func (d canary) mayStart(h *workloadHealth) bool {
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
 // may still have them in time. Of pods that are late the first is named.
 func (d canary) findLack(h *workloadHealth) (u Unhealthy, late bool) {
-	pod, why := d.findLatePod(h)
-	if pod != nil {
-		return d.describeLack(h, pod, why), true
+	if pod, why, since := d.findLatePod(h); pod != nil {
+		u := d.describeLack(h, pod, why)
+		u.lateSince = since
+		return u, true
 	}
 	if missing := h.countMissing(); missing > 0 {
 		if why := d.whyMissing(h); why != "" {
@@ -322,13 +323,14 @@ func (d canary) describeLack(h *workloadHealth, pod *corev1.Pod, why string) Unh
 }
 
 // findLatePod finds the first pod, by name, that is late to take the place of one that left, or
-// whose readiness does not count yet; nil when there is none.
-func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string) {
+// whose readiness does not count yet; nil when there is none. since is when the first of all such pods
+// was seen to be late.
+func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string, since time.Time) {
 	if h.replicas == nil {
-		return nil, ""
+		return nil, "", since
 	}
 	for i, pod := range h.replicas.Pods {
-		if (found != nil && found.Name < pod.Name) || !d.cameDuringUpgrade(pod) {
+		if !d.cameDuringUpgrade(pod) {
 			continue
 		}
 		why := ""
@@ -337,11 +339,21 @@ func (d canary) findLatePod(h *workloadHealth) (found *corev1.Pod, reason string
 		} else if _, unsettled := h.replicas.IsUnsettled(pod, h.before.Usual.Duration, d.w.Now); unsettled {
 			why = drain.DescribeUnsettled(pod, d.w.Now)
 		}
-		if why != "" {
+		if why == "" {
+			continue
+		}
+		if found == nil || pod.Name < found.Name {
 			found, reason = pod, why
 		}
+		late, was := d.w.Notes.LateSince[pod.UID]
+		if !was {
+			late = d.w.Now
+		}
+		if d.notes.LateSince[pod.UID] = late; since.IsZero() || late.Before(since) {
+			since = late
+		}
 	}
-	return found, reason
+	return found, reason, since
 }
 
 // cameDuringUpgrade reports whether a pod came up during the upgrade, other than on a node that is
@@ -471,8 +483,11 @@ func formatMissing(n int) string {
 // not known.
 func (d canary) addUnhealthy(u Unhealthy, usual time.Duration) {
 	spell, was := d.w.Notes.Unhealthy[u.Name]
-	if !was || u.Ready > spell.Ready { // pods that come up one after the other have their time each
+	switch {
+	case !was:
 		spell = Spell{Since: d.w.Now, Ready: u.Ready}
+	case u.Ready > spell.Ready && !u.lateSince.IsZero(): // pods that come up one after the other have their time each
+		spell = Spell{Since: u.lateSince, Ready: u.Ready}
 	}
 	u.Since = spell.Since.Add(d.w.Idle)
 	if u.Since.After(d.w.Now) {

@@ -296,21 +296,24 @@ func TestProgressGivesTime(t *testing.T) {
 	g := newGateScene(t, 3)
 	g.step()
 	late := g.add("web-9", build.Unready)
-	g.add("web-8", build.Unready)
 	lost := g.at("old-a-1").Pods[0].DeepCopy()
 	lost.Status.Conditions[0].Status = corev1.ConditionFalse
 	g.index.Store(lost)
 	g.pass(30 * time.Second)
 	g.wantHeld(g.step(), "(1 of 3 ready)")
+	g.pass(3 * time.Minute)
+	g.add("web-8", build.Unready)
 	turn := func(pod *corev1.Pod, status corev1.ConditionStatus) {
 		pod = pod.DeepCopy()
 		pod.Status.Conditions[0].Status = status
 		g.index.Store(pod)
 	}
-	g.pass(4 * time.Minute)
+	g.pass(30 * time.Second)
+	g.wantHeld(g.step(), "(1 of 3 ready)")
+	g.pass(30 * time.Second)
 	turn(late, corev1.ConditionTrue)
 	g.wantHeld(g.step(), "(2 of 3 ready)")
-	g.pass(2 * time.Minute)
+	g.pass(90 * time.Second)
 	turn(late, corev1.ConditionFalse)
 	g.wantHeld(g.step(), "(1 of 3 ready)")
 	turn(late, corev1.ConditionTrue)

@@ -42,6 +42,8 @@ type Notes struct {
 	MissingSince map[string]time.Time
 	// Unhealthy tells, by NAMESPACE/KIND/NAME, since when a workload does not recover.
 	Unhealthy map[string]Spell
+	// LateSince tells, by UID, since when a pod of such a workload has been late.
+	LateSince map[types.UID]time.Time
 	// Retries are, by Action.Key, the requests that have not had their effect.
 	Retries map[string]Retry
 	// OlderSince is since when the cloud has told of no operation as new as one that was seen.
@@ -62,8 +64,8 @@ type Notes struct {
 	At time.Time
 }
 
-// Spell is a time in which a workload does not recover. It begins again whenever the workload has more
-// ready pods than it had.
+// Spell is a time in which a workload does not recover. When the workload has more ready pods than it
+// had, it is counted from when the first of the others was late.
 type Spell struct {
 	Since time.Time
 	// Ready is the most ready pods that the workload has had meanwhile.
@@ -79,7 +81,7 @@ func (n *Notes) cloneNotes() Notes {
 		PodsLeft:     map[string][]types.UID{},
 		NodeNames:    map[string]string{}, // of those that are outdated still
 		// Of workloads that still lack pods, or do not recover.
-		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
+		Lacking: map[string]bool{}, Unhealthy: map[string]Spell{}, LateSince: map[types.UID]time.Time{}, MissingSince: map[string]time.Time{}, DoubtfulSince: map[string]time.Time{},
 		LastReadySince: map[string]time.Time{}, Evicting: map[types.UID]string{},
 		Retries: map[string]Retry{}, // of what is asked for still
 		Memory:  n.Memory,

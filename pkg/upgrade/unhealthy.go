@@ -23,8 +23,9 @@ type Unhealthy struct {
 	Ready  int       `json:"ready"`
 	Before int       `json:"before"`
 	Since  time.Time `json:"since"`
-	// until is when the upgrade stops for it.
-	until time.Time
+	// until is when the upgrade stops for it. lateSince is since when the first of its pods that are late
+	// has been; zero where none is.
+	until, lateSince time.Time
 }
 
 // String says it in one line.
