@@ -60,7 +60,9 @@ func hintsOfList(listed int, groups []nodegroup.Group, refusals map[string]strin
 	var unknown, hints []string
 	for i := range groups {
 		switch g := &groups[i]; {
-		case g.IsTargetKnown() || refusals[g.Name] != g.Refusal:
+		case g.IsTargetKnown():
+		case refusals[g.Name] != g.Refusal:
+			hints = append(hints, fmt.Sprintf("%s: %s.", g.Name, refusals[g.Name]))
 		case g.Refusal != "" && g.Refill() != nodegroup.RefillByUser:
 			hints = append(hints, fmt.Sprintf("Which nodes of %s are outdated is not known: %s.", g.Name, g.Refusal))
 		default:
