@@ -17,11 +17,15 @@ func TestPlansSayHowTheyEnd(t *testing.T) {
 	}{
 		"a budget that never opens": {
 			"l-pdbclosed", nil, exitStructural,
-			[]string{"Ends        PodEvictionFailure after 15m at node a-0 (PDB shop/web); 2 nodes not reached", "or pass --on-timeout=force"}, []string{"deletion"},
+			[]string{"Ends        PodEvictionFailure after 15m at node a-0 (PDB shop/web); 2 nodes not reached", "or pass --on-timeout=force"},
+			[]string{"deletion"},
 		},
 		"is forced": {
-			"l-pdbclosed", []string{"--on-timeout=force"}, exitDone,
-			[]string{"0 evictions, 3 deletions", "Deletes     3 pods past their budgets: 3 of shop/Deployment/web after 15m"}, []string{"Ends ", "pass --on-timeout=force"},
+			"l-pdbclosed",
+			[]string{"--on-timeout=force"},
+			exitDone,
+			[]string{"0 evictions, 3 deletions", "Deletes     3 pods past their budgets: 3 of shop/Deployment/web after 15m"},
+			[]string{"Ends ", "pass --on-timeout=force"},
 		},
 		"leaves its nodes behind": {
 			"l-pdbclosed", []string{"--on-timeout=skip"}, exitStructural, []string{"but for nodes that cannot be drained, which stay (left-behind)"}, []string{"not reached", "deletion"},

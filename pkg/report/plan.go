@@ -372,10 +372,10 @@ func findingLines(all []preflight.Finding, command string) []string {
 	var lines []string
 	infos, unknown := 0, 0
 	all = slices.DeleteFunc(slices.Clone(all), func(f preflight.Finding) bool {
-		switch {
-		case f.Severity == preflight.Unknown:
+		switch f.Severity {
+		case preflight.Unknown:
 			unknown++
-		case f.Severity == preflight.Note:
+		case preflight.Note:
 			infos++
 		}
 		return !f.Severity.IsAtLeast(preflight.Warn) || f.Skipped != ""

@@ -251,23 +251,34 @@ func TestMachinesOnTheirWay(t *testing.T) {
 		"its node keeps pods away until it has started": {[]func(*Spec){joined(time.Minute, true, "agent-not-ready")}, 31 * time.Second, "i-new InService ready=true, " + old + "7 of 6"},
 		"its node keeps pods away for good":             {[]func(*Spec){joined(time.Hour, true, "gpu")}, time.Hour, "i-new InService ready=true gpu, " + old + "7 of 6"},
 		"its node is cordoned":                          {[]func(*Spec){joined(time.Minute, false, corev1.TaintNodeUnschedulable)}, time.Minute, "i-new InService ready=true " + corev1.TaintNodeUnschedulable + ", " + old + "7 of 6"},
-		"the group lacks a machine": {[]func(*Spec){func(s *Spec) { s.Group.Desired, s.Group.Max = 7, 7 }}, 91 * time.Second,
-			old + "i-workers-new-a-1 InService ready=true, 7 of 7"},
+		"the group lacks a machine": {
+			[]func(*Spec){func(s *Spec) { s.Group.Desired, s.Group.Max = 7, 7 }},
+			91 * time.Second,
+			old + "i-workers-new-a-1 InService ready=true, 7 of 7",
+		},
 		"the group launches none": {[]func(*Spec){func(s *Spec) { s.Group.Desired, s.Group.Suspended = 7, []string{"Launch"} }}, time.Hour, old + "7 of 6"},
 		"its launches fail": {[]func(*Spec){func(s *Spec) {
 			s.Group.Desired, s.Group.LaunchFailure = 7, nodegroup.LaunchFailure{At: midnight, Message: "no capacity"}
 		}}, time.Hour, old + "7 of 6"},
-		"a launch that the reading does not show": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), MaxSeen: 8, MaxSeenAt: ago(15 * time.Second), Zones: zones(ledger.Zone{Launched: 1})}, nil)},
-			81 * time.Second, old + "i-workers-new-b-1 InService ready=true, 7 of 8"},
+		"a launch that the reading does not show": {
+			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), MaxSeen: 8, MaxSeenAt: ago(15 * time.Second), Zones: zones(ledger.Zone{Launched: 1})}, nil)},
+			81 * time.Second, old + "i-workers-new-b-1 InService ready=true, 7 of 8",
+		},
 		"a launch that somebody took back": {[]func(*Spec){record(ledger.Books{Changed: ago(time.Minute), Zones: zones(ledger.Zone{Launched: 1})}, nil), late}, time.Hour, old + "6 of 6"},
 		"a launch without an answer":       {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: zones(ledger.Zone{Launched: 1, Open: []ledger.Launch{{Serial: 1, N: 1}}})}, nil)}, time.Hour, old + "6 of 6"},
-		"a machine terminated 10 s ago, not yet": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))}, 29 * time.Second,
-			"i-old-5 Terminating ready=true, 5 of 6"},
+		"a machine terminated 10 s ago, not yet": {
+			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))},
+			29 * time.Second,
+			"i-old-5 Terminating ready=true, 5 of 6",
+		},
 		"a machine terminated 10 s ago, then": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(true, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
 		"one whose termination has no answer": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, 10*time.Second))}, 31 * time.Second, "5 of 6"},
 		"one whose termination had no effect": {[]func(*Spec){record(ledger.Books{Changed: ago(time.Minute), Zones: map[string]ledger.Zone{"c": {Shrunk: 1}}}, removed(false, true, time.Minute)), late}, time.Hour, old + "6 of 6"},
-		"one that the group replaces": {[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second)}, removed(true, false, 10*time.Second))}, 81 * time.Second,
-			"i-workers-new-c-2 InService ready=true, 6 of 6"},
+		"one that the group replaces": {
+			[]func(*Spec){record(ledger.Books{Changed: ago(10 * time.Second)}, removed(true, false, 10*time.Second))},
+			81 * time.Second,
+			"i-workers-new-c-2 InService ready=true, 6 of 6",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -258,7 +258,18 @@ func (d canary) mayStart(h *workloadHealth) bool {
 	if h.countMissing() > 0 || h.replicas == nil {
 		return true // it is late in its time
 	}
-	return slices.ContainsFunc(h.replicas.Unready(), d.cameDuringUpgrade)
+	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.cameBack(pod, h) })
+}
+
+// cameBack reports whether the pod is new on a drained node that stays until its owner replaces it, and
+// may still become ready there in its time: it tolerates the fence.
+func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
+	usual := h.before.Usual.Duration
+	if d.rec.Nodes[pod.Spec.NodeName].State != NodeDrained || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
+		return false
+	}
+	d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))
+	return drain.Lateness(pod, usual, 0, d.w.Now) == ""
 }
 
 // findLack finds why the workload has fewer ready pods than it should have; late is false while it
@@ -403,25 +414,29 @@ func (d *draft) whyNeverPlaced(pod *corev1.Pod, samples []drain.Sample) string {
 // roomPatience returns how long a pod may wait for room on another node like those of the group.
 // ends is false, and the wait has no limit, while such nodes are on their way.
 func (d canary) roomPatience() (patience time.Duration, ends bool) {
-	byUser := d.w.Group.Refill() == nodegroup.RefillByUser
 	lacking := d.countUnavailable() > 0
-	// Its owner brings a node for each that leaves. While none has left, the next may have to wait for
-	// this pod, and nothing brings it room.
-	moving := d.rec.countInFlight() > 0 || (lacking && len(d.count.pending) > 0)
 	switch {
-	case byUser && !d.rec.Request.WaitReplacement:
-		return roomPatience, true
 	case d.rec.Request.isRefilled():
 		return d.rec.Request.BootTimeout.Duration, true
-	case byUser && (moving || lacking):
-		return d.rec.Request.BootTimeout.Duration, !moving
-	case !byUser && (d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking)):
+	case d.w.Group.Refill() == nodegroup.RefillByUser:
+		return d.ownersPatience(lacking)
+	case d.rec.countInFlight() > 0 || d.rec.Ledger.PendingLaunches() > 0 || (d.w.Group.Sized && lacking):
 		return 0, false
 	case d.w.Group.Autoscaler.Serves || d.w.Group.Autoscaler.Tagged:
 		return d.rec.Request.BootTimeout.Duration, true
 	default:
 		return roomPatience, true
 	}
+}
+
+// ownersPatience is roomPatience for a group whose owner brings a node for each that leaves. While none
+// has left, the next may have to wait for this pod, and nothing brings it room.
+func (d canary) ownersPatience(lacking bool) (patience time.Duration, ends bool) {
+	moving := d.rec.countInFlight() > 0 || (lacking && len(d.count.pending) > 0)
+	if (moving || lacking) && d.rec.Request.WaitReplacement {
+		return d.rec.Request.BootTimeout.Duration, !moving
+	}
+	return roomPatience, true
 }
 
 // sampleNodes lists the current nodes of the group that take pods.
