@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,7 +26,7 @@ func namespaceRules() []Rule {
 			Source: "apiserver/pkg/admission/plugin/resourcequota/controller.go, CheckRequest; kubernetes#89209",
 		},
 		{
-			ID: "NS002", Severity: Error, Reads: []string{"namespaces"}, find: perWorkload(findRefusedPods),
+			ID: "NS002", Severity: Error, Reads: []string{"namespaces"}, find: findRefusedPods,
 			Text: "The namespace enforces a level of pod security by its label, and the workload's pods do not meet it, as those do not that were there before the label. Pods that run stay, and the one in the place of a pod that leaves is refused. " +
 				"Exemptions in the API server's configuration are not known.",
 			Source: "k8s.io/pod-security-admission; kubernetes.io, Pod Security Admission",
@@ -128,41 +127,33 @@ func isBestEffort(pod *Pod) bool {
 	return requests.Cpu().IsZero() && requests.Memory().IsZero() && limits.Cpu().IsZero() && limits.Memory().IsZero()
 }
 
-// findRefusedPods is NS002.
-func findRefusedPods(s *Scene, w *Workload) *Finding {
-	namespace := s.namespaces[w.Namespace]
-	if namespace == nil || namespace.Labels[podsecurity.EnforceLevelLabel] == "" || w.Kind == "Pod" {
-		return nil
-	}
-	enforced, _ := podsecurity.PolicyToEvaluate(namespace.Labels, podsecurity.Policy{}) // a level that is none is restricted
-	refused := evaluateSecurity(s, enforced.Enforce, w.Model())
-	if refused == "" {
-		return nil
-	}
-	return &Finding{
-		Message: fmt.Sprintf("namespace %s enforces the pod security level %s, which its pods do not meet, so that the one in the place of a pod that leaves is refused: %s", w.Namespace, enforced.Enforce.Level, refused),
-		Remedy:  fmt.Sprintf("change its pod template as that level asks, or set the namespace's label %s to a level that its pods meet", podsecurity.EnforceLevelLabel),
-	}
-}
-
-// evaluateSecurity says why a level refuses a pod, "" where it does not, by the checks of the cluster's
-// release or, where that is newer or not known, of the newest release that is known here.
-func evaluateSecurity(s *Scene, level podsecurity.LevelVersion, pod *Pod) string {
+// findRefusedPods is NS002. The checks are those of the cluster's release or, where that is newer or not
+// known, of the newest release that is known here.
+func findRefusedPods(s *Scene) []Finding {
 	var release *podsecurity.Version
 	if server, err := version.ParseGeneric(s.Facts.ServerVersion); err == nil {
 		known := podsecurity.MajorMinorVersion(int(server.Major()), int(server.Minor()))
 		release = &known
 	}
-	if level.Version == (podsecurity.Version{}) {
-		level.Version = podsecurity.LatestVersion()
-	}
-	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), release)
+	checks, err := policy.NewEvaluator(policy.DefaultChecks(), release)
 	if err != nil {
-		return "" // the checks are those of the library
+		return nil // the library's checks are valid
 	}
-	result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &metav1.ObjectMeta{Annotations: pod.Annotations}, &pod.Spec))
-	if result.Allowed {
-		return ""
-	}
-	return strings.ReplaceAll(result.ForbiddenDetail(), "\n", " ")
+	return perWorkload(func(s *Scene, w *Workload) *Finding {
+		namespace := s.namespaces[w.Namespace]
+		if namespace == nil || namespace.Labels[podsecurity.EnforceLevelLabel] == "" || w.Kind == "Pod" {
+			return nil
+		}
+		enforced, _ := podsecurity.PolicyToEvaluate(namespace.Labels, podsecurity.Policy{Enforce: podsecurity.LevelVersion{Version: podsecurity.LatestVersion()}}) // a level that is not known counts as restricted
+		pod := w.Model()
+		result := policy.AggregateCheckResults(checks.EvaluatePod(enforced.Enforce, &metav1.ObjectMeta{Annotations: pod.Annotations}, &pod.Spec))
+		if result.Allowed {
+			return nil
+		}
+		return &Finding{
+			Message: fmt.Sprintf("namespace %s enforces the pod security level %s, which its pods do not meet, so that the one in the place of a pod that leaves is refused: %s",
+				w.Namespace, enforced.Enforce.Level, result.ForbiddenDetail()),
+			Remedy: fmt.Sprintf("change its pod template as that level asks, or set the namespace's label %s to a level that its pods meet", podsecurity.EnforceLevelLabel),
+		}
+	})(s)
 }

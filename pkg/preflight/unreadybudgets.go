@@ -134,20 +134,30 @@ func (c *coverage) add(pod *Pod) {
 	}
 }
 
-// countMissing counts the pods of a budget that its controllers are about to make.
+// countMissing counts the pods of a budget that its controllers are about to make. Of controllers that
+// were not read the budget's status tells it.
 func (c *coverage) countMissing(budget *drain.Budget) int {
-	of, missing := c.of(budget), 0
+	of, missing, isKnown := c.of(budget), 0, true
 	if c.facts.Pods == nil {
 		return 0 // how many there are is not known
 	}
 	for owner, pods := range of.byOwner {
-		missing += max(0, c.facts.Scales[owner]-pods)
+		scale, read := c.facts.Scales[owner]
+		missing, isKnown = missing+max(0, scale-pods), isKnown && read
+	}
+	if isKnown {
+		return missing
 	}
 	return max(missing, int(budget.Status.ExpectedPods)-of.pods)
 }
 
-// countUnseen counts the pods that controllers of a budget's pods have and that a dump lacks.
-func (c *coverage) countUnseen(of *covered) (unseen int) {
+// countUnseen counts the pods that controllers of a budget's pods have and that a dump lacks, if the
+// budget does not count them as healthy.
+func (c *coverage) countUnseen(budget *drain.Budget) (unseen int) {
+	of := c.of(budget)
+	if int(budget.Status.CurrentHealthy) > of.pods-len(of.unready) {
+		return 0
+	}
 	for owner, pods := range of.byOwner {
 		unseen += max(0, c.facts.Counted[owner]-pods)
 	}
@@ -178,17 +188,17 @@ func (c *coverage) reconsider(pod *Pod, obstacle drain.Obstacle) drain.Obstacle 
 // person repairs them where one is faulty, or has not been ready for long. It takes the finding's rule
 // away where no pod is missing or unready: the budget is spent for the moment.
 func (c *coverage) tellUnready(budget *drain.Budget, pod *Pod, f *Finding) {
-	of, missing := c.of(budget), c.countMissing(budget)
+	unready, missing, unseen := c.of(budget).unready, c.countMissing(budget), c.countUnseen(budget)
 	isSpent := budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.CurrentHealthy > 0
 	f.Rule = "PDB006"
-	switch unready := of.unready; {
+	switch {
 	case len(unready) > 0:
 		c.tellWorst(unready, f)
 		if f.Severity == Block {
 			offerUnready(budget, pod, f)
 		}
-	case c.countUnseen(of) > 0:
-		f.Message += fmt.Sprintf(": its controllers have %s that the dump lacks and that the budget does not count as healthy", countThings(c.countUnseen(of), "pod"))
+	case unseen > 0:
+		f.Message += fmt.Sprintf(": its controllers have %s that the dump lacks and that the budget does not count as healthy", countThings(unseen, "pod"))
 		f.Remedy = "repair what the dump lacks, or write the dump again"
 	case missing > 0:
 		f.Severity = Note

@@ -84,10 +84,12 @@ func TestClosedBudgets(t *testing.T) {
 		"it needs all of them": {
 			others: [][]change{{}}, scale: 2, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(2, 2, 2)}, want: "block", says: "can never allow a disruption",
 		},
-		"the dump lacks one":        {others: [][]change{{}}, scale: 3, counted: 3, want: "block", says: "its controllers have 1 pod that the dump lacks"},
-		"others were not read":      {others: [][]change{{}, {waiting("ImagePullBackOff")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, ofGroup: true, want: "warning", says: "which of its pods are not ready is not known"},
-		"its status is behind":      {others: [][]change{{}, {}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "info", says: "its status is about to change"},
-		"none is needed or healthy": {others: [][]change{{unreadyFor(time.Second)}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(2, 0, 0)}, want: "info", says: "needs no healthy pod"},
+		"it counts one that ends":    {others: [][]change{{}}, scale: 2, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(3, 2, 2)}},
+		"the dump lacks a ready one": {others: [][]change{{}}, scale: 3, counted: 3, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 3, 3)}, want: "block", says: "can never allow"},
+		"the dump lacks one":         {others: [][]change{{}}, scale: 3, counted: 3, want: "block", says: "its controllers have 1 pod that the dump lacks"},
+		"others were not read":       {others: [][]change{{}, {waiting("ImagePullBackOff")}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, ofGroup: true, want: "warning", says: "which of its pods are not ready is not known"},
+		"its status is behind":       {others: [][]change{{}, {}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(3, 1, 2)}, want: "info", says: "its status is about to change"},
+		"none is needed or healthy":  {others: [][]change{{unreadyFor(time.Second)}}, budget: []func(*policyv1.PodDisruptionBudget){build.Counts(2, 0, 0)}, want: "info", says: "needs no healthy pod"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +106,10 @@ func TestClosedBudgets(t *testing.T) {
 				pods = append(pods, build.Pod("other-"+string(rune('0'+i)), append([]func(*corev1.Pod){build.On("elsewhere")}, with...)...))
 			}
 			owner := w.Members[1].Pods[0].OwnerReferences[0].UID
-			facts := preflight.Facts{Pods: slices.Values(pods), Scales: map[types.UID]int{owner: c.scale}, Counted: map[types.UID]int{owner: c.counted}}
+			facts := preflight.Facts{Pods: slices.Values(pods), Scales: map[types.UID]int{}, Counted: map[types.UID]int{owner: c.counted}}
+			if c.scale > 0 {
+				facts.Scales[owner] = c.scale
+			}
 			if c.ofGroup {
 				facts.Pods = nil
 			}
