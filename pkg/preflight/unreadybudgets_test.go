@@ -50,7 +50,7 @@ func needing(pods int32) func(*policyv1.PodDisruptionBudget) {
 }
 
 // TestClosedBudgets has a ready pod on the outdated node, and others of its budget elsewhere in the cluster:
-// what they are like decides whether the budget opens by itself.
+// what they are like decides whether the budget opens by itself (PDB001, PDB006, PDB007).
 func TestClosedBudgets(t *testing.T) {
 	type change = func(*corev1.Pod)
 	spent := build.Counts(3, 2, 2)
@@ -75,10 +75,10 @@ func TestClosedBudgets(t *testing.T) {
 		"an unready one of another app":              {others: [][]change{{}, {}, {unreadyFor(time.Hour), build.App("api")}}},
 		"one is about to be made":                    {others: [][]change{{}}, scale: 3, want: "info", says: "its controllers are about to make 1 pod"},
 		"one is about to be made, as the budget has": {others: [][]change{{}}, want: "info", says: "its controllers are about to make 1 pod"},
-		"it needs all but one that is to be made": {
+		"PDB001 it needs all but one that is to be made": {
 			others: [][]change{{}}, scale: 3, budget: []func(*policyv1.PodDisruptionBudget){needing(2), build.Counts(2, 2, 2)}, want: "info", says: "its controllers are about to make 1 pod",
 		},
-		"it needs the one that is to be made, too": {
+		"PDB001 it needs the one that is to be made, too": {
 			others: [][]change{{}}, scale: 3, budget: []func(*policyv1.PodDisruptionBudget){needing(3), build.Counts(2, 2, 3)}, want: "block", says: "can never allow a disruption",
 		},
 		"it needs all of them": {
