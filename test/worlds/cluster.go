@@ -263,6 +263,11 @@ func (c *cluster) dropNode(name string) {
 	for _, pod := range c.on(name) {
 		c.end(pod.UID)
 	}
+	for _, uid := range sortedKeys(c.pods) {
+		if pod := c.pods[uid]; pod.Spec.NodeName == "" && targetOf(pod) == name {
+			c.end(uid)
+		}
+	}
 }
 
 // on are the pods bound to a node, by UID.

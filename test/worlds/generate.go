@@ -55,6 +55,7 @@ func Generate(seed uint64) Plan {
 	renewals(&p)
 	refusePods(&p)
 	slowStarters(&p)
+	refuseDaemons(&p)
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)

@@ -219,7 +219,7 @@ func (c *cluster) detach(pod *corev1.Pod) {
 
 // make has the maker bring up what it lacks.
 func (c *cluster) make(m *maker) {
-	if m.away || m.refused || c.ending {
+	if m.away || (m.refused && m.Kind != DaemonSet) || c.ending {
 		return
 	}
 	switch m.Kind {
@@ -252,23 +252,6 @@ func (c *cluster) make(m *maker) {
 		}
 	}
 	c.place()
-}
-
-// makeDaemons gives each node of the group its pod; it is there from the start, as far as anybody can tell.
-func (c *cluster) makeDaemons(m *maker) {
-	has := map[string]bool{}
-	for _, pod := range c.pods {
-		if pod.Labels["app"] == m.Name {
-			has[pod.Spec.NodeName] = true
-		}
-	}
-	for _, name := range c.nodeNames() {
-		if node := c.nodes[name]; isReady(node) && !has[name] && node.Labels[groupLabel] != "" {
-			pod := c.newPod(m, 0)
-			pod.Spec.NodeName = name
-			c.bound(m, pod)
-		}
-	}
 }
 
 // bound has a pod come up on its node.
@@ -321,12 +304,15 @@ func (c *cluster) bind() {
 	for _, old := range waiting {
 		best := ""
 		for _, name := range names {
-			if takes(c.nodes[name], old) && c.suits(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
+			isFor := targetOf(old) == "" || targetOf(old) == name
+			if isFor && takes(c.nodes[name], old) && c.suits(c.nodes[name], old) && (best == "" || load[name] < load[best]) {
 				best = name
 			}
 		}
 		if best == "" {
-			c.unplaced()
+			if targetOf(old) == "" { // autoscalers leave the others to their nodes
+				c.unplaced()
+			}
 			continue
 		}
 		load[best]++

@@ -35,6 +35,8 @@ type recovery struct {
 	first map[string]int
 	// last is since when each pod has been seen to be the last ready one of its workload.
 	last map[types.UID]time.Time
+	// bare is since when each current node has been seen without a pod of each DaemonSet, by both names.
+	bare map[string]time.Time
 	// roomless are the workloads whose last ready pod was evicted while no node of the cluster took pods, by name.
 	roomless map[string]bool
 }
@@ -46,7 +48,7 @@ type baseline struct {
 }
 
 func newRecovery() recovery {
-	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}}
+	return recovery{before: map[string]baseline{}, daemons: map[string]int{}, crashing: map[string]time.Time{}, first: map[string]int{}, last: map[types.UID]time.Time{}, roomless: map[string]bool{}, bare: map[string]time.Time{}}
 }
 
 // begin begins a new process, of the same upgrade or of another.
@@ -56,6 +58,7 @@ func (y *recovery) begin(run string, now time.Time) {
 	}
 	y.run, y.began = run, now
 	clear(y.crashing)
+	clear(y.bare)
 }
 
 // recovers holds one decision to the rules about workloads that do not recover.

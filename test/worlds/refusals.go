@@ -122,6 +122,9 @@ func (c *cluster) readController(w drain.Workload) drain.Controller {
 	if m == nil || m.away || c.ending {
 		return drain.Controller{}
 	}
+	if m.Kind == DaemonSet {
+		return c.readDaemonSet(m)
+	}
 	read := drain.Controller{Replicas: m.Replicas}
 	if m.role == Completes { // of those that have completed no one brings another up here
 		read.Replicas = 0

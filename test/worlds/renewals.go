@@ -3,6 +3,7 @@ package worlds
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -182,6 +183,16 @@ func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegro
 				crashed = pod
 			}
 		}
+		if waiting := waitingDaemons(w, app); len(waiting) > 0 && w.Record.Run != "" && r.c.makers[app.Name].homeless {
+			unready++
+			crashed = waiting[0]
+			r.tally.met("renewal", daemonWaits)
+		}
+		if w.Record.Run != "" && r.isUncreated(w, app) {
+			unready++
+			crashed = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "(not created)"}}
+			r.tally.met("renewal", daemonRefused)
+		}
 		if w.Record.Run == "" {
 			r.recovery.daemons[name] = unready
 			continue
@@ -193,7 +204,7 @@ func (r *rules) daemons(w *upgrade.World, step *upgrade.Step, started []*nodegro
 		r.tally.met("renewal", daemonCrashes)
 		r.stopsFor(w, &step.Record, name, crashed)
 		for _, m := range started {
-			r.fail("I11", "node %s is started, and pod %s of %s crashes", m.Name(), crashed.Name, name)
+			r.fail("I11", "node %s is started, and pod %s of %s does not come up", m.Name(), crashed.Name, name)
 		}
 	}
 }
@@ -218,7 +229,13 @@ func daemonPods(w *upgrade.World, app *Workload, current bool) []*corev1.Pod {
 
 // saysDaemon holds what is said of a DaemonSet that does not recover to what was seen.
 func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, u upgrade.Unhealthy) {
-	pods := daemonPods(w, app, true)
+	if u.Pod == "" && strings.Contains(u.Why, "not created") {
+		if !r.c.plan.hasWorkload(func(w *Workload) bool { return w.Kind == DaemonSet && w.Refused }) {
+			r.fail("I11", "%s is said to lack pods, which no one refuses", u)
+		}
+		return
+	}
+	pods := append(daemonPods(w, app, true), waitingDaemons(w, app)...)
 	at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool { return pod.Name == u.Pod && pod.Spec.NodeName == u.Node })
 	if at < 0 || u.Ready >= u.Before && u.Before > 0 {
 		r.fail("I11", "%s is said not to recover, and has %d pods on current nodes", u, len(pods))
@@ -232,8 +249,10 @@ func (r *rules) saysDaemon(w *upgrade.World, step *upgrade.Step, app *Workload, 
 const (
 	inPlace       = "in place"
 	daemonCrashes = "a DaemonSet crashes"
+	daemonWaits   = "a DaemonSet's pod waits for its node"
+	daemonRefused = "a DaemonSet's pod is not created"
 )
 
 func allRenewals() []string {
-	return []string{inPlace, daemonCrashes, string(ClosedByCordon), string(ClosedByTaint)}
+	return []string{inPlace, daemonCrashes, daemonWaits, daemonRefused, string(ClosedByCordon), string(ClosedByTaint)}
 }

@@ -1,0 +1,142 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// refuseDaemons gives some worlds a DaemonSet whose pods are not created for new nodes, or wait there for a device that these lack. It
+// draws from its own generator.
+func refuseDaemons(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x6461656d))}
+	if p.delegated() || p.shortLived() || !d.chance(40) {
+		return
+	}
+	for i := range p.Workloads {
+		if w := &p.Workloads[i]; w.Kind == DaemonSet && !w.Broken && !w.Undead && !w.ailing() {
+			w.Refused = d.chance(50)
+			w.Homeless = !w.Refused
+			return
+		}
+	}
+}
+
+// makeDaemons gives each node of the group its pod; it is there from the start, as far as anybody can tell. One whose node lacks a device
+// waits, as its controller binds it by its affinity only.
+func (c *cluster) makeDaemons(m *maker) {
+	for _, name := range c.bareNodes(m) {
+		isNew := c.nodes[name].Labels[imageLabel] != "1"
+		switch {
+		case isNew && m.refused:
+		case isNew && m.homeless:
+			pod := c.newPod(m, 0)
+			pod.Spec.Affinity = affinityTo(name)
+			c.putPod(pod)
+		default:
+			pod := c.newPod(m, 0)
+			pod.Spec.NodeName = name
+			c.bound(m, pod)
+		}
+	}
+}
+
+// bareNodes are the Ready nodes of the group without a pod of the DaemonSet, by name.
+func (c *cluster) bareNodes(m *maker) []string {
+	has := map[string]bool{}
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name {
+			has[pod.Spec.NodeName], has[targetOf(pod)] = true, true
+		}
+	}
+	return slices.DeleteFunc(c.nodeNames(), func(name string) bool {
+		return !isReady(c.nodes[name]) || has[name] || c.nodes[name].Labels[groupLabel] == ""
+	})
+}
+
+// affinityTo is what a DaemonSet's controller gives a pod that is for a node.
+func affinityTo(node string) *corev1.Affinity {
+	field := corev1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{field}}},
+	}}}
+}
+
+// targetOf is the node that a DaemonSet's pod is for while it waits, "" for other pods.
+func targetOf(pod *corev1.Pod) string {
+	if pod.Spec.Affinity == nil {
+		return ""
+	}
+	return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+}
+
+// readDaemonSet is what a DaemonSet says of its scale.
+func (c *cluster) readDaemonSet(m *maker) drain.Controller {
+	bare := len(c.bareNodes(m))
+	read := drain.Controller{Uncreated: bare}
+	for _, pod := range c.pods {
+		if pod.Labels["app"] == m.Name {
+			read.Replicas++
+		}
+	}
+	if read.Replicas += bare; m.refused {
+		read.Refused = "pods are forbidden: exceeded quota"
+	}
+	return read
+}
+
+// unbound are the pods that were seen and that no node has.
+func (v *view) unbound() []*corev1.Pod {
+	var pods []*corev1.Pod
+	for _, uid := range sortedKeys(v.pods) {
+		if pod := v.pods[uid]; pod.Spec.NodeName == "" {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// waitingDaemons are the pods of the DaemonSet that wait for a current node which is Ready.
+func waitingDaemons(w *upgrade.World, app *Workload) []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(w.Unbound), func(pod *corev1.Pod) bool {
+		m := find(w, targetOf(pod))
+		return pod.Labels["app"] != app.Name || pod.DeletionTimestamp != nil || m == nil || !isStaying(m)
+	})
+}
+
+// isStaying reports whether the member is current and Ready.
+func isStaying(m *nodegroup.Member) bool {
+	return !m.Outdated && m.Node != nil && isReady(m.Node) && m.Instance.State != nodegroup.InstanceLeaving
+}
+
+// createdLate is within how long a pod is created for a new node, at most, and its controller is asked about it.
+const createdLate = 20 * time.Second
+
+// isUncreated reports whether no pod of the DaemonSet was created for a current node for so long that its controller must be refused.
+func (r *rules) isUncreated(w *upgrade.World, app *Workload) bool {
+	late, maker := false, r.c.makers[app.Name]
+	isRefused := app.Kind == DaemonSet && maker.refused && !maker.away && !r.c.ending
+	for i := range w.Members {
+		m := &w.Members[i]
+		key := app.Name + " on " + m.Name()
+		isOf := func(pod *corev1.Pod) bool { return pod.Labels["app"] == app.Name }
+		if !isStaying(m) || slices.ContainsFunc(m.Pods, isOf) || !isRefused {
+			delete(r.recovery.bare, key)
+			continue
+		}
+		since, was := r.recovery.bare[key]
+		if !was {
+			since = w.Now
+			r.recovery.bare[key] = since
+		}
+		late = late || w.Now.Sub(since) >= createdLate
+	}
+	return late
+}
