@@ -58,6 +58,7 @@ func (u *user) actions() map[ActorKind]func(pick int) bool {
 		Aborts:          func(int) bool { return u.undo(upgrade.VerbAbort) },
 		OperationBegun:  u.begins,
 		RecordAimed:     u.aim,
+		Scribbles:       u.scribble,
 		EndsSoak:        u.endSoak,
 		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}

@@ -132,8 +132,12 @@ func (r *rules) reason(record upgrade.Record) {
 		refused := (p.hasFault(Forbidden) || p.Denial.Kind != "") && strings.Contains(record.Message, "forbidden")
 		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
 		aimed := p.hasActor(RecordAimed) && saysAimed(&record)
+		scribbled := p.hasActor(Scribbles) && strings.Contains(record.Message, unreadable)
+		if scribbled && tooLong {
+			r.fail("S20", "it tries again what is the same each time: %s", record.Message)
+		}
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
-		if !refused && !tooLong && !aimed && !unread && !r.leavesBehind(&record) {
+		if !refused && !tooLong && !aimed && !scribbled && !unread && !r.leavesBehind(&record) {
 			r.fail("liveness", "it fails without a cause: %q", record.Message)
 		}
 	case upgrade.Aborted:

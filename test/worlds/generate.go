@@ -59,6 +59,7 @@ func Generate(seed uint64) Plan {
 	standby(&p)
 	strayMarks(&p)
 	aimRecord(&p)
+	scribbles(&p)
 	denials(&p)
 	return p
 }

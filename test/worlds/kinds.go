@@ -107,6 +107,7 @@ const (
 	OwnerDeploys    ActorKind = "owner changes a Deployment"
 	OperationBegun  ActorKind = "another actor has the cloud begin"
 	RecordAimed     ActorKind = "another actor changes the record"
+	Scribbles       ActorKind = "another actor scribbles on a node"
 )
 
 func allActors() []ActorKind {
@@ -117,7 +118,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate, blueGreen, moves, crashes and aimRecord add.
+// rareActors are those that only rare, delegate, blueGreen, moves, crashes, aimRecord and scribbles add.
 func rareActors() []ActorKind {
-	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed}
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles}
 }

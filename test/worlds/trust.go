@@ -255,12 +255,52 @@ func (r *rules) rebuilt(w *upgrade.World, record *upgrade.Record, err error) {
 	}
 }
 
+// scribbles has others write what this program does not write over the annotation that says what nodes were like before, in some worlds. It
+// draws from its own generator.
+func scribbles(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x73637269))}
+	if p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(8) {
+		return
+	}
+	most := pick(d, 5*time.Minute, 15*time.Minute, time.Hour)
+	for range 3 {
+		p.Actors = append(p.Actors, Actor{Kind: Scribbles, At: d.between(time.Second, most), Pick: d.IntN(1000)})
+	}
+}
+
+// unreadable is what an upgrade says of an annotation of ours that it did not write.
+const unreadable = "cannot be read"
+
+// scribble spoils the annotation on a node of the group, fenced or not. With it goes what the node was like before.
+func (u *user) scribble(pick int) bool {
+	name := u.one(pick, func(n *corev1.Node) bool { return n.Labels[groupLabel] != "" })
+	if name == "" {
+		return false
+	}
+	u.rules.stripped[name] = true
+	u.c.changeNode(name, func(n *corev1.Node) {
+		metav1.SetMetaDataAnnotation(&n.ObjectMeta, nodemark.AnnotationNodeBaseline, "{")
+	})
+	return true
+}
+
+// wipe is the person who takes annotations away that cannot be read, for the command names them and does not begin before.
+func (u *user) wipe() {
+	for _, name := range u.c.nodeNames() {
+		for found := nodemark.FindUnreadable(u.c.nodes[name]); found != nil; found = nodemark.FindUnreadable(u.c.nodes[name]) {
+			u.rules.tally.met("trust", scribbled)
+			u.c.changeNode(name, func(n *corev1.Node) { delete(n.Annotations, found.Annotation) })
+		}
+	}
+}
+
 // The words for what is not to be trusted, and for what is to be left alone.
 const (
 	onStandby   = "an instance is on Standby"
 	recordAimed = "a record is aimed at another machine"
 	recordLost  = "a record would be lost"
+	scribbled   = "an annotation cannot be read"
 	stray       = "a node has stray annotations"
 )
 
-func allTrust() []string { return []string{onStandby, recordAimed, recordLost, stray} }
+func allTrust() []string { return []string{onStandby, recordAimed, recordLost, scribbled, stray} }

@@ -105,6 +105,7 @@ func (u *user) live() {
 
 // begin runs the command: for the first time, or to continue.
 func (u *user) begin() {
+	u.wipe()
 	record, err := reread(u.stored.record)
 	if err != nil {
 		u.rules.fail("record", "%v", err)
