@@ -90,6 +90,12 @@ func (r *rules) capacity(w *upgrade.World, stored *upgrade.Record, action nodegr
 		}
 	case nodegroup.SetRevision:
 		to := stored.Target.ID
+		if a.To.ID == madeUp {
+			if !a.Recorded {
+				r.fail("S36", "%s, which the record alone names", a)
+			}
+			return
+		}
 		if stored.Stopping == upgrade.Aborted {
 			to = r.pointed
 		}

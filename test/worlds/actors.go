@@ -59,6 +59,7 @@ func (u *user) actions() map[ActorKind]func(pick int) bool {
 		OperationBegun:  u.begins,
 		RecordAimed:     u.aim,
 		Scribbles:       u.scribble,
+		RecordPointed:   u.pointRecord,
 		EndsSoak:        u.endSoak,
 		RollsBack:       func(int) bool { return u.undo(upgrade.VerbRollback) },
 	}

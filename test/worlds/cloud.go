@@ -105,6 +105,9 @@ func (c *cluster) doCloud(action nodegroup.Action) error {
 	}
 	switch a := action.(type) {
 	case nodegroup.SetRevision:
+		if a.To.ID == madeUp && a.Recorded {
+			return answered(nodegroup.OutcomeFatal, "no template version is added for a record")
+		}
 		k.pointed = a.To.ID
 	case nodegroup.Quiesce:
 		for _, process := range a.Processes {

@@ -84,7 +84,7 @@ func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
 
 // leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.
 func (r *rules) leavesBehind(record *upgrade.Record) bool {
-	return slices.ContainsFunc([]string{"unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate "}, func(request string) bool {
+	return slices.ContainsFunc([]string{"unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
 		return r.saysRefused(record, request)
 	})
 }

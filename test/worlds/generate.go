@@ -60,6 +60,7 @@ func Generate(seed uint64) Plan {
 	strayMarks(&p)
 	aimRecord(&p)
 	scribbles(&p)
+	pointRecord(&p)
 	denials(&p)
 	return p
 }

@@ -108,6 +108,7 @@ const (
 	OperationBegun  ActorKind = "another actor has the cloud begin"
 	RecordAimed     ActorKind = "another actor changes the record"
 	Scribbles       ActorKind = "another actor scribbles on a node"
+	RecordPointed   ActorKind = "another actor changes the record's revision"
 )
 
 func allActors() []ActorKind {
@@ -118,7 +119,7 @@ func allActors() []ActorKind {
 	}
 }
 
-// rareActors are those that only rare, delegate, blueGreen, moves, crashes, aimRecord and scribbles add.
+// rareActors are those that only rare, delegate, blueGreen, moves, crashes, aimRecord, scribbles and pointRecord add.
 func rareActors() []ActorKind {
-	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles}
+	return []ActorKind{SecondRun, AdminProtects, OperationBegun, EndsSoak, OwnerMends, OwnerDeploys, RecordAimed, Scribbles, RecordPointed}
 }

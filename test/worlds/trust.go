@@ -150,6 +150,10 @@ const foreignMachine = "i-elsewhere-outside"
 
 // repair is the person who puts the record right, once the upgrade has said what is wrong with it.
 func (u *user) repair(record upgrade.Record) {
+	if named := u.namedBefore(); named.ID == madeUp && strings.Contains(record.Message, "to set the group's revision to workers:"+madeUp) {
+		u.rules.tally.met("trust", recordPointed)
+		*named = u.before
+	}
 	n, known := u.stored.record.Nodes[u.aimed]
 	if u.aimed == "" || !known || !saysAimed(&record) {
 		return
@@ -255,6 +259,40 @@ func (r *rules) rebuilt(w *upgrade.World, record *upgrade.Record, err error) {
 	}
 }
 
+// madeUp is a revision that was never made.
+const madeUp = "made-up"
+
+// pointRecord has another actor who may write the record name a revision there that the group never had, in some worlds in which an abort
+// points the group back. A rollback is not begun to such a revision: package plugin refuses it. It draws from its own generator.
+func pointRecord(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x706f696e))}
+	if !p.Repoint || !p.hasActor(Aborts) || p.hasActor(RollsBack) || p.delegated() || p.shortLived() || p.Denial.Kind != "" || !d.chance(60) {
+		return
+	}
+	for range 4 {
+		p.Actors = append(p.Actors, Actor{Kind: RecordPointed, At: d.between(time.Second, 15*time.Minute)})
+	}
+}
+
+// pointRecord has the process die, and the record name another revision as the one before the upgrade.
+func (u *user) pointRecord(int) bool {
+	named := u.namedBefore()
+	if u.process.dead || named.ID == "" || named.ID == madeUp {
+		return false
+	}
+	u.process.die()
+	u.before, *named = *named, revision(madeUp)
+	return true
+}
+
+// namedBefore is where the record names the revision before the upgrade.
+func (u *user) namedBefore() *nodegroup.Revision {
+	if record := &u.stored.record; record.Pointed.ID != "" {
+		return &record.Pointed
+	}
+	return &u.stored.record.Previous
+}
+
 // scribbles has others write what this program does not write over the annotation that says what nodes were like before, in some worlds. It
 // draws from its own generator.
 func scribbles(p *Plan) {
@@ -296,11 +334,14 @@ func (u *user) wipe() {
 
 // The words for what is not to be trusted, and for what is to be left alone.
 const (
-	onStandby   = "an instance is on Standby"
-	recordAimed = "a record is aimed at another machine"
-	recordLost  = "a record would be lost"
-	scribbled   = "an annotation cannot be read"
-	stray       = "a node has stray annotations"
+	onStandby     = "an instance is on Standby"
+	recordAimed   = "a record is aimed at another machine"
+	recordPointed = "a record points at another revision"
+	recordLost    = "a record would be lost"
+	scribbled     = "an annotation cannot be read"
+	stray         = "a node has stray annotations"
 )
 
-func allTrust() []string { return []string{onStandby, recordAimed, recordLost, scribbled, stray} }
+func allTrust() []string {
+	return []string{onStandby, recordAimed, recordPointed, recordLost, scribbled, stray}
+}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -82,6 +83,8 @@ type user struct {
 	planned int
 	// aimed is the node for which another actor had the record name another machine, "" for none.
 	aimed string
+	// before is the revision before the upgrade, where another actor had the record name another.
+	before nodegroup.Revision
 	// completes is true when the next run ends the soak.
 	completes bool
 }

@@ -319,7 +319,7 @@ func TestActionsThatAreNotTheClouds(t *testing.T) {
 }
 
 // TestRecordedRevisions are pointers that a record may hold and that no reading of the group shows: the group goes back
-// to a version of its own template, and to nothing that whoever wrote the record chose.
+// to a version of its own template, and to nothing that whoever wrote the record chose (S36).
 func TestRecordedRevisions(t *testing.T) {
 	s := start(t, quick())
 	own := s.workers()
