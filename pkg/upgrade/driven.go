@@ -1,28 +1,40 @@
 package upgrade
 
 import (
+	"time"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
 )
 
 // AsDriven is a group that its cloud upgrades, with the record and the request by which this tool
 // would do it, in the cloud's own numbers: for a forecast of what the cloud does, from the start
-// or, where it has made the group larger already, from there. Of what the cloud tells it keeps the
-// order of things. A cloud looks at budgets, and not at what becomes of workloads.
+// or, where it has made the group larger or drains nodes already, from there. Of what the cloud tells
+// it keeps the order of things. A cloud looks at budgets, and not at what becomes of workloads.
 func AsDriven(group nodegroup.Group, rec *Record, req Request) (nodegroup.Group, Record, Request) {
 	group.Managed, group.Quiesce, group.Refusal = &nodegroup.Managed{TerminateFirst: group.Managed.TerminateFirst}, nil, ""
 	req.Strategy, req.NoImplicitBudgets, req.IgnoreUnready = Surge, true, []string{AllWorkloads}
-	if rec.Delegation == nil || rec.Sizes.Desired == 0 || group.Desired <= rec.Sizes.Desired || group.Managed.TerminateFirst {
+	if rec.Delegation == nil || rec.Sizes.Desired == 0 || !isUnderWay(&group, rec) {
 		return group, Record{}, req
 	}
-	asked := req
-	if asked.OnTimeout != Force {
-		asked.OnTimeout = Skip // a forecast tells of all nodes
-	}
 	return group, Record{
-		Version: Surge.recordVersion(), Run: rec.Run, Request: asked, Started: rec.Started, Phase: PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
-		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: bookAdded(&group, rec), Nodes: map[string]NodeRecord{},
+		Version: Surge.recordVersion(), Run: rec.Run, Request: req, Started: rec.Started, Phase: PhaseUpgrade, Previous: rec.Previous, Target: rec.Target,
+		Provider: rec.Provider, Sizes: rec.Sizes, Total: rec.Total, Replaced: rec.Replaced, Ledger: bookAdded(&group, rec), Nodes: nodesInDrain(rec, req.DrainTimeout.Duration), Begun: len(rec.Delegation.Draining),
 	}, req
+}
+
+// isUnderWay reports whether the cloud has begun with nodes, as far as the cluster shows.
+func isUnderWay(group *nodegroup.Group, rec *Record) bool {
+	return len(rec.Delegation.Draining) > 0 || group.Desired > rec.Sizes.Desired && !group.Managed.TerminateFirst
+}
+
+// nodesInDrain are the nodes that the cloud drains, each until the cloud gives up on it (EKS E41).
+func nodesInDrain(rec *Record, timeout time.Duration) map[string]NodeRecord {
+	nodes := map[string]NodeRecord{}
+	for name, since := range rec.Delegation.Draining {
+		nodes[name] = NodeRecord{State: NodeDraining, Batch: 1, Began: since, Deadline: since.Add(timeout)}
+	}
+	return nodes
 }
 
 // bookAdded has what the cloud has added to the zones of the group on the books as launched.
