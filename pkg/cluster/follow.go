@@ -78,14 +78,15 @@ func (f *Follower) latestObject() *corev1.ConfigMap {
 	return f.latest
 }
 
-// Record is the record as it was seen last, zero when there is none. It returns an error as
-// Store.Load does.
-func (f *Follower) Record() (upgrade.Record, error) {
+// Record is the record as it was seen last, zero when there is none, and the version of the object
+// that holds it. It returns an error as Store.Load does.
+func (f *Follower) Record() (record upgrade.Record, version string, err error) {
 	stored := f.latestObject()
 	if stored == nil {
-		return upgrade.Record{}, nil
+		return upgrade.Record{}, "", nil
 	}
-	return DecodeRecord(stored)
+	record, err = DecodeRecord(stored)
+	return record, stored.ResourceVersion, err
 }
 
 // Asked is what is asked of the holder; the zero Asked when nothing is, or nothing that can be

@@ -83,7 +83,7 @@ func testFollowRecord(t *testing.T, s *space) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if record, err := follower.Record(); err != nil || record.Run != "" || follower.Asked() != (upgrade.Asked{}) {
+	if record, _, err := follower.Record(); err != nil || record.Run != "" || follower.Asked() != (upgrade.Asked{}) {
 		t.Fatalf("got run %q and error %v, want none", record.Run, err)
 	}
 	s.save(t, store, 1)
@@ -91,7 +91,7 @@ func testFollowRecord(t *testing.T, s *space) {
 	for seen := -1; seen != 1; {
 		select {
 		case <-follower.Changed():
-			record, err := follower.Record()
+			record, _, err := follower.Record()
 			if err != nil {
 				t.Fatal(err)
 			}

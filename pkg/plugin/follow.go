@@ -11,7 +11,6 @@ import (
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
-	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -22,8 +21,6 @@ const (
 	// something has changed, soon, but no more often than followLeast.
 	followCloud = 15 * time.Second
 	followLeast = 5 * time.Second
-	// followPlan is how many times as long as a plan takes it is not made again.
-	followPlan = 20
 )
 
 // followed is an upgrade that is shown again whenever it has changed.
@@ -31,21 +28,24 @@ type followed struct {
 	*screen
 	s        *session
 	g        *groupContext
+	store    *cluster.Store
 	follower *cluster.Follower
 	watcher  *cluster.Watcher
-	lease    cluster.LeaseState
 	// stale says that the cloud and the lease are to be asked, which was done last at observed.
 	stale    bool
 	observed time.Time
-	// remaining is what the last plan promised. It was begun at planned, and took so long.
-	remaining simulate.Span
-	planned   time.Time
-	took      time.Duration
+	// lease was read when the record's object had the version, and abandoned says what both told.
+	lease     cluster.LeaseState
+	version   string
+	abandoned bool
+	forecast  forecaster
 }
 
 // followUpgrade shows an upgrade until it ends or no one wants to see it any more.
 func followUpgrade(ctx context.Context, s *session, g *groupContext, store *cluster.Store) error {
-	f := &followed{screen: newScreen(s.console), s: s, g: g, stale: true}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // a forecast that is being made is of no use any more
+	f := &followed{screen: newScreen(s.console), s: s, g: g, store: store, stale: true}
 	var err error
 	if f.follower, err = store.Follow(ctx); err != nil {
 		return err
@@ -68,34 +68,34 @@ func followUpgrade(ctx context.Context, s *session, g *groupContext, store *clus
 
 // showNow shows the upgrade as it is now, and reports whether it is over.
 func (f *followed) showNow(ctx context.Context) (over bool, err error) {
-	record, err := f.follower.Record()
+	record, version, err := f.follower.Record()
 	if err != nil {
 		return false, err
 	}
-	if f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning() && !f.g.isWatching()) {
-		if f.lease, err = f.observeAgain(ctx); err != nil {
+	observes := f.stale && (time.Since(f.observed) > followLeast || !record.IsRunning() && !f.g.isWatching())
+	if observes {
+		if err := f.observeAgain(ctx, &record, version); err != nil {
 			return false, err
 		}
-		f.stale, f.observed = false, time.Now()
 	}
 	f.g.view, f.g.now = f.watcher.View(), f.s.Now()
 	f.g.joinNodes()
-	status := f.g.makeStatus(recordedState{record: record, asked: f.follower.Asked(), lease: f.lease}, f.g.now)
-	status.Leftovers = findAbandoned(f.g.group.Name, &record, f.lease)
+	state := f.stateOf(record, version)
+	status := f.g.makeStatus(state, f.g.now)
+	status.Leftovers = state.findAbandoned(f.g.group.Name)
 	if record.IsRunning() {
-		status.Remaining = f.estimateRemaining(ctx, record)
+		if observes { // the record, the group and the cluster are of one moment
+			f.forecast.begin(ctx, f.s, *f.g, record)
+		}
+		status.Rest = f.forecast.restAt(f.g.now, record.Run)
 	}
 	return !record.IsRunning() && !f.g.isWatching(), f.showChange(status)
 }
 
-// estimateRemaining tells how long the rest will take, by a plan that is made again now and then:
-// that of a large group takes seconds, and each asks for the group's past.
-func (f *followed) estimateRemaining(ctx context.Context, record upgrade.Record) simulate.Span {
-	if began := time.Now(); began.Sub(f.planned) > max(followCloud, followPlan*f.took) {
-		f.remaining = f.g.predictRemaining(ctx, f.s, record)
-		f.planned, f.took = began, time.Since(began)
-	}
-	return f.remaining
+// stateOf is what the cluster keeps of the upgrade. A record that has changed since the lease was read
+// is judged when that is read again: an upgrade that began meanwhile has a holder.
+func (f *followed) stateOf(record upgrade.Record, version string) recordedState {
+	return recordedState{record: record, asked: f.follower.Asked(), lease: f.lease, abandoned: f.abandoned && version == f.version}
 }
 
 // waitForChange returns when there is something to show, and reports whether anybody still looks.
@@ -112,6 +112,9 @@ func (f *followed) waitForChange(ctx context.Context, ask <-chan time.Time) bool
 		return false
 	case <-f.watcher.Changed():
 	case <-f.redrawTimer():
+	case <-f.observeTimer():
+	case made := <-f.forecast.made:
+		f.forecast.finish(made)
 	case <-f.follower.Changed():
 		f.stale = true
 	case <-f.watcher.NodesChanged():
@@ -130,14 +133,25 @@ func ignoreInterrupt(ctx context.Context, err error) error {
 	return err
 }
 
-// observeAgain asks the cloud and the lease.
-func (f *followed) observeAgain(ctx context.Context) (cluster.LeaseState, error) {
+// observeTimer is when the cloud and the lease may be asked again, if that is to be done.
+func (f *followed) observeTimer() <-chan time.Time {
+	if !f.stale {
+		return nil
+	}
+	return time.After(time.Until(f.observed.Add(followLeast)) + time.Millisecond)
+}
+
+// observeAgain asks the cloud and the lease, beside the record of that version.
+func (f *followed) observeAgain(ctx context.Context, record *upgrade.Record, version string) error {
 	group, err := f.g.provider.Observe(ctx, cloud.Ref{Name: f.g.group.Name, To: f.g.to})
 	if err != nil {
-		return cluster.LeaseState{}, err
+		return err
 	}
-	f.g.group = group
-	return f.s.ReadLease(ctx, f.s.stateNamespace, group.Name)
+	if f.lease, f.abandoned, err = f.s.readLease(ctx, f.store, group.Name, record); err != nil {
+		return err
+	}
+	f.g.group, f.version, f.stale, f.observed = group, version, false, time.Now()
+	return nil
 }
 
 // screen shows one status after the other: on a terminal in the place of the one before, elsewhere
@@ -148,6 +162,8 @@ type screen struct {
 	shown    bool
 	result   upgrade.Result
 	last     report.Moment
+	// unknown is why the rest was not known.
+	unknown string
 }
 
 func newScreen(c console) *screen {
@@ -165,7 +181,7 @@ func (d *screen) redrawTimer() <-chan time.Time {
 // showChange writes a status if it is not the one that was shown last.
 func (d *screen) showChange(status *report.UpgradeStatus) error {
 	now := report.Moment{At: d.now(), Status: status.Status, Blocked: status.Blocked}
-	same := d.shown && status.Result == d.result && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
+	same := d.shown && status.Result == d.result && status.RemainingUnknown == d.unknown && status.Status.Waiting == d.last.Status.Waiting && len(report.DescribeChanges(d.last, now)) == 0
 	if same && !d.terminal {
 		return nil
 	}
@@ -175,6 +191,6 @@ func (d *screen) showChange(status *report.UpgradeStatus) error {
 	case d.shown && !d.isForPrograms():
 		fmt.Fprintln(d.Out)
 	}
-	d.shown, d.result, d.last = true, status.Result, now
+	d.shown, d.result, d.last, d.unknown = true, status.Result, now, status.RemainingUnknown
 	return d.printStatus(status)
 }

@@ -152,21 +152,6 @@ func runningOperation(g *nodegroup.Group) *nodegroup.Operation {
 	return &g.Managed.Operation
 }
 
-// predictRemaining is how long the rest of an upgrade under way would take; zero when no one can
-// say, as of one that a cloud is in the middle of and that another actor began.
-func (g *groupContext) predictRemaining(ctx context.Context, s *session, record upgrade.Record) simulate.Span {
-	if err := g.loadForecastData(ctx, s); err != nil || (record.Delegation != nil && !upgrade.KnowsAdded(&record, &g.group)) {
-		return simulate.Span{}
-	}
-	rest := *g
-	rest.record = record.Reopened()
-	forecast, _, err := rest.runForecast(ctx, record.Request)
-	if err != nil {
-		return simulate.Span{} // a status is worth having without it
-	}
-	return forecast.Duration
-}
-
 // judgeInstances is the group with each of its instances as outdated as its node is.
 func (g *groupContext) judgeInstances() nodegroup.Group {
 	group := g.group

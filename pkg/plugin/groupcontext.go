@@ -167,11 +167,25 @@ func (g *groupContext) observeOperation(ctx context.Context, m mode) error {
 func (g *groupContext) loadForecastData(ctx context.Context, s *session) error {
 	if s.clusterWorkloads == nil { // it is read once for all groups of a session
 		var err error
-		if s.clusterWorkloads, err = cluster.ReadBackground(ctx, s.Client); err != nil {
-			return fmt.Errorf("reading the cluster: %w", err)
+		if s.clusterWorkloads, err = readForecastBackground(ctx, s); err != nil {
+			return err
 		}
 	}
 	g.clusterWorkloads = s.clusterWorkloads
+	return g.loadSurvey(ctx)
+}
+
+// readForecastBackground reads what a forecast knows of controllers and volumes.
+func readForecastBackground(ctx context.Context, s *session) (*cluster.Background, error) {
+	background, err := cluster.ReadBackground(ctx, s.Client)
+	if err != nil {
+		return nil, fmt.Errorf("reading the cluster: %w", err)
+	}
+	return background, nil
+}
+
+// loadSurvey reads what the cloud tells a plan of the group.
+func (g *groupContext) loadSurvey(ctx context.Context) error {
 	surveyor, ok := cloud.As[cloud.Surveyor](g.provider)
 	if !ok {
 		return nil

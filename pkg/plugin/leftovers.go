@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -32,6 +33,26 @@ func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) [
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
 
+// readLease reads the lease of a group. It reports that the upgrade on record is abandoned if no one
+// holds the lease and the record is the same afterwards: who begins an upgrade takes the lease first,
+// and who ends one writes the record first.
+func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *upgrade.Record) (lease cluster.LeaseState, abandoned bool, err error) {
+	lease, err = c.ReadLease(ctx, c.stateNamespace, group)
+	if err != nil || !record.IsRunning() || !lease.IsFree() {
+		return lease, false, err
+	}
+	after, err := store.LoadRecord(ctx)
+	return lease, err == nil && reflect.DeepEqual(*record, after), err
+}
+
+// findAbandoned is what is to be told of the upgrade if no one carries it out.
+func (s *recordedState) findAbandoned(group string) []report.Leftover {
+	if !s.abandoned {
+		return nil
+	}
+	return findAbandoned(group, &s.record, s.lease)
+}
+
 // findGroupLeftovers are those of one group.
 func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state recordedState) ([]report.Leftover, error) {
 	records, err := s.loadRecords(ctx)
@@ -44,7 +65,7 @@ func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state 
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(findAbandoned(g.group.Name, &state.record, state.lease), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
+	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
@@ -56,11 +77,11 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 	var found []report.Leftover
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
-		lease, err := s.ReadLease(ctx, s.stateNamespace, name)
+		lease, abandoned, err := s.readLease(ctx, s.openStore(name), name, &record)
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, findAbandoned(name, &record, lease)...)
+		found = append(found, (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)...)
 		if i := slices.IndexFunc(groups, func(g nodegroup.Group) bool { return g.Name == name }); i >= 0 {
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}

@@ -77,7 +77,7 @@ func awaitPause(ctx context.Context, c *command, u *recordedUpgrade) (upgrade.Re
 	for {
 		select {
 		case <-follower.Changed():
-			record, err := follower.Record()
+			record, _, err := follower.Record()
 			if err == nil && record.IsResumable() && record.Result != upgrade.Paused {
 				continue
 			}

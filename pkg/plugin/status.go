@@ -54,27 +54,28 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	if err != nil || name == "" {
 		return err
 	}
-	store := c.openStore(name)
-	record, err := store.LoadRecord(ctx)
-	if err != nil {
-		return err
-	}
 	g, err := s.loadGroup(ctx, name, modeStatus)
 	if err != nil {
 		return err
 	}
+	store := c.openStore(name)
 	if watch {
 		return followUpgrade(ctx, s, g, store)
 	}
-	lease, err := c.ReadLease(ctx, c.stateNamespace, name)
+	record, err := store.LoadRecord(ctx) // after the group: a forecast knows what a newer record tells
 	if err != nil {
 		return err
 	}
-	state := recordedState{record: record, asked: store.Asked(), lease: lease}
+	asked := store.Asked()
+	lease, abandoned, err := c.readLease(ctx, store, name, &record)
+	if err != nil {
+		return err
+	}
+	state := recordedState{record: record, asked: asked, lease: lease, abandoned: abandoned}
 	g.readControllers(ctx, s, &record)
 	status := g.makeStatus(state, s.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
-		status.Remaining = g.predictRemaining(ctx, s, record)
+		status.Rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadForecastData(ctx, s) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
@@ -114,6 +115,8 @@ type recordedState struct {
 	record upgrade.Record
 	asked  upgrade.Asked
 	lease  cluster.LeaseState
+	// abandoned tells that no one carries the upgrade out; see command.readLease.
+	abandoned bool
 }
 
 // makeStatus is what the next step would see, without doing it.

@@ -32,14 +32,15 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 		return nil, reason
 	}
 	name := groups[0]
-	record, err := c.openStore(name).LoadRecord(ctx)
+	store := c.openStore(name)
+	record, err := store.LoadRecord(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if record.Run == "" {
 		return nil, reason
 	}
-	lease, err := c.ReadLease(ctx, c.stateNamespace, name)
+	lease, abandoned, err := c.readLease(ctx, store, name, &record)
 	if err != nil {
 		return nil, err
 	}
@@ -53,6 +54,6 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	status := makeUpgradeStatus(name, record)
 	status.Holder, status.Unread = lease.Holder, reason.Error()
 	status.Status, status.Blocked = upgrade.WithoutCloud(&record, &view, c.Now())
-	status.Leftovers = findAbandoned(name, &record, lease)
+	status.Leftovers = (&recordedState{record: record, lease: lease, abandoned: abandoned}).findAbandoned(name)
 	return status, nil
 }

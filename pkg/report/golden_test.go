@@ -287,14 +287,14 @@ func runningStatus() *UpgradeStatus {
 		{Node: "ip-10-0-1-7", Pod: pod("cart-1"), Obstacle: spent, Since: ago(time.Second)},
 		{Node: "ip-10-0-1-7", Pod: pod("seed"), Obstacle: drain.Obstacle{Kind: drain.Denied, Detail: "denied:\nnot \x1b[31mnow"}, Since: now},
 	}
-	s.Suspended, s.Remaining = []string{"AZRebalance"}, span(6*time.Minute, 15*time.Minute)
+	s.Suspended, s.Rest = []string{"AZRebalance"}, Rest{Remaining: span(6*time.Minute, 15*time.Minute), RemainingAsOf: ago(20 * time.Second)}
 	return s
 }
 
 func endedStatus() *UpgradeStatus {
 	s := runningStatus()
 	s.Result, s.Message, s.Holder, s.Blocked, s.Suspended = upgrade.PodEvictionFailure, "draining node \"ip-10-0-1-7\": not empty after 15m0s", "", nil, nil
-	s.Status.Waiting, s.Status.Owed, s.Remaining = "", 2, simulate.Span{}
+	s.Status.Waiting, s.Status.Owed, s.Rest = "", 2, Rest{}
 	return s
 }
 

@@ -97,9 +97,7 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	for _, line := range ImpactLines(s.Impacts) {
 		lines = append(lines, "Workloads   "+line)
 	}
-	if s.Remaining.Latest.Duration > 0 {
-		lines = append(lines, "Remaining   "+formatSpan(s.Remaining)+", if nothing else interferes")
-	}
+	lines = append(lines, restLines(&s.Rest, st.Manager, now)...)
 	if st.Owed > 0 {
 		lines = append(lines, "Still ours  "+formatCount(st.Owed, "added node"))
 	}

@@ -185,8 +185,7 @@ type UpgradeStatus struct {
 	Operation *nodegroup.Operation `json:"operation,omitempty"`
 	// Unread says why the group could not be read from its cloud: the cluster alone tells the rest.
 	Unread string `json:"unread,omitempty"`
-	// Remaining is how long the rest would take, as a plan made now tells.
-	Remaining simulate.Span `json:"remaining,omitzero"`
+	Rest
 	// Holder holds the lease, if another actor does.
 	Holder string `json:"holder,omitempty"`
 	// Leftovers are what runs left behind that no one continues with.

@@ -1,0 +1,329 @@
+package plugin
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// upgradeOfBlue is a server with an upgrade of the group blue under way that is watched.
+type upgradeOfBlue struct {
+	t *testing.T
+	*apiServer
+	// events are the versions of the record's object after the first.
+	events chan corev1.ConfigMap
+	// background, if not nil, answers reads of Deployments, with which a forecast begins.
+	background func(http.ResponseWriter)
+
+	mu     sync.Mutex // guards all below
+	stored corev1.ConfigMap
+	holder string
+	out    bytes.Buffer
+}
+
+func newUpgradeOfBlue(t *testing.T) *upgradeOfBlue {
+	s := &upgradeOfBlue{t: t, apiServer: twoGroups(), events: make(chan corev1.ConfigMap, 10)}
+	s.refuse = s.answerInstead
+	s.store(blueRecord())
+	s.serve(t)
+	return s
+}
+
+// blueRecord is the record of an upgrade that drains a node.
+func blueRecord() upgrade.Record {
+	record := stopped("")
+	record.Version, record.Total, record.Replaced, record.Begun = upgrade.RecordVersion, 3, 0, 1
+	record.Nodes = map[string]upgrade.NodeRecord{"b1": {UID: "b1", State: upgrade.NodeDraining, Batch: 1, Began: time.Now(), Deadline: time.Now().Add(15 * time.Minute)}}
+	record.Request = upgrade.Request{
+		Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+		DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+		Current: map[string]string{"image": "v2"},
+	}
+	record.Started, record.PhaseBegan = time.Now().Add(-time.Minute), time.Now().Add(-time.Minute)
+	return record
+}
+
+// givenUp is the same record after the node was set aside.
+func givenUp() upgrade.Record {
+	record := blueRecord()
+	node := record.Nodes["b1"]
+	node.State, node.Reason = upgrade.NodeQuarantined, "PDB shop/web"
+	record.Nodes["b1"] = node
+	return record
+}
+
+// store writes the record, and has the watches see it.
+func (s *upgradeOfBlue) store(record upgrade.Record) {
+	text, err := json.Marshal(record)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version, _ := strconv.Atoi(s.stored.ResourceVersion)
+	s.stored = corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: cluster.ObjectName("blue"), Namespace: "kube-system", UID: "record", ResourceVersion: strconv.Itoa(version + 1),
+			Labels: map[string]string{cluster.LabelManagedBy: cluster.FieldManager},
+		},
+		Data: map[string]string{"record": string(text), "group": "blue"},
+	}
+	if version > 0 {
+		s.events <- s.stored
+	}
+}
+
+// hold has the lease held by somebody.
+func (s *upgradeOfBlue) hold(holder string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holder = holder
+}
+
+// answerInstead answers watches, and what is asked of the upgrade.
+func (s *upgradeOfBlue) answerInstead(w http.ResponseWriter, r *http.Request) bool {
+	query := r.URL.Query()
+	switch {
+	case query.Get("sendInitialEvents") != "":
+		http.Error(w, "a server of an older release", http.StatusBadRequest)
+	case query.Get("watch") != "":
+		s.watch(w, r)
+	case strings.HasSuffix(r.URL.Path, "/deployments") && s.background != nil:
+		s.background(w)
+	case strings.Contains(r.URL.Path, "/leases/"):
+		return s.answerLease(w)
+	case strings.Contains(r.URL.Path, "/configmaps"):
+		s.answerRecord(w, r)
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *upgradeOfBlue) answerLease(w http.ResponseWriter) bool {
+	s.mu.Lock()
+	holder := s.holder
+	s.mu.Unlock()
+	if holder == "" {
+		return false // there is none
+	}
+	answer(w, http.StatusOK, coordinationv1.Lease{
+		TypeMeta: metav1.TypeMeta{Kind: "Lease", APIVersion: "coordination.k8s.io/v1"}, ObjectMeta: metav1.ObjectMeta{Name: "blue", Namespace: "kube-system"},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: time.Now()}},
+	})
+	return true
+}
+
+func (s *upgradeOfBlue) answerRecord(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	stored := s.stored
+	s.mu.Unlock()
+	if strings.HasSuffix(r.URL.Path, "/configmaps") {
+		answer(w, http.StatusOK, corev1.ConfigMapList{TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, Items: []corev1.ConfigMap{stored}})
+		return
+	}
+	answer(w, http.StatusOK, stored)
+}
+
+// watch tells of new records until the watch ends.
+func (s *upgradeOfBlue) watch(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	flush := http.NewResponseController(w).Flush
+	_ = flush()
+	events := s.events
+	if !strings.Contains(r.URL.Path, "/configmaps") {
+		events = nil
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case stored := <-events:
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": stored})
+			_ = flush()
+		}
+	}
+}
+
+// Write takes down what is shown.
+func (s *upgradeOfBlue) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(text)
+}
+
+// shown is what was shown since the last time, once it says all of that.
+func (s *upgradeOfBlue) shown(texts ...string) string {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		s.mu.Lock()
+		now := s.out.String()
+		missing := ""
+		for _, text := range texts {
+			if !strings.Contains(now, text) {
+				missing = text
+			}
+		}
+		if missing == "" {
+			s.out.Reset()
+		}
+		s.mu.Unlock()
+		switch {
+		case missing == "":
+			return now
+		case time.Now().After(end):
+			s.t.Fatalf("it does not show %q:\n%s", missing, now)
+		}
+	}
+}
+
+// follow follows the upgrade until it ends, and returns the exit code.
+func (s *upgradeOfBlue) follow() <-chan int {
+	code := make(chan int, 1)
+	go func() {
+		code <- Run(s.t.Context(), []string{"status", "blue", "--current=image=v2", "-w"}, strings.NewReader(""), s, s)
+	}()
+	return code
+}
+
+// end ends the upgrade, and waits for the watch to end with it.
+func (s *upgradeOfBlue) end(code <-chan int) {
+	s.t.Helper()
+	over := blueRecord()
+	over.Result = upgrade.Succeeded
+	s.store(over)
+	select {
+	case got := <-code:
+		if got != exitDone {
+			s.t.Errorf("exit code %d:\n%s", got, s.out.String())
+		}
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("the watch does not end with the upgrade")
+	}
+}
+
+// TestWatchShowsWhatHappensDuringAForecast: what a forecast rests on takes long to read. Meanwhile the
+// watch shows what happens.
+func TestWatchShowsWhatHappensDuringAForecast(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	s.hold("ann@laptop/1")
+	read := make(chan struct{})
+	s.background = func(w http.ResponseWriter) {
+		select {
+		case <-read:
+		case <-t.Context().Done():
+		}
+		http.Error(w, "too late", http.StatusInsufficientStorage)
+	}
+	code := s.follow()
+	s.shown("Phase       upgrade", "Remaining   working it out")
+	s.store(givenUp())
+	s.shown("Quarantined", "Remaining   working it out")
+	s.end(code)
+	close(read)
+}
+
+// TestStatusSaysWhatRemains, or why that is not known.
+func TestStatusSaysWhatRemains(t *testing.T) {
+	deny := func(w http.ResponseWriter) {
+		http.Error(w, "the server is out of memory", http.StatusInsufficientStorage)
+	}
+	cases := map[string]struct {
+		background func(http.ResponseWriter)
+		want       string
+		remaining  bool
+	}{
+		"it is known":     {nil, ", if nothing else interferes", true},
+		"it is not known": {deny, "Remaining   not known: reading the cluster: ", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newUpgradeOfBlue(t)
+			s.background = c.background
+			s.hold("ann@laptop/1")
+			stdout, stderr, code := invoke(t, "status", "blue", "--current=image=v2")
+			if code != exitDone || !strings.Contains(stdout, c.want) {
+				t.Errorf("exit code %d, want %q in\n%s%s", code, c.want, stdout, stderr)
+			}
+			var document report.UpgradeStatus
+			stdout, _, _ = invoke(t, "status", "blue", "--current=image=v2", "-o", "json")
+			oneDocument(t, stdout, &document)
+			if known := document.Remaining.Latest.Duration > 0 && document.RemainingUnknown == ""; known != c.remaining {
+				t.Errorf("for programs: known %t, want %t: %s", known, c.remaining, stdout)
+			}
+			code2 := s.follow()
+			s.shown(c.want)
+			s.end(code2)
+		})
+	}
+}
+
+// TestWatchDoesNotCallAFreshRunAbandoned: an upgrade whose process crashed is abandoned, until a
+// colleague continues it. From then on nobody may be told to abort it, though the lease is read only
+// now and then.
+func TestWatchDoesNotCallAFreshRunAbandoned(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	const abandoned = "stopped without coming to rest"
+	code := s.follow()
+	s.shown("Phase       upgrade", abandoned)
+	s.hold("ben@laptop/2")
+	s.store(givenUp())
+	shown := s.shown("Quarantined")
+	if last := strings.LastIndex(shown, "Node group blue"); strings.Contains(shown[last:], abandoned) {
+		t.Errorf("the upgrade is being continued:\n%s", shown)
+	}
+	s.end(code)
+}
+
+// TestAbandonedIsWhatNobodyChanges: the lease of an upgrade that has just ended is free as well.
+func TestAbandonedIsWhatNobodyChanges(t *testing.T) {
+	s := newUpgradeOfBlue(t)
+	c := s.connect(t)
+	store := c.openStore("blue")
+	record, err := store.LoadRecord(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	abandoned := func() bool {
+		t.Helper()
+		_, abandoned, err := c.readLease(t.Context(), store, "blue", &record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return abandoned
+	}
+	if !abandoned() {
+		t.Error("nobody holds the lease and nobody changes the record: it is abandoned")
+	}
+	s.store(givenUp())
+	if abandoned() {
+		t.Error("the record has changed since it was read: it is not abandoned")
+	}
+}
+
+// connect is a command that talks to the server.
+func (s *upgradeOfBlue) connect(t *testing.T) *command {
+	t.Helper()
+	f := newFlags(genericiooptions.IOStreams{In: strings.NewReader(""), Out: s, ErrOut: s})
+	conn, err := f.connectCluster(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &command{&commandLine{choices: choices{stateNamespace: "kube-system"}}, conn}
+}

@@ -1,0 +1,153 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+const (
+	// forecastLimit is how long a status works out what remains.
+	forecastLimit = time.Minute
+	// forecastPause is how long a forecast stands at least before the next one is begun, and
+	// forecastShare how many times as long as it took: a twentieth of the time on up to four
+	// processors is a fifth of one.
+	forecastPause = 15 * time.Second
+	forecastShare = 20
+	// backgroundAge is how old what a forecast knows of controllers and volumes may be: to read all of
+	// them costs the API server more than a watch does.
+	backgroundAge = 5 * time.Minute
+)
+
+// forecastRest says how long the rest of an upgrade under way would take, and how it would end. load
+// reads what the forecast rests on; an error is the reason why the rest is not known.
+func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, load func(context.Context, *groupContext) error) report.Rest {
+	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
+	defer cancel()
+	rest := *g
+	rest.record = record.Reopened()
+	err := rest.rejectUnknownAdded(&record)
+	if err == nil {
+		err = load(ctx, &rest)
+	}
+	var found report.Rest
+	if err == nil {
+		found, err = rest.predictRest(ctx)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	if err != nil {
+		found = report.Rest{RemainingUnknown: err.Error()}
+	}
+	found.RemainingAsOf = g.now
+	return found
+}
+
+// rejectUnknownAdded returns an error where a cloud is in the middle of an upgrade of its own and it
+// is not known what it has added to the group.
+func (g *groupContext) rejectUnknownAdded(record *upgrade.Record) error {
+	if record.Delegation != nil && !upgrade.KnowsAdded(record, &g.group) {
+		return errors.New("another actor began the cloud's update, and how many nodes that has added was not recorded")
+	}
+	return nil
+}
+
+// predictRest forecasts the rest.
+func (g *groupContext) predictRest(ctx context.Context) (report.Rest, error) {
+	forecast, _, err := g.runForecast(ctx, g.record.Request)
+	switch {
+	case err != nil:
+		return report.Rest{}, err
+	case forecast.Endless != "":
+		return report.Rest{}, errors.New("it would wait for " + forecast.Endless)
+	case g.record.Delegation != nil:
+		forecast.Fast.After, forecast.Slow.After = g.giveUpTime(&forecast.Fast, forecast.Nodes), g.giveUpTime(&forecast.Slow, forecast.Nodes)
+	}
+	return report.NewRest(forecast.Duration, forecast.Fast, forecast.Slow), nil
+}
+
+// giveUpTime is when a cloud gives up on the node that it cannot drain, counted from now: it does
+// nothing then. It has tried the nodes that it is draining for a while already.
+func (g *groupContext) giveUpTime(end *simulate.Ending, nodes []simulate.NodeForecast) upgrade.Duration {
+	timeout := g.record.Request.DrainTimeout.Duration
+	i := slices.IndexFunc(nodes, func(n simulate.NodeForecast) bool { return n.Name == end.Node })
+	if end.Result != upgrade.PodEvictionFailure || i < 0 {
+		return end.After
+	}
+	if since := g.record.Delegation.Draining[end.Node]; !since.IsZero() {
+		return upgrade.Duration{Duration: max(0, since.Add(timeout).Sub(g.now))}
+	}
+	return upgrade.Duration{Duration: min(end.After.Duration, nodes[i].Start.Latest.Duration+timeout)}
+}
+
+// forecaster works out what remains of an upgrade beside its display: one forecast at a time, and so
+// seldom that it takes little of the machine.
+type forecaster struct {
+	// made receives the forecast that is being made; nil while none is.
+	made chan madeForecast
+	// last was made for the run, and took so long; it was finished at ended.
+	last  report.Rest
+	run   string
+	took  time.Duration
+	ended time.Time
+	// background is what the last one knew of controllers and volumes, read at readAt.
+	background *cluster.Background
+	readAt     time.Time
+}
+
+// madeForecast is a forecast with what it was made from.
+type madeForecast struct {
+	rest       report.Rest
+	run        string
+	took       time.Duration
+	background *cluster.Background
+	readAt     time.Time
+}
+
+// begin begins a forecast of what remains, unless one is being made or the last one still stands. The
+// group is not changed, nor may its parts be.
+func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, record upgrade.Record) {
+	if f.made != nil || f.run == record.Run && time.Since(f.ended) < max(forecastPause, forecastShare*f.took) {
+		return
+	}
+	made := make(chan madeForecast, 1) // it is sent though nobody looks any more
+	f.made = made
+	result := madeForecast{run: record.Run, background: f.background, readAt: f.readAt}
+	go func() {
+		began := time.Now()
+		result.rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) (err error) {
+			if result.background == nil || time.Since(result.readAt) > backgroundAge {
+				if result.background, err = readForecastBackground(ctx, s); err != nil {
+					return err
+				}
+				result.readAt = time.Now()
+			}
+			g.clusterWorkloads = result.background
+			return g.loadSurvey(ctx)
+		})
+		result.took = time.Since(began)
+		made <- result
+	}()
+}
+
+// finish takes over a forecast that was made.
+func (f *forecaster) finish(made madeForecast) {
+	f.made, f.last, f.run, f.took, f.ended = nil, made.rest, made.run, made.took, time.Now()
+	f.background, f.readAt = made.background, made.readAt
+}
+
+// restAt is what is known of the run's rest now.
+func (f *forecaster) restAt(now time.Time, run string) report.Rest {
+	if f.run != run || f.ended.IsZero() {
+		return report.Rest{RemainingUnknown: report.WorkingItOut}
+	}
+	return f.last.At(now)
+}

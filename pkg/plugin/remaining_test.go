@@ -1,0 +1,121 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// drainedGroup is a group of four outdated nodes with a pod each, of which one may be evicted at a time,
+// or none. Draining nodes have been drained for so long, by EKS or by this tool.
+func drainedGroup(allowed int32, delegated bool, draining map[string]time.Duration) (*groupContext, upgrade.Record) {
+	revision := nodegroup.Revision{ID: "2", Name: "workers:2"}
+	g := &groupContext{
+		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &cluster.Background{},
+		group: nodegroup.Group{
+			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 4, Max: 4, Zones: []string{"a"}, Observed: noon,
+		},
+		view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
+	}
+	record := upgrade.Record{
+		Version: upgrade.RecordVersion, Run: "r1", Started: noon.Add(-time.Hour), Phase: upgrade.PhaseUpgrade, PhaseBegan: noon.Add(-time.Hour), Target: revision, Previous: revision, Total: 4,
+		Provider: "aws", Sizes: nodegroup.Sizes{Desired: 4, Max: 4, Zones: map[string]int{"a": 4}},
+		Request: upgrade.Request{
+			Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, OnTimeout: upgrade.Fail,
+			DrainTimeout: upgrade.Duration{Duration: 15 * time.Minute}, Settle: upgrade.Duration{Duration: time.Minute}, BootTimeout: upgrade.Duration{Duration: 20 * time.Minute},
+		},
+		Nodes: map[string]upgrade.NodeRecord{}, Begun: len(draining),
+	}
+	if delegated {
+		record.Request.Strategy, record.Delegation = upgrade.Delegated, &upgrade.Delegation{ID: "u1", Draining: map[string]time.Time{}}
+		g.group.Managed = &nodegroup.Managed{TerminateFirst: true, Operation: nodegroup.Operation{ID: "u1", State: nodegroup.OperationRunning, Began: noon.Add(-time.Hour), To: revision}}
+	}
+	for i := range 4 {
+		name := fmt.Sprintf("n%d", i)
+		g.view.Nodes = append(g.view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
+		g.group.Instances = append(g.group.Instances, nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Outdated: true})
+		g.view.Pods[name] = []*corev1.Pod{build.Pod("web-"+name, build.On(name))}
+		since, started := draining[name]
+		switch {
+		case !started:
+		case delegated:
+			record.Delegation.Draining[name] = noon.Add(-since)
+		default:
+			record.Nodes[name] = upgrade.NodeRecord{
+				UID: "n0", Instance: "i-" + name, Zone: "a", State: upgrade.NodeDraining, Batch: 1, Began: noon.Add(-since), Deadline: noon.Add(15*time.Minute - since),
+			}
+		}
+	}
+	g.view.PDBs = []*policyv1.PodDisruptionBudget{build.Budget("web", build.Counts(4, 4, 4-allowed))}
+	g.view.Budgets = drain.NewBudgets(g.view.PDBs)
+	g.joinNodes()
+	return g, record
+}
+
+// TestRemainingEndsWhereTheUpgradeDoes: a node that is not empty in its time ends an upgrade as
+// PodEvictionFailure, and EKS's as well (EKS E42). What remains is counted to that, by the same time as
+// the line that says until when the node is tried.
+func TestRemainingEndsWhereTheUpgradeDoes(t *testing.T) {
+	tenMinutes := map[string]time.Duration{"n0": 10 * time.Minute}
+	cases := map[string]struct {
+		allowed   int32
+		delegated bool
+		draining  map[string]time.Duration
+		force     bool
+		failsAt   string
+		remaining time.Duration
+	}{
+		"EKS has drained a node for ten minutes":   {delegated: true, draining: tenMinutes, failsAt: "n0", remaining: 5 * time.Minute},
+		"EKS has not begun with a node":            {delegated: true, failsAt: "n0", remaining: 15 * time.Minute},
+		"EKS forces":                               {delegated: true, draining: tenMinutes, force: true},
+		"EKS may evict":                            {allowed: 1, delegated: true, draining: tenMinutes},
+		"this tool has drained it for ten minutes": {draining: tenMinutes, failsAt: "n0", remaining: 5 * time.Minute},
+		"this tool may evict":                      {allowed: 1, draining: tenMinutes},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g, record := drainedGroup(c.allowed, c.delegated, c.draining)
+			if c.force {
+				record.Request.OnTimeout = upgrade.Force
+			}
+			rest := g.forecastRest(t.Context(), record, loadNothing)
+			fast, slow := "", ""
+			if ends := rest.RemainingEnds; ends != nil {
+				fast, slow = ends.Fast.Node, ends.Slow.Node
+			}
+			if rest.RemainingUnknown != "" || fast != c.failsAt || (slow == "") != (c.failsAt == "") {
+				t.Fatalf("fails at %q, in the slow case at %q, want %q: %+v", fast, slow, c.failsAt, rest)
+			}
+			if c.failsAt == "" && rest.Remaining.Latest.Duration == 0 || c.failsAt != "" && (rest.Remaining.Latest.Duration != c.remaining || rest.Remaining.Earliest.Duration != c.remaining) {
+				t.Errorf("%v remains, want %s", rest.Remaining, c.remaining)
+			}
+		})
+	}
+}
+
+// TestForecastForAStatusEnds when its time is over, and says so.
+func TestForecastForAStatusEnds(t *testing.T) {
+	g, record := drainedGroup(1, false, nil)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("it takes longer than 1ms to work out"))
+	defer cancel()
+	rest := g.forecastRest(ctx, record, func(ctx context.Context, _ *groupContext) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	if rest.RemainingUnknown != "it takes longer than 1ms to work out" {
+		t.Errorf("%+v", rest)
+	}
+}
+
+func loadNothing(context.Context, *groupContext) error { return nil }
