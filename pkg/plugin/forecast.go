@@ -40,8 +40,19 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	return report.NewPlan(report.Plan{
 		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
-		Moves: report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
+		SizeAfter: g.sizeAfter(&forecast),
+		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
 	}, &g.group, g.members, &forecast, g.isForecast(s)), nil
+}
+
+// sizeAfter is the group's desired size after the upgrade: the one that the forecast ends with or, where
+// that does not reach its goal, the one from before the upgrade, which it is to go back to.
+func (g *groupContext) sizeAfter(forecast *simulate.Forecast) int {
+	if forecast.Fast.Result == upgrade.Succeeded {
+		return forecast.SizeAfter
+	}
+	_, size, _ := g.sizesAtStart()
+	return size
 }
 
 // isForecast reports whether the plan says how long the upgrade takes. When short-lived nodes end is not known, and what their

@@ -183,7 +183,7 @@ func formatSizes(p *Plan) string {
 	} else if len(parts) > 0 {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
-	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, p.Sizes.Desired)
+	return text + fmt.Sprintf(", at most %d, and back to %d", p.Peak, cmp.Or(p.SizeAfter, p.Sizes.Desired))
 }
 
 // listZoneSurges says how many nodes are added in each zone; in one part where it is the same in three or

@@ -65,9 +65,10 @@ func TestPlanAsATable(t *testing.T) {
 		"wide, with what it assumes": {func(p *report.Plan) { p.Nodes, p.Findings = p.Nodes[:1], nil }, true, "extra instance-hours\n" +
 			"Room        1.5 CPU, 3.0Gi, 5 pods must move; 1 other node takes them, with 2.0 CPU, 4.0Gi, 9 pods free; the surge adds 4.0 CPU, 16.0Gi, 58 pods\n" +
 			"Assumed     a machine is gone 30s after its termination begins\n"},
-		"no other node":      {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
-		"nothing to compare": {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
-		"without a cloud":    {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
+		"no other node":                {func(p *report.Plan) { p.Room.Nodes = 0 }, false, "must move; no other node takes them; the surge adds 4.0 CPU"},
+		"it goes back to another size": {func(p *report.Plan) { p.Sizes.Desired, p.Peak, p.SizeAfter = 12, 13, 7 }, false, "desired 12, min 0, max 3; +1 while it lasts (a +1), at most 13, and back to 7\n"},
+		"nothing to compare":           {func(p *report.Plan) { p.Room = simulate.Room{} }, false, "extra instance-hours\nWarning "},
+		"without a cloud":              {func(p *report.Plan) { p.Sizes, p.Request.Surge = nodegroup.Sizes{}, 0 }, false, "Takes       20m-26m; 5 evictions\n"},
 		"E54 the console's rolling update": {
 			func(p *report.Plan) { p.Request.Strategy = upgrade.Delegated }, false,
 			"EKS upgrades the group itself, rolling update: at most 1 unavailable",

@@ -67,6 +67,8 @@ type Plan struct {
 	To                nodegroup.Revision `json:"wanted"`
 	Request           upgrade.Request    `json:"request"`
 	Sizes             nodegroup.Sizes    `json:"sizes"`
+	// SizeAfter is the group's desired size after the upgrade; 0 for the one that it has now.
+	SizeAfter int `json:"sizeAfter,omitempty"`
 	// Surge is how many nodes would be added, by zone; Peak the group's largest size meanwhile.
 	Surge map[string]int `json:"surge,omitempty"`
 	Peak  int            `json:"peak,omitempty"`

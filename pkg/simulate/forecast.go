@@ -21,8 +21,9 @@ import (
 type Forecast struct {
 	// Nodes are the outdated nodes in the order they would be started.
 	Nodes []NodeForecast
-	// Peak is the largest desired size of the group.
-	Peak int
+	// Peak is the largest desired size of the group, SizeAfter the one at the end if pods end as soon
+	// as they may.
+	Peak, SizeAfter int
 	// Fast is how it would end if pods end as soon as they may. Slow is how it would end if they take as
 	// long as they may and, of orders that are drawn, in the one that ends worst.
 	Fast, Slow Ending
@@ -204,6 +205,7 @@ func predictOnce(ctx context.Context, spec Spec, req upgrade.Request, drawn uint
 		r.recordSize(c.clock.now, c.group.Desired)
 	}
 	r.finishForecast(c.clock.now)
+	r.forecast.SizeAfter = c.group.Desired
 	r.forecast.Evictions, r.forecast.Unplaced = c.evicted, mergeUnplaced(c.Unplaced(), before)
 	r.forecast.Deletions, r.forecast.Outage = c.listDeletions(), c.pods.outages.sum()
 	for _, d := range r.forecast.Deletions {

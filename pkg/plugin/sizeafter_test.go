@@ -1,0 +1,94 @@
+package plugin
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade/ledger"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/test/build"
+)
+
+// enlargedGroup is a group of seven outdated nodes, and so many more that an upgrade has added, with its
+// record.
+func enlargedGroup(added int, phase upgrade.Phase) (*groupContext, upgrade.Record) {
+	revision, before := nodegroup.Revision{ID: "2", Name: "workers:2"}, nodegroup.Revision{ID: "1", Name: "workers:1"}
+	g := &groupContext{
+		name: "workers", provider: everyNode{}, now: noon, clusterWorkloads: &cluster.Background{}, view: upgrade.View{Pods: map[string][]*corev1.Pod{}},
+		group: nodegroup.Group{
+			Name: "workers", Provider: "aws", Sized: true, Zonal: true, Wanted: revision, Pointed: revision, Desired: 7 + added, Min: 1, Max: 14, Zones: []string{"a"}, Observed: noon,
+		},
+	}
+	for i := range 7 + added {
+		name := fmt.Sprintf("n%02d", i)
+		g.view.Nodes = append(g.view.Nodes, build.Node(name, "a", func(n *corev1.Node) { n.Spec.ProviderID = "aws:///a/i-" + name }))
+		instance := nodegroup.Instance{ID: "i-" + name, Zone: "a", State: nodegroup.InstanceInService, Revision: before, Outdated: i < 7}
+		if i >= 7 {
+			instance.Revision = revision
+		}
+		g.group.Instances = append(g.group.Instances, instance)
+	}
+	g.joinNodes()
+	span := func(d time.Duration) upgrade.Duration { return upgrade.Duration{Duration: d} }
+	g.request = upgrade.Request{
+		Group: "workers", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Surge: 5, OnTimeout: upgrade.Fail,
+		DrainTimeout: span(15 * time.Minute), Settle: span(time.Minute), BootTimeout: span(20 * time.Minute),
+	}
+	if phase == upgrade.PhaseSoak {
+		g.request.Strategy, g.request.Surge, g.request.MaxUnavailable = upgrade.BlueGreen, 7, 0
+		g.request.BlueGreen = &upgrade.BlueGreenRequest{Batch: 1, Soak: span(time.Hour)}
+	}
+	record := upgrade.Record{
+		Version: upgrade.RecordVersion, Run: "r1", Request: g.request, Provider: "aws", Started: noon.Add(-time.Hour), Phase: phase, PhaseBegan: noon.Add(-time.Hour), Total: 7,
+		Target: revision, Previous: before, Sizes: nodegroup.Sizes{Desired: 7, Min: 1, Max: 7, Zones: map[string]int{"a": 7}},
+		Ledger: ledger.FromBooks(ledger.Books{Zonal: true, MaxFrom: 7, MaxTo: 14, MaxSeen: 14, Zones: map[string]ledger.Zone{"a": {Surge: added, Launched: added, Serial: added}}}),
+	}
+	return g, record
+}
+
+// TestPlanGoesBackToTheSizeFromBefore: of an upgrade that is under way, and of the way back from it, the
+// plan says the size at the end, which is not the one that the group has now.
+func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
+	cases := map[string]struct {
+		added int
+		phase upgrade.Phase
+		back  bool
+	}{
+		"before it begins":         {phase: ""},
+		"in the middle of a surge": {added: 5, phase: upgrade.PhaseUpgrade},
+		"blue-green in its soak":   {added: 7, phase: upgrade.PhaseSoak},
+		"the way back":             {added: 5, phase: upgrade.PhaseUpgrade, back: true},
+		"the way back from a soak": {added: 7, phase: upgrade.PhaseSoak, back: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g, record := enlargedGroup(c.added, c.phase)
+			if c.phase != "" {
+				g.record = record
+			}
+			if c.back {
+				g.record = record.RollingBack(record.Previous, noon)
+				g.group.Wanted = record.Previous
+				for i := range g.group.Instances {
+					g.group.Instances[i].Outdated = !g.group.Instances[i].Outdated
+				}
+				g.joinNodes()
+				g.request = g.record.Request
+			}
+			forecast, _, err := g.runForecast(t.Context(), g.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := report.NewPlan(report.Plan{Request: g.request, SizeAfter: g.sizeAfter(&forecast)}, &g.group, g.members, &forecast, true)
+			if plan.SizeAfter != 7 {
+				t.Errorf("back to %d, want 7; it ends %+v", plan.SizeAfter, forecast.Fast)
+			}
+		})
+	}
+}
