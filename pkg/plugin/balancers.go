@@ -46,14 +46,23 @@ func (g *groupContext) loadBalancers(ctx context.Context, s *session, objects *i
 		g.balancers.TargetGroups = cloud.TargetGroups{}
 		g.balancers.addNote("load balancers", err.Error())
 	}
-	if g.balancers.targets, err = balancer.Targets(ctx, g.balancers.Groups, nil); err != nil {
-		g.balancers.targets = nil // a forecast is worth having without it
-	}
+	g.loadTargets(ctx)
 	if denied := g.balancers.Denied; len(denied) > 0 {
 		g.balancers.addNote("load balancers", "your cloud credentials may not "+strings.Join(denied, ", "))
 	}
 	if skipped := g.balancers.Skipped; len(skipped) > 0 {
 		g.balancers.addNote("target groups of other accounts ("+strings.Join(skipped, ", ")+")", "")
+	}
+}
+
+// loadTargets reads the targets of the load balancers that are followed. A forecast is worth having
+// without them.
+func (g *groupContext) loadTargets(ctx context.Context) {
+	g.balancers.targets = nil
+	if balancer, ok := cloud.As[cloud.Balancer](g.provider); ok && len(g.balancers.Groups) > 0 {
+		if targets, err := balancer.Targets(ctx, g.balancers.Groups, nil); err == nil {
+			g.balancers.targets = targets
+		}
 	}
 }
 

@@ -21,8 +21,8 @@ const (
 	// processors is a fifth of one.
 	forecastPause = 15 * time.Second
 	forecastShare = 20
-	// backgroundAge is how old what a forecast knows of controllers and volumes may be: to read all of
-	// them costs the API server more than a watch does.
+	// backgroundAge is how old restData may be: to read all of it costs the API server more than a watch
+	// does.
 	backgroundAge = 5 * time.Minute
 )
 
@@ -32,7 +32,7 @@ func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, 
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
 	defer cancel()
 	rest := *g
-	rest.record = record.Reopened()
+	rest.record, rest.request = record.Reopened(), record.Request
 	err := rest.rejectUnknownAdded(&record)
 	if err == nil {
 		err = load(ctx, &rest)
@@ -98,18 +98,41 @@ type forecaster struct {
 	run   string
 	took  time.Duration
 	ended time.Time
-	// background is what the last one knew of controllers and volumes, read at readAt.
+	known restData
+}
+
+// restData is what a forecast of the rest knows beside the group and its nodes: controllers and volumes,
+// and the load balancers that the upgrade waits for.
+type restData struct {
 	background *cluster.Background
+	balancers  balancers
 	readAt     time.Time
+}
+
+// loadRestData reads what a forecast of the rest rests on. What was read shortly before stands, except for
+// the targets of load balancers and what the cloud tells of the group.
+func (g *groupContext) loadRestData(ctx context.Context, s *session, known *restData) error {
+	if known.background == nil || time.Since(known.readAt) > backgroundAge {
+		background, err := readForecastBackground(ctx, s)
+		if err != nil {
+			return err
+		}
+		g.loadBalancers(ctx, s, nil)
+		*known = restData{background: background, balancers: g.balancers, readAt: time.Now()}
+	} else {
+		g.balancers = known.balancers
+		g.loadTargets(ctx)
+	}
+	g.clusterWorkloads = known.background
+	return g.loadSurvey(ctx)
 }
 
 // madeForecast is a forecast with what it was made from.
 type madeForecast struct {
-	rest       report.Rest
-	run        string
-	took       time.Duration
-	background *cluster.Background
-	readAt     time.Time
+	rest  report.Rest
+	run   string
+	took  time.Duration
+	known restData
 }
 
 // begin begins a forecast of what remains, unless one is being made or the last one still stands. The
@@ -120,19 +143,10 @@ func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, reco
 	}
 	made := make(chan madeForecast, 1) // it is sent though nobody looks any more
 	f.made = made
-	result := madeForecast{run: record.Run, background: f.background, readAt: f.readAt}
+	result := madeForecast{run: record.Run, known: f.known}
 	go func() {
 		began := time.Now()
-		result.rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) (err error) {
-			if result.background == nil || time.Since(result.readAt) > backgroundAge {
-				if result.background, err = readForecastBackground(ctx, s); err != nil {
-					return err
-				}
-				result.readAt = time.Now()
-			}
-			g.clusterWorkloads = result.background
-			return g.loadSurvey(ctx)
-		})
+		result.rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &result.known) })
 		result.took = time.Since(began)
 		made <- result
 	}()
@@ -140,8 +154,7 @@ func (f *forecaster) begin(ctx context.Context, s *session, g groupContext, reco
 
 // finish takes over a forecast that was made.
 func (f *forecaster) finish(made madeForecast) {
-	f.made, f.last, f.run, f.took, f.ended = nil, made.rest, made.run, made.took, time.Now()
-	f.background, f.readAt = made.background, made.readAt
+	f.made, f.last, f.run, f.took, f.ended, f.known = nil, made.rest, made.run, made.took, time.Now(), made.known
 }
 
 // restAt is what is known of the run's rest now.

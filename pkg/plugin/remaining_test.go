@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -119,3 +120,46 @@ func TestForecastForAStatusEnds(t *testing.T) {
 }
 
 func loadNothing(context.Context, *groupContext) error { return nil }
+
+// port is a cloud with load balancers in front of all of the group's nodes.
+type port struct {
+	everyNode
+	groups, targets int
+}
+
+var web = nodegroup.TargetGroup{ID: "arn:web", Name: "web", Delay: 5 * time.Minute, Bound: true}
+
+// TargetGroups implements cloud.Balancer.
+func (p *port) TargetGroups(context.Context, *nodegroup.Group, []string) (cloud.TargetGroups, error) {
+	p.groups++
+	return cloud.TargetGroups{Groups: []nodegroup.TargetGroup{web}}, nil
+}
+
+// Targets implements cloud.Balancer.
+func (p *port) Targets(context.Context, []nodegroup.TargetGroup, []string) ([]nodegroup.Target, error) {
+	p.targets++
+	var all []nodegroup.Target
+	for i := range 4 {
+		all = append(all, nodegroup.Target{Group: web, ID: fmt.Sprintf("i-n%d", i)})
+	}
+	return all, nil
+}
+
+// TestRemainingCountsLoadBalancers: an upgrade waits until load balancers have let go of each node, and so
+// does a forecast of the rest. Which load balancers there are is read now and then, their targets each time.
+func TestRemainingCountsLoadBalancers(t *testing.T) {
+	s := &session{command: newUpgradeOfBlue(t).connect(t)}
+	harbour, known := &port{}, restData{}
+	for range 2 {
+		g, record := drainedGroup(1, false, nil)
+		without := g.forecastRest(t.Context(), record, loadNothing)
+		g.provider = harbour
+		with := g.forecastRest(t.Context(), record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &known) })
+		if later := with.Remaining.Earliest.Duration - without.Remaining.Earliest.Duration; later < 15*time.Minute {
+			t.Errorf("%v remains, and %v without load balancers: four nodes wait for them five minutes each, of which a drain takes some: %s", with.Remaining, without.Remaining, with.RemainingUnknown)
+		}
+	}
+	if harbour.groups != 1 || harbour.targets != 2 {
+		t.Errorf("load balancers were read %d times and their targets %d times, want 1 and 2", harbour.groups, harbour.targets)
+	}
+}

@@ -75,7 +75,7 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 	g.readControllers(ctx, s, &record)
 	status := g.makeStatus(state, s.Now())
 	if record.IsRunning() || record.Result == upgrade.Waiting {
-		status.Rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadForecastData(ctx, s) })
+		status.Rest = g.forecastRest(ctx, record, func(ctx context.Context, g *groupContext) error { return g.loadRestData(ctx, s, &restData{}) })
 	}
 	if status.Leftovers, err = findGroupLeftovers(ctx, s, g, state); err != nil {
 		return err
