@@ -1,0 +1,146 @@
+package worlds
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/simulate"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// remainingWorlds is in how many worlds is asked what remains, and mostQuestions how often in each.
+const (
+	remainingWorlds = 120
+	mostQuestions   = 12
+)
+
+// undisturbed is a world of the seed in which only the upgrade does something: a forecast does not tell
+// what others will do.
+func undisturbed(seed uint64) Plan {
+	p := Generate(seed)
+	p.Faults, p.Actors, p.Calm, p.Denial, p.Closed, p.ClosedFor = nil, nil, 0, Denial{}, "", 0
+	p.Balancer = Balancer{}
+	for i := range p.Nodes {
+		p.Nodes[i].Marks, p.Nodes[i].Standby, p.Nodes[i].Stray, p.Nodes[i].Unlabelled = 0, false, false, false
+	}
+	p.Workloads = slices.DeleteFunc(p.Workloads, func(w Workload) bool {
+		return w.Broken || w.Undead || w.Crashes || w.Slow > 0 || w.Refused || w.Homeless || w.Flaps > 0 || w.Ends > 0 || w.Rollout != "" || (w.Kind != Deployment && w.Kind != StatefulSet && w.Kind != DaemonSet)
+	})
+	p.Budgets = slices.DeleteFunc(p.Budgets, func(b Budget) bool {
+		return !slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Name == b.Workload })
+	})
+	return p
+}
+
+// specOf is the world as a status reads it now, with a group that was read before.
+func specOf(c *cluster, record upgrade.Record, group nodegroup.Group) simulate.Spec {
+	spec := simulate.Spec{
+		Now: c.now, Group: group, Record: record, Facts: c.plan.facts(), Workloads: map[types.UID]simulate.Workload{},
+		Outdated: func(n *corev1.Node) bool { return n.Labels[imageLabel] != c.cloud.wanted },
+		Times: simulate.Times{
+			Boot: c.plan.Boot + c.plan.Boot/8 + 10*time.Second, Leave: c.plan.Leave,
+			ReadyOf: func(pod *corev1.Pod) time.Duration { return c.makers[pod.Labels["app"]].Ready },
+			Gone:    func(pod *corev1.Pod) time.Duration { return c.makers[pod.Labels["app"]].Gone },
+		},
+	}
+	for _, node := range c.nodes {
+		if node.Labels[groupLabel] == "" {
+			spec.Others = append(spec.Others, node)
+		} else {
+			spec.Nodes = append(spec.Nodes, node)
+		}
+	}
+	for _, pod := range c.pods {
+		started := *pod
+		if pod.Spec.NodeName != "" && pod.Status.StartTime == nil {
+			started.Status.StartTime = &metav1.Time{Time: pod.CreationTimestamp.Time} // a kubelet writes it
+		}
+		spec.Pods = append(spec.Pods, &started)
+	}
+	for _, budget := range c.budgets {
+		spec.Budgets = append(spec.Budgets, budget)
+	}
+	for name, m := range c.makers {
+		spec.Workloads[types.UID("owner-"+name)] = simulate.Workload{
+			Replicas: int32(m.Replicas), Pods: &simulate.PodSet{Kind: string(m.Kind), Namespace: space, Name: name, Count: m.Replicas},
+		}
+	}
+	return spec
+}
+
+// question is what a forecast said, beside when the upgrade ended.
+type question struct {
+	at, said time.Duration
+	result   upgrade.Result
+}
+
+// askWhatRemains lets the world happen and asks now and then, with readings that are up to half a minute
+// old. It returns no answers for an upgrade that does not end in one run.
+func askWhatRemains(t *testing.T, plan Plan) (asked []question, ended time.Duration) {
+	t.Helper()
+	c := newCluster(&plan)
+	u := &user{c: c, rules: newRules(c, nil), stored: &stored{}, renewing: map[types.UID]bool{}}
+	dice := rand.New(rand.NewPCG(plan.Seed, 7))
+	u.begin()
+	var readings []nodegroup.Group
+	next := c.now
+	for !u.done && u.runs == 1 && u.rules.broken == "" && c.tick() && c.since() < 24*time.Hour {
+		if len(readings) == 0 || c.now.Sub(readings[len(readings)-1].Observed) >= time.Second {
+			readings = append(readings, c.group())
+		}
+		record := u.stored.record
+		if c.now.Before(next) || !record.IsRunning() || len(asked) == mostQuestions {
+			continue
+		}
+		next = c.now.Add(time.Duration(dice.Int64N(int64(3 * time.Minute))))
+		from := c.now.Add(-time.Duration(dice.Int64N(int64(30 * time.Second))))
+		read := readings[0]
+		for _, r := range readings {
+			if !r.Observed.After(from) {
+				read = r
+			}
+		}
+		f, err := simulate.Predict(t.Context(), specOf(c, record, read), record.Request)
+		if err != nil {
+			t.Fatalf("seed %d: %v", plan.Seed, err)
+		}
+		asked = append(asked, question{at: c.since(), said: f.Duration.Latest.Duration, result: f.Fast.Result})
+	}
+	if u.runs != 1 || u.stored.record.Result != upgrade.Succeeded {
+		return nil, 0
+	}
+	return asked, c.since()
+}
+
+// TestWhatRemainsIsRightInWorlds: nine of ten answers about the rest of an upgrade are within a quarter or
+// half a minute of what then happens, in clusters that were made apart from the forecasts'.
+func TestWhatRemainsIsRightInWorlds(t *testing.T) {
+	all, right := 0, 0
+	for seed := uint64(1); seed <= remainingWorlds; seed++ {
+		plan := undisturbed(seed)
+		if plan.Provider != "aws" || plan.Request.Strategy != upgrade.Surge && plan.Request.Strategy != upgrade.BlueGreen {
+			continue
+		}
+		asked, ended := askWhatRemains(t, plan)
+		for _, q := range asked {
+			all++
+			is := ended - q.at
+			if (q.said - is).Abs() <= max(is/4, 30*time.Second) {
+				right++
+				continue
+			}
+			t.Logf("seed %d, after %s of %s: says %q in %s, and it was %s", seed, q.at, ended, q.result, q.said, is)
+		}
+	}
+	t.Logf("%d of %d answers are right", right, all)
+	if all < 100 || right*10 < all*9 {
+		t.Errorf("%d of %d answers are right", right, all)
+	}
+}
