@@ -71,8 +71,12 @@ func (d *draft) describeSuspended() string {
 	if len(ours) == 0 {
 		return ""
 	}
-	note := fmt.Sprintf("%s stays suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
-		strings.Join(ours, ", "), formatZoneSizes(d.count.Zones))
+	stay := "stays"
+	if len(ours) > 1 {
+		stay = "stay"
+	}
+	note := fmt.Sprintf("%s %s suspended, because the zones are out of balance (%s) and nodes would be terminated without a drain",
+		strings.Join(ours, ", "), stay, formatZoneSizes(d.count.Zones))
 	if d.rec.IsResumable() && d.rec.Stopping != Aborted {
 		return note // whoever continues resumes it
 	}

@@ -53,7 +53,7 @@ func (r *rules) rest(record upgrade.Record) {
 		}
 	}
 	theirs := r.c.plan.Suspended && !r.resumed
-	kept := r.saysRefused(&record, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || strings.Contains(record.Message, rebalance+" stays suspended") && (!r.quiet || r.unbalanced())
+	kept := r.saysRefused(&record, "resume "+rebalance) && slices.Contains(r.c.cloud.suspended, rebalance) || saysSuspended(&record) && (!r.quiet || r.unbalanced())
 	kept = kept && (!r.resumed || slices.Contains(r.c.cloud.suspended, rebalance)) // what another actor resumed a moment ago may not have been seen
 	if suspended := slices.Contains(r.c.cloud.suspended, rebalance); suspended != (theirs || kept) && r.c.plan.sized() {
 		r.fail("I4", "%s is suspended: %t, and was by others: %t", rebalance, suspended, theirs)
@@ -61,6 +61,11 @@ func (r *rules) rest(record upgrade.Record) {
 	if slices.Contains(r.c.cloud.suspended, alarm) && !r.resumed && !r.saysRefused(&record, "resume ") {
 		r.fail("I4", "%s is suspended still", alarm)
 	}
+}
+
+// saysSuspended reports whether the message says that rebalancing stays suspended, alone or with the size's alarms.
+func saysSuspended(record *upgrade.Record) bool {
+	return strings.Contains(record.Message, rebalance+" stays suspended") || strings.Contains(record.Message, rebalance+", "+alarm+" stay suspended")
 }
 
 // saysRefused reports whether the message names a request that was refused, by the words it begins with.
