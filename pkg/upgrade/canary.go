@@ -261,11 +261,12 @@ func (d canary) mayStart(h *workloadHealth) bool {
 	return slices.ContainsFunc(h.replicas.Unready(), func(pod *corev1.Pod) bool { return d.cameDuringUpgrade(pod) || d.cameBack(pod, h) })
 }
 
-// cameBack reports whether the pod is new on a drained node that stays until its owner replaces it, and
-// may still become ready there in its time: it tolerates the fence.
+// cameBack reports whether the pod is new on a node that stays for now, since its owner replaces it or it
+// was given up, and may still become ready there in its time: it tolerates the fence.
 func (d canary) cameBack(pod *corev1.Pod, h *workloadHealth) bool {
 	usual := h.before.Usual.Duration
-	if d.rec.Nodes[pod.Spec.NodeName].State != NodeDrained || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
+	stays := slices.Contains([]NodeState{NodeDrained, NodeQuarantined}, d.rec.Nodes[pod.Spec.NodeName].State)
+	if !stays || pod.CreationTimestamp.Time.Before(d.rec.Started.Truncate(time.Second)) {
 		return false
 	}
 	d.requeueAt(pod.CreationTimestamp.Add(drain.Patience(usual)))

@@ -356,7 +356,7 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 		switch {
 		case at < 0 || (podIsReady(pods[at]) && !hasRestarted(pods[at])) || u.Ready > countReady(pods) || u.Ready >= u.Before:
 			r.fail("I11", "%s is said not to recover, and %d of its pods are ready", u, countReady(pods))
-		case isOnOutdated(w, pods[at]):
+		case isOnOutdated(w, pods[at]) && !staysAround(step.Record.Nodes[pods[at].Spec.NodeName].State):
 			r.fail("I11", "%s is said not to recover, and the pod has to leave its node", u)
 		case ignores(&step.Record, u.Name):
 			r.fail("I11", "%s is said not to recover, and is to be ignored", u)
@@ -405,4 +405,10 @@ func (r *rules) unhealthy(record upgrade.Record) {
 	if mended := start().Add(r.c.plan.Calm + time.Minute); r.c.calm && record.Ended.After(mended) {
 		r.fail("liveness", "workloads do not recover, and nothing is in their way: %s", record.Message)
 	}
+}
+
+// staysAround reports whether a node that was started stays for now: it was given up, or its owner is to replace it. What came back to
+// it has to become ready there.
+func staysAround(state upgrade.NodeState) bool {
+	return state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
 }
