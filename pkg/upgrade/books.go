@@ -96,9 +96,10 @@ func (d *draft) countUnavailableExcept(excused int) int {
 }
 
 // countNotServing counts the members that were carried over to the way back and do not serve: what
-// was added before may not have come up yet. A node that is older than that is not one of them.
+// was added before, or came in the place of nodes that were removed, may not have come up yet. A node
+// that is older than that is not one of them.
 func countNotServing(d *draft) (n int) {
-	carried := d.rec.Ledger.Carried()
+	carried := d.rec.Ledger.Carried() + d.rec.Ledger.Replaced()
 	for i := 0; i < len(d.w.Members) && n < carried; i++ {
 		m := &d.w.Members[i]
 		_, ending := d.rec.findStarted(m)

@@ -59,7 +59,7 @@ func (d *draft) urgencyOf(m *nodegroup.Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
-	case !m.IsReady() || d.rec.Ledger.Carried() > 0 && d.isArriving(m):
+	case !m.IsReady() || d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0 && d.isArriving(m):
 		return 1
 	default:
 		return 2

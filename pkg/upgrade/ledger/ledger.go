@@ -72,6 +72,9 @@ type Zone struct {
 	// are outdated on it: surge that is up already. Negative when nodes that were taken were still
 	// missing.
 	Carried int `json:"carried,omitempty"`
+	// Replaced counts the nodes that were removed before the way back began: what came in their place is
+	// outdated on it, and may not serve yet.
+	Replaced int `json:"replaced,omitempty"`
 	// Serial numbers the launches; it makes their tokens differ.
 	Serial int `json:"serial"`
 	// Open are the launches that are not known to have been accepted.
@@ -212,6 +215,9 @@ func (l *Ledger) DescribeSurplus(larger int) string {
 	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
 }
 
+// Replaced counts the nodes that were removed before the way back began.
+func (l *Ledger) Replaced() int { return l.sumOverZones(func(z Zone) int { return z.Replaced }) }
+
 // MarkMoved notes that the target moved, or that the books have nothing to do with that any more.
 func (l *Ledger) MarkMoved(moved bool) { l.books.Moved = moved }
 
@@ -272,6 +278,7 @@ func (l *Ledger) MergeZones() {
 		all.Shrunk += z.Shrunk
 		all.Removed += z.Removed
 		all.Carried += z.Carried
+		all.Replaced += z.Replaced
 		all.Serial = max(all.Serial, z.Serial)
 	}
 	l.books.Zonal, l.books.Zones = false, map[string]Zone{"": all}

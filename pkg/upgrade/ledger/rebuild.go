@@ -95,7 +95,7 @@ func (k Keeper) CarryOver(known []string, arriving map[string]int) {
 	k.l.books.Known = known
 	for zone, surge := range k.spreadSurgeAgain() {
 		k.l.updateZone(zone, func(z *Zone) {
-			z.Surge, z.Removed, z.Carried = surge, 0, z.Contribution()-arriving[zone]
+			z.Surge, z.Replaced, z.Removed, z.Carried = surge, z.Removed, 0, z.Contribution()-arriving[zone]
 		})
 	}
 }

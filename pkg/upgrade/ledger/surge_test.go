@@ -157,7 +157,7 @@ func TestCountUnavailable(t *testing.T) {
 func TestCarryOver(t *testing.T) {
 	v, l := view(), ledger.FromBooks(zoneA(ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Removed: 1}))
 	l.Keeper(v).CarryOver([]string{"old-a-1"}, map[string]int{"a": 1})
-	if got := l.Books(); !reflect.DeepEqual(got.Zones["a"], ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Carried: 1}) || got.Known[0] != "old-a-1" {
+	if got := l.Books(); !reflect.DeepEqual(got.Zones["a"], ledger.Zone{Surge: 2, Launched: 3, Shrunk: 1, Carried: 1, Replaced: 1}) || got.Known[0] != "old-a-1" {
 		t.Errorf("got %+v", got)
 	}
 }
