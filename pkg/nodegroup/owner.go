@@ -70,7 +70,7 @@ func owners() []Owner {
 		},
 		{
 			Name: "GKE Autopilot", Kind: "GKE Autopilot nodes", group: groupOfAutopilot,
-			Does: "upgrades and replaces it itself", Remedy: "upgrade the cluster, or set a maintenance window, and GKE does the rest",
+			Does: "upgrades and replaces this node", Remedy: "upgrade the cluster, or set a maintenance window, and GKE does the rest",
 		},
 		{
 			Name: "GKE Flex Start", Kind: "GKE Flex Start node pool", Expires: true, group: groupOfFlexStart,

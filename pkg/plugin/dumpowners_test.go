@@ -20,7 +20,7 @@ func TestDumpsOfOwners(t *testing.T) {
 		"g-1x5-gce --strategy=blue-green":    {args: []string{blueGreen}, simulate: []string{"blue-green, 1 node at once", "1h0m0s to drain", "+5 while it lasts"}, without: []string{"--max-surge"}},
 		"g-1x5-gce --provider=manual":        {args: []string{"--provider=manual", blueGreen}, code: exitUsage, simulate: []string{"--strategy=blue-green: provider manual cannot add nodes"}, without: []string{"--max-surge"}},
 		"o-capi":                             owned("Cluster API machines", "Cluster API replaces it itself", "MachineDeployment"),
-		"o-autopilot":                        owned("GKE Autopilot nodes", "GKE Autopilot upgrades and replaces it itself", "maintenance window"),
+		"o-autopilot":                        owned("GKE Autopilot nodes", "GKE Autopilot upgrades and replaces this node", "maintenance window"),
 		"o-fargate":                          owned("Fargate nodes", "Fargate made it for one pod", "kubectl rollout restart"),
 		"o-flexstart":                        owned("GKE Flex Start node pool", "GKE Flex Start ends it within 7 days", "--strategy=short-lived"),
 		"o-flexstart --strategy=short-lived": {args: []string{"--strategy=short-lived"}, simulate: []string{"(GKE Flex Start node pool)", "Strategy    short-lived"}, without: []string{"Refused"}},

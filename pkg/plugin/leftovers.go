@@ -33,9 +33,9 @@ func findAbandoned(group string, record *upgrade.Record, l cluster.LeaseState) [
 	return []report.Leftover{{What: what, Remedy: remedy}}
 }
 
-// readLease reads the lease of a group. It reports that the upgrade on record is abandoned if no one
-// holds the lease and the record is the same afterwards: who begins an upgrade takes the lease first,
-// and who ends one writes the record first.
+// readLease reads the lease of a group. The upgrade on record is abandoned if nobody holds the lease and
+// the record has not changed when it is read again: an upgrade takes the lease before it writes its first
+// record, and writes its last record before it releases the lease.
 func (c *command) readLease(ctx context.Context, store *cluster.Store, group string, record *upgrade.Record) (lease cluster.LeaseState, abandoned bool, err error) {
 	lease, err = c.ReadLease(ctx, c.stateNamespace, group)
 	if err != nil || !record.IsRunning() || !lease.IsFree() {

@@ -97,8 +97,8 @@ func probeCreations(ctx context.Context, conn *connection, g *groupContext) []re
 	return probes
 }
 
-// describeCreation says what the API server answers about a pod in the place of another. comesFirst is true where the new pod comes
-// before the other leaves.
+// describeCreation describes the API server's answer to the creation of a pod that replaces another. comesFirst is
+// true if the new pod is created before the old one is deleted.
 func describeCreation(pod *corev1.Pod, answer cluster.Creation, comesFirst bool) report.Probe {
 	probe := report.Probe{Pod: pod.Namespace + "/" + pod.Name, Workload: nameWorkload(pod)}
 	switch {

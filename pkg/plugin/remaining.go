@@ -26,8 +26,8 @@ const (
 	backgroundAge = 5 * time.Minute
 )
 
-// forecastRest says how long the rest of an upgrade under way would take, and how it would end. load
-// reads what the forecast rests on; an error is the reason why the rest is not known.
+// forecastRest forecasts how long the rest of an upgrade under way takes, and how it ends. load reads the
+// objects that the forecast needs. If an error occurs, the result has its text in RemainingUnknown.
 func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, load func(context.Context, *groupContext) error) report.Rest {
 	ctx, cancel := context.WithTimeoutCause(ctx, forecastLimit, fmt.Errorf("it takes longer than %s to work out", forecastLimit))
 	defer cancel()
@@ -55,7 +55,7 @@ func (g *groupContext) forecastRest(ctx context.Context, record upgrade.Record, 
 // is not known what it has added to the group.
 func (g *groupContext) rejectUnknownAdded(record *upgrade.Record) error {
 	if record.Delegation != nil && !upgrade.KnowsAdded(record, &g.group) {
-		return errors.New("another actor began the cloud's update, and how many nodes that has added was not recorded")
+		return errors.New("this tool did not begin the cloud's update, so that it does not know how many nodes the update has added")
 	}
 	return nil
 }

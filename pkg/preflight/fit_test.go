@@ -62,8 +62,8 @@ func TestFitStrategy(t *testing.T) {
 	}
 }
 
-// TestPlanNamesTheStrategyThatFits has a note where the strategy that was asked for does not suit the pods, and none where it
-// does, where another is beyond the group, or where only a surge would do as well.
+// TestPlanNamesTheStrategyThatFits: a plan names a better strategy if the one that was asked for does not suit
+// the pods. It names none if the group cannot be upgraded by the better one, or if that is surge.
 func TestPlanNamesTheStrategyThatFits(t *testing.T) {
 	twoHours := int64(7200)
 	slow := func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &twoHours }

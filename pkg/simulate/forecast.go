@@ -124,9 +124,9 @@ const runsAtOnce = 4
 
 // Predict runs the upgrade in a copy of the cluster: once with pods that end as soon as they may
 // and, if the Spec's Times tell the two apart, once with pods that take as long as they may; each
-// once more for every order that is drawn. The upgrade fails where it would: nodes that it does not
-// reach are left out of the forecast's Nodes. It returns an error when the upgrade would act without an
-// end, and when the context ends.
+// once more for every order that is drawn. If the upgrade would fail, the forecast ends there, and Nodes
+// lacks the nodes that were not started by then. Predict returns an error if the upgrade would act without
+// an end, or when the context ends.
 func Predict(ctx context.Context, spec Spec, req upgrade.Request) (Forecast, error) {
 	req = predictable(req)
 	if spec.Record.Run != "" { // its own settings stand

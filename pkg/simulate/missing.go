@@ -142,7 +142,8 @@ func nearestOrdinal(known map[int]*simPod, ordinal int) *simPod {
 	return known[ordinals[max(0, i-1)]]
 }
 
-// renameOrdinal returns a pod of a StatefulSet under the name of another, with claims of its own.
+// renameOrdinal returns a copy of a StatefulSet's pod with another name, and with the claims that belong to
+// that name.
 func (l *podLifecycle) renameOrdinal(u *simPod, name string) *simPod {
 	pod := *u.pod
 	pod.Name, pod.Labels = name, maps.Clone(pod.Labels)

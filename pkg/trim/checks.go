@@ -126,7 +126,8 @@ func trimVolumes(all []corev1.Volume) []corev1.Volume {
 	return kept
 }
 
-// trimMessages keeps the messages of the scheduler alone, which say why no node takes a pod.
+// trimMessages removes the messages of all conditions but PodScheduled, where the scheduler says why no node
+// takes a pod.
 func trimMessages(all []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range all {

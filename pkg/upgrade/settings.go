@@ -251,7 +251,8 @@ func (s Settings) resolveWidth(req Request, group *nodegroup.Group, size, outdat
 	return req, nil
 }
 
-// describeNoWidth is the error of a width with which no node could be drained. It names what the user typed.
+// describeNoWidth returns the error for settings that allow no node to be drained. It names the flags that the
+// user typed.
 func (s *Settings) describeNoWidth(group *nodegroup.Group, like string) error {
 	switch {
 	case s.MaxUnavailable != nil:

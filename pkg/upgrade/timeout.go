@@ -58,7 +58,7 @@ func (d timeout) describeRemaining(name string) string {
 	view := d.classifyPodsOf(m)
 	var left []string
 	if names := listPodNames(view.Leaving); len(names) > 0 && m != nil && m.Node != nil && nodegroup.IsSilent(m.Node) {
-		left = append(left, fmt.Sprintf("still terminating: %s: %s: bring the kubelet back or, if the machine is gone for good, run %s",
+		left = append(left, fmt.Sprintf("still terminating: %s: %s: restart the kubelet, or run %s if the machine is gone for good",
 			abbreviateNames(names), nodegroup.DescribeTrouble(m.Node), shell.Command("kubectl delete", "node", name)))
 	} else if len(names) > 0 {
 		left = append(left, fmt.Sprintf("still terminating: %s: see their finalizers and grace periods", abbreviateNames(names)))

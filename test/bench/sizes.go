@@ -95,7 +95,7 @@ func measureHere(ctx context.Context, nodes int) error {
 		return err
 	}
 	if f.Slow.Result != upgrade.Succeeded || f.Evictions == 0 {
-		return fmt.Errorf("simulating %d nodes: it ends as %q after %d evictions", nodes, f.Slow.Result, f.Evictions)
+		return fmt.Errorf("simulating an upgrade of %d nodes: its result is %q after %d evictions: a benchmark needs one that succeeds", nodes, f.Slow.Result, f.Evictions)
 	}
 	m.Virtual, m.Steps, m.Peak = f.Duration.Latest.Duration, f.Steps, peakMiB()
 	return json.NewEncoder(os.Stdout).Encode(m)
