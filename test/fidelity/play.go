@@ -10,6 +10,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
@@ -43,6 +47,9 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 	if err := sc.furnish(ctx, s); err != nil {
 		return outcome{}, err
 	}
+	if err := sc.losePod(ctx, s); err != nil {
+		return outcome{}, err
+	}
 	plan, err := predict(ctx, s, sc)
 	if err != nil {
 		return outcome{}, err
@@ -57,6 +64,9 @@ func play(ctx context.Context, shared *stage.Stage, sc *scenario) (outcome, erro
 		starts = append(starts, started{n.Name, n.Start.Earliest.Duration})
 	}
 	o.predicted.order = inOrder(starts)
+	if err := sc.losePod(ctx, s); err != nil {
+		return outcome{}, err
+	}
 	o.measured, err = measure(ctx, s, sc)
 	return o, err
 }
@@ -170,7 +180,43 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	if err := s.AddPool(ctx, current); err != nil {
 		return err
 	}
-	return s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.fewer)
+	if err := s.AwaitNodes(ctx, sc.selector(), 2*sc.nodes-sc.fewer); err != nil {
+		return err
+	}
+	return sc.addPlaceholders(ctx, s)
+}
+
+// addPlaceholders has pods of a priority below all others run on the current nodes.
+func (sc *scenario) addPlaceholders(ctx context.Context, s *stage.Stage) error {
+	if len(sc.placeholders) == 0 {
+		return nil
+	}
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: sc.group()}, Value: -10}
+	if _, err := s.Cluster.Client().SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating the priority of placeholders: %w", err)
+	}
+	for _, w := range sc.placeholders {
+		w.NodeSelector = map[string]string{"pool": sc.group(), "image": "new"}
+		w.Change = func(spec *corev1.PodSpec) { spec.PriorityClassName = sc.group() }
+		if err := s.Add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return s.Settle(ctx)
+}
+
+// losePod deletes the pod that the scenario loses, once all pods are there.
+func (sc *scenario) losePod(ctx context.Context, s *stage.Stage) error {
+	if sc.lost == "" {
+		return nil
+	}
+	if err := s.Settle(ctx); err != nil {
+		return err
+	}
+	if err := s.Cluster.Client().CoreV1().Pods(s.Namespace).Delete(ctx, sc.lost, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting pod %s: %w", sc.lost, err)
+	}
+	return nil
 }
 
 // pool are nodes that no cloud knows, zone by turn.

@@ -22,6 +22,10 @@ type scenario struct {
 	nodes     int
 	zones     []string
 	workloads []stage.Workload
+	// placeholders fill the current nodes of a group that no cloud knows, and are preempted.
+	placeholders []stage.Workload
+	// lost is a pod that somebody deletes before the plan is made, and again before the upgrade; "" for none.
+	lost string
 	// managed has EKS carry the upgrade out: by its own strategy, so many nodes at a time.
 	managed  bool
 	strategy ekstypes.NodegroupUpdateStrategies

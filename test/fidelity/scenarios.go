@@ -12,7 +12,7 @@ import (
 
 // scenarios are all there are, by what they are about.
 func scenarios(seed uint64) []scenario {
-	return slices.Concat(windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), refusals(), managed())
+	return slices.Concat(givingUp(), windows(), strategies(), budgets(), chances(seed), shapes(), timeouts(), refusals(), presences(), managed())
 }
 
 // windows are about how many nodes are in flight.
@@ -172,6 +172,32 @@ func refusals() []scenario {
 			workloads: []stage.Workload{known("slow", 3, 2*second, 20*second)},
 		},
 	}
+}
+
+// presences are about what is there when the upgrade begins.
+func presences() []scenario {
+	lacking := keeping(known("db", 4, 6*second, 8*second), "1")
+	lacking.Kind = "StatefulSet"
+	filling := known("filler", 3, second, 2*second)
+	filling.CPU = "3800m"
+	return []scenario{
+		{
+			name: "a pod missing at the start", nodes: 4, lost: "db-0", flags: []string{"--settle=1s"},
+			workloads: []stage.Workload{lacking, known("web", 4, 2*second, 5*second)},
+		},
+		{
+			name: "placeholders that are preempted", nodes: 3, placeholders: []stage.Workload{filling}, flags: []string{"--settle=1s"},
+			workloads: []stage.Workload{known("web", 6, 3*second, 6*second)},
+		},
+	}
+}
+
+// givingUp is a group of which EKS cannot drain a node. It lasts as long as all others together, and comes first.
+func givingUp() []scenario {
+	return []scenario{{
+		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1,
+		workloads: []stage.Workload{keeping(known("stubborn", 2, second, second), "0")},
+	}}
 }
 
 // managed are groups that EKS upgrades.
