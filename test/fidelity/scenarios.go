@@ -195,7 +195,7 @@ func presences() []scenario {
 // givingUp is a group of which EKS cannot drain a node. It lasts as long as all others together, and comes first.
 func givingUp() []scenario {
 	return []scenario{{
-		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1,
+		name: "managed gives up", nodes: 2, zones: []string{zoneA}, managed: true, width: 1, code: 1, flags: []string{"--skip-check=PDB001"},
 		workloads: []stage.Workload{keeping(known("stubborn", 2, second, second), "0")},
 	}}
 }
