@@ -17,6 +17,8 @@ PURE      := ./pkg/drain/... ./pkg/preflight/... ./pkg/report/... ./pkg/simulate
 # The packages that start goroutines are tested with the race detector, if there is a C compiler.
 RACED     := ./pkg/cluster ./pkg/runner ./pkg/plugin ./pkg/cloud/aws ./test/awscloud ./test/hostile
 RACE      := $(if $(shell command -v gcc || command -v clang),CGO_ENABLED=1 $(GO) test -race,$(GO) test)
+# "make verify" vets the packages with more checks. To vet a package, go test first vets every library that it imports.
+UNVETTED  := -vet=off
 # These tests upgrade nodes of real control planes. They run one package after the other while nothing else is compiled.
 # They run the tool as a process of its own, where the race detector would only watch the tests.
 LIVE      := $(addprefix ./test/,stage controlplane e2e crash fidelity rivals gaps)
@@ -71,10 +73,10 @@ cluster: ## Run a control plane with NODES=6 nodes until Ctrl-C
 
 .PHONY: test
 test: controlplane ## Run every test, with samples of the long ones; "make prove" runs those whole
-	$(GO) test -shuffle=on $(UNIT)
-	$(GO) -C test/schedulerfit test .
-	$(RACE) -shuffle=on $(RACED)
-	$(GO) test -shuffle=on -timeout 45m -p 1 $(LIVE)
+	$(GO) test $(UNVETTED) -shuffle=on $(UNIT)
+	$(GO) -C test/schedulerfit test $(UNVETTED) .
+	$(RACE) $(UNVETTED) -shuffle=on $(RACED)
+	$(GO) test $(UNVETTED) -shuffle=on -timeout 45m -p 1 $(LIVE)
 
 .PHONY: prove
 prove: ## Run everything that proves the tool (hours), and print how long each part took
@@ -168,6 +170,7 @@ fmt: ## Format the code
 .PHONY: vet
 vet:
 	$(GO) vet ./...
+	$(GO) -C test/schedulerfit vet .
 
 .PHONY: lint
 lint: ## Run the linters, staticcheck among them
