@@ -55,6 +55,9 @@ type Group struct {
 	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
 	LaunchFailure LaunchFailure `json:"-"`
+	// Unread says what the provider could not read of the group and does without, with the reason, a
+	// sentence each.
+	Unread []string `json:"-"`
 	// Autoscaler is what is known of one that changes the group's size.
 	Autoscaler Autoscaler `json:"-"`
 	// WantedLabels are labels that a verified current node carries, beside being current.

@@ -116,6 +116,7 @@ func (e *execution) announceStart(ctx context.Context) {
 	for _, line := range e.g.balancers.describeStart() {
 		e.progress.writeNote(line)
 	}
+	e.progress.showCloudAnswer(&e.g.group, nil)
 }
 
 // fresh is how long ago the cluster and the group may have been read before the lease was had.

@@ -38,7 +38,7 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 		unread = describeUnread(&g.clusterWorkloads.Objects)
 	}
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: slices.Concat(g.group.Unread, g.shortfalls), CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		SizeAfter: g.sizeAfter(&forecast),
 		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -41,6 +43,8 @@ type progress struct {
 	last   report.Moment
 	spoken time.Time
 	cloud  string
+	// unread is what was said of the group that could not be read.
+	unread []string
 	// balancers is what was said last of load balancers that could not be read.
 	balancers string
 	// outages are what was said of a cluster that takes no change, since it last did.
@@ -144,8 +148,9 @@ func (p *progress) showStep(step upgrade.Step) {
 	p.last = now
 }
 
-// showCloudAnswer sees whether the cloud answered; its silence is told once.
-func (p *progress) showCloudAnswer(err error) {
+// showCloudAnswer sees whether the cloud answered; its silence is told once, and so is each thing that it
+// did not let be read.
+func (p *progress) showCloudAnswer(group *nodegroup.Group, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := ""
@@ -156,6 +161,12 @@ func (p *progress) showCloudAnswer(err error) {
 		p.writeLine(report.Event{Type: "waiting", Text: "the cloud does not answer, the last answer stands: " + text})
 	}
 	p.cloud = text
+	for _, unread := range group.Unread {
+		if !slices.Contains(p.unread, unread) {
+			p.unread = append(p.unread, unread)
+			p.writeLine(report.Event{Type: "note", Text: unread})
+		}
+	}
 }
 
 // showBalancerAnswer sees whether load balancers could be read; each reason is told once.

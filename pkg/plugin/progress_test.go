@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/drain"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -57,10 +58,10 @@ func story(p *progress) {
 	p.showStep(stepOf(upgrade.PhaseSetup))
 	p.showStep(stepOf(upgrade.PhaseSetup))
 	p.showStep(stepOf(upgrade.PhaseUpgrade, deniedPod("not\nnow\x1b[2J")))
-	p.showCloudAnswer(errors.New("no route to host"))
-	p.showCloudAnswer(errors.New("no route to host"))
-	p.showCloudAnswer(nil)
-	p.showCloudAnswer(errors.New("no route to host"))
+	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
+	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
+	p.showCloudAnswer(&nodegroup.Group{}, nil)
+	p.showCloudAnswer(&nodegroup.Group{}, errors.New("no route to host"))
 	p.showOutage("no credentials for the API server")
 	p.showOutage("no credentials for the API server")
 	p.showOutage("")

@@ -65,7 +65,7 @@ func TestFailuresEnd(t *testing.T) {
 					}
 				}
 				r.Unreached = tell
-				r.Polled = func(err error) {
+				r.Polled = func(_ *nodegroup.Group, err error) {
 					if err != nil {
 						tell(err.Error())
 					}

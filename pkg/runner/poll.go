@@ -131,5 +131,5 @@ func (s *run) recordPoll(group nodegroup.Group, err error) {
 		s.unreadSince = time.Now()
 	}
 	s.lastPollError = err
-	s.Polled(err)
+	s.Polled(&group, err)
 }

@@ -96,8 +96,8 @@ type Runner struct {
 	Unrenewed func() error
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
-	// Polled sees the outcome of each question to the cloud, from the runner's own goroutine.
-	Polled func(error)
+	// Polled sees the answer to each question to the cloud, or its error, from the runner's own goroutine.
+	Polled func(*nodegroup.Group, error)
 	// Failures tell why the cluster could not be watched.
 	Failures <-chan error
 	// Unreached sees why the cluster has taken no change for a while, and "" when it does again,

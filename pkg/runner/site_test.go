@@ -360,7 +360,7 @@ func (s *site) runner(with ...func(*upgrade.Request)) *Runner {
 		Request: request, Cluster: s, Cloud: sky{s}, Writer: s, Store: s, Group: s.group(), Lost: s.lost,
 		Asks: &asker{}, Expires: func() time.Time { return s.began.AddDate(1, 0, 0) }, Unrenewed: func() error { return nil },
 		Watch:  func(step upgrade.Step) { s.steps = append(s.steps, step) },
-		Polled: func(err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, Unreached: func(string) {},
+		Polled: func(_ *nodegroup.Group, err error) { s.polled = append(s.polled, err) }, BalancersRead: func(error) {}, Unreached: func(string) {},
 	}
 }
 

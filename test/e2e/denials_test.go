@@ -130,6 +130,16 @@ func openDenied(t *testing.T, shared *stage.Stage, command string) (s *scene, ke
 	}
 }
 
+// readOfOthers are the actions that a command only uses to tell its group from the others of the cluster: an Auto Scaling group
+// is upgraded whether EKS's groups can be read or not, and the other way round.
+func readOfOthers() map[string][]string {
+	ofEKS := []string{"ec2:DescribeInstances", "eks:DescribeNodegroup", "ssm:GetParameters"}
+	return map[string][]string{
+		"upgrade": ofEKS, "abort": ofEKS, "rollback": ofEKS,
+		"managed": {"autoscaling:DescribeInstanceRefreshes", "ec2:DescribeLaunchTemplateVersions"},
+	}
+}
+
 func (d denial) play(t *testing.T, shared *stage.Stage) {
 	s, key := openDenied(t, shared, d.command)
 	start := deniedCommands()[d.command]
@@ -148,6 +158,7 @@ func (d denial) play(t *testing.T, shared *stage.Stage) {
 		t.Skipf("%s was used less often than before", d.action) // reading the group depends on the machine
 	case refused == 0:
 		t.Errorf("it ended with %d though nothing was denied\n%s", c.code, text)
+	case c.code == 0 && slices.Contains(readOfOthers()[d.command], d.action):
 	case !strings.Contains(text, d.action):
 		t.Errorf("it ended with %d and does not name %s\n%s", c.code, d.action, text)
 	}

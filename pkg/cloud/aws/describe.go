@@ -121,6 +121,8 @@ type groupFacts struct {
 	spot bool
 	// problem says why the group cannot move to the wanted source, "" when it can.
 	problem string
+	// unread are those of nodegroup.Group.
+	unread []string
 }
 
 // templateVersions are the template versions that the sources name.
@@ -158,7 +160,7 @@ func (f *groupFacts) fillImages(written, resolved map[versionKey]templateVersion
 // addFacts adds to the description what the facts tell.
 func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
-	out.LaunchFailure, out.Spot = f.failure, out.Spot || f.spot
+	out.LaunchFailure, out.Spot, out.Unread = f.failure, out.Spot || f.spot, f.unread
 	out.Instances = describeInstances(g, f.judgeInstance)
 	out.Refusal = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem)
 }

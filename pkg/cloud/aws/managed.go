@@ -72,11 +72,14 @@ type managedFacts struct {
 	failure  nodegroup.LaunchFailure
 	// problem says why the group cannot move to what was asked for, "" when it can.
 	problem string
+	// unread are those of nodegroup.Group.
+	unread []string
 }
 
 // addManagedFacts adds to the description what the facts tell.
 func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFacts) {
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
+	out.Unread = f.unread
 	addWidth(out.Managed, f.nodegroup.UpdateConfig)
 	if f.update != nil {
 		out.Managed.Operation = describeOperation(f.update, &f.wanted, f.force)

@@ -57,7 +57,8 @@ func (m *managedGroups) readManaged(ctx context.Context, asg *at.AutoScalingGrou
 		err = m.readUpdates(ctx, name, &f)
 		answer, answered := errors.AsType[smithy.APIError](err)
 		switch isIdle := f.nodegroup.Status == kt.NodegroupStatusActive; {
-		case isIdle && answered && isDenied(answer.ErrorCode()): // no update is under way, and how the last one ended is only told
+		case isIdle && answered && isDenied(answer.ErrorCode()): // no update is under way
+			f.unread = describeUnread("how its last update ended is not known", err)
 		case err != nil:
 			return f, err
 		}
@@ -324,7 +325,8 @@ func (m *managedGroups) readMachines(ctx context.Context, asg *at.AutoScalingGro
 	for _, ami := range f.machines {
 		seen = append(seen, ami)
 	}
-	f.images, _ = m.aws.describeImages(ctx, seen) // for the Kubernetes version alone, which may stay unknown
+	f.images, err = m.aws.describeImages(ctx, seen)
+	f.unread = append(f.unread, describeUnread(unknownKubernetes, err)...)
 	if f.wanted.kubelet == "" {
 		f.wanted.kubelet = f.images[f.wanted.image].kubernetes
 	}

@@ -268,15 +268,16 @@ func TestRequestsForNodeGroups(t *testing.T) {
 	look("", always+" DescribeNodegroup ListUpdates")
 }
 
-// TestDeniedNodeGroupsAreListed holds that a group of which too little may be read is listed, with
-// the action and the resource.
-// TestPlansNeedNoListOfUpdates: whoever may not list updates plans all the same while none is under way.
+// TestPlansNeedNoListOfUpdates: whoever may not list updates plans all the same while none is under way, and is told.
 func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	s := startManaged(t)
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: 3})
 	group, err := s.Observe(t.Context(), cloud.Ref{Name: "web"})
 	if err != nil || len(group.Instances) != 3 || group.Managed == nil || group.Managed.Operation.ID != "" {
 		t.Errorf("got %+v, %v", group, err)
+	}
+	if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "how its last update ended is not known: ") || !strings.Contains(group.Unread[0], "eks:ListUpdates") {
+		t.Errorf("%q is said to be unread", group.Unread)
 	}
 	g := s.look("")
 	s.mustUpgrade(&g, "run/1")
@@ -286,6 +287,24 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	}
 }
 
+// TestUnreadImagesAreTold holds that groups whose images may not be read are judged all the same, and say what is not known.
+func TestUnreadImagesAreTold(t *testing.T) {
+	s := startManaged(t)
+	s.workers(func(*awscloud.GroupSpec) {})
+	s.Fault(awscloud.Fault{Service: "ec2", Operation: "DescribeImages", Code: "UnauthorizedOperation", Times: -1})
+	for _, name := range []string{"web", "workers"} {
+		group, err := s.Observe(t.Context(), cloud.Ref{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(group.Unread) != 1 || !strings.HasPrefix(group.Unread[0], "the Kubernetes version of its images is not known: ") || !strings.Contains(group.Unread[0], "ec2:DescribeImages") {
+			t.Errorf("%s: %q is said to be unread", name, group.Unread)
+		}
+	}
+}
+
+// TestDeniedNodeGroupsAreListed holds that a group of which too little may be read is listed, with
+// the action and the resource.
 func TestDeniedNodeGroupsAreListed(t *testing.T) {
 	for operation, service := range map[string]string{"DescribeNodegroup": "eks", "GetParameters": "ssm"} {
 		t.Run(operation, func(t *testing.T) {

@@ -276,10 +276,11 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 	from, to := f.pointed.base.image, f.wanted.base.image
 	images, err := p.describeImages(ctx, []string{from, to})
 	f.images = images
-	if wish.image == "" || from == to {
+	switch {
+	case wish.image == "" || from == to:
+		f.unread = describeUnread(unknownKubernetes, err)
 		return ctx.Err()
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	if f.problem = incompatibleImage(images[from], images[to], to); f.problem == "" {

@@ -213,6 +213,17 @@ func refusedTemplate(err error) error {
 	return err
 }
 
+// unknownKubernetes is what a group does without whose images cannot be read.
+const unknownKubernetes = "the Kubernetes version of its images is not known"
+
+// describeUnread says what is done without because reading it returned the error, nothing where there was none.
+func describeUnread(without string, err error) []string {
+	if err == nil {
+		return nil
+	}
+	return []string{without + ": " + err.Error()}
+}
+
 // describeImages reads what the AMIs are, each once. One that does not exist, or that this account
 // may not use, has no id.
 func (p *Provider) describeImages(ctx context.Context, ids []string) (map[string]image, error) {
