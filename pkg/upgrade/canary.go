@@ -196,7 +196,13 @@ func (d canary) watchWorkloads() {
 	}
 	for i := range d.health {
 		h := &d.health[i]
-		if !h.lacksPods() || d.rec.Request.ignoresUnready(h.name) {
+		if d.rec.Request.ignoresUnready(h.name) {
+			continue
+		}
+		if !h.lacksPods() {
+			if u, faulty := d.findLastReady(h); faulty {
+				d.addUnhealthy(u, h.before.Usual.Duration)
+			}
 			continue
 		}
 		d.awaited = append(d.awaited, h.Workload)
@@ -206,6 +212,27 @@ func (d canary) watchWorkloads() {
 	}
 	daemons{d.draft}.watchDaemons()
 	d.stopForUnhealthy()
+}
+
+// findLastReady finds the last ready pod of a workload that had no more before: it is to leave, and none
+// of the workload's other pods can become ready in its place. Where one of them can, as a standby
+// that waits to become the leader, faulty is false.
+func (d canary) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
+	if h.replicas == nil || h.replicas.Ready != 1 || len(h.replicas.Unready()) == 0 || !isInDrain(d.rec.Nodes[h.replicas.Pods[0].Spec.NodeName].State) {
+		return Unhealthy{}, false
+	}
+	pods := slices.SortedFunc(slices.Values(h.replicas.Unready()), comparePodNames)
+	for _, pod := range slices.Backward(pods) {
+		why := drain.DescribeFault(pod)
+		if pod.Spec.NodeName == "" {
+			why = d.whyLate(pod, h) // a node of the group's may be on its way
+		}
+		if why == "" {
+			return Unhealthy{}, false
+		}
+		u = d.describeLack(h, pod, why+", and the last ready pod has to leave")
+	}
+	return u, true
 }
 
 // stopForUnhealthy stops the upgrade where a workload has not recovered for long.

@@ -244,6 +244,49 @@ func TestNoRoomComesWhileNoNodeIsReplaced(t *testing.T) {
 	}
 }
 
+// TestLastReadyPodOfAFaultyWorkload: a workload that had one ready pod before keeps it while its other pods cannot become
+// ready, and the upgrade stops. A pod that is not ready without a fault may be a standby.
+func TestLastReadyPodOfAFaultyWorkload(t *testing.T) {
+	crashing := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", RestartCount: 5, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		}}
+	}
+	standby := func(pod *corev1.Pod) {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
+	}
+	for name, c := range map[string]struct {
+		with  func(*corev1.Pod)
+		holds bool
+	}{"a crashing pod": {crashing, true}, "a standby": {standby, false}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateScene(t, 2)
+			empty := g.at("old-a-1")
+			g.index.Remove(empty.Pods[0])
+			empty.Pods = nil
+			g.Now = g.Now.Add(-time.Hour)
+			g.add("web-9", c.with)
+			g.Now = g.Now.Add(time.Hour)
+			step := g.step()
+			if !c.holds {
+				g.pass(2 * time.Minute)
+				g.step()
+				if left := len(g.at("old-a-0").Pods); left != 0 {
+					t.Errorf("%d pods are left of a workload with a standby", left)
+				}
+				return
+			}
+			const why = "container app is in CrashLoopBackOff after 5 restarts, and the last ready pod has to leave"
+			g.wantHeld(step, why)
+			g.wantStopped(why)
+			if left := len(g.at("old-a-0").Pods); left != 1 {
+				t.Errorf("%d pods are left on the node, want 1", left)
+			}
+		})
+	}
+}
+
 // TestReadinessThatDoesNotLast: a pod that is ready between two crashes does not count before it has been for half a minute.
 func TestReadinessThatDoesNotLast(t *testing.T) {
 	g := newGateScene(t, 3)

@@ -8,7 +8,8 @@ import (
 )
 
 // Unhealthy is a workload that has fewer ready pods than it should have, and a pod that is late in
-// making up for it, or was never created.
+// making up for it, or was never created; or one whose last ready pod has to leave while no other can
+// become ready.
 type Unhealthy struct {
 	Workload drain.Workload `json:"-"`
 	// Name is the workload's, NAMESPACE/KIND/NAME.

@@ -329,7 +329,30 @@ func (r *rules) waitedLast(w *upgrade.World, step *upgrade.Step, app *Workload, 
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and has not waited for another", sent, name)
 	case crashed != nil && !ignores(&step.Record, name):
 		r.fail("I12", "pod %s is evicted, the last ready one of %s, and pod %s crashes", sent, name, crashed.Name)
+	case losesLast(w, living(w, app), isCrashing) && !ignores(&step.Record, name):
+		r.fail("I12", "pod %s is evicted, the last ready one of %s, and all others crash", sent, name)
 	}
+}
+
+// cannotComeUp reports whether the pod crashes, or no node may take it.
+func cannotComeUp(pod *corev1.Pod) bool { return isCrashing(pod) || pod.Spec.NodeName == "" }
+
+// losesLast reports whether the only ready one of several pods is on a node that was started, and all others are faulty.
+func losesLast(w *upgrade.World, pods []*corev1.Pod, faulty func(*corev1.Pod) bool) bool {
+	others := 0
+	for _, pod := range pods {
+		_, started := w.Record.Nodes[pod.Spec.NodeName]
+		switch {
+		case podIsReady(pod) && !started:
+			return false
+		case podIsReady(pod):
+		case faulty(pod):
+			others++
+		default:
+			return false
+		}
+	}
+	return others > 0 && countReady(pods) == 1
 }
 
 // saysUnhealthy holds what is said of workloads that do not recover to what was seen, and a stop because of them to the time that they have.
@@ -351,6 +374,9 @@ func (r *rules) saysUnhealthy(w *upgrade.World, step *upgrade.Step) {
 			continue
 		}
 		if u.Pod == "" {
+			continue
+		}
+		if at >= 0 && u.Ready == u.Before && losesLast(w, pods, cannotComeUp) {
 			continue
 		}
 		switch {
