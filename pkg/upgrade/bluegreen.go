@@ -274,7 +274,7 @@ func (d blueGreen) bringToRest() {
 		return
 	}
 	d.rec.Result, d.rec.Ended, d.finished = d.rec.Stopping, d.w.Now, true
-	d.rec.Message = joinNotes(d.rec.Message, stopping{d.draft}.describeRefused(d.undone, d.rec.Message), d.describeStanding())
+	d.rec.Message = joinNotes(d.rec.Message, stopping{d.draft}.describeRefused(d.rec.Message), d.describeStanding())
 }
 
 // describeStanding says what a stop leaves as it is.

@@ -64,10 +64,10 @@ func (d *draft) resumeProcesses() bool {
 	return d.applyDecision(ledger.ResumeProcesses(d.ledgerView()))
 }
 
-// describeSuspended says which processes are left suspended, "" when none is.
+// describeSuspended says which processes are left suspended because of the zones, "" when none is.
 func (d *draft) describeSuspended() string {
 	view := d.ledgerView()
-	ours := view.StillSuspended()
+	ours := view.HeldSuspended()
 	if len(ours) == 0 {
 		return ""
 	}

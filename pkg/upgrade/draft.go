@@ -36,9 +36,8 @@ type draft struct {
 	// way or to be tried again later; retried is the one that has been tried for longest.
 	asked   []string
 	retried Retried
-	// undone are the keys of actions that a stop or an undoing leaves out because they were refused
-	// for good.
-	undone  []string
+	// undone are the actions that a stop or an undoing leaves out because they were refused for good.
+	undone  []nodegroup.Action
 	blocked []Blocked
 	// health lists the state of each workload on record, by name. recoveries is the same for the
 	// scheduling of evictions. unhealthy lists the workloads that do not recover, awaited the
@@ -167,7 +166,7 @@ func (d *draft) addAction(a nodegroup.Action) {
 	due := attempt.NotBefore
 	switch {
 	case d.rec.Stopping != "" && d.isRefused(a):
-		d.undone = append(d.undone, a.Key()) // it was tried; the report names it
+		d.undone = append(d.undone, a) // it was tried; the report names it
 		return
 	case attempt.Outcome == nodegroup.OutcomeDone:
 		due = attempt.Ended.Add(seen)

@@ -97,9 +97,13 @@ func (d marks) mustHold(m *nodegroup.Member) bool {
 	return d.phase.held != outdatedHeld && d.w.Group.IsUsable(m) && d.rec.isNewMember(m) && d.rec.isNotEnding(m)
 }
 
-// releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too,
-// and reports whether all are.
-func (d marks) releaseHeldNodes() bool { return d.releaseHolds(d.rec.isNotEnding) }
+// releaseHeldNodes gives the group's nodes back to autoscalers, those that an earlier run held too
+// and those that may not be terminated, and reports whether all are.
+func (d marks) releaseHeldNodes() bool {
+	return d.releaseHolds(func(m *nodegroup.Member) bool {
+		return d.rec.isNotEnding(m) || d.isRefused(nodegroup.Terminate{Instance: m.Instance.ID})
+	})
+}
 
 // releaseHolds gives the nodes that are fit for it back to autoscalers, and reports whether all
 // are.

@@ -2,12 +2,16 @@ package upgrade_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -133,5 +137,120 @@ func refusedForGood(t *testing.T, d *driver, kind string, at int) {
 	d.run(time.Time{})
 	if d.record.Result != want {
 		t.Errorf("the same command ended %q once it was allowed, want %q: %s", d.record.Result, want, d.record.Message)
+	}
+}
+
+// forget drops the answers that are older than the five minutes for which a process remembers them.
+func (s *scene) forget() {
+	maps.DeleteFunc(s.Open, func(_ string, a nodegroup.Attempt) bool { return !a.InFlight && s.Now.Sub(a.Ended) > 5*time.Minute })
+}
+
+// S20: TestForgottenRefusalsAreNamed has a stop try one request for so long that the process forgets the answers to others, which were
+// refused for good at its start: all are named.
+func TestForgottenRefusalsAreNamed(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"))
+	s.do(s.next().Actions...)
+	s.Stop = true
+	for _, action := range s.next().Actions {
+		if unfence := action.(upgrade.Unfence); unfence.Node != "old-a-3" {
+			s.answer(unfence, nodegroup.OutcomeFatal, "you may not do that")
+		}
+	}
+	var step upgrade.Step
+	for range 60 {
+		s.forget()
+		if step = s.next(); step.Finished {
+			break
+		}
+		for _, action := range step.Actions {
+			s.answer(action, nodegroup.OutcomeLater, "too many requests")
+		}
+		s.pass(11 * time.Second)
+	}
+	want := "to unfence node old-a-1 (also old-a-2): you may not do that; to unfence node old-a-3: too many requests"
+	if !step.Finished || step.Record.Message != want {
+		t.Errorf("finished %t with %q, want %q", step.Finished, step.Record.Message, want)
+	}
+}
+
+// S20: TestForgottenTerminationIsNamed has an abort wait for readings of the group until the process has forgotten that a termination was
+// refused for good.
+func TestForgottenTerminationIsNamed(t *testing.T) {
+	s, terminations := givingBack(t)
+	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
+	s.do(terminations[1])
+	observed := s.Group.Observed
+	for range 12 {
+		s.pass(31 * time.Second)
+		s.Group.Observed = observed
+		s.forget()
+		if step := s.next(); step.Finished {
+			t.Fatalf("it ends %q by a reading that is too old", step.Record.Message)
+		}
+	}
+	s.pass(time.Second)
+	s.forget()
+	if step := s.rest(); step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "to "+terminations[0].String()+": not authorized") {
+		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
+	}
+}
+
+// givingBack is an abort that has asked for the machines of two new nodes to be terminated.
+func givingBack(t *testing.T) (*scene, []nodegroup.Action) {
+	s := surged(t)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.add(current("new-b-1"))
+	s.rest()
+	s.crash()
+	s.Record = s.Record.Aborting()
+	s.pass(time.Minute)
+	for range 5 {
+		step := s.next()
+		if terminations := actionsOf(step, "terminate"); len(terminations) > 0 {
+			if len(terminations) != 2 {
+				t.Fatalf("got %v, want two terminations", terminations)
+			}
+			return s, terminations
+		}
+		s.do(step.Actions...)
+		s.pass(time.Minute)
+	}
+	t.Fatal("nothing is terminated")
+	return nil, nil
+}
+
+// S20: TestNodesThatMayNotEndAreReleased has a termination of an abort be refused for good: the new node stays, and autoscalers may
+// remove it.
+func TestNodesThatMayNotEndAreReleased(t *testing.T) {
+	s, terminations := givingBack(t)
+	kept := terminations[0].(nodegroup.Terminate).Node
+	s.mark(kept, func(node *corev1.Node) { nodemark.SetHold(node, s.Record.Run) })
+	s.answer(terminations[0], nodegroup.OutcomeFatal, "not authorized")
+	s.do(terminations[1])
+	s.pass(time.Minute)
+	step := s.rest()
+	if step.Record.Result != upgrade.Failed || !strings.Contains(step.Record.Message, "not authorized") {
+		t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
+	}
+	unmarked(t, s.at(kept).Node)
+}
+
+// S20: TestRefusalsAreToldTogether has many requests of one kind be refused for good: the others are named all the same.
+func TestRefusalsAreToldTogether(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("old-a-2"), old("old-a-3"), old("old-a-4"), old("old-a-5"))
+	s.Group.Quiesce = []string{"AZRebalance"}
+	s.until(upgrade.PhaseUpgrade)
+	s.Stop = true
+	for _, action := range s.next().Actions {
+		detail := "no rights in the cloud"
+		if unfence, ok := action.(upgrade.Unfence); ok {
+			detail = fmt.Sprintf("nodes %q is forbidden", unfence.Node)
+		}
+		s.answer(action, nodegroup.OutcomeFatal, detail)
+	}
+	want := `to resume AZRebalance: no rights in the cloud; to unfence node old-a-2 (also old-a-3, old-a-4, old-a-5): nodes "old-a-2" is forbidden`
+	if message := s.rest().Record.Message; message != want {
+		t.Errorf("it ends with %q, want %q", message, want)
 	}
 }

@@ -3,7 +3,6 @@ package upgrade
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -27,7 +26,7 @@ func (d stopping) bringToRest() {
 	rested = d.resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.undone, d.rec.Message), d.describeSuspended(), d.describeOverdue())
+		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeSuspended(), d.describeOverdue())
 		d.finished = true
 	}
 }
@@ -88,7 +87,7 @@ func (d stopping) concludeUndo(done bool) {
 		d.waitForCloud("")
 		return
 	}
-	refused := d.describeRefused(slices.Collect(maps.Keys(d.w.Open)), "")
+	refused := d.describeRefused("")
 	switch {
 	case refused != "" && (done || d.hasNothingOpen()):
 		left := joinNotes(refused, d.describeKeptNodes(), d.describeSuspended())
@@ -120,21 +119,67 @@ func (d stopping) restoreRevision() bool {
 	return d.isRefused(action)
 }
 
-// describeRefused says which of the actions were refused for good, leaving out what the text says
-// already, and which nodes stay fenced because of that; "" when none was.
-func (d stopping) describeRefused(keys []string, told string) string {
-	refused := d.listRefused(keys, told)
-	var fenced []string
-	for i := range d.w.Members {
-		m := &d.w.Members[i]
-		if m.Node != nil && d.isRefused(Unfence{VersionOf(m.Node)}) {
-			fenced = append(fenced, m.Name())
+// refusals are requests of one kind that got the same answer.
+type refusals struct {
+	kind, note string
+	actions    []nodegroup.Action
+}
+
+// mostRefused is how many nodes a text names of which the same request was refused. The record, which
+// holds the text, is bounded.
+const mostRefused = 20
+
+// describeRefused says which requests a stop or an undoing leaves out because they were refused for
+// good, or tried for too long, and why; "" when there are none. It leaves out requests that an
+// upgrade continues without, and those that the text names.
+func (d stopping) describeRefused(told string) string {
+	var all []refusals
+	undone := slices.SortedFunc(slices.Values(d.undone), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
+	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.Key() == b.Key() }) {
+		if isOptional(a) || strings.Contains(told, fmt.Sprintf("to %s: ", a)) {
+			continue
 		}
+		kind, _, _ := strings.Cut(a.Key(), "/")
+		note := strings.ReplaceAll(d.noteOf(a), subjectOf(a), "") // a server may name the node
+		i := slices.IndexFunc(all, func(r refusals) bool { return r.kind == kind && r.note == note })
+		if i < 0 {
+			i, all = len(all), append(all, refusals{kind: kind, note: note})
+		}
+		all[i].actions = append(all[i].actions, a)
 	}
-	if len(fenced) < 2 {
-		return joinFirst(refused)
+	var texts []string
+	for _, r := range all {
+		text := "to " + r.actions[0].String()
+		if others := r.actions[1:]; len(others) > 0 {
+			var names []string
+			for _, a := range others {
+				names = append(names, subjectOf(a))
+			}
+			text += " (also " + abbreviateTo(mostRefused, names) + ")"
+		}
+		texts = append(texts, text+": "+d.noteOf(r.actions[0]))
 	}
-	return joinNotes(joinFirst(refused), describeFenced(fenced))
+	return joinFirst(texts)
+}
+
+// noteOf is the last answer to the action, which the process may have forgotten by now.
+func (d stopping) noteOf(a nodegroup.Action) string {
+	attempt := d.lastAttempt(a)
+	return cmp.Or(attempt.Detail, d.w.Notes.Retries[a.Key()].describe(attempt))
+}
+
+// subjectOf is what tells an action from others of its kind: its node or machine.
+func subjectOf(a nodegroup.Action) string {
+	switch a := a.(type) {
+	case NodeAction:
+		return a.Target().Node
+	case nodegroup.Terminate:
+		return a.Instance
+	case DeleteNode:
+		return a.Node
+	default:
+		return a.String()
+	}
 }
 
 // DescribeFenced says which of the members carry marks of the run's fence, "" when none does.
@@ -148,31 +193,7 @@ func DescribeFenced(members []nodegroup.Member, run string) string {
 	if len(fenced) == 0 {
 		return ""
 	}
-	return describeFenced(fenced)
-}
-
-func describeFenced(names []string) string { return "still fenced: " + abbreviateNames(names) }
-
-// listRefused lists those of the actions that were refused for good, or tried for too long, each with
-// the reason. It leaves out those that an upgrade continues without, and those that the text names.
-func (d stopping) listRefused(keys []string, told string) []string {
-	var all []string
-	slices.Sort(keys)
-	for _, key := range slices.Compact(keys) {
-		attempt := d.w.Open[key]
-		if attempt.Action == nil || !d.isRefused(attempt.Action) || isOptional(attempt.Action) {
-			continue
-		}
-		if head := fmt.Sprintf("to %s: ", attempt.Action); !strings.Contains(told, head) {
-			all = append(all, head+d.noteOf(attempt))
-		}
-	}
-	return all
-}
-
-// noteOf is the last answer to the action.
-func (d stopping) noteOf(attempt nodegroup.Attempt) string {
-	return cmp.Or(attempt.Detail, d.w.Notes.Retries[attempt.Action.Key()].describe(attempt))
+	return "still fenced: " + abbreviateNames(fenced)
 }
 
 // describeKeptNodes says by how much the group's size is left changed, and why; "" when it is as it

@@ -105,7 +105,7 @@ func (d surplus) driveReturn(name string) {
 	unwanted := d.rec.Stopping != "" && !m.Outdated && !carriesPods(m) && !refusedToShrink(n, attempt)
 	switch {
 	case d.rec.Stopping != "" && m.Instance.State != nodegroup.InstanceLeaving && d.isRefused(nodegroup.Terminate{Instance: n.Instance}):
-		d.addAction(attempt.Action) // to be named
+		d.addAction(nodegroup.Terminate{Instance: n.Instance, Node: name, Shrink: n.Shrink}) // to be named
 	case unwanted || attempt.InFlight || isOnItsWayOut(n, attempt, m):
 		removal{d.draft}.followTermination(name, n, m)
 	case d.terminationFailed(n, attempt, m):

@@ -25,11 +25,14 @@ func joinNotes(all ...string) string {
 const mostNamed = 3
 
 // abbreviateNames names the first few and counts the rest.
-func abbreviateNames(names []string) string {
-	if len(names) <= mostNamed {
+func abbreviateNames(names []string) string { return abbreviateTo(mostNamed, names) }
+
+// abbreviateTo names the first few, no more than most, and counts the rest.
+func abbreviateTo(most int, names []string) string {
+	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNamed], ", "), len(names)-mostNamed)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // joinFirst joins the first few phrases and counts the rest.

@@ -79,12 +79,11 @@ func abbreviated() *regexp.Regexp { return regexp.MustCompile(`and [0-9]+ more`)
 // saysMarked reports whether the message says that our marks could not be taken off the node.
 func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
 	for _, request := range []string{"unfence node ", "leave node "} {
-		if r.saysRefused(record, request+node) || r.saysRefused(record, request) && abbreviated().MatchString(record.Message) {
+		if _, refused, said := strings.Cut(record.Message, "to "+request); said && !r.quiet && (strings.Contains(refused, node) || abbreviated().MatchString(refused)) {
 			return true
 		}
 	}
-	_, fenced, many := strings.Cut(record.Message, "still fenced: ")
-	return many && r.saysRefused(record, "unfence node ") && strings.Contains(fenced, node)
+	return false
 }
 
 // leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.

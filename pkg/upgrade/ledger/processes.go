@@ -41,10 +41,9 @@ func ResumeProcesses(v View) Decision {
 		return Decision{Poll: true}
 	case len(ours) == 0:
 		return Decision{Done: true}
-	case areZonesBalanced(&v):
-		return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: ours}}}
 	}
-	if harmless := slices.DeleteFunc(slices.Clone(ours), v.isQuiesced); len(harmless) > 0 {
+	held := v.HeldSuspended()
+	if harmless := slices.DeleteFunc(ours, func(process string) bool { return slices.Contains(held, process) }); len(harmless) > 0 {
 		return Decision{Poll: true, Actions: []nodegroup.Action{nodegroup.Resume{Processes: harmless}}}
 	}
 	coming := isResuming(&v, quiesced)
@@ -63,6 +62,14 @@ func (v *View) StillSuspended() []string {
 		}
 	}
 	return ours
+}
+
+// HeldSuspended are those of them that stay suspended because the zones are out of balance.
+func (v *View) HeldSuspended() []string {
+	if areZonesBalanced(v) {
+		return nil
+	}
+	return slices.DeleteFunc(v.StillSuspended(), func(process string) bool { return !v.isQuiesced(process) })
 }
 
 // isNotYetVisible reports whether the group's reading is too old to show a suspension of ours:
