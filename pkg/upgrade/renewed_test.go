@@ -194,6 +194,28 @@ func TestNodesAreUnfencedOnlyWhenReadyAndOurs(t *testing.T) {
 	}
 }
 
+// I1: TestHalfFencedNodesAreUnavailable has a person make a drained node schedulable, which leaves our taint, before it comes back as a
+// current one. The next node is drained once the taint is seen to be gone.
+func TestHalfFencedNodesAreUnavailable(t *testing.T) {
+	s := newManualScene(t, "n-a-1", "n-a-2", "n-a-3")
+	drained := inState(s.rest().Record, upgrade.NodeDrained)
+	s.pass(time.Hour)
+	s.renew(drained[0])
+	s.mark(drained[0], func(node *corev1.Node) {
+		node.Spec.Unschedulable = false
+		node.Spec.Taints = []corev1.Taint{nodegroup.FenceTaint("manual")}
+	})
+	step := s.next()
+	wantActions(t, step, "unfence node "+drained[0])
+	if names := started(step.Record); names != drained[0] {
+		t.Errorf("nodes %s are started while %s has our taint", names, drained[0])
+	}
+	s.do(step.Actions...)
+	if step = s.rest(); len(inState(step.Record, upgrade.NodeDrained)) != 1 || started(step.Record) == drained[0] {
+		t.Errorf("no further node is drained: it waits for %q", step.Status.Waiting)
+	}
+}
+
 // A stop leaves no current node fenced, whatever the strategy keeps.
 func TestStopReleasesRenewedNodes(t *testing.T) {
 	for name, keep := range map[string]bool{"fences are taken away": false, "fences are kept": true} {

@@ -19,9 +19,10 @@ import (
 // all pods do.
 type tolerances map[corev1.Taint]*corev1.Pod
 
-// isUsable reports whether the member takes the pods that are to be moved.
+// isUsable reports whether the member takes the pods that are to be moved. A node that carries our
+// fence, or what another actor left of it, does not until it is seen without.
 func (w *World) isUsable(m *nodegroup.Member, rec *Record) bool {
-	if !w.Group.IsUsable(m) {
+	if !w.Group.IsUsable(m) || rec.ownsFence(m) {
 		return false
 	}
 	return w.isOpen(m, rec)
