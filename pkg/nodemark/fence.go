@@ -85,8 +85,12 @@ func ClearFence(node *corev1.Node, taint corev1.Taint) error {
 	} else {
 		delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	}
-	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch, AnnotationGroupBaseline, AnnotationOwner} {
+	for _, key := range []string{AnnotationRun, AnnotationNodeBaseline, AnnotationDeadline, AnnotationEpoch} {
 		delete(node.Annotations, key)
+	}
+	if !IsHeld(node) { // else they are the hold's, too
+		delete(node.Annotations, AnnotationGroupBaseline)
+		delete(node.Annotations, AnnotationOwner)
 	}
 	return nil
 }

@@ -272,3 +272,26 @@ func TestFindUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// S32: TestHeldNodesKeepTheirOwner takes a fence from a node that autoscalers are still kept from: the node says still of which upgrade it
+// is part, until the hold is gone as well.
+func TestHeldNodesKeepTheirOwner(t *testing.T) {
+	node := build.Node("old-a-1", "a")
+	fence(t, node, "r1", "aws")
+	nodemark.SetHold(node, "r1")
+	nodemark.SetGroupBaseline(node, nodemark.GroupBaseline{Desired: 3}.Text())
+	nodemark.SetOwner(node, nodemark.Owner{Namespace: "ops", Group: "workers"})
+	if err := nodemark.ClearFence(node, nodegroup.FenceTaint("aws")); err != nil {
+		t.Fatal(err)
+	}
+	if owner, named := nodemark.ReadOwner(node); !named || owner.Namespace != "ops" {
+		t.Errorf("the held node names %v as its owner", owner)
+	}
+	if before, told := nodemark.ReadGroupBaseline(node, "r1"); !told || before.Desired != 3 {
+		t.Errorf("the held node says that its group was %v", before)
+	}
+	nodemark.ClearHold(node)
+	if len(node.Annotations) > 0 {
+		t.Errorf("the node keeps %v", node.Annotations)
+	}
+}
