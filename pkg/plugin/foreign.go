@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
@@ -29,17 +27,14 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 		return err
 	}
 	delete(records, g.name)
-	for i := range g.members {
-		if node := g.members[i].Node; node != nil {
-			if err := s.rejectForeignMarks(ctx, g, node, records); err != nil {
-				return err
-			}
-		}
+	own := nodemark.Owner{Namespace: s.stateNamespace, Group: g.name}
+	if foreign, found := upgrade.FindForeignRun(g.members, own, g.record.Run, records); found {
+		return s.rejectForeignMarks(ctx, g, foreign)
 	}
 	for _, name := range slices.Sorted(maps.Keys(records)) {
 		record := records[name]
 		if node := sharedNode(name, g.members); node != "" && record.IsCloudless() && (record.IsRunning() || record.Result == upgrade.Paused) {
-			return foreignRunError(g, node, record.Run, nodemark.Owner{Namespace: s.stateNamespace, Group: name}, &record)
+			return foreignRunError(g, upgrade.ForeignRun{Node: node, Run: record.Run, Owner: nodemark.Owner{Namespace: s.stateNamespace, Group: name}}, &record)
 		}
 	}
 	return nil
@@ -61,44 +56,30 @@ func (g *groupContext) rejectUnreadable(m mode) error {
 	return nil
 }
 
-// rejectForeignMarks refuses a node whose marks are of another upgrade than the one that is recorded
-// for the group.
-func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, node *corev1.Node, records map[string]upgrade.Record) error {
-	run := nodemark.RunOf(node)
-	owner, named := nodemark.ReadOwner(node)
-	switch {
-	case run == "" || run == g.record.Run:
-		return nil
-	case !named: // an older version wrote them
-		for _, name := range slices.Sorted(maps.Keys(records)) {
-			if record := records[name]; record.Run == run && record.IsResumable() {
-				return foreignRunError(g, node.Name, run, nodemark.Owner{Namespace: s.stateNamespace, Group: name}, &record)
-			}
-		}
-		return nil
-	case owner.Namespace == s.stateNamespace && owner.Group == g.name:
-		return nil
-	}
-	record, err := cluster.NewStore(s.Client, owner.Namespace, owner.Group).LoadRecord(ctx)
+// rejectForeignMarks refuses an upgrade of a node that is part of another one, and reads whether that
+// can be continued.
+func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
+	record, err := cluster.NewStore(s.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
-		return fmt.Errorf("reading which upgrade node %q is part of: %w", node.Name, err)
+		return fmt.Errorf("reading which upgrade node %q is part of: %w", foreign.Node, err)
 	}
-	if record.Run != run {
+	if record.Run != foreign.Run {
 		record = upgrade.Record{}
 	}
-	return foreignRunError(g, node.Name, run, owner, &record)
+	return foreignRunError(g, foreign, &record)
 }
 
 // foreignRunError says whose upgrade a node is part of, and how that is continued or forgotten.
-func foreignRunError(g *groupContext, node, run string, owner nodemark.Owner, record *upgrade.Record) error {
+func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *upgrade.Record) error {
+	owner := foreign.Owner
 	where := " " + shell.Quote("--state-namespace="+owner.Namespace)
 	switch {
 	case record.IsResumable():
 		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q is part of run %s of group %q (namespace %s): run %s to continue it, or %s to undo it",
-			g.group.Name, node, run, owner.Group, owner.Namespace, nodegroup.Command("resume", owner.Group)+where, nodegroup.Command("abort", owner.Group)+where)}
+			g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, nodegroup.Command("resume", owner.Group)+where, nodegroup.Command("abort", owner.Group)+where)}
 	default:
 		return &exitErr{code: exitPaused, err: fmt.Errorf("upgrading group %q: node %q has marks of run %s of group %q (namespace %s), which is not recorded there: "+
-			"%s lists the marks with the commands that take them away", g.group.Name, node, run, owner.Group, owner.Namespace, nodegroup.Command("status", g.name))}
+			"%s lists the marks with the commands that take them away", g.group.Name, foreign.Node, foreign.Run, owner.Group, owner.Namespace, nodegroup.Command("status", g.name))}
 	}
 }
 

@@ -126,3 +126,57 @@ func TestDrainedNodeIsTerminatedAfterACrash(t *testing.T) {
 		t.Errorf("instance %q", got.Instance)
 	}
 }
+
+// S32: TestForeignMarksAreFound has a node carry marks of an upgrade of another name or in another namespace.
+func TestForeignMarksAreFound(t *testing.T) {
+	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}
+	running, over := upgrade.Record{Run: "r9", Phase: upgrade.PhaseUpgrade}, upgrade.Record{Run: "r9", Phase: upgrade.PhaseUpgrade, Result: upgrade.Succeeded}
+	cases := map[string]struct {
+		run, held string
+		owner     *nodemark.Owner
+		record    *upgrade.Record // of group "other" in the same namespace
+		want      string          // the foreign upgrade, "" for none
+	}{
+		"no marks":                                       {owner: &nodemark.Owner{Namespace: "ops", Group: "workers"}},
+		"its own run":                                    {run: "r1", owner: &own},
+		"another run of its own":                         {run: "r9", owner: &own},
+		"in another namespace":                           {run: "r9", owner: &nodemark.Owner{Namespace: "ops", Group: "workers"}, want: "ops/workers"},
+		"in another namespace, held":                     {held: "r9", owner: &nodemark.Owner{Namespace: "ops", Group: "workers"}, want: "ops/workers"},
+		"under another name":                             {run: "r9", owner: &nodemark.Owner{Namespace: "kube-system", Group: "team=x"}, want: "kube-system/team=x"},
+		"of an older version, recorded":                  {run: "r9", record: &running, want: "kube-system/other"},
+		"of an older version, whose upgrade is over":     {run: "r9", record: &over},
+		"of an older version, recorded nowhere":          {run: "r9"},
+		"of an older version, and another is under way":  {run: "r8", record: &running},
+		"of an older version, under its own run's name":  {run: "r1", record: &running},
+		"of another owner, who has the same name of run": {run: "r1", owner: &nodemark.Owner{Namespace: "ops", Group: "workers"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := old("old-a-1")
+			m.Node.Annotations = map[string]string{}
+			for key, value := range map[string]string{nodemark.AnnotationRun: c.run, nodemark.AnnotationHeld: c.held} {
+				if value != "" {
+					m.Node.Annotations[key] = value
+				}
+			}
+			if c.owner != nil {
+				nodemark.SetOwner(m.Node, *c.owner)
+			}
+			records := map[string]upgrade.Record{}
+			if c.record != nil {
+				records["other"] = *c.record
+			}
+			bare := old("old-a-2")
+			bare.Node = nil
+			got := ""
+			if foreign, found := upgrade.FindForeignRun([]nodegroup.Member{bare, m}, own, "r1", records); found {
+				if got = foreign.Owner.Namespace + "/" + foreign.Owner.Group; foreign.Node != "old-a-1" || foreign.Run != "r9" {
+					t.Errorf("node %q of run %q", foreign.Node, foreign.Run)
+				}
+			}
+			if got != c.want {
+				t.Errorf("it is part of %q, want %q", got, c.want)
+			}
+		})
+	}
+}

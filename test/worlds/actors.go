@@ -93,6 +93,7 @@ const lease = time.Minute
 const (
 	refused   = "is refused"
 	takesOver = "takes over"
+	foreign   = "under another name is refused"
 )
 
 // takeOver has another actor run the same command on another machine, with the same settings. While the first gives signs of life

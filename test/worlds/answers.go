@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
 
@@ -138,7 +139,14 @@ func (c *cluster) do(action nodegroup.Action, run string) error {
 	case upgrade.NodeAction:
 		target := a.Target()
 		return c.patch(target.Node, target.UID, target.Version, func(n *corev1.Node) error {
-			return a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider))
+			if err := a.Apply(n, run, nodegroup.FenceTaint(c.plan.Provider)); err != nil {
+				return err //nolint:wrapcheck // as the writer of package cluster
+			}
+			switch action.(type) {
+			case upgrade.Fence, upgrade.HoldNode:
+				nodemark.SetOwner(n, owner())
+			}
+			return nil
 		})
 	case upgrade.Evict:
 		return c.evict(a)

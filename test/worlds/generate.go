@@ -62,6 +62,7 @@ func Generate(seed uint64) Plan {
 	scribbles(&p)
 	pointRecord(&p)
 	denials(&p)
+	elsewhere(&p)
 	return p
 }
 

@@ -42,6 +42,8 @@ type Plan struct {
 	Suspended bool
 	// Repoint is true when the group must be pointed at the wanted revision first.
 	Repoint bool
+	// Elsewhere is when another actor runs the command under another name, for the same nodes; 0 for never.
+	Elsewhere time.Duration
 	// Calm is when everything that stands in the way is put right, since the start; 0 for never.
 	Calm time.Duration
 	// Boot is from a launch to a Ready node, Leave from a termination to the machine's end.

@@ -119,7 +119,7 @@ func declared() [][2]string {
 	return slices.Concat(
 		keys("actor", slices.Concat(allActors(), rareActors(), verbActors())...),
 		keys("verb", upgrade.VerbPause, upgrade.VerbRollback, upgrade.VerbAbort, upgrade.VerbComplete),
-		keys("second run", refused, takesOver),
+		keys("second run", refused, takesOver, foreign),
 		keys("fault", allFaults()...),
 		keys("fault", OperationHidden, OperationFails, OperationCancelled, OperationShort, OperationLost, BalancersBlind, FreeKills, RestartForbidden, RestartDenied, RestartLost, RestartKills),
 		keys("workload", Deployment, StatefulSet, DaemonSet, Job, Bare, Mirror, Finished, Ending),

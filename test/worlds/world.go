@@ -47,6 +47,9 @@ func Run(plan Plan, say func(string)) Verdict {
 	if plan.Calm > 0 {
 		c.after(plan.Calm, u.calm)
 	}
+	if plan.Elsewhere > 0 {
+		c.after(plan.Elsewhere, u.runElsewhere)
+	}
 	u.begin()
 	if !plan.sized() {
 		c.after(time.Minute, u.replaceDrained)

@@ -1,0 +1,63 @@
+package worlds
+
+import (
+	"math/rand/v2"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// elsewhere has another actor run the command for the same nodes, in some worlds: with another namespace for its records, or with a selector
+// that covers the group. It draws from its own generator.
+func elsewhere(p *Plan) {
+	d := dice{rand.New(rand.NewPCG(p.Seed, 0x656c7365))}
+	if d.chance(25) {
+		p.Elsewhere = d.moment()
+	}
+}
+
+// owner names the upgrade of the world's group.
+func owner() nodemark.Owner {
+	return nodemark.Owner{Namespace: "kube-system", Group: "workers", Epoch: 1}
+}
+
+// runElsewhere is S32: a command under another name finds the marks of the upgrade that is under way, and is refused. Where there are none
+// it does nothing here. Marks that cannot be read refuse it, too.
+func (u *user) runElsewhere() {
+	if u.done {
+		return
+	}
+	own, records := nodemark.Owner{Namespace: "elsewhere", Group: "workers"}, map[string]upgrade.Record{}
+	if u.c.plan.Seed%2 == 0 {
+		own = nodemark.Owner{Namespace: owner().Namespace, Group: "team in (a, b)"}
+		records[owner().Group] = u.stored.record
+	}
+	group := u.c.group()
+	members := newView(u.c).members(&group, &upgrade.Record{})
+	marked, unreadable := u.marked(members)
+	switch found, is := upgrade.FindForeignRun(members, own, "", records); {
+	case is && (!marked[found.Node] || found.Owner != owner()):
+		u.rules.fail("S32", "node %s is said to be part of run %s of %v", found.Node, found.Run, found.Owner)
+	case is:
+		u.rules.tally.met("second run", foreign)
+	case len(marked) > 0 && !unreadable:
+		u.rules.fail("S32", "an upgrade of group %q in namespace %s may begin, and nodes are marked by another: %v", own.Group, own.Namespace, sortedKeys(marked))
+	}
+}
+
+// marked finds the members with a mark of an upgrade, and reports whether an annotation of ours cannot be read.
+func (u *user) marked(members []nodegroup.Member) (nodes map[string]bool, unreadable bool) {
+	nodes = map[string]bool{}
+	for i := range members {
+		node := members[i].Node
+		if node == nil {
+			continue
+		}
+		unreadable = unreadable || nodemark.FindUnreadable(node) != nil
+		if node.Annotations[nodemark.AnnotationRun] != "" || node.Annotations[nodemark.AnnotationHeld] != "" {
+			nodes[node.Name] = true
+		}
+	}
+	return nodes, unreadable
+}
