@@ -27,6 +27,9 @@ type Moment struct {
 	Blocked []upgrade.Blocked
 	// Sent are the actions that the step begins.
 	Sent []nodegroup.Action
+	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No
+	// workload is looked at then.
+	Stopping upgrade.Result
 }
 
 // DescribeChanges lists what is different between two moments, one event for each thing that
@@ -49,7 +52,9 @@ func DescribeChanges(before, now Moment) []Event {
 			})
 		}
 	}
-	events = append(events, listWorkloadChanges(&before.Status, &now.Status)...)
+	if now.Stopping == "" {
+		events = append(events, listWorkloadChanges(&before.Status, &now.Status)...)
+	}
 	events = append(events, listMoves(now.Sent)...)
 	return append(events, listBlockedChanges(before, now)...)
 }

@@ -497,10 +497,25 @@ func (d canary) whyMissing(h *workloadHealth) string {
 		return ""
 	case !read:
 		return ", and how many there should be was not read yet"
-	default:
-		controller.Refused = "" // it is of an earlier time
-		return describeRefusal(controller)
 	}
+	if kept := d.findKeptPod(h.Workload); kept != nil {
+		return fmt.Sprintf(": pod %s on node %s was to be gone and is kept by its finalizers (%s)", kept.Name, kept.Spec.NodeName, strings.Join(kept.Finalizers, ", "))
+	}
+	controller.Refused = "" // it is of an earlier time
+	return describeRefusal(controller)
+}
+
+// findKeptPod finds a pod of the workload that should have ended and that finalizers keep: a StatefulSet
+// waits until its name is free.
+func (d canary) findKeptPod(w drain.Workload) *corev1.Pod {
+	for i := range d.w.Members {
+		for _, pod := range d.w.Members[i].Pods {
+			if pod.DeletionTimestamp != nil && !d.w.Now.Before(pod.DeletionTimestamp.Time) && len(pod.Finalizers) > 0 && drain.WorkloadOf(pod) == w {
+				return pod
+			}
+		}
+	}
+	return nil
 }
 
 // describeRefusal says why a controller's pods are not created, as the end of a sentence.

@@ -158,6 +158,19 @@ func TestPodsThatAreNotCreated(t *testing.T) {
 	}
 }
 
+// TestPodsThatFinalizersKeep: the pod is named that keeps another from being created.
+func TestPodsThatFinalizersKeep(t *testing.T) {
+	g := newGateScene(t, 3)
+	g.step()
+	kept := build.Pod("web-0", build.Created(start.Add(-time.Hour)), build.On("cur-a-1"))
+	kept.DeletionTimestamp, kept.Finalizers = &metav1.Time{Time: g.Now}, []string{"example.com/hold"}
+	m := g.at("cur-a-1")
+	m.Pods = append(m.Pods, kept)
+	g.pass(6 * time.Second)
+	g.tellController(drain.Controller{Replicas: 3})
+	g.wantHeld(g.step(), "1 pod is not created: pod web-0 on node cur-a-1 was to be gone and is kept by its finalizers (example.com/hold)")
+}
+
 // TestPodsThatWereScaledAway: what its owner scaled away is not missed, and is no outage.
 func TestPodsThatWereScaledAway(t *testing.T) {
 	g := newGateScene(t, 3)
