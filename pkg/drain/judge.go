@@ -87,6 +87,19 @@ func WishOf(pod *corev1.Pod) Wish {
 	}
 }
 
+// DropWishes returns the pods without their Label, for a forecast of a cloud that does not look at it. The pods
+// of the list are not changed.
+func DropWishes(pods []*corev1.Pod) []*corev1.Pod {
+	plain := slices.Clone(pods)
+	for i, pod := range plain {
+		if WishOf(pod) != NoWish {
+			plain[i] = pod.DeepCopy()
+			delete(plain[i].Labels, Label)
+		}
+	}
+	return plain
+}
+
 // Annotations by which a pod's owner asks an autoscaler not to disrupt it: cluster-autoscaler's
 // (its FAQ, "What types of pods can prevent CA from removing a node?") and Karpenter's (its
 // reference of annotations). A duration, which Karpenter's may hold as well, asks for nothing here.
@@ -119,6 +132,16 @@ type Policy struct {
 	EvictUnmanaged bool
 	// RespectDoNotDisrupt has pods with a Protection waited for.
 	RespectDoNotDisrupt bool
+	// IgnoreWishes has pods evicted whatever their Label asks for, as a cloud does that drains nodes itself.
+	IgnoreWishes bool
+}
+
+// wishOf is what counts of the pod's label.
+func (p Policy) wishOf(pod *corev1.Pod) Wish {
+	if p.IgnoreWishes {
+		return NoWish
+	}
+	return WishOf(pod)
 }
 
 // Verdict is a Fate with the reason for it; the reason is empty for Go.
@@ -147,7 +170,7 @@ func (v Verdict) Obstacle() Obstacle {
 // The order follows kubectl drain's filters, except that a finished pod never stops a drain and
 // that an emptyDir never does (Kubernetes K12, cluster-api#12920).
 func Judge(pod *corev1.Pod, policy Policy, nodeLost bool) Verdict {
-	owner, wish := metav1.GetControllerOfNoCopy(pod), WishOf(pod) // once: each step judges many pods
+	owner, wish := metav1.GetControllerOfNoCopy(pod), policy.wishOf(pod) // once: each step judges many pods
 	if reason := reasonToStay(pod, owner, wish, nodeLost); reason != "" {
 		return Verdict{Stay, reason}
 	}

@@ -104,6 +104,15 @@ func TestWishOf(t *testing.T) {
 	}
 }
 
+// TestDropWishes: the pods of the list keep their labels.
+func TestDropWishes(t *testing.T) {
+	pods := []*corev1.Pod{build.Pod("web-0", wishing("skip")), build.Pod("web-1")}
+	plain := drain.DropWishes(pods)
+	if drain.WishOf(plain[0]) != drain.NoWish || drain.WishOf(pods[0]) != drain.Skip || plain[1] != pods[1] {
+		t.Errorf("got %v of %v", plain[0].Labels, pods[0].Labels)
+	}
+}
+
 // TestVerdictObstacle has an obstacle for each pod that is held, and for no other.
 func TestVerdictObstacle(t *testing.T) {
 	policy := drain.Policy{RespectDoNotDisrupt: true}

@@ -122,6 +122,7 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	delegated := req.Strategy == upgrade.Delegated
 	if delegated {
 		spec.Draws = drawnOrders
+		spec.Pods = drain.DropWishes(spec.Pods)
 		spec.Group, spec.Record, req = upgrade.AsDriven(spec.Group, &spec.Record, req)
 	}
 	spec.Autoscaled = req.Strategy == upgrade.AutoscaledBlueGreen

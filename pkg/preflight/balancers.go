@@ -249,7 +249,7 @@ func findHastyNodes(s *Scene) []Finding {
 		found = append(found, Finding{
 			Workload: workloadBehind(s, object), Object: nameObject(kind, object),
 			Message: fmt.Sprintf("its load balancer sends to nodes and waits %s for a node's connections, and a node is terminated %s after its last pod has left", describeSpan(delay), describeSpan(settle)),
-			Remedy:  fmt.Sprintf("pass --settle=%ds, or set a shorter deregistration delay", wholeSeconds(delay)),
+			Remedy:  adviseSettle(&s.World.Request, delay),
 		})
 	}
 	for _, service := range s.Services {
@@ -259,6 +259,15 @@ func findHastyNodes(s *Scene) []Finding {
 		add("Ingress", ingress)
 	}
 	return found
+}
+
+// adviseSettle has the nodes stay as long as their load balancer waits.
+func adviseSettle(r *upgrade.Request, delay time.Duration) string {
+	longer := ""
+	if obeysFlags(r) {
+		longer = fmt.Sprintf("pass --settle=%ds", wholeSeconds(delay))
+	}
+	return either(longer, "set a shorter deregistration delay")
 }
 
 // workloadBehind names a workload that a service or ingress sends to, "" when none has to leave.

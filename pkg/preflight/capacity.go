@@ -75,8 +75,8 @@ func findLackOfRoom(s *Scene) []Finding {
 			countThings(drained, "node"), strings.Join(lacking, " and "), staying, added),
 		Remedy: "add nodes first, drain fewer at a time or lower what pods request",
 	}
-	if s.World.Group.Sized {
-		f.Remedy = fmt.Sprintf("add more nodes first with --max-surge, which comes to %d now, drain fewer at a time or lower what pods request", added)
+	if more := adviseSurge(s.World, added+1); more != "" {
+		f.Remedy = more + ", " + adviseNarrower(s.World) + " or lower what pods request"
 	}
 	if open, all := s.sumFree(rooms, placement.allows); all > staying {
 		taints := strings.Join(s.refusingTaints(), ", ")
@@ -266,7 +266,7 @@ func (s *Scene) tellWhyNoneIsAdded(zone string) (why, remedy string) {
 	case len(g.Zones) > 0 && !slices.Contains(g.Zones, zone):
 		return "the group launches in no zone but " + strings.Join(g.Zones, ", "), "add a subnet of the zone to the group, or a node there by other means"
 	case s.World.Request.Surge == 0:
-		return "none is added before they are drained", "add nodes first with --max-surge=1 or more"
+		return "none is added before they are drained", either(adviseSurge(s.World, 1), "add a node there before the upgrade")
 	default:
 		return "", ""
 	}

@@ -216,7 +216,7 @@ func checkMachines(w *upgrade.World) []Finding {
 func checkNode(w *upgrade.World, m *nodegroup.Member, covers *coverage) []Finding {
 	var found []Finding
 	for _, pod := range m.Pods {
-		found = append(found, checkWish(pod, w.Request.Policy(), m.Name())...)
+		found = append(found, checkWish(w, pod, m.Name())...)
 		found = append(found, checkForeignJob(w, pod, m.Name())...)
 		for _, obstacle := range foreseeObstacles(w, pod) {
 			if obstacle.Kind == drain.NoObstacle {
@@ -274,14 +274,17 @@ func isMovedFirst(w *upgrade.World, pod *corev1.Pod) bool {
 
 // checkWish is POD008: a pod's owner asks for another drain than the usual one, and what comes of
 // it. A wait for completion is no block: it ends by itself.
-func checkWish(pod *corev1.Pod, policy drain.Policy, node string) []Finding {
+func checkWish(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	if drain.WishOf(pod) == drain.NoWish && drain.Protection(pod) == "" {
 		return nil
 	}
-	object := nameObject("pod", pod)
+	object, policy := nameObject("pod", pod), w.Request.Policy()
 	f := Finding{Rule: "POD008", Severity: Warn, Node: node, Object: object}
 	policy.EvictUnmanaged = true // that is another rule's
 	switch reason := drain.Judge(pod, policy, false).Reason; {
+	case reason == "" && policy.IgnoreWishes:
+		f.Message = fmt.Sprintf("its owner asks for another drain (%s), and %s evicts it like any other", describeWish(pod), nodegroup.InfoOf(w.Group.Provider).Manager)
+		f.Remedy = adviseWaiting(&w.Request, "it", "it")
 	case reason == drain.ReasonSkipped:
 		f.Message = "it stays and goes down with its node, as its label " + drain.Label + " asks"
 		f.Remedy = "take the label off to have it evicted"
@@ -303,6 +306,14 @@ func checkWish(pod *corev1.Pod, policy drain.Policy, node string) []Finding {
 	return []Finding{f}
 }
 
+// describeWish is the pod's label or annotation about its drain.
+func describeWish(pod *corev1.Pod) string {
+	if drain.WishOf(pod) == drain.NoWish {
+		return drain.Protection(pod)
+	}
+	return drain.Label + "=" + pod.Labels[drain.Label]
+}
+
 // RuleForeignJob is the id of the rule about pods that may not be brought back although they have a
 // controller.
 const RuleForeignJob = "POD013"
@@ -313,13 +324,15 @@ func checkForeignJob(w *upgrade.World, pod *corev1.Pod, node string) []Finding {
 	if !drain.IsForeignJob(pod) || isOperated || drain.Judge(pod, w.Request.Policy(), false).Fate != drain.Go {
 		return nil
 	}
-	const wait = drain.Label + "=wait-completed"
-	return []Finding{{
+	f := Finding{
 		Rule: RuleForeignJob, Severity: Warn, Node: node, Object: nameObject("pod", pod),
 		Message: fmt.Sprintf("it ends by itself (restartPolicy %s), and its controller of kind %s need not make it again: its eviction may end its work for good", pod.Spec.RestartPolicy, drain.OwnerKind(pod)),
-		Remedy:  fmt.Sprintf("label it %s to have it waited for, within --drain-timeout", wait),
-		Mend:    labelCommand(pod, wait),
-	}}
+		Remedy:  adviseWaiting(&w.Request, "it", "it"),
+	}
+	if obeysFlags(&w.Request) {
+		f.Mend = labelCommand(pod, waitCompleted)
+	}
+	return []Finding{f}
 }
 
 func describeBlocker(object string, obstacle drain.Obstacle) string {

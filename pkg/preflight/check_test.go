@@ -288,6 +288,20 @@ func TestWishesSayWhatHappens(t *testing.T) {
 	}
 }
 
+// TestCloudsLookAtNoWishes: a cloud that drains nodes itself evicts pods whose owners ask for another drain, and
+// the finding says so. It advises no label, which that cloud does not read.
+func TestCloudsLookAtNoWishes(t *testing.T) {
+	for _, value := range []string{"skip", "wait-completed"} {
+		w := podCase{pod: []func(*corev1.Pod){wishing(value)}}.world("old")
+		w.Group.Provider, w.Request.Strategy = "aws", upgrade.Delegated
+		found := preflight.CheckUpgrade(w, preflight.Facts{})
+		want := "its owner asks for another drain (" + drain.Label + "=" + value + "), and EKS evicts it like any other"
+		if len(found) != 1 || found[0].Message != want || found[0].Blocker != "" || strings.Contains(found[0].Remedy, "label") {
+			t.Errorf("%s: got %+v", value, found)
+		}
+	}
+}
+
 // TestProtectionSaysWhatHappens to a pod whose owner asks autoscalers not to disrupt it: by its
 // annotation and, only where it is waited for, as the blocker.
 func TestProtectionSaysWhatHappens(t *testing.T) {

@@ -127,7 +127,7 @@ func findJobLoss(s *Scene, w *Workload) *Finding {
 	}
 	return &Finding{
 		Message: fmt.Sprintf("a pod of it has run for %s, and an eviction loses what it has not stored", strings.TrimSuffix(longest.Round(time.Minute).String(), "0s")),
-		Remedy:  fmt.Sprintf("label its pods %s=wait-completed to have them waited for, within --drain-timeout", drain.Label),
+		Remedy:  adviseWaiting(&s.World.Request, "its pods", "them"),
 	}
 }
 

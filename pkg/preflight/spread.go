@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,14 +152,10 @@ func findEmptyDomains(s *Scene, w *Workload, model *Pod) *Finding {
 
 // describeNowhere says that no node takes the pods at first, which no constraint changes.
 func (s *Scene) describeNowhere(c *corev1.TopologySpreadConstraint) *Finding {
-	f := &Finding{
+	return &Finding{
 		Message: fmt.Sprintf("no node that it may run on stays, and none is added before the first is drained: its pods stay Pending until one is, and its spread constraint on %s then keeps some of them from it", c.TopologyKey),
-		Remedy:  "add a node that takes them before the upgrade, and set nodeTaintsPolicy: Honor in the constraint",
+		Remedy:  cmp.Or(adviseSurge(s.World, 1), "add a node that takes them before the upgrade") + ", and set nodeTaintsPolicy: Honor in the constraint",
 	}
-	if s.World.Group.Sized {
-		f.Remedy = "add nodes first with --max-surge=1 or more, and set nodeTaintsPolicy: Honor in the constraint"
-	}
-	return f
 }
 
 // findTooFewDomains looks at minDomains: with fewer places the emptiest is taken to have no pod
@@ -225,7 +222,7 @@ func findTooFewApart(s *Scene, w *Workload, model *Pod) *Finding {
 			Mend:    w.preferApart(model),
 		}
 		if surge := s.World.Request.Surge + crowd.missing; s.World.Group.Sized && term.TopologyKey == corev1.LabelHostname {
-			f.Remedy = fmt.Sprintf("pass --max-surge=%d, or %s", surge, f.Remedy)
+			f.Remedy = either(adviseSurge(s.World, surge), f.Remedy)
 		}
 		return f
 	}

@@ -256,7 +256,10 @@ func findLongGrace(s *Scene, _ *Workload, pod *Pod) *Finding {
 		end = "has its node skipped"
 	}
 	f.Message = fmt.Sprintf("terminationGracePeriodSeconds is %d, and a node's drain may take %s: a pod that needs longer %s", wholeSeconds(grace), describeSpan(limit), end)
-	f.Remedy = fmt.Sprintf("pass --drain-timeout=%dm, or set terminationGracePeriodSeconds to %d or less", wholeMinutes(grace+5*time.Minute), wholeSeconds(limit))
+	f.Remedy = fmt.Sprintf("set terminationGracePeriodSeconds to %d or less", wholeSeconds(limit))
+	if obeysFlags(request) {
+		f.Remedy = fmt.Sprintf("pass --drain-timeout=%dm, or %s", wholeMinutes(grace+5*time.Minute), f.Remedy)
+	}
 	return f
 }
 

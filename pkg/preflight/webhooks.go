@@ -285,7 +285,7 @@ func findEvictionWebhooks(s *Scene) []Finding {
 		found = append(found, Finding{
 			Object:  hook.config,
 			Message: fmt.Sprintf("webhook %s decides about evictions: it may deny one and move the pod in its own way, which is waited for", hook.Name),
-			Remedy:  fmt.Sprintf("see that %s is enough for it, which --drain-timeout says", describeSpan(s.World.Request.DrainTimeout.Duration)),
+			Remedy:  adviseEnoughTime(&s.World.Request),
 		})
 	}
 	return found

@@ -150,7 +150,7 @@ func (r *Request) ignoresUnready(name string) bool {
 
 // Policy is the part of the request that says which pods may be evicted.
 func (r *Request) Policy() drain.Policy {
-	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt}
+	return drain.Policy{EvictUnmanaged: r.EvictUnmanaged, RespectDoNotDisrupt: r.RespectDoNotDisrupt, IgnoreWishes: r.Strategy == Delegated}
 }
 
 // Duration is a time.Duration that reads and writes as "15m0s".

@@ -81,6 +81,9 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
 	out.Unread = f.unread
 	addWidth(out.Managed, f.nodegroup.UpdateConfig)
+	if out.Managed.TerminateFirst {
+		out.Managed.AddFirst = addFirstCommand(g, out.Managed.MaxUnavailable)
+	}
 	if f.update != nil {
 		out.Managed.Operation = describeOperation(f.update, &f.wanted, f.force)
 	}
@@ -113,6 +116,17 @@ func addWidth(m *nodegroup.Managed, c *kt.NodegroupUpdateConfig) {
 	case sdk.ToInt32(c.MaxUnavailable) > 0:
 		m.MaxUnavailable = nodegroup.Quantity{N: int(*c.MaxUnavailable)}
 	}
+}
+
+// addFirstCommand has EKS add nodes first. An update config names a width always (EKS API, NodegroupUpdateConfig),
+// which stays as it is.
+func addFirstCommand(g *at.AutoScalingGroup, width nodegroup.Quantity) string {
+	name, _ := managedNameOf(g)
+	kept := fmt.Sprintf("maxUnavailable=%d", width.N)
+	if width.Percent {
+		kept = fmt.Sprintf("maxUnavailablePercentage=%d", width.N)
+	}
+	return name.addTo("aws eks update-nodegroup-config") + " --update-config " + kept + ",updateStrategy=" + string(kt.NodegroupUpdateStrategiesDefault)
 }
 
 // judgeInstance judges one instance against the wanted revision.

@@ -87,6 +87,13 @@ func TestWidth(t *testing.T) {
 		if got := g.Managed.MaxUnavailable.String(); got != c.want || g.Managed.TerminateFirst != c.minimal {
 			t.Errorf("%s: got %s, %v", name, got, g.Managed.TerminateFirst)
 		}
+		first := ""
+		if c.minimal { // a config names a width always: it stays
+			first = "aws eks update-nodegroup-config --cluster-name shop --nodegroup-name web --update-config maxUnavailablePercentage=25,updateStrategy=DEFAULT"
+		}
+		if g.Managed.AddFirst != first {
+			t.Errorf("%s: nodes are added first with %q, want %q", name, g.Managed.AddFirst, first)
+		}
 	}
 }
 

@@ -1,0 +1,127 @@
+package preflight_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/preflight"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
+)
+
+// advised are the flags of remedies, and what they set.
+var advised = map[string]func(*upgrade.Settings, string){
+	"max-surge":              func(s *upgrade.Settings, _ string) { s.MaxSurge = &nodegroup.Quantity{N: 3} },
+	"settle":                 func(s *upgrade.Settings, _ string) { s.Settle = new(time.Minute) },
+	"drain-timeout":          func(s *upgrade.Settings, _ string) { s.DrainTimeout = new(time.Hour) },
+	"on-timeout":             func(s *upgrade.Settings, value string) { s.OnTimeout = upgrade.OnTimeout(value) },
+	"move":                   func(s *upgrade.Settings, value string) { s.Move = upgrade.Move(value) },
+	"respect-do-not-disrupt": func(s *upgrade.Settings, _ string) { s.RespectDoNotDisrupt = true },
+	"unmanaged-pods":         func(s *upgrade.Settings, _ string) { s.EvictUnmanaged = true },
+	"implicit-budgets":       func(s *upgrade.Settings, _ string) { s.NoImplicitBudgets = true },
+	"update-strategy":        func(s *upgrade.Settings, value string) { s.UpdateStrategy = value },
+	"strategy":               func(s *upgrade.Settings, value string) { s.Strategy = upgrade.Strategy(value) },
+	"update-config":          func(*upgrade.Settings, string) {}, // of the cloud's own command, with the two that name the group
+	"cluster-name":           func(*upgrade.Settings, string) {},
+	"nodegroup-name":         func(*upgrade.Settings, string) {},
+	"force":                  func(*upgrade.Settings, string) {}, // of kubectl
+	"previous":               func(*upgrade.Settings, string) {},
+}
+
+var flagForm = regexp.MustCompile(`--([a-z-]+)(?:=([a-z0-9]+))?`)
+
+// TestRemediesNameFlagsThatAreTaken: no rule advises a flag that the upgrade would refuse, whatever
+// upgrades the group and in whichever way.
+func TestRemediesNameFlagsThatAreTaken(t *testing.T) {
+	managed := nodegroup.Managed{MaxUnavailable: nodegroup.Quantity{N: 1}, ChangeWidth: "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=NUMBER"}
+	minimal := managed
+	minimal.TerminateFirst, minimal.AddFirst = true, "aws eks update-nodegroup-config --cluster-name=c --nodegroup-name=workers --update-config maxUnavailable=1,updateStrategy=DEFAULT"
+	ways := map[string]struct {
+		settings upgrade.Settings
+		change   func(*nodegroup.Group)
+	}{
+		"surge":      {},
+		"no surge":   {settings: upgrade.Settings{MaxSurge: &nodegroup.Quantity{}}},
+		"minimal":    {settings: upgrade.Settings{UpdateStrategy: "minimal"}},
+		"blue-green": {settings: upgrade.Settings{Strategy: upgrade.BlueGreen}},
+		"autoscaled": {settings: upgrade.Settings{Strategy: upgrade.AutoscaledBlueGreen}, change: func(g *nodegroup.Group) { g.Autoscaler.Serves = true }},
+		"followed":   {settings: upgrade.Settings{Strategy: upgrade.ShortLived}},
+		"EKS":        {change: func(g *nodegroup.Group) { g.Managed = &managed }},
+		"EKS first":  {change: func(g *nodegroup.Group) { g.Managed = &minimal }},
+		"by labels": {settings: upgrade.Settings{Current: map[string]string{"image": "v2"}}, change: func(g *nodegroup.Group) {
+			g.Provider, g.Sized, g.Zonal, g.Zones = "manual", false, false, nil
+		}},
+	}
+	files, err := filepath.Glob("testdata/rules/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(file string) bool { return strings.Contains(file, ".pass") })
+	seen := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := readScene(t, text)
+		for name, way := range ways {
+			w := *read.World
+			w.Group.Wanted = nodegroup.Revision{ID: "2", Name: "workers:2"}
+			if way.change != nil {
+				way.change(&w.Group)
+			}
+			settings := way.settings
+			settings.BootTimeout = 20 * time.Minute
+			outdated := 0
+			for i := range w.Members {
+				if w.Members[i].Outdated {
+					outdated++
+				}
+			}
+			if w.Request, err = settings.ResolveRequest(&w.Group, len(w.Members), outdated); err != nil {
+				t.Fatalf("%s: %s: %v", name, file, err)
+			}
+			scene := preflight.NewScene(&w, read.Facts, read.Objects)
+			for _, f := range preflight.Check(scene, preflight.Catalogue(), nil) {
+				for _, flag := range flagForm.FindAllStringSubmatchIndex(f.Remedy, -1) {
+					seen++
+					checkAdvice(t, name+": "+filepath.Base(file)+": "+f.String(), f.Remedy, flag, settings, &w, outdated)
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("%d flags were advised: the test looks at too little", seen)
+	}
+}
+
+func checkAdvice(t *testing.T, where, remedy string, flag []int, settings upgrade.Settings, w *upgrade.World, outdated int) {
+	t.Helper()
+	name, value := remedy[flag[2]:flag[3]], ""
+	if flag[4] >= 0 {
+		value = remedy[flag[4]:flag[5]]
+	}
+	set, known := advised[name]
+	if !known {
+		t.Errorf("%s: the test does not know --%s", where, name)
+		return
+	}
+	if strings.HasSuffix(remedy[:flag[0]], "leave ") || strings.HasSuffix(remedy[:flag[0]], "without ") { // what was passed
+		return
+	}
+	if strings.Contains(remedy, "without --update-strategy=minimal") {
+		settings.UpdateStrategy = ""
+	}
+	if name == "on-timeout" && value == string(upgrade.Force) && w.Request.OnTimeout == upgrade.Force {
+		t.Errorf("%s: it advises what was passed", where)
+	}
+	set(&settings, value)
+	if _, err := settings.ResolveRequest(&w.Group, len(w.Members), outdated); err != nil {
+		t.Errorf("%s\n  is refused: %v", where, err)
+	}
+}
