@@ -51,6 +51,10 @@ type Group struct {
 	Scaling []string `json:"scaling,omitempty"`
 	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
 	Refusal string `json:"refusal,omitempty"`
+	// AbsentTarget tells that Refusal is about a target that was asked for and does not exist. Unverified says why it
+	// is not known whether the target exists; it is empty where that is known.
+	AbsentTarget bool   `json:"-"`
+	Unverified   string `json:"-"`
 	// Managed is set when the group's own cloud upgrades it.
 	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.

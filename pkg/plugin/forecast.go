@@ -136,6 +136,9 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
 	}
+	if g.group.Unverified != "" {
+		assumed = append(assumed, g.group.Unverified)
+	}
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)
 	}

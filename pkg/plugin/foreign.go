@@ -103,6 +103,14 @@ func sharedNode(group string, members []nodegroup.Member) string {
 	return ""
 }
 
+// rejectAbsentTarget refuses a target that was typed and does not exist.
+func (s *session) rejectAbsentTarget(g *groupContext, m mode) error {
+	if !g.group.AbsentTarget || s.settings.To == "" || g.to != s.settings.To || m == modeStatus || m == modeAbort {
+		return nil
+	}
+	return usageError(fmt.Errorf("upgrading group %q to %s: %s", g.group.Name, s.settings.To, g.group.Refusal))
+}
+
 // rejectUnseenTarget refuses to move a group to a revision that only its record names: whoever may
 // write the record could choose the image that new machines boot from. The group has to point at it
 // or one of its machines has to have it already, or the user types it.

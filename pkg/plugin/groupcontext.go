@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -108,7 +109,7 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 
 // settleRequest refuses what cannot be upgraded by what was read of the group, resolves the request and checks the upgrade.
 func (s *session) settleRequest(ctx context.Context, g *groupContext, m mode) error {
-	if err := s.rejectUnseenTarget(g, m); err != nil {
+	if err := cmp.Or(s.rejectAbsentTarget(g, m), s.rejectUnseenTarget(g, m)); err != nil {
 		return err
 	}
 	if err := g.rejectUnreadable(m); err != nil {

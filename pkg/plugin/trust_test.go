@@ -395,3 +395,30 @@ func TestUnseenTargetIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestAbsentTargetsAreUsageErrors: a target that was typed and does not exist ends plans, checks and upgrades with exit code 2.
+// One that a record names is told like every other reason not to drive the group.
+func TestAbsentTargetsAreUsageErrors(t *testing.T) {
+	for name, c := range map[string]struct {
+		typed, used string
+		absent      bool
+		mode        mode
+		want        int
+	}{
+		"typed":         {"1.33.9-20270101", "1.33.9-20270101", true, modeUpgrade, exitUsage},
+		"to go back":    {"1.33.9-20270101", "1.33.9-20270101", true, modeRollback, exitUsage},
+		"it exists":     {"1.33.4-20261101", "1.33.4-20261101", false, modeUpgrade, exitDone},
+		"of the record": {"", "1.33.9-20270101", true, modeUpgrade, exitDone},
+		"for a status":  {"1.33.9-20270101", "1.33.9-20270101", true, modeStatus, exitDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &session{command: &command{commandLine: &commandLine{typed: typedNone}}}
+			s.settings.To = c.typed
+			g := &groupContext{to: c.used, group: nodegroup.Group{Name: "web", Refusal: "there is no release 1.33.9-20270101", AbsentTarget: c.absent}}
+			err := s.rejectAbsentTarget(g, c.mode)
+			if exitCodeOf(err) != c.want || err != nil && !strings.Contains(err.Error(), "to 1.33.9-20270101: there is no release") {
+				t.Errorf("got %v, want exit code %d", err, c.want)
+			}
+		})
+	}
+}

@@ -123,6 +123,8 @@ type groupFacts struct {
 	problem string
 	// unread are those of nodegroup.Group.
 	unread []string
+	// absent tells that the problem is an image which does not exist.
+	absent bool
 }
 
 // templateVersions are the template versions that the sources name.
@@ -162,7 +164,7 @@ func addFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *groupFacts) {
 	out.Wanted, out.Pointed = f.wanted.describeRevision(f.images), f.pointed.describeRevision(f.images)
 	out.LaunchFailure, out.Spot, out.Unread = f.failure, out.Spot || f.spot, f.unread
 	out.Instances = describeInstances(g, f.judgeInstance)
-	out.Refusal = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem)
+	out.Refusal, out.AbsentTarget = cmp.Or(refusalReason(g, out.Instances, f.refresh), f.problem), f.absent
 }
 
 // describeInstances describes the group's instances by ID, with what judge finds of each.

@@ -70,10 +70,13 @@ type managedFacts struct {
 	machines map[string]string
 	images   map[string]image
 	failure  nodegroup.LaunchFailure
-	// problem says why the group cannot move to what was asked for, "" when it can.
+	// problem says why the group cannot move to what was asked for, "" when it can, and absent that this does not exist.
 	problem string
 	// unread are those of nodegroup.Group.
 	unread []string
+	absent bool
+	// unverified says why it is not known whether it exists.
+	unverified string
 }
 
 // addManagedFacts adds to the description what the facts tell.
@@ -91,7 +94,7 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 		out.RequireLabels(map[string]string{labelTemplate: f.wanted.Template, labelTemplateVersion: strconv.FormatInt(f.wanted.Version, 10)})
 	}
 	out.Instances = describeInstances(g, f.judgeInstance)
-	out.Refusal = f.refusalReason(g)
+	out.Refusal, out.AbsentTarget, out.Unverified = f.refusalReason(g), f.absent, f.unverified
 }
 
 // refusalReason says why EKS must not be asked to upgrade the node group, with the remedy; "" when

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	at "github.com/aws/aws-sdk-go-v2/service/autoscaling/types"
@@ -151,7 +152,7 @@ func (m *managedGroups) readRevisions(ctx context.Context, to string, f *managed
 		f.wanted, err = m.wantedRevision(ctx, wish, f)
 	}
 	if no, refused := errors.AsType[refusedError](err); refused {
-		f.problem, f.wanted = string(no), f.own
+		f.problem, f.absent, f.unverified, f.wanted = string(no), to != "" && isAbsent(err), "", f.own
 		return nil
 	}
 	return err
@@ -181,13 +182,13 @@ func (m *managedGroups) wantedRevision(ctx context.Context, wish managedTarget, 
 // newestRelease is the newest release of the Kubernetes version that the node group has, or its own
 // where that is newer or no other is known.
 func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kubernetes string) (managedRevision, error) {
-	newest, image, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
-	own := f.own.Release
+	r, err := m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, "")
+	newest, own := r.newest, f.own.Release
 	if err == nil && (newest == "" || compareReleases(f.nodegroup.AmiType, newest, own) < 0) {
 		newest = own
-		_, image, err = m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, own)
+		r, err = m.readRelease(ctx, f.nodegroup.AmiType, kubernetes, own)
 	}
-	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, image), err
+	return f.own.withRelease(f.nodegroup.AmiType, kubernetes, newest, r.image), err
 }
 
 // stepTo is the revision with a release, the newest one of the Kubernetes version where none is
@@ -196,18 +197,21 @@ func (m *managedGroups) newestRelease(ctx context.Context, f *managedFacts, kube
 // of them have parameters.
 func (m *managedGroups) stepTo(ctx context.Context, f *managedFacts, kubernetes, release string) (managedRevision, error) {
 	amiType := f.nodegroup.AmiType
-	newest, image, err := m.readRelease(ctx, amiType, kubernetes, release)
+	r, err := m.readRelease(ctx, amiType, kubernetes, release)
+	unread := "AWS publishes no parameter of it, and EKS refuses the update if there is none"
+	if answer, answered := errors.AsType[smithy.APIError](err); release != "" && answered && isDenied(answer.ErrorCode()) {
+		unread, err = err.Error(), nil
+	}
+	if err == nil {
+		err = r.checkExists(amiType, kubernetes, release)
+	}
 	if err != nil {
 		return managedRevision{}, err
 	}
-	known := newest != "" && image != ""
-	switch {
-	case release == "" && newest == "":
-		return managedRevision{}, newRefusedError("there is no release of Kubernetes %s for node groups of AMI type %s: name a release, 1.33.4-20261101, with --to", kubernetes, amiType)
-	case release != "" && !known && newest != "" && compareReleases(amiType, release, newest) > 0:
-		return managedRevision{}, newRefusedError("there is no release %s: the newest one of Kubernetes %s is %s", release, kubernetes, newest)
+	if release != "" && release != f.own.Release && r.image == "" {
+		f.unverified = fmt.Sprintf("whether there is a release %s is not known: %s", release, unread)
 	}
-	to := f.own.withRelease(amiType, kubernetes, cmp.Or(release, newest), image)
+	to := f.own.withRelease(amiType, kubernetes, cmp.Or(release, r.newest), r.image)
 	control := ""
 	if kubernetes != f.own.Kubernetes {
 		if control, err = m.controlVersion(ctx, f.own.Cluster, kubernetes); err != nil {
@@ -248,29 +252,53 @@ func (m *managedGroups) templateRevision(ctx context.Context, wish managedTarget
 	if err := to.checkTemplate(f.nodegroup.AmiType); err != nil || f.own.byTemplate {
 		return to, err
 	}
-	_, to.image, err = m.readRelease(ctx, f.nodegroup.AmiType, to.Kubernetes, to.Release)
+	r, err := m.readRelease(ctx, f.nodegroup.AmiType, to.Kubernetes, to.Release)
+	to.image = r.image
 	return to, err
 }
 
-// readRelease reads the newest release for a Kubernetes version, "" when none is known, and the AMI
-// of the release, or of the newest one where none is named; "" when it is not known.
-func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (newest, image string, err error) {
+// publishedRelease is what AWS publishes of a release.
+type publishedRelease struct {
+	// newest is the newest release of the Kubernetes version, "" where none is known.
+	newest string
+	// image is the AMI of the release that was asked for, of the newest one where none was; "" where it is not known. The
+	// AMI bears the date of its release, and ofImage is the release that it is of, "" where that is not known.
+	image, ofImage string
+}
+
+// checkExists returns an absentError where there is no such release, or none of the Kubernetes version where none is named.
+func (r *publishedRelease) checkExists(t kt.AMITypes, kubernetes, release string) error {
+	switch {
+	case release == "" && r.newest == "":
+		return newAbsentError("there is no release of Kubernetes %s for node groups of AMI type %s: name a release, 1.33.4-20261101, with --to", kubernetes, t)
+	case release != "" && r.ofImage != "" && r.ofImage != release:
+		_, date, _ := strings.Cut(release, "-")
+		return newAbsentError("there is no release %s: that of %s is %s", release, date, r.ofImage)
+	case release != "" && r.image == "" && r.newest != "" && compareReleases(t, release, r.newest) > 0:
+		return newAbsentError("there is no release %s: the newest one of Kubernetes %s is %s", release, kubernetes, r.newest)
+	}
+	return nil
+}
+
+// readRelease reads what is published of a release, or of the newest one where none is named.
+func (m *managedGroups) readRelease(ctx context.Context, amiType kt.AMITypes, kubernetes, release string) (publishedRelease, error) {
 	series := seriesOf(amiType)
 	if !series.isKnown() || kubernetes == "" {
-		return "", "", nil
+		return publishedRelease{}, nil
 	}
 	newestName, newestImage := series.newestParameters(kubernetes)
 	names := []string{newestName, newestImage}
-	exact := ""
+	exactImage, exactName := "", ""
 	if release != "" {
-		exact = series.exactParameter(kubernetes, release)
-		names = append(names, exact)
+		exactImage, exactName = series.exactParameters(kubernetes, release)
+		names = append(names, exactImage, exactName)
 	}
 	values, err := m.readParameters(ctx, names)
-	if newest = values[newestName]; release == "" || release == newest {
-		return newest, values[newestImage], err
+	r := publishedRelease{newest: values[newestName], image: values[newestImage], ofImage: values[newestName]}
+	if release != "" && release != r.newest {
+		r.image, r.ofImage = values[exactImage], values[exactName]
 	}
-	return newest, values[exact], err
+	return r, err
 }
 
 // readParameters reads public parameters, each once. One that does not exist is empty.

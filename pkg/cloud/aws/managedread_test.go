@@ -125,14 +125,26 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		outdated   int
 		refusal    string
 		labelValue string // of the template's version
+		absent     bool   // it is known that there is no such target
+		unverified string // why it is not known whether there is one
 	}{
-		"newest":                    {wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
-		"its own":                   {to: release133, wanted: "release:1.33.2-20260901 ami-133 v1.33.2"},
-		"a release":                 {to: release133b, wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
-		"its Kubernetes":            {to: "1.33", wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
-		"the next Kubernetes":       {to: "1.34", wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
-		"release of the next":       {to: release134, wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
-		"release without parameter": {to: "1.33.3-20261001", wanted: "release:1.33.3-20261001  v1.33.3", outdated: 3},
+		"newest":              {wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"its own":             {to: release133, wanted: "release:1.33.2-20260901 ami-133 v1.33.2"},
+		"a release":           {to: release133b, wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"its Kubernetes":      {to: "1.33", wanted: "release:1.33.4-20261101 ami-133b v1.33.4", outdated: 3},
+		"the next Kubernetes": {to: "1.34", wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
+		"release of the next": {to: release134, wanted: "release:1.34.1-20261101 ami-134 v1.34.1", outdated: 3},
+		"release without parameter": {
+			to: "1.33.3-20261001", wanted: "release:1.33.3-20261001  v1.33.3", outdated: 3,
+			unverified: "whether there is a release 1.33.3-20261001 is not known",
+		},
+		"parameters denied": {
+			group: func(s *site, _ *awscloud.NodegroupSpec) {
+				s.Fault(awscloud.Fault{Service: "ssm", Operation: "GetParameters", Times: -1, Code: "AccessDeniedException", Status: 403, Message: "User: u is not authorized to perform: ssm:GetParameters"})
+			},
+			to: release133b, wanted: "release:1.33.4-20261101  v1.33.4", outdated: 3, unverified: "ssm:GetParameters",
+		},
+		"another release of the day": {to: "1.33.3-20261101", absent: true, refusal: "there is no release 1.33.3-20261101: that of 20261101 is 1.33.4-20261101"},
 		"its own is the newest": {
 			group: func(_ *site, g *awscloud.NodegroupSpec) {
 				g.ReleaseVersion, g.Image = "1.33.5-20261201", "ami-1"
@@ -149,11 +161,11 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		"own AMI, newer":          {group: ofTemplate("ami-1", "ami-2"), to: "2", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
 		"own AMI, $Latest":        {group: ofTemplate("ami-1", "ami-2"), to: "latest", wanted: "web:2 ami-2 v1.32", outdated: 3, labelValue: "2"},
 		"own AMI, same image":     {group: ofTemplate("ami-1", "ami-1"), to: "2", wanted: "web:2 ami-1 v1.31", labelValue: "2"},
-		"no such version":         {group: ofTemplate("ami-1"), to: "9", refusal: "version 9"},
+		"no such version":         {group: ofTemplate("ami-1"), to: "9", absent: true, refusal: "version 9"},
 		"version without AMI":     {group: ofTemplate("ami-1", ""), to: "2", refusal: "names no AMI"},
 		"version with AMI":        {group: ofTemplate("", "ami-1"), to: "2", refusal: "names AMI ami-1"},
-		"no such release":         {to: "1.33.9-20270101", refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
-		"no such Kubernetes":      {to: "1.35", refusal: "there is no release of Kubernetes 1.35"},
+		"no such release":         {to: "1.33.9-20270101", absent: true, refusal: "there is no release 1.33.9-20270101: the newest one of Kubernetes 1.33 is 1.33.4-20261101"},
+		"no such Kubernetes":      {to: "1.35", absent: true, refusal: "there is no release of Kubernetes 1.35"},
 		"newer than the cluster":  {to: "1.35.1-20261101", refusal: "the control plane has 1.34: upgrade that first"},
 		"Kubernetes in between":   {group: atControl135, to: "1.34", refusal: "EKS takes it to Kubernetes 1.35, which the control plane has, or to a newer release of 1.33"},
 		"two Kubernetes on":       {group: atControl135, to: "1.35", wanted: "release:1.35.1-20261101 ami-135 v1.35.1", outdated: 3},
@@ -162,7 +174,7 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 		"a version, no template":  {to: "2", refusal: "created without a launch template"},
 		"a release, its own AMI":  {group: ofTemplate("ami-1"), to: release133b, refusal: "make a template version with the new AMI"},
 		"an AMI":                  {to: "ami-1", refusal: "EKS takes no AMI"},
-		"something else entirely": {to: "newest", refusal: "neither a release"},
+		"something else entirely": {to: "newest", absent: true, refusal: "neither a release"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -175,8 +187,11 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			if g.Managed == nil || g.Name != "web" || len(g.Instances) != 3 {
 				t.Fatalf("got %+v", g)
 			}
-			if !strings.Contains(g.Refusal, c.refusal) {
-				t.Errorf("refusal %q, want %q", g.Refusal, c.refusal)
+			if !strings.Contains(g.Refusal, c.refusal) || g.AbsentTarget != c.absent {
+				t.Errorf("refusal %q, absent %t, want %q, %t", g.Refusal, g.AbsentTarget, c.refusal, c.absent)
+			}
+			if !strings.Contains(g.Unverified, c.unverified) || (g.Unverified == "") != (c.unverified == "") {
+				t.Errorf("unverified %q, want %q", g.Unverified, c.unverified)
 			}
 			if c.refusal != "" {
 				if g.Wanted.ID != g.Pointed.ID {

@@ -32,7 +32,7 @@ func parseManagedTarget(text string) (managedTarget, error) {
 	wish, err := parseTarget(text)
 	switch {
 	case err != nil:
-		return managedTarget{}, newRefusedError("--to=%s is neither a release, nor a Kubernetes version, nor a launch template version: write 1.33.4-20261101, 1.34, 7, $Latest or $Default", text)
+		return managedTarget{}, newAbsentError("--to=%s is neither a release, nor a Kubernetes version, nor a launch template version: write 1.33.4-20261101, 1.34, 7, $Latest or $Default", text)
 	case wish.image != "":
 		return managedTarget{}, newRefusedError("EKS takes no AMI, and --to names %s: name a release, 1.33.4-20261101, or a version of its launch template that has the AMI", wish.image)
 	}

@@ -202,7 +202,7 @@ func (p *Provider) judgeGroup(ctx context.Context, asg *at.AutoScalingGroup, to 
 	p.arns.keep(map[string]string{group.Name: sdk.ToString(asg.AutoScalingGroupARN)})
 	f, err := p.readFacts(ctx, asg, to)
 	if no, refused := errors.AsType[refusedError](err); refused {
-		group.Refusal = cmp.Or(refusalReason(asg, nil, ""), string(no))
+		group.Refusal, group.AbsentTarget = cmp.Or(refusalReason(asg, nil, ""), string(no)), to != "" && isAbsent(err)
 		return group, nil
 	}
 	if err != nil {
@@ -283,6 +283,7 @@ func (p *Provider) judgeTarget(ctx context.Context, asg *at.AutoScalingGroup, wi
 	case err != nil:
 		return err
 	}
+	f.absent = images[to].id == ""
 	if f.problem = incompatibleImage(images[from], images[to], to); f.problem == "" {
 		f.problem, err = p.sharedTemplateProblem(ctx, sdk.ToString(asg.AutoScalingGroupName), f.pointed.base)
 	}

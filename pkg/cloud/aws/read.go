@@ -204,11 +204,11 @@ func describeVersion(v et.LaunchTemplateVersion) templateVersion {
 	return read
 }
 
-// refusedTemplate makes a refusedError of the answer that a template or a version of it does not
+// refusedTemplate makes an absentError of the answer that a template or a version of it does not
 // exist.
 func refusedTemplate(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok && strings.HasPrefix(api.ErrorCode(), "InvalidLaunchTemplate") {
-		return newRefusedError("%v: point the group at a version that exists, or name one with --to", err)
+		return newAbsentError("%v: point the group at a version that exists, or name one with --to", err)
 	}
 	return err
 }

@@ -69,13 +69,14 @@ func (s imageSeries) newestParameters(kubernetes string) (release, image string)
 	return path + "/" + s.release, path + "/image_id"
 }
 
-// exactParameter is the parameter that holds the AMI of a release.
-func (s imageSeries) exactParameter(kubernetes, release string) string {
-	image := release
+// exactParameters are the parameters that hold the AMI of a release, and the release that the AMI is of.
+func (s imageSeries) exactParameters(kubernetes, release string) (image, of string) {
+	build := release
 	if s.newest == "recommended" {
-		_, image, _ = strings.Cut(release, "-")
+		_, build, _ = strings.Cut(release, "-")
 	}
-	return fmt.Sprintf(s.folder, kubernetes) + fmt.Sprintf(s.exact, kubernetes, image) + "/image_id"
+	path := fmt.Sprintf(s.folder, kubernetes) + fmt.Sprintf(s.exact, kubernetes, build)
+	return path + "/image_id", path + "/" + s.release
 }
 
 // isBottlerocket reports whether the releases of an AMI type count Bottlerocket's own versions,

@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"path"
 	"strings"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestReleaseParameters(t *testing.T) {
 		if newest, _ := s.newestParameters("1.33"); newest != c.newest {
 			t.Errorf("%s: got %s, want %s", amiType, newest, c.newest)
 		}
-		if exact := s.exactParameter("1.33", c.release); exact != c.exact {
+		if exact, of := s.exactParameters("1.33", c.release); exact != c.exact || c.exact != "" && path.Dir(of) != path.Dir(exact) {
 			t.Errorf("%s: got %s, want %s", amiType, exact, c.exact)
 		}
 	}

@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -31,6 +32,22 @@ func (r refusedError) Error() string { return string(r) }
 
 func newRefusedError(format string, args ...any) refusedError {
 	return refusedError(fmt.Sprintf(format, args...))
+}
+
+// absentError is a refusedError about a target that does not exist.
+type absentError struct{ refusedError }
+
+// Unwrap returns the refusal.
+func (a absentError) Unwrap() error { return a.refusedError }
+
+func newAbsentError(format string, args ...any) absentError {
+	return absentError{newRefusedError(format, args...)}
+}
+
+// isAbsent reports whether the error says that a target does not exist.
+func isAbsent(err error) bool {
+	_, absent := errors.AsType[absentError](err)
+	return absent
 }
 
 // launchSourceOf reads what the group launches from, as it is written there: a launch
@@ -177,7 +194,7 @@ func (l *launch) resolveVersion(templates map[string]et.LaunchTemplate) error {
 		l.version, _ = strconv.ParseInt(l.written, 10, 64) // what is no number is refused below
 	}
 	if l.version < 1 {
-		return newRefusedError("launch template %s has no version %q: point the group at one that exists", l.template, l.written)
+		return newAbsentError("launch template %s has no version %q: point the group at one that exists", l.template, l.written)
 	}
 	l.written = ""
 	return nil
@@ -217,7 +234,7 @@ func parseTarget(text string) (target, error) {
 	if n, err := strconv.ParseUint(text, 10, 63); err == nil && n > 0 {
 		return target{version: strconv.FormatUint(n, 10)}, nil
 	}
-	return target{}, newRefusedError("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
+	return target{}, newAbsentError("--to=%s is neither a launch template version nor an AMI: write 7, $Latest, $Default or ami-0123456789abcdef0", text)
 }
 
 // withTarget is the source that the target makes of what the group launches from now. It
