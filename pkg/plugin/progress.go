@@ -137,7 +137,7 @@ func (p *progress) closeDisplay() {
 func (p *progress) showStep(step upgrade.Step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}
+	now := report.Moment{At: p.now(), Status: step.Status, Blocked: step.Blocked, Sent: step.Actions, Stopping: step.Record.Stopping}.After(p.last)
 	for _, event := range report.DescribeChanges(p.last, now) {
 		p.writeLine(event)
 	}

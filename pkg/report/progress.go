@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,9 @@ type Moment struct {
 	// Stopping is the result that the upgrade is being brought to an end with, "" while it goes on. No
 	// workload is looked at then.
 	Stopping upgrade.Result
+	// told are the waits that were told before of nodes that a cloud has fenced. Whether the cloud drains such a node is
+	// not known, so that they come and go with each drain that is seen.
+	told map[string]bool
 }
 
 // DescribeChanges lists what is different between two moments, one event for each thing that
@@ -154,7 +158,7 @@ func listBlockedChanges(before, now Moment) []Event {
 	}
 	var events []Event
 	for _, w := range CollectWaits(now.Blocked, now.At) {
-		if w.Lasting && !told[w.key] {
+		if w.Lasting && !told[w.key] && !now.told[w.key] {
 			events = append(events, Event{Type: "blocked", Node: w.Node, Text: fmt.Sprintf("node %s waits%s: %s", w.Node, w.formatLimit(now.Status.Manager, now.At), w)})
 		}
 	}
@@ -189,4 +193,21 @@ func DescribeHeartbeat(now Moment) string {
 		text += fmt.Sprintf("; %s blocked, first%s: %s", formatCount(len(now.Blocked), "pod"), waits[0].formatLimit(s.Manager, now.At), waits[0])
 	}
 	return text
+}
+
+// After returns the moment as the one that follows the other, with the waits that were told by then.
+func (m Moment) After(before Moment) Moment {
+	if m.Status.Manager == "" {
+		return m
+	}
+	m.told = maps.Clone(before.told)
+	if m.told == nil {
+		m.told = map[string]bool{}
+	}
+	for _, w := range CollectWaits(before.Blocked, before.At) {
+		if w.Lasting && w.Until.IsZero() {
+			m.told[w.key] = true
+		}
+	}
+	return m
 }

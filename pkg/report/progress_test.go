@@ -287,3 +287,37 @@ func TestDescribeDeletions(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// TestWaitsOfFencedNodesAreToldOnce: the pods of nodes that a cloud has fenced may be those that it waits for whenever no drain
+// is seen, after each node again. Each of these waits is told once, and again where the cloud drains the node.
+func TestWaitsOfFencedNodesAreToldOnce(t *testing.T) {
+	managed := func(changes ...func(*Moment)) Moment {
+		m := moment(changes...)
+		m.Status.Manager = "EKS"
+		return m
+	}
+	limited := func(m *Moment) {
+		for i := range m.Blocked {
+			m.Blocked[i].Until = m.At.Add(time.Minute)
+		}
+	}
+	fenced := blocked("n1", "cart-0", spent(3), time.Minute)
+	var last Moment
+	for i, step := range []struct {
+		now  Moment
+		want int
+	}{
+		{managed(), 0}, {managed(fenced), 1}, {managed(), 0}, {managed(fenced), 0}, {managed(fenced, limited), 1}, {managed(), 0}, {managed(fenced), 0},
+	} {
+		now, told := step.now.After(last), 0
+		for _, e := range DescribeChanges(last, now) {
+			if e.Type == "blocked" {
+				told++
+			}
+		}
+		if told != step.want {
+			t.Errorf("step %d: %d waits are told, want %d", i, told, step.want)
+		}
+		last = now
+	}
+}
