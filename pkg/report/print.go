@@ -70,9 +70,12 @@ func statusHeaderLines(s *UpgradeStatus, now time.Time) []string {
 	st := &s.Status
 	if s.Run == "" {
 		head := fmt.Sprintf("Node group %s: no upgrade was started with this tool; ", s.Name)
-		if s.Outdated == nil {
+		switch {
+		case s.Outdated == nil && s.Owner != "":
+			head += "which nodes are outdated is not known: " + s.Owner
+		case s.Outdated == nil:
 			head += "which nodes are outdated is not known: pass --current KEY=VALUE, a label of current nodes"
-		} else {
+		default:
 			head += fmt.Sprintf("%d outdated", *s.Outdated)
 		}
 		return slices.Concat([]string{head}, operationLines(s), LeftoverLines(s.Leftovers))

@@ -178,7 +178,9 @@ type UpgradeStatus struct {
 	Target            nodegroup.Revision `json:"target,omitzero"`
 	Status            upgrade.Status     `json:"status,omitzero"`
 	// Outdated counts the outdated nodes of a group of which this tool has no record; it is nil where no one can say.
-	Outdated  *int              `json:"outdated,omitempty"`
+	Outdated *int `json:"outdated,omitempty"`
+	// Owner says which service or controller replaces the nodes by itself, where one does and Outdated is not known.
+	Owner     string            `json:"owner,omitempty"`
 	Blocked   []upgrade.Blocked `json:"blocked,omitempty"`
 	Suspended []string          `json:"suspended,omitempty"`
 	// Impacts are what the upgrade cost workloads so far, those first that users have noticed most.
