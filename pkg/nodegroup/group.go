@@ -51,16 +51,14 @@ type Group struct {
 	Scaling []string `json:"scaling,omitempty"`
 	// Refusal says why this tool must not drive the group, with the remedy; empty when it may.
 	Refusal string `json:"refusal,omitempty"`
-	// AbsentTarget tells that Refusal is about a target that was asked for and does not exist. Unverified says why it
-	// is not known whether the target exists; it is empty where that is known.
-	AbsentTarget bool   `json:"-"`
-	Unverified   string `json:"-"`
+	// AbsentTarget tells that Refusal is about a target that was asked for and does not exist.
+	AbsentTarget bool `json:"-"`
 	// Managed is set when the group's own cloud upgrades it.
 	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
 	LaunchFailure LaunchFailure `json:"-"`
-	// Unread says what the provider could not read of the group and does without, with the reason, a
-	// sentence each.
+	// Unread says what the provider could not read of the group or its target and does without, with
+	// the reason, a sentence each.
 	Unread []string `json:"-"`
 	// Autoscaler is what is known of one that changes the group's size.
 	Autoscaler Autoscaler `json:"-"`

@@ -33,12 +33,12 @@ func (g *groupContext) makePlan(ctx context.Context, s *session) (*report.Plan, 
 	if s.objects != nil && g.request.Strategy != upgrade.Delegated && g.request.Strategy != upgrade.ShortLived { // then all of them are known, and it is this tool that moves them
 		leaving = g.listLeaving()
 	}
-	var unread []string
+	unread := g.group.Unread
 	if g.clusterWorkloads != nil && g.findOwner() == nil {
-		unread = describeUnread(&g.clusterWorkloads.Objects)
+		unread = slices.Concat(unread, describeUnread(&g.clusterWorkloads.Objects))
 	}
 	return report.NewPlan(report.Plan{
-		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: slices.Concat(g.group.Unread, g.shortfalls), CheckedBy: s.checkedBy,
+		Context: s.context, Account: s.account, Request: g.request, Findings: findings, Assumptions: assumed, Unread: unread, LeftOut: g.shortfalls, CheckedBy: s.checkedBy,
 		Operation: runningOperation(&g.group), Unlabelled: g.unlabelled, Resumes: g.record.Run,
 		SizeAfter: g.sizeAfter(&forecast),
 		Moves:     report.Moves{Singletons: g.findSingletons(leaving), Slow: findSlow(leaving)},
@@ -135,9 +135,6 @@ func (g *groupContext) runForecast(ctx context.Context, req upgrade.Request) (si
 	forecast, err := simulate.Predict(ctx, spec, req)
 	if delegated && forecast.Endless == "" {
 		forecast.Duration.Latest.Duration += unseen(len(forecast.Nodes), req.Window)
-	}
-	if g.group.Unverified != "" {
-		assumed = append(assumed, g.group.Unverified)
 	}
 	if forecast.Endless != "" {
 		assumed = append(assumed, "when it ends is not known: it would wait for "+forecast.Endless)

@@ -89,6 +89,19 @@ func TestPlanSaysWhichSurveyItLacks(t *testing.T) {
 	}
 }
 
+// TestPlansSayWhatIsUnread: a plan rests on the target, of which it may not be known whether it exists.
+func TestPlansSayWhatIsUnread(t *testing.T) {
+	p, s, err := lookWith(t.Context(), t, &surveyor{asked: func() {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.group.Unread = []string{"whether there is a release 1.33.3-20261001 is not known"}
+	plan, err := p.makePlan(t.Context(), s)
+	if err != nil || !slices.Contains(plan.Unread, p.group.Unread[0]) {
+		t.Errorf("got %+v, %v", plan, err)
+	}
+}
+
 // TestPlanCountsAddresses finds nodes to add where the cloud has no addresses for them.
 func TestPlanCountsAddresses(t *testing.T) {
 	full := cloud.Survey{Subnets: []nodegroup.Subnet{{Zone: "a", CIDR: netip.MustParsePrefix("10.0.0.0/19")}}}

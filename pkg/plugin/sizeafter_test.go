@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -91,15 +90,5 @@ func TestPlanGoesBackToTheSizeFromBefore(t *testing.T) {
 				t.Errorf("back to %d, want 7; it ends %+v", plan.SizeAfter, forecast.Fast)
 			}
 		})
-	}
-}
-
-// TestPlansSayThatATargetIsUnverified: a plan rests on the target, which may not exist.
-func TestPlansSayThatATargetIsUnverified(t *testing.T) {
-	g, _ := enlargedGroup(0, "")
-	g.group.Unverified = "whether there is a release 1.33.3-20261001 is not known"
-	_, assumed, err := g.runForecast(t.Context(), g.request)
-	if err != nil || !slices.Contains(assumed, g.group.Unverified) {
-		t.Errorf("got %q, %v", assumed, err)
 	}
 }

@@ -96,7 +96,7 @@ type Plan struct {
 	Assumptions []string `json:"assumptions,omitempty"`
 	// Unread are what the plan takes for granted in the place of what was not read, a sentence each with the reason.
 	Unread []string `json:"unread,omitempty"`
-	// LeftOut says what the upgrade would leave out, or not know, because the user lacks a right, a sentence each.
+	// LeftOut says what the upgrade would leave out because the user lacks a right, a sentence each.
 	LeftOut []string `json:"leftOut,omitempty"`
 	// CheckedBy is the command that shows all findings; "" for the one that is known by heart.
 	CheckedBy string `json:"-"`

@@ -218,7 +218,7 @@ func (d canary) watchWorkloads() {
 // of the workload's other pods can become ready in its place. Where one of them can, as a standby
 // that waits to become the leader, faulty is false.
 func (d canary) findLastReady(h *workloadHealth) (u Unhealthy, faulty bool) {
-	if h.replicas == nil || h.replicas.Ready != 1 || len(h.replicas.Unready()) == 0 || !isInDrain(d.rec.Nodes[h.replicas.Pods[0].Spec.NodeName].State) {
+	if h.replicas == nil || h.before.Ready != 1 || h.replicas.Ready != 1 || len(h.replicas.Unready()) == 0 || !isInDrain(d.rec.Nodes[h.replicas.Pods[0].Spec.NodeName].State) {
 		return Unhealthy{}, false
 	}
 	pods := slices.SortedFunc(slices.Values(h.replicas.Unready()), comparePodNames)

@@ -83,6 +83,9 @@ type managedFacts struct {
 func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFacts) {
 	out.Pointed, out.Wanted, out.LaunchFailure = f.own.describeRevision(), f.wanted.describeRevision(), f.failure
 	out.Unread = f.unread
+	if f.unverified != "" {
+		out.Unread = append(out.Unread, f.unverified)
+	}
 	addWidth(out.Managed, f.nodegroup.UpdateConfig)
 	if out.Managed.TerminateFirst {
 		out.Managed.AddFirst = addFirstCommand(g, out.Managed.MaxUnavailable)
@@ -94,7 +97,7 @@ func addManagedFacts(out *nodegroup.Group, g *at.AutoScalingGroup, f *managedFac
 		out.RequireLabels(map[string]string{labelTemplate: f.wanted.Template, labelTemplateVersion: strconv.FormatInt(f.wanted.Version, 10)})
 	}
 	out.Instances = describeInstances(g, f.judgeInstance)
-	out.Refusal, out.AbsentTarget, out.Unverified = f.refusalReason(g), f.absent, f.unverified
+	out.Refusal, out.AbsentTarget = f.refusalReason(g), f.absent
 }
 
 // refusalReason says why EKS must not be asked to upgrade the node group, with the remedy; "" when

@@ -86,7 +86,9 @@ func (m *managedGroups) readUpdates(ctx context.Context, name managedName, f *ma
 		}
 	}
 	if f.update == nil || isOver(*f.update) {
-		f.update, err = m.newestUpdate(ctx, name)
+		if f.update, err = m.newestUpdate(ctx, name); err != nil {
+			f.update = m.memory.newestUpdate(name) // that one is followed to its end
+		}
 	}
 	if err == nil && f.update != nil {
 		f.force = m.memory.forced.recall(updateKey{name, sdk.ToString(f.update.Id)})

@@ -190,8 +190,8 @@ func TestTargetsOfNodeGroups(t *testing.T) {
 			if !strings.Contains(g.Refusal, c.refusal) || g.AbsentTarget != c.absent {
 				t.Errorf("refusal %q, absent %t, want %q, %t", g.Refusal, g.AbsentTarget, c.refusal, c.absent)
 			}
-			if !strings.Contains(g.Unverified, c.unverified) || (g.Unverified == "") != (c.unverified == "") {
-				t.Errorf("unverified %q, want %q", g.Unverified, c.unverified)
+			if unread := strings.Join(g.Unread, "; "); !strings.Contains(unread, c.unverified) || (unread == "") != (c.unverified == "") {
+				t.Errorf("unread %q, want %q", unread, c.unverified)
 			}
 			if c.refusal != "" {
 				if g.Wanted.ID != g.Pointed.ID {
@@ -299,6 +299,19 @@ func TestPlansNeedNoListOfUpdates(t *testing.T) {
 	s.Fault(awscloud.Fault{Service: "eks", Operation: "DescribeUpdate", Code: "AccessDeniedException", Times: -1})
 	if _, err := s.Observe(t.Context(), cloud.Ref{Name: "web"}); err == nil || !strings.Contains(err.Error(), "eks:DescribeUpdate") {
 		t.Errorf("while an update is under way: %v, want an error that names the action", err)
+	}
+}
+
+// TestUpdatesAreFollowedWithoutAList: whoever may not list updates sees the end of the one that was begun.
+func TestUpdatesAreFollowedWithoutAList(t *testing.T) {
+	s := startManaged(t)
+	g := s.look("")
+	s.Fault(awscloud.Fault{Service: "eks", Operation: "ListUpdates", Code: "AccessDeniedException", Times: -1})
+	s.mustUpgrade(&g, "run/1")
+	s.look("")
+	s.await(awscloud.UpdateState.Ended)
+	if group := s.look(""); group.Managed.Operation.State != nodegroup.OperationSucceeded {
+		t.Errorf("the update is %+v, want one that succeeded", group.Managed.Operation)
 	}
 }
 
