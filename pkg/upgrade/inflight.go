@@ -177,11 +177,14 @@ func (r *Record) lastChange() time.Time {
 	return r.PhaseBegan // it was stopped meanwhile
 }
 
-// newMembers lists the current members that were not there at the start.
+// newMembers lists the current members that were not there at the start. An instance on Standby is
+// none: it was never counted, and is left alone.
 func (r *Record) newMembers(members []nodegroup.Member) []*nodegroup.Member {
 	var fresh []*nodegroup.Member
 	for i := range members {
-		if m := &members[i]; !m.Outdated && m.Instance.State != nodegroup.InstanceLeaving && r.isNewMember(m) {
+		m := &members[i]
+		gone := m.Instance.State == nodegroup.InstanceLeaving || m.Instance.State == nodegroup.InstanceStandby
+		if !m.Outdated && !gone && r.isNewMember(m) {
 			fresh = append(fresh, m)
 		}
 	}

@@ -43,6 +43,34 @@ func TestStandbyIsLeftAlone(t *testing.T) {
 	}
 }
 
+// An abort gives new nodes back, and leaves the instance on Standby alone: it was there before.
+func TestAbortLeavesStandbyAlone(t *testing.T) {
+	s := newScene(t, old("old-a-1"), old("aside-a-2"))
+	s.Group.Zonal, s.Request.Surge = false, 1
+	standby := s.at("aside-a-2")
+	standby.Instance.State, standby.Outdated = nodegroup.InstanceStandby, false
+	s.Group.Desired, s.Group.Max = 1, 5
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	s.add(current("new-a-1"))
+	s.crash()
+	s.Record = s.Record.Aborting()
+	var ended []string
+	for range 5 {
+		s.pass(time.Minute)
+		step := s.next()
+		for _, action := range step.Actions {
+			if end, ends := action.(nodegroup.Terminate); ends {
+				ended = append(ended, end.Instance)
+			}
+		}
+		s.do(step.Actions...)
+	}
+	if len(ended) != 1 || ended[0] != "i-new-a-1" {
+		t.Errorf("the abort terminates %v, want the new node alone", ended)
+	}
+}
+
 // A node joined with an instance on Standby is not outdated, whatever its revision.
 func TestJoinStandby(t *testing.T) {
 	m := old("old-a-1")
