@@ -127,6 +127,35 @@ func TestDrainedNodeIsTerminatedAfterACrash(t *testing.T) {
 	}
 }
 
+// TestKeptNodeIsReplaced has a person make a drained node schedulable whose termination was put off: it does not show its drain any more, and
+// the upgrade does not end beside it.
+func TestKeptNodeIsReplaced(t *testing.T) {
+	s := newScene(t, old("old-a-1"))
+	s.Request.Surge, s.Request.Settle = 1, duration(0)
+	s.do(s.next().Actions...)
+	s.do(s.next().Actions...)
+	s.Group.Desired = 2
+	s.add(current("new-a-1"))
+	s.until(upgrade.PhaseUpgrade)
+	for range 5 {
+		step := s.next()
+		if ends := actionsOf(step, "terminate"); len(ends) == 1 {
+			s.answer(ends[0], nodegroup.OutcomeLater, "rate exceeded")
+			break
+		}
+		s.do(step.Actions...)
+	}
+	if len(inState(s.Record, upgrade.NodeRemoving)) != 1 {
+		t.Fatalf("nothing is terminated: %v", s.Record.Nodes)
+	}
+	s.pass(time.Second)
+	unmark(s)
+	step := s.next()
+	if step.Record.Phase != upgrade.PhaseUpgrade || step.Record.Result != "" {
+		t.Errorf("in phase %q it ends %q, and old-a-1 is outdated", step.Record.Phase, step.Record.Result)
+	}
+}
+
 // S32: TestForeignMarksAreFound has a node carry marks of an upgrade of another name or in another namespace.
 func TestForeignMarksAreFound(t *testing.T) {
 	own := nodemark.Owner{Namespace: "kube-system", Group: "workers"}

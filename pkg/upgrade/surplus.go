@@ -141,11 +141,13 @@ func (d surplus) terminationFailed(n NodeRecord, attempt nodegroup.Attempt, m *n
 	return removal{d.draft}.isStillInService(attempt, m, asked)
 }
 
-// keepInstance forgets the termination of a node that is there still.
+// keepInstance forgets the termination of a node that is there still. One that was drained is to be
+// replaced again, and may not have our fence: the next step sees to both.
 func (d surplus) keepInstance(name string, n NodeRecord) {
 	removal{d.draft}.undoShrink(n)
 	if !n.Added {
 		d.rec.Ledger.UnbookRemoval(n.Zone)
+		d.fencing = true
 	}
 	delete(d.rec.Nodes, name)
 }
