@@ -135,7 +135,7 @@ const mostRefused = 20
 func (d stopping) describeRefused(told string) string {
 	var all []refusals
 	undone := slices.SortedFunc(slices.Values(d.undone), func(a, b nodegroup.Action) int { return strings.Compare(a.String(), b.String()) })
-	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.Key() == b.Key() }) {
+	for _, a := range slices.CompactFunc(undone, func(a, b nodegroup.Action) bool { return a.String() == b.String() }) {
 		if isOptional(a) || strings.Contains(told, fmt.Sprintf("to %s: ", a)) {
 			continue
 		}

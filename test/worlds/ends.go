@@ -88,7 +88,7 @@ func (r *rules) saysMarked(record *upgrade.Record, node string) bool {
 
 // leavesBehind reports whether the record's message names the leftovers that a refused request is the reason for.
 func (r *rules) leavesBehind(record *upgrade.Record) bool {
-	return slices.ContainsFunc([]string{"unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
+	return slices.ContainsFunc([]string{"add ", "unfence node ", "leave node ", "resume ", "lower the group's max ", "terminate ", "set the group's revision "}, func(request string) bool {
 		return r.saysRefused(record, request)
 	})
 }
@@ -137,7 +137,9 @@ func (r *rules) reason(record upgrade.Record) {
 		tooLong := !r.quiet && strings.Contains(record.Message, "has had no effect for")
 		aimed := p.hasActor(RecordAimed) && saysAimed(&record)
 		scribbled := p.hasActor(Scribbles) && strings.Contains(record.Message, unreadable)
-		if scribbled && tooLong {
+		if scribbled && slices.ContainsFunc(strings.Split(record.Message, "; "), func(request string) bool {
+			return strings.Contains(request, unreadable) && strings.Contains(request, "has had no effect for")
+		}) {
 			r.fail("S20", "it tries again what is the same each time: %s", record.Message)
 		}
 		unread := p.hasFault(CloudBlind, BalancersBlind) && strings.Contains(record.Message, "load balancers: they have not been read for")
@@ -192,7 +194,7 @@ func (r *rules) idle(rule string, record upgrade.Record) {
 			continue
 		}
 		idle := !slices.ContainsFunc(r.c.on(r.c.nodeOf(i)), func(pod *corev1.Pod) bool { return mustGo(pod, false) })
-		if idle && strings.HasPrefix(i.id, "i-new-") {
+		if idle && strings.HasPrefix(i.id, "i-new-") && r.c.cloud.desired > r.c.cloud.min { // at its minimum a group gives none back
 			r.fail(rule, "instance %s carries nothing, and is kept with %d nodes owed", i.id, record.Ledger.Contribution())
 		}
 	}
