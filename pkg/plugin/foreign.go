@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cloud/manual"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
@@ -87,7 +86,7 @@ func foreignRunError(g *groupContext, foreign upgrade.ForeignRun, record *upgrad
 // selector or by the label that names groups; "" when there is none.
 func sharedNode(group string, members []nodegroup.Member) string {
 	options := manual.Options{ControlPlane: true}
-	if strings.ContainsAny(group, "=!, ") {
+	if nodegroup.IsSelector(group) {
 		selection, err := parseGroups(nil, groupSelection{selector: group}, "manual")
 		if err != nil {
 			return ""

@@ -98,6 +98,31 @@ func TestPrintedVerbsReachTheirGroup(t *testing.T) {
 	}
 }
 
+// TestPrintedVerbsReachLabelledNodes runs printed commands about groups whose name is a selector.
+func TestPrintedVerbsReachLabelledNodes(t *testing.T) {
+	selectors := []string{"pool=two1", "pool in (tgr,tgrx)", "pool==a,!x", "pool!=a", "a,b"}
+	for _, verb := range []string{"", "status", "resume", "rollback", "complete", "abort"} {
+		var script strings.Builder
+		for _, selector := range selectors {
+			script.WriteString(nodegroup.Command(verb, selector) + " -o json\n")
+		}
+		calls := stub.RunCommands(t, script.String())
+		if len(calls) != len(selectors) {
+			t.Fatalf("%d commands ran, want %d", len(calls), len(selectors))
+		}
+		for i, call := range calls {
+			cmd := parseCall(t, call)
+			got, _ := cmd.Flags().GetString("selector")
+			if got != selectors[i] || len(cmd.Flags().Args()) > 0 || cmd.Name() != cmp.Or(verb, "kubectl-nodeupgrade") {
+				t.Errorf("%q runs %s for selector %q and groups %q, want %s for %q", call, cmd.Name(), got, cmd.Flags().Args(), verb, selectors[i])
+			}
+			if verb == "" && !cmd.Flags().Changed("current") {
+				t.Errorf("%q does not say which nodes are current", call)
+			}
+		}
+	}
+}
+
 // TestRetryCommandKeepsHostileWords parses a command line, runs its retry command in a real shell, and parses that.
 func TestRetryCommandKeepsHostileWords(t *testing.T) {
 	for _, word := range stub.HostileWords() {

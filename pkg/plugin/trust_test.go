@@ -324,7 +324,7 @@ func TestForeignRunsAreRefused(t *testing.T) {
 		"a part of a group that is under way": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "image in (v1,v2)", inDrain())
 			s.marked(t, "b1", "r1", &nodemark.Owner{Namespace: "kube-system", Group: "image in (v1,v2)"})
-		}, "blue", `node "b1" is part of run r1 of group "image in (v1,v2)" (namespace kube-system): run kubectl nodeupgrade resume 'image in (v1,v2)' --state-namespace=kube-system`},
+		}, "blue", `node "b1" is part of run r1 of group "image in (v1,v2)" (namespace kube-system): run kubectl nodeupgrade resume -l 'image in (v1,v2)' --state-namespace=kube-system`},
 		"a group that is under way by an older version": {func(t *testing.T, s *apiServer) {
 			s.recorded(t, "blue", inDrain())
 			s.marked(t, "b1", "r1", nil)

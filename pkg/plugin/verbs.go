@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,7 +128,7 @@ func restoreSettings(line commandLine, m mode, group string, record *upgrade.Rec
 	if len(line.settings.Current) == 0 && (m != modeRollback || record.IsCloudless()) {
 		line.settings.Current = record.Request.Current
 	}
-	if !record.IsCloudless() || !strings.ContainsAny(group, "=!, ") { // else it is what the nodes' labels call the group
+	if !record.IsCloudless() || !nodegroup.IsSelector(group) { // else it is what the nodes' labels call the group
 		return line, nil
 	}
 	var err error
