@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
@@ -83,6 +84,9 @@ func (f *flags) parseUpgrade(cmd *cobra.Command, args []string) (*commandLine, e
 // parseLine reads what was typed for a command, with its dry run and the settings of an upgrade
 // where it has such flags.
 func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, error) {
+	if err := f.rejectEmpty(cmd); err != nil {
+		return nil, err
+	}
 	line, err := f.parseShared(args)
 	if err != nil {
 		return nil, err
@@ -95,6 +99,19 @@ func (f *flags) parseLine(cmd *cobra.Command, args []string) (*commandLine, erro
 		err = f.parseSettings(cmd, line)
 	}
 	return line, err
+}
+
+// rejectEmpty refuses flags of this tool that were typed without a value, as by a script whose variable is not set. An empty
+// --output is kubectl's default.
+func (f *flags) rejectEmpty(cmd *cobra.Command) (err error) {
+	kubectls := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.config.AddFlags(kubectls)
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "string" && flag.Value.String() == "" && flag.Name != "output" && kubectls.Lookup(flag.Name) == nil {
+			err = fmt.Errorf("--%s= is empty: give it a value, or leave it out", flag.Name)
+		}
+	})
+	return err
 }
 
 // parseShared reads what every command takes.
@@ -200,6 +217,9 @@ func (f *flags) parseSettings(cmd *cobra.Command, line *commandLine) error {
 	if s.EvictUnmanaged = typed.unmanaged == "evict"; !s.EvictUnmanaged && typed.unmanaged != "refuse" {
 		return fmt.Errorf("--unmanaged-pods=%s is not known: use refuse or evict", typed.unmanaged)
 	}
+	if s.To != "" && (line.groups.selector != "" || line.providerName == "manual") {
+		return fmt.Errorf("--to=%s: labelled nodes have no revision to move to: pass --current KEY=VALUE instead", s.To)
+	}
 	return s.Check()
 }
 
@@ -214,7 +234,7 @@ func parseQuantity(flag, text string) (*nodegroup.Quantity, error) {
 	return &q, nil
 }
 
-// parseLabels reads KEY=VALUE[,KEY=VALUE].
+// parseLabels reads KEY=VALUE[,KEY=VALUE]. It returns an error where a key has two values.
 func parseLabels(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil
@@ -222,6 +242,12 @@ func parseLabels(text string) (map[string]string, error) {
 	set, err := labels.ConvertSelectorToLabelsMap(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: write KEY=VALUE[,KEY=VALUE]", err)
+	}
+	for _, pair := range strings.Split(text, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		if key, value = strings.TrimSpace(key), strings.TrimSpace(value); set[key] != value {
+			return nil, fmt.Errorf("label %s is given twice, with %q and %q: use one value", key, value, set[key])
+		}
 	}
 	return set, nil
 }

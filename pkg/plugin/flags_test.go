@@ -42,6 +42,19 @@ func TestRefusedArguments(t *testing.T) {
 		"a selector":                  {"-l a=b,,", "--selector=a=b,,: found ',', expected: identifier after ','"},
 		"a way of progress":           {"--progress=loud", "--progress=loud is not known: use auto, tty, plain, json or quiet"},
 		"labels without a value":      {"workers --current image", "--current=image: invalid selector: [image]: write KEY=VALUE[,KEY=VALUE]"},
+		"a label with two values":     {"-l a=b --current image=v2,image=v3", `--current=image=v2,image=v3: label image is given twice, with "v2" and "v3": use one value`},
+		"a revision of labels":        {"-l a=b --to=5", "--to=5: labelled nodes have no revision to move to: pass --current KEY=VALUE instead"},
+		"a revision without a cloud":  {"workers --provider=manual --to=5", "--to=5: labelled nodes have no revision"},
+		"no namespace":                {"workers --state-namespace=", "--state-namespace= is empty: give it a value, or leave it out"},
+		"no namespace for a status":   {"status workers --state-namespace=", "--state-namespace= is empty"},
+		"no width":                    {"workers --max-unavailable=", "--max-unavailable= is empty"},
+		"no surge":                    {"workers --max-surge=", "--max-surge= is empty"},
+		"no cluster":                  {"workers --cluster-name=", "--cluster-name= is empty"},
+		"no selector":                 {"--selector=", "--selector= is empty"},
+		"no node":                     {"--node=", "--node= is empty"},
+		"no labels":                   {"workers --current=", "--current= is empty"},
+		"more logs than there are":    {"workers -v 99", "99 is not a level from 0 to 10"},
+		"less logs than there are":    {"workers -v=-1", "-1 is not a level from 0 to 10"},
 		"labels that exclude":         {"workers --current image!=v1", "write KEY=VALUE[,KEY=VALUE]"},
 		"a format":                    {"-o xml", "--output=xml is not known: use table, wide, json, yaml, name, markdown, jsonpath=… or go-template=…"},
 		"a template that is none":     {"-o jsonpath={", "unclosed action"},
@@ -186,6 +199,8 @@ func TestParseLabels(t *testing.T) {
 		"a bad key":      {"a b=v2", nil, false},
 		"a bad value":    {"image=v/2", nil, false},
 		"a loose comma":  {"image=v2,", nil, false},
+		"two values":     {"image=v2,a=b,image=v3", nil, false},
+		"a value twice":  {"image=v2, image = v2", map[string]string{"image": "v2"}, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"flag"
+	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -29,6 +31,10 @@ type verbosity struct {
 
 // Set implements pflag.Value.
 func (v *verbosity) Set(text string) error {
+	const most = 10
+	if level, err := strconv.Atoi(text); err == nil && (level < 0 || level > most) {
+		return fmt.Errorf("%d is not a level from 0 to %d", level, most)
+	}
 	if err := v.Value.Set(text); err != nil {
 		return err
 	}

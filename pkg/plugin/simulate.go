@@ -113,6 +113,9 @@ func readDump(ctx context.Context, stdin io.Reader, name string, trimObject func
 		source, in = name, file
 	}
 	d, err := dump.Read(interruptible{ctx, in}, dump.Limits{}, trimObject)
+	if err != nil && ctx.Err() == nil { // of what the file holds
+		err = usageError(err)
+	}
 	if err != nil {
 		return nil, "", fmt.Errorf("reading %s: %w", source, err)
 	}

@@ -130,7 +130,7 @@ func TestSimulateReadsADump(t *testing.T) {
 		"an unknown group":             {smallCluster, []string{"c"}, exitUsage, []string{`error: looking into stdin: no node group "c": there are a, b`}},
 		"no group":                     {`{"apiVersion":"v1","kind":"Node","metadata":{"name":"x"}}`, nil, exitUsage, []string{"error: looking into stdin: its 1 nodes belong to no node group that is known: pass -l SELECTOR"}},
 		"AWS without a zone":           {smallCluster, []string{"a", "--provider=aws"}, exitUsage, []string{`error: node "a1" names no zone: give it the label topology.kubernetes.io/zone, or pass --provider=manual`}},
-		"a dump cut short":             {smallCluster[:200], []string{"a"}, exitError, []string{"error: reading stdin: document 2 is not YAML: line 1"}},
+		"a dump cut short":             {smallCluster[:200], []string{"a"}, exitUsage, []string{"error: reading stdin: document 2 is not YAML: line 1"}},
 		"two groups at once":           {smallCluster, []string{"a", "b"}, exitUsage, []string{"error: accepts at most 1 arg(s), received 2"}},
 		"a flag that changes clusters": {smallCluster, []string{"a", "--takeover"}, exitUsage, []string{"error: unknown flag: --takeover"}},
 		"a wish that contradicts":      {smallCluster, []string{"a", "--max-surge=2"}, exitUsage, []string{"error: --max-surge=2: provider manual cannot add nodes"}},
