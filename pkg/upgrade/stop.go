@@ -67,6 +67,7 @@ func (d stopping) undoUpgrade() {
 		d.rec.Message = "being aborted" // it is on record before the first thing is undone
 	}
 	d.waiting = "what the upgrade did to be undone"
+	d.giveDrainedBack()
 	// What is given back comes first: a node that is kept after all is unfenced with the others.
 	shrunk := !d.w.Stop && d.launchMissing() && surplus{d.draft}.returnSurge() && d.lowerMaximum() && d.restoreRevision()
 	freed := marks{d.draft}.releaseHeldNodes()
@@ -78,6 +79,23 @@ func (d stopping) undoUpgrade() {
 	case rested:
 		d.endUpgradeWith(Interrupted, fmt.Sprintf("stopped while it was being aborted: run %s to continue", nodegroup.Command("abort", d.w.Group.Name)))
 	}
+}
+
+// giveDrainedBack forgets the nodes that are drained and still there: an abort unfences them, so
+// that they were not replaced. A drained node that is gone, or current by now, was replaced.
+func (d stopping) giveDrainedBack() {
+	for _, name := range d.rec.startedNames() {
+		n := d.rec.Nodes[name]
+		if n.State != NodeDrained {
+			continue
+		}
+		if i, there := indexOfMember(d.w.Members, name); there && d.w.Members[i].Outdated {
+			d.rec.Replaced--
+			d.rec.Ledger.UnbookRemoval(n.Zone)
+		}
+		d.forgetNode(name)
+	}
+	d.count = countMembers(d.w, &d.rec)
 }
 
 // concludeUndo ends an abort that is done, by a reading of the group that shows all that was done

@@ -419,3 +419,30 @@ func undone(t *testing.T, zonal bool, verb upgrade.Verb, at time.Duration, kill 
 	}
 	return left, steps
 }
+
+// A node without a cloud that is only drained is given back by an abort: it was not replaced, and counts once.
+func TestAbortCountsDrainedNodesAsKept(t *testing.T) {
+	for name, replaced := range map[string]int{"only drained": 0, "one replaced": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := newManualScene(t, "old-a-1", "old-a-2", "old-a-3")
+			s.Members = append(s.Members, manual("zz-current", false))
+			record := s.rest().Record
+			first := inState(record, upgrade.NodeDrained)
+			if len(first) != 1 {
+				t.Fatalf("drained are %v, want one node", first)
+			}
+			if replaced > 0 {
+				s.replaceNode(first[0], "manual", nil)
+				record = s.rest().Record
+			}
+			if drained := inState(record, upgrade.NodeDrained); len(drained) != 1 {
+				t.Fatalf("drained are %v, want one node", drained)
+			}
+			s.Record = record.Aborting()
+			step := s.rest()
+			if r := &step.Record; r.Result != upgrade.Aborted || r.Replaced != replaced || r.Total != 3 || r.Ledger.Removed() != replaced {
+				t.Errorf("%s: %d of %d nodes replaced, %d removed (%q); want %d of 3", r.Result, r.Replaced, r.Total, r.Ledger.Removed(), r.Message, replaced)
+			}
+		})
+	}
+}

@@ -69,7 +69,7 @@ func (r *Record) RollingBack(to nodegroup.Revision, now time.Time) Record {
 		c.Replaced, c.Total, c.Begun, c.Soak = 0, 0, 0, Soak{}
 		c.Request.Current = nil // nodes of the older revision need not carry the newer one's labels
 		c.Request.To, _ = r.WayBack()
-		c.dropStarted()
+		c.dropStarted(isRemoving)
 		c.forgetProofs()
 		c.Ledger.ForgetRefusals()
 	}
@@ -108,7 +108,7 @@ func (r *Record) forgetProofs() {
 func (r *Record) Aborting() Record {
 	c := r.Reopened()
 	c.Stopping, c.PhaseBegan, c.Soak = Aborted, r.Ended, Soak{}
-	c.dropStarted()
+	c.dropStarted(func(n NodeRecord) bool { return isRemoving(n) || n.State == NodeDrained }) // see giveDrainedBack
 	c.Ledger.ForgetRefusals()
 	return c
 }
@@ -121,10 +121,13 @@ func (r *Record) originalRevision() nodegroup.Revision {
 	return r.Previous
 }
 
-// dropStarted forgets the nodes that were started. Those that are being terminated are seen
-// through, unless they turn out to be there still.
-func (r *Record) dropStarted() {
-	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return n.State != NodeRemoving })
+// isRemoving reports whether the node is being terminated.
+func isRemoving(n NodeRecord) bool { return n.State == NodeRemoving }
+
+// dropStarted forgets the nodes that were started, except those to keep. Those that are being
+// terminated are seen through, unless they turn out to be there still.
+func (r *Record) dropStarted(keep func(NodeRecord) bool) {
+	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return !keep(n) })
 	for name, n := range r.Nodes {
 		n.Batch = 0
 		r.Nodes[name] = n
