@@ -229,19 +229,21 @@ func (s *Store) changeRequest(ctx context.Context, change func(*corev1.ConfigMap
 	return nil
 }
 
-// LoadRecords lists the records of all groups in a namespace, by the group's name.
-func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (map[string]upgrade.Record, error) {
+// LoadRecords lists the records of all groups in a namespace, by the group's name, and beside them the errors of those that
+// cannot be read: one record must not stop the commands about other groups.
+func LoadRecords(ctx context.Context, client kubernetes.Interface, namespace string) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
 	list, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{LabelSelector: LabelManagedBy + "=" + FieldManager})
 	if err != nil {
-		return nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)
+		return nil, nil, fmt.Errorf("listing the records of upgrades in namespace %q: %w", namespace, err)
 	}
-	records := map[string]upgrade.Record{}
+	records, unreadable = map[string]upgrade.Record{}, map[string]error{}
 	for i := range list.Items {
-		record, err := DecodeRecord(&list.Items[i])
-		if err != nil {
-			return nil, err
+		group := list.Items[i].Data[keyGroup]
+		if record, err := DecodeRecord(&list.Items[i]); err != nil {
+			unreadable[group] = err
+		} else {
+			records[group] = record
 		}
-		records[list.Items[i].Data[keyGroup]] = record
 	}
-	return records, nil
+	return records, unreadable, nil
 }

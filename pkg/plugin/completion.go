@@ -89,7 +89,7 @@ func (f *flags) listRecorded(ctx context.Context, args []string, _ string) []str
 	if err != nil {
 		return nil
 	}
-	records, _ := cluster.LoadRecords(ctx, conn.Client, f.stateNamespace)
+	records, _, _ := cluster.LoadRecords(ctx, conn.Client, f.stateNamespace)
 	names := slices.Sorted(maps.Keys(records))
 	return slices.DeleteFunc(names, func(name string) bool { record := records[name]; return !record.IsResumable() })
 }

@@ -21,11 +21,20 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 	if m == modeStatus || m == modeAbort {
 		return nil
 	}
-	records, err := s.loadRecords(ctx)
+	records, unreadable, err := s.loadRecords(ctx)
 	if err != nil {
 		return err
 	}
 	delete(records, g.name)
+	s.warnUnreadable(unreadable)
+	for _, name := range slices.Sorted(maps.Keys(unreadable)) {
+		if node := unnamedMarks(g); node != "" {
+			return fmt.Errorf("upgrading group %q: node %q has marks that may be of group %q: %w", g.group.Name, node, name, unreadable[name])
+		}
+		if node := sharedNode(name, g.members); node != "" {
+			return fmt.Errorf("upgrading group %q: node %q is part of group %q, too: %w", g.group.Name, node, name, unreadable[name])
+		}
+	}
 	own := nodemark.Owner{Namespace: s.stateNamespace, Group: g.name}
 	if foreign, found := upgrade.FindForeignRun(g.members, own, g.record.Run, records); found {
 		return s.rejectForeignMarks(ctx, g, foreign)
@@ -37,6 +46,19 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 		}
 	}
 	return nil
+}
+
+// unnamedMarks returns the first node with marks of another run that name no group; "" if there is none.
+func unnamedMarks(g *groupContext) string {
+	for i := range g.members {
+		if node := g.members[i].Node; node != nil {
+			run := nodemark.RunOf(node)
+			if _, named := nodemark.ReadOwner(node); run != "" && run != g.record.Run && !named {
+				return node.Name
+			}
+		}
+	}
+	return ""
 }
 
 // rejectUnreadable refuses to upgrade nodes whose marks cannot be read, because the upgrade could not

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/cluster"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
+	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodemark"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/report"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -55,21 +56,23 @@ func (s *recordedState) findAbandoned(group string) []report.Leftover {
 
 // findGroupLeftovers are those of one group.
 func findGroupLeftovers(ctx context.Context, s *session, g *groupContext, state recordedState) ([]report.Leftover, error) {
-	records, err := s.loadRecords(ctx)
+	records, unreadable, err := s.loadRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s.warnUnreadable(unreadable)
 	var own []*corev1.Node
 	for i := range g.members {
 		if node := g.members[i].Node; node != nil {
 			own = append(own, node)
 		}
 	}
-	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(own, records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
+	return slices.Concat(state.findAbandoned(g.group.Name), report.FindSuspended(&g.group, &state.record), report.FindOrphanedNodes(s.dropUnknowable(own, unreadable), records, s.stateNamespace), report.FindUnreadableMarks(own)), nil
 }
 
 // findAllLeftovers are those of all groups that there are records of, and of all nodes.
-func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) ([]report.Leftover, error) {
+func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record, unreadable map[string]error) ([]report.Leftover, error) {
+	s.warnUnreadable(unreadable)
 	groups, err := s.provider.Groups(ctx, s.view.Nodes)
 	if err != nil {
 		return nil, err
@@ -86,5 +89,17 @@ func findAllLeftovers(ctx context.Context, s *session, records map[string]upgrad
 			found = append(found, report.FindSuspended(&groups[i], &record)...)
 		}
 	}
-	return slices.Concat(found, report.FindOrphanedNodes(s.view.Nodes, records, s.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
+	return slices.Concat(found, report.FindOrphanedNodes(s.dropUnknowable(s.view.Nodes, unreadable), records, s.stateNamespace), report.FindUnreadableMarks(s.view.Nodes)), nil
+}
+
+// dropUnknowable leaves out the nodes whose marks may be of an upgrade that an unreadable record continues: they must not be
+// taken for leftovers. Marks that name no group may be of any.
+func (s *session) dropUnknowable(nodes []*corev1.Node, unreadable map[string]error) []*corev1.Node {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node *corev1.Node) bool {
+		owner, named := nodemark.ReadOwner(node)
+		if !named {
+			return len(unreadable) > 0
+		}
+		return owner.Namespace == s.stateNamespace && unreadable[owner.Group] != nil
+	})
 }

@@ -27,10 +27,11 @@ func listGroups(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	records, err := c.loadRecords(ctx)
+	records, unreadable, err := c.loadRecords(ctx)
 	if err != nil {
 		fmt.Fprintln(c.ErrOut, "warning: phases are not shown:", err)
 	}
+	c.warnUnreadable(unreadable)
 	list := report.NewList("NodeGroupList", []report.NodeGroup{}) // an empty list is one in JSON, too
 	var names []string
 	refusals := map[string]string{}

@@ -2,6 +2,9 @@ package plugin
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +41,16 @@ func (c *command) openStore(group string) *cluster.Store {
 	return cluster.NewStore(c.Client, c.stateNamespace, group)
 }
 
-// loadRecords reads the records of all groups.
-func (c *command) loadRecords(ctx context.Context) (map[string]upgrade.Record, error) {
+// loadRecords reads the records of all groups, and returns the errors of those that cannot be read by the group's name.
+func (c *command) loadRecords(ctx context.Context) (records map[string]upgrade.Record, unreadable map[string]error, err error) {
 	return cluster.LoadRecords(ctx, c.Client, c.stateNamespace)
+}
+
+// warnUnreadable names the records of other groups that cannot be read.
+func (c *command) warnUnreadable(unreadable map[string]error) {
+	for _, group := range slices.Sorted(maps.Keys(unreadable)) {
+		fmt.Fprintf(c.ErrOut, "warning: the upgrade of group %s is left out: %v\n", group, unreadable[group])
+	}
 }
 
 // openSession reads the cluster and chooses the provider.

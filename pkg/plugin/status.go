@@ -91,13 +91,13 @@ func showStatus(ctx context.Context, c *command, watch bool) error {
 func chooseReported(ctx context.Context, s *session) (string, error) {
 	chosen := s.groups
 	if chosen.isEmpty() {
-		records, err := s.loadRecords(ctx)
+		records, unreadable, err := s.loadRecords(ctx)
 		if err != nil {
 			return "", err
 		}
 		switch chosen.names = upgrade.GroupsToReport(records); len(chosen.names) {
 		case 0:
-			return "", showLeftovers(ctx, s, records)
+			return "", showLeftovers(ctx, s, records, unreadable)
 		case 1:
 		default:
 			return "", usageError(fmt.Errorf("several groups are being upgraded: name one of %s", strings.Join(chosen.names, ", ")))
@@ -193,8 +193,8 @@ func describeRecorded(records map[string]upgrade.Record) string {
 }
 
 // showLeftovers prints what other upgrades have left, where none is under way.
-func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record) error {
-	left, err := findAllLeftovers(ctx, s, records)
+func showLeftovers(ctx context.Context, s *session, records map[string]upgrade.Record, unreadable map[string]error) error {
+	left, err := findAllLeftovers(ctx, s, records, unreadable)
 	if err != nil {
 		return err
 	}

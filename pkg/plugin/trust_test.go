@@ -422,3 +422,31 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestUnreadableRecordOfAnotherGroup does not stop the commands about other groups, but those about its own nodes.
+func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
+	cases := map[string]struct {
+		args, record, group, says string
+		code                      int
+	}{
+		"a plan":              {"blue --dry-run", "garbage", "green", "warning: the upgrade of group green is left out: reading ConfigMap kube-system/", exitDone},
+		"a newer version":     {"blue --dry-run", `{"version":99,"run":"r9"}`, "green", "warning: the upgrade of group green is left out: reading ConfigMap kube-system/", exitDone},
+		"a status":            {"status blue", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
+		"the list":            {"-o name", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
+		"a group that shares": {"blue --dry-run", "garbage", "image in (v1,v2)", `is part of group "image in (v1,v2)", too: reading ConfigMap`, exitError},
+		"the group itself":    {"blue --dry-run", "garbage", "blue", "error: reading ConfigMap", exitError},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := twoGroups()
+			s.recorded(t, c.group, upgrade.Record{})
+			s.maps[len(s.maps)-1].Data["record"] = c.record
+			s.withLeases()
+			s.serve(t)
+			_, stderr, code := invoke(t, append(strings.Fields(c.args), "--current=image=v2")...)
+			if code != c.code || !strings.Contains(stderr, c.says) {
+				t.Errorf("exit code %d, stderr %q, want %d and %q", code, stderr, c.code, c.says)
+			}
+		})
+	}
+}

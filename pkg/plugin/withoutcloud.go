@@ -22,7 +22,7 @@ func statusWithoutCloud(ctx context.Context, c *command, reason error) (*report.
 	}
 	groups := c.groups.names
 	if len(groups) == 0 { // the credentials were missing before a group was chosen
-		records, err := c.loadRecords(ctx)
+		records, _, err := c.loadRecords(ctx)
 		if err != nil {
 			return nil, err
 		}
