@@ -258,6 +258,19 @@ func stopped(result upgrade.Result) upgrade.Record {
 	}
 }
 
+// TestStatusKnowsTheTargetOfTheRecord: which nodes are current is known where the upgrade said so.
+func TestStatusKnowsTheTargetOfTheRecord(t *testing.T) {
+	s := twoGroups()
+	record := stopped(upgrade.PodEvictionFailure)
+	record.Request = upgrade.Request{Group: "blue", Run: "r1", Strategy: upgrade.Surge, Like: "eks", MaxUnavailable: 1, Window: 1, Current: map[string]string{"image": "v2"}}
+	s.recorded(t, "blue", record)
+	s.serve(t)
+	stdout, stderr, code := invoke(t, "status", "blue")
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, "2 of 3 nodes replaced, 1 not started") || strings.Contains(stdout, string(upgrade.TargetMoved)) {
+		t.Errorf("exit code %d, stdout\n%s\nstderr %q", code, stdout, stderr)
+	}
+}
+
 func TestListShowsPhases(t *testing.T) {
 	s := twoGroups()
 	s.recorded(t, "blue", stopped(""))

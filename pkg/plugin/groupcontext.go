@@ -85,7 +85,13 @@ func (s *session) loadGroup(ctx context.Context, name string, m mode) (*groupCon
 	if g.to, err = chooseTarget(m, s.settings.To, &g.record); err != nil {
 		return nil, err
 	}
-	if g.record.IsResumable() && len(s.settings.Current) == 0 && m != modeRollback {
+	switch known := len(s.settings.Current) > 0 || !g.record.IsResumable(); {
+	case known || m == modeRollback:
+	case m == modeStatus && g.record.IsCloudless(): // an upgrade asks which nodes are current
+		line := *s.commandLine
+		line.settings.Current = g.record.Request.Current
+		g.provider = line.manualProvider(s.view.Nodes)
+	default:
 		g.provider = cloud.RequireLabels(g.provider, g.record.Request.Current)
 	}
 	if g.group, err = g.provider.Observe(ctx, cloud.Ref{Name: name, To: g.to}); err != nil {
