@@ -57,8 +57,8 @@ type Group struct {
 	Managed *Managed `json:"-"`
 	// LaunchFailure is the newest failure to launch an instance, as the provider tells it.
 	LaunchFailure LaunchFailure `json:"-"`
-	// Unread says what the provider could not read of the group or its target and does without, with
-	// the reason, a sentence each.
+	// Unread says what is not known of the group or its target because the provider could not read it, a
+	// sentence each with the reason. An upgrade continues without it.
 	Unread []string `json:"-"`
 	// Autoscaler is what is known of one that changes the group's size.
 	Autoscaler Autoscaler `json:"-"`

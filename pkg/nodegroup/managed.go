@@ -11,8 +11,8 @@ type Managed struct {
 	// TerminateFirst tells that the cloud terminates a node before it launches another, and adds
 	// none before that (EKS E09, MINIMAL).
 	TerminateFirst bool
-	// ChangeWidth is the command line that changes MaxUnavailable. AddFirst is the one that has the cloud add nodes
-	// first; it is empty where the cloud does.
+	// ChangeWidth is the command that changes MaxUnavailable. AddFirst is the command after which the cloud adds
+	// a node before it terminates another; "" if it does so already.
 	ChangeWidth, AddFirst string
 	// Operation is the newest operation of the cloud on the group, whoever began it; the zero
 	// Operation if there was none.

@@ -32,7 +32,7 @@ func (s *session) rejectForeignRun(ctx context.Context, g *groupContext, m mode)
 			return fmt.Errorf("upgrading group %q: node %q has marks that may be of group %q: %w", g.group.Name, node, name, unreadable[name])
 		}
 		if node := sharedNode(name, g.members); node != "" {
-			return fmt.Errorf("upgrading group %q: node %q is part of group %q, too: %w", g.group.Name, node, name, unreadable[name])
+			return fmt.Errorf("upgrading group %q: node %q also belongs to group %q, whose record cannot be read: %w", g.group.Name, node, name, unreadable[name])
 		}
 	}
 	own := nodemark.Owner{Namespace: s.stateNamespace, Group: g.name}
@@ -77,12 +77,12 @@ func (g *groupContext) rejectUnreadable(m mode) error {
 	return nil
 }
 
-// rejectForeignMarks refuses an upgrade of a node that is part of another one, and reads whether that
-// can be continued.
+// rejectForeignMarks refuses to upgrade a node that another upgrade has marked. It reads the record of
+// that upgrade: the error says how to continue it, or that it has none.
 func (s *session) rejectForeignMarks(ctx context.Context, g *groupContext, foreign upgrade.ForeignRun) error {
 	record, err := cluster.NewStore(s.Client, foreign.Owner.Namespace, foreign.Owner.Group).LoadRecord(ctx)
 	if err != nil {
-		return fmt.Errorf("reading which upgrade node %q is part of: %w", foreign.Node, err)
+		return fmt.Errorf("finding the upgrade that marked node %q: %w", foreign.Node, err)
 	}
 	if record.Run != foreign.Run {
 		record = upgrade.Record{}

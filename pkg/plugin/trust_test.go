@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -423,6 +424,36 @@ func TestAbsentTargetsAreUsageErrors(t *testing.T) {
 	}
 }
 
+// TestMarksThatMayBeOfAnUnreadableRecord: marks of a run that name no group may be of any. The node is neither upgraded nor
+// listed as a leftover while a record cannot be read.
+func TestMarksThatMayBeOfAnUnreadableRecord(t *testing.T) {
+	for record, want := range map[string]struct {
+		code   int
+		listed bool
+	}{"garbage": {exitError, false}, "": {exitDone, true}} {
+		s := twoGroups()
+		i := slices.IndexFunc(s.nodes, func(n corev1.Node) bool { return n.Name == "b1" })
+		if err := nodemark.SetFence(&s.nodes[i], "r9", nodegroup.FenceTaint("manual")); err != nil {
+			t.Fatal(err)
+		}
+		delete(s.nodes[i].Annotations, nodemark.AnnotationOwner)
+		if record != "" {
+			s.recorded(t, "green", upgrade.Record{})
+			s.maps[len(s.maps)-1].Data["record"] = record
+		}
+		s.withLeases()
+		s.serve(t)
+		_, stderr, code := invoke(t, "blue", "--current=image=v2", "--dry-run")
+		if refused := strings.Contains(stderr, `node "b1" has marks that may be of group "green"`); refused != !want.listed || (want.code != exitDone && code != want.code) {
+			t.Errorf("record %q: exit code %d, stderr %q", record, code, stderr)
+		}
+		stdout, stderr, _ := invoke(t, "status", "blue", "--current=image=v2")
+		if strings.Contains(stdout+stderr, "r9") != want.listed {
+			t.Errorf("record %q: status says %q, %q", record, stdout, stderr)
+		}
+	}
+}
+
 // TestUnreadableRecordOfAnotherGroup does not stop the commands about other groups, but those about its own nodes.
 func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 	cases := map[string]struct {
@@ -433,7 +464,7 @@ func TestUnreadableRecordOfAnotherGroup(t *testing.T) {
 		"a newer version":     {"blue --dry-run", `{"version":99,"run":"r9"}`, "green", "warning: the upgrade of group green is left out: reading ConfigMap kube-system/", exitDone},
 		"a status":            {"status blue", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
 		"the list":            {"-o name", "garbage", "green", "warning: the upgrade of group green is left out", exitDone},
-		"a group that shares": {"blue --dry-run", "garbage", "image in (v1,v2)", `is part of group "image in (v1,v2)", too: reading ConfigMap`, exitError},
+		"a group that shares": {"blue --dry-run", "garbage", "image in (v1,v2)", `also belongs to group "image in (v1,v2)", whose record cannot be read: reading ConfigMap`, exitError},
 		"the group itself":    {"blue --dry-run", "garbage", "blue", "error: reading ConfigMap", exitError},
 	}
 	for name, c := range cases {

@@ -96,7 +96,8 @@ type Runner struct {
 	Unrenewed func() error
 	// Watch sees every step as it is decided, from the runner's own goroutine.
 	Watch func(upgrade.Step)
-	// Polled sees the answer to each question to the cloud, or its error, from the runner's own goroutine.
+	// Polled is called, in the runner's goroutine, with each reading of the group from the cloud. If the
+	// reading fails, it gets the error and what was read before the failure.
 	Polled func(*nodegroup.Group, error)
 	// Failures tell why the cluster could not be watched.
 	Failures <-chan error

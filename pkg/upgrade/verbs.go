@@ -124,8 +124,8 @@ func (r *Record) originalRevision() nodegroup.Revision {
 // isRemoving reports whether the node is being terminated.
 func isRemoving(n NodeRecord) bool { return n.State == NodeRemoving }
 
-// dropStarted forgets the nodes that were started, except those to keep. Those that are being
-// terminated are seen through, unless they turn out to be there still.
+// dropStarted removes the nodes that were started from the record, except those that keep selects. A
+// node that is being terminated stays on record until it is gone, or its termination has failed.
 func (r *Record) dropStarted(keep func(NodeRecord) bool) {
 	maps.DeleteFunc(r.Nodes, func(_ string, n NodeRecord) bool { return !keep(n) })
 	for name, n := range r.Nodes {

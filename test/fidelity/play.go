@@ -186,7 +186,7 @@ func (sc *scenario) furnish(ctx context.Context, s *stage.Stage) error {
 	return sc.addPlaceholders(ctx, s)
 }
 
-// addPlaceholders has pods of a priority below all others run on the current nodes.
+// addPlaceholders creates pods on the current nodes whose priority is below that of all other pods, and waits until they run.
 func (sc *scenario) addPlaceholders(ctx context.Context, s *stage.Stage) error {
 	if len(sc.placeholders) == 0 {
 		return nil

@@ -433,8 +433,8 @@ func (r *rules) unhealthy(record upgrade.Record) {
 	}
 }
 
-// staysAround reports whether a node that was started stays for now: it was given up, or its owner is to replace it. What came back to
-// it has to become ready there.
+// staysAround reports whether the upgrade leaves a node that it started as it is: the node was given up, or its owner is to replace it.
+// Pods that came back to such a node have to become ready there.
 func staysAround(state upgrade.NodeState) bool {
 	return state == upgrade.NodeQuarantined || state == upgrade.NodeDrained
 }

@@ -123,7 +123,7 @@ type groupFacts struct {
 	problem string
 	// unread are those of nodegroup.Group.
 	unread []string
-	// absent tells that the problem is an image which does not exist.
+	// absent is true if the problem is that the wanted image does not exist.
 	absent bool
 }
 

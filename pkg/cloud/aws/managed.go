@@ -70,12 +70,13 @@ type managedFacts struct {
 	machines map[string]string
 	images   map[string]image
 	failure  nodegroup.LaunchFailure
-	// problem says why the group cannot move to what was asked for, "" when it can, and absent that this does not exist.
+	// problem says why the group cannot move to what was asked for, "" when it can. absent is true if the problem is
+	// that it does not exist.
 	problem string
+	absent  bool
 	// unread are those of nodegroup.Group.
 	unread []string
-	absent bool
-	// unverified says why it is not known whether it exists.
+	// unverified says why it is not known whether what was asked for exists.
 	unverified string
 }
 
