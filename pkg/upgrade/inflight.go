@@ -47,7 +47,7 @@ func mayBeBooting(r *Record, m *nodegroup.Member) bool {
 func (r *Record) recordNameOf(m *nodegroup.Member) (name string, started bool) {
 	if m.Node == nil {
 		for name, n := range r.Nodes {
-			if n.Instance == m.Instance.ID {
+			if n.Instance == m.Instance.ID && n.mayBeWithoutNode(m) {
 				return name, true
 			}
 		}

@@ -71,6 +71,13 @@ func (n NodeRecord) isMachineOf(m *nodegroup.Member) bool {
 	return n.Instance == "" || m.Instance.ID == "" || n.Instance == m.Instance.ID
 }
 
+// mayBeWithoutNode reports whether the record of a node may be of a member that has none. Nothing but the
+// record names the machine then, and others can write records: a machine that the cloud does not call
+// outdated is a new one that boots, unless it ends already.
+func (n NodeRecord) mayBeWithoutNode(m *nodegroup.Member) bool {
+	return n.UID == "" || n.isGivenBack() || m.Outdated || m.Instance.State == nodegroup.InstanceLeaving
+}
+
 // isEnding reports whether a node in the state is no longer to be terminated.
 func isEnding(s NodeState) bool { return s == NodeRemoving || s == NodeQuarantined || s == NodeDrained }
 

@@ -136,6 +136,23 @@ func TestNodeGoesBeforeItsInstance(t *testing.T) {
 	}
 }
 
+// A record that names the instance of a new node, which has not joined yet, for a node that is gone does
+// not have it terminated: others can write records (B15).
+func TestNewInstanceIsNotTerminatedForAGoneNode(t *testing.T) {
+	s, terminate := removing(t, false)
+	s.answer(terminate, nodegroup.OutcomeUnclear, "deadline exceeded")
+	s.remove("old-a-1")
+	s.add(booting(current("new-a-1")))
+	n := s.Record.Nodes["old-a-1"]
+	n.Instance = "i-new-a-1"
+	s.Record.Nodes["old-a-1"] = n
+	s.crash()
+	s.pass(10 * time.Minute)
+	if step := s.rest(); len(actionsOf(step, "terminate")) > 0 || len(s.Open) > 0 && s.Open[nodegroup.Terminate{Instance: "i-new-a-1"}.Key()].Tries > 0 {
+		t.Errorf("it asks for %v, and has asked for %v", step.Actions, s.Open)
+	}
+}
+
 // A launch that gives back what a termination took does not overtake it.
 func TestReplacementIsLaunchedOnceTheTerminationLanded(t *testing.T) {
 	s := newScene(t, old("old-a-1"), old("old-a-2"))
