@@ -50,6 +50,7 @@ func TestLastReady(t *testing.T) {
 		"it waits on before its time":                    {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 119*time.Second), "a:last-ready"},
 		"its time is over":                               {waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), 2*time.Minute), "a"},
 		"the others do not come up":                      {unhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
+		"those of another workload do not come up":       {otherUnhealthy(waitedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour)), "a:last-ready"},
 		"another is still to leave":                      {waitedFor(sent(served([]*corev1.Pod{a, b}, node("n1", a)), "b", freeBudget), time.Hour), "a:last-ready"},
 		"it was blocked for long by something else":      {deniedFor(served([]*corev1.Pod{a, starting}, node("n1", a)), time.Hour), "a:last-ready"},
 		"an eviction is answered, and seen late":         {sentBefore(served([]*corev1.Pod{a, b}, node("n1", b)), "a", freeBudget, 20*time.Second), "b:last-ready"},
@@ -106,6 +107,12 @@ func waitedFor(in schedule.Input, long time.Duration) schedule.Input {
 
 func unhealthy(in schedule.Input) schedule.Input {
 	in.Recoveries = map[drain.Workload]schedule.Recovery{freeWorkload: {Unhealthy: true}}
+	return in
+}
+
+// otherUnhealthy has another workload keep the upgrade from starting nodes, which may stop for it.
+func otherUnhealthy(in schedule.Input) schedule.Input {
+	in.Recoveries = map[drain.Workload]schedule.Recovery{{Namespace: build.Namespace, Kind: "DaemonSet", Name: "agent"}: {Unhealthy: true}}
 	return in
 }
 

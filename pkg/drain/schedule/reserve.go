@@ -182,10 +182,11 @@ func (p *Plan) addCandidate(c candidate) {
 }
 
 // isDoneWaiting reports whether the last ready pod of a workload has waited for another long
-// enough. One whose new pods do not come up waits on: they would all be gone.
+// enough. It waits on while the new pods of any workload do not come up: those of this one may meet
+// the same, and the upgrade may stop for the other.
 func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	since, waited := p.in.LastReadySince[string(pod.UID)]
-	if p.in.Recoveries[drain.WorkloadOf(pod)].Unhealthy {
+	if p.in.isAnyUnhealthy() {
 		return false
 	}
 	if !waited {
@@ -193,6 +194,15 @@ func (p *Plan) isDoneWaiting(pod *corev1.Pod, limit time.Duration) bool {
 	}
 	p.decideAgainAt(since.Add(limit))
 	return !p.in.Now.Before(since.Add(limit))
+}
+
+func (in *Input) isAnyUnhealthy() bool {
+	for _, r := range in.Recoveries {
+		if r.Unhealthy {
+			return true
+		}
+	}
+	return false
 }
 
 // isUnderWay reports whether an eviction is in flight, or was answered so shortly ago that the
