@@ -26,16 +26,25 @@ func (d stopping) bringToRest() {
 	rested = d.resumeProcesses() && rested
 	if rested {
 		d.rec.Result, d.rec.Ended = d.rec.Stopping, d.w.Now
-		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), d.describeSuspended(), d.describeOverdue())
+		kept := ""
+		if d.returnsSurge() {
+			kept = d.describeKeptNodes()
+		}
+		d.rec.Message = joinNotes(d.rec.Message, d.describeRefused(d.rec.Message), kept, d.describeSuspended(), d.describeOverdue())
 		d.finished = true
 	}
+}
+
+// returnsSurge reports whether the stop gives back what was added: no old node was touched yet.
+func (d stopping) returnsSurge() bool {
+	return d.rec.Stopping == NodeCreationFailure && d.phase.untouched
 }
 
 // returnRoom gives back what was added where no old node was touched yet, and with it our raise of
 // the maximum. It reports whether that is done.
 func (d stopping) returnRoom() bool {
 	switch {
-	case d.rec.Stopping == NodeCreationFailure && d.phase.untouched:
+	case d.returnsSurge():
 		return surplus{d.draft}.returnSurge() && d.lowerMaximum()
 	case d.rec.Stopping == Failed && d.rec.Begun == 0 && d.rec.Ledger.ConfirmedSurge() <= 0:
 		return d.lowerMaximum()
@@ -219,9 +228,13 @@ func DescribeFenced(members []nodegroup.Member, run string) string {
 func (d stopping) describeKeptNodes() string {
 	owed := d.rec.Ledger.Contribution()
 	if owed < 0 {
-		return fmt.Sprintf("the group keeps %d fewer nodes than before: launching them was refused", -owed)
+		return ledger.DescribeSize(owed) + ": launching them was refused"
 	}
-	if owed = min(owed, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {
+	kept := 0 // that were to be terminated
+	for _, n := range d.rec.openShrinks(false) {
+		kept += n
+	}
+	if owed = min(owed+kept, d.w.Group.Desired-d.rec.Sizes.Desired); owed <= 0 {
 		return "" // another actor has taken them away
 	}
 	var loaded []string
@@ -231,8 +244,19 @@ func (d stopping) describeKeptNodes() string {
 			loaded = append(loaded, m.Name())
 		}
 	}
-	if len(loaded) == 0 {
-		return fmt.Sprintf("the group keeps %d more nodes than before: which of them are ours cannot be told any more", owed)
+	var reasons []string
+	if len(loaded) > 0 {
+		reasons = append(reasons, "new nodes carry pods and are not taken ("+abbreviateNames(loaded)+")")
 	}
-	return fmt.Sprintf("the group keeps %d more nodes than before: new nodes carry pods and are not taken (%s)", owed, abbreviateNames(loaded))
+	if kept > 0 {
+		reasons = append(reasons, "terminating new nodes was refused")
+	}
+	switch {
+	case len(reasons) > 0:
+	case d.w.Group.Desired-d.count.Instances >= owed:
+		reasons = []string{"they are still to be launched"}
+	default:
+		reasons = []string{"which of them are ours cannot be told any more"}
+	}
+	return ledger.DescribeSize(owed) + ": " + strings.Join(reasons, ", and ")
 }

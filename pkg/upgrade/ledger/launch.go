@@ -171,6 +171,10 @@ func (k Keeper) RecordAnswers() {
 
 func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	attempt := k.lastAttempt(k.launchAction(zone, launch))
+	if lost := attempt.Begun.IsZero() || attempt.Outcome == nodegroup.OutcomeUnclear; lost && !launch.Doubt {
+		launch.Doubt = true
+		k.l.doubtLaunch(zone, launch.Serial)
+	}
 	landed, refused := k.answerOfLaunch(launch, attempt)
 	switch {
 	case landed:
@@ -192,6 +196,16 @@ func (k *Keeper) recordAnswer(zone string, launch Launch) {
 	}
 }
 
+// doubtLaunch notes that an answer to the launch was lost.
+func (l *Ledger) doubtLaunch(zone string, serial int) {
+	l.updateZone(zone, func(z *Zone) {
+		z.Open = slices.Clone(z.Open)
+		for i := range z.Open {
+			z.Open[i].Doubt = z.Open[i].Doubt || z.Open[i].Serial == serial
+		}
+	})
+}
+
 // closeLaunch books what became of a launch, and takes it off the books where it had no effect.
 func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 	l.updateZone(zone, func(z *Zone) {
@@ -204,22 +218,30 @@ func (l *Ledger) closeLaunch(zone string, launch Launch, landed bool) {
 }
 
 // answerOfLaunch reports whether a launch is known to have been accepted or to have been refused;
-// neither while that is open.
+// neither while that is open. A refusal tells only of an earlier try whose answer was lost where the
+// cloud knew its token, which one that forbids the request did not look at.
 func (k *Keeper) answerOfLaunch(l Launch, attempt nodegroup.Attempt) (landed, refused bool) {
+	final := []nodegroup.Outcome{nodegroup.OutcomeExhausted, nodegroup.OutcomeMoved, nodegroup.OutcomeFatal, nodegroup.OutcomeUnsupported}
+	refused = slices.Contains(final, attempt.Outcome)
 	switch {
 	case attempt.InFlight:
 		return false, false
-	case attempt.Outcome == nodegroup.OutcomeDone, l.Max > 0 && k.Group.Max >= l.Max:
+	case attempt.Outcome == nodegroup.OutcomeDone:
 		return true, false
-	case attempt.Outcome == nodegroup.OutcomeExhausted, attempt.Outcome == nodegroup.OutcomeMoved, attempt.Outcome == nodegroup.OutcomeFatal, attempt.Outcome == nodegroup.OutcomeUnsupported:
-		return false, !k.isUnproven(l, attempt)
-	default:
+	case refused && !l.Doubt:
+		return false, true
+	case l.Max > 0 && k.Group.Max >= l.Max:
+		return true, false
+	case l.Max == 0 && attempt.Outcome == nodegroup.OutcomeFatal:
 		return false, false
+	default:
+		return false, refused && !k.isUnproven(l, attempt)
 	}
 }
 
-// isUnproven reports whether a launch without a token was answered with moved so shortly ago that
-// the group's reading may not show what moved it: an earlier try of ours, whose answer was lost.
+// isUnproven reports whether a launch without a token was refused so shortly ago that the group's
+// reading may not show an earlier try of ours, whose answer was lost.
 func (k *Keeper) isUnproven(l Launch, attempt nodegroup.Attempt) bool {
-	return l.Max > 0 && attempt.Outcome == nodegroup.OutcomeMoved && !k.Group.IsFreshAfter(attempt.Ended)
+	maybe := attempt.Outcome == nodegroup.OutcomeMoved || attempt.Outcome == nodegroup.OutcomeFatal
+	return l.Max > 0 && l.Doubt && maybe && !k.Group.IsFreshAfter(attempt.Ended)
 }

@@ -75,6 +75,9 @@ func TestRecordAnswers(t *testing.T) {
 	asked := ledger.Launch{Serial: 1, N: 1, Desired: 4, Max: 7}
 	raised := whole(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{asked}})
 	raised.MaxFrom, raised.MaxTo = 6, 7
+	doubted := whole(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 1, Desired: 4, Max: 7, Doubt: true}}})
+	doubted.MaxFrom, doubted.MaxTo = 6, 7
+	lost := zoneA(ledger.Zone{Surge: 1, Launched: 1, Serial: 1, Open: []ledger.Launch{{Serial: 1, N: 1, Doubt: true}}})
 	add := nodegroup.AddCapacity{N: 1, Desired: 4, Max: 6, Token: ledger.Token("r1", "", 1)}
 	cases := map[string]struct {
 		books          ledger.Books
@@ -82,13 +85,17 @@ func TestRecordAnswers(t *testing.T) {
 		launched, open int
 		maximum        int
 	}{
-		"no answer":              {open, nil, 1, 1, 0},
-		"accepted":               {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeDone) }, 1, 0, 0},
-		"no capacity":            {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
-		"lost":                   {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeUnclear) }, 1, 1, 0},
-		"lost, and seen":         {raised, func(v *ledger.View) { v.Group.Max = 7 }, 1, 0, 7},
-		"refused with its raise": {raised, func(v *ledger.View) { answered(v, add, nodegroup.OutcomeExhausted) }, 0, 0, 0},
-		"moved, by an old reading": {raised, func(v *ledger.View) {
+		"no answer":                  {open, nil, 1, 1, 0},
+		"accepted":                   {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeDone) }, 1, 0, 0},
+		"no capacity":                {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
+		"lost":                       {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeUnclear) }, 1, 1, 0},
+		"lost, and seen":             {raised, func(v *ledger.View) { v.Group.Max = 7 }, 1, 0, 7},
+		"refused with its raise":     {raised, func(v *ledger.View) { answered(v, add, nodegroup.OutcomeExhausted) }, 0, 0, 0},
+		"forbidden":                  {open, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeFatal) }, 0, 0, 0},
+		"lost, then forbidden":       {lost, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeFatal) }, 1, 1, 0},
+		"lost, then no capacity":     {lost, func(v *ledger.View) { answered(v, launchIn("a", 1), nodegroup.OutcomeExhausted) }, 0, 0, 0},
+		"another raised the maximum": {raised, func(v *ledger.View) { answered(v, add, nodegroup.OutcomeMoved); v.Group.Max = 9 }, 0, 0, 0},
+		"moved, by an old reading": {doubted, func(v *ledger.View) {
 			answered(v, add, nodegroup.OutcomeMoved)
 			v.Group.Observed = start.Add(20 * time.Second)
 		}, 1, 1, 7},

@@ -97,6 +97,9 @@ type Launch struct {
 	// for providers without tokens: one request raises both.
 	Desired int `json:"desired,omitempty"`
 	Max     int `json:"max,omitempty"`
+	// Doubt is true once an answer was lost, to this process or with the one before: it may have landed
+	// though a later request is refused.
+	Doubt bool `json:"doubt,omitempty"`
 }
 
 // FromBooks is the ledger that holds the books.
@@ -212,7 +215,20 @@ func (l *Ledger) DescribeSurplus(larger int) string {
 	if owed <= 0 {
 		return ""
 	}
-	return fmt.Sprintf("the group keeps %d more nodes than before: no outdated node was left to give back, and nodes that carry pods are not taken", owed)
+	return DescribeSize(owed) + ": no outdated node was left to give back, and nodes that carry pods are not taken"
+}
+
+// DescribeSize says that the group is larger than before the upgrade by so many nodes, or smaller where
+// the number is negative.
+func DescribeSize(larger int) string {
+	n, word := larger, "more"
+	if larger < 0 {
+		n, word = -larger, "fewer"
+	}
+	if n == 1 {
+		return fmt.Sprintf("the group keeps 1 %s node than before", word)
+	}
+	return fmt.Sprintf("the group keeps %d %s nodes than before", n, word)
 }
 
 // Replaced counts the nodes that were removed before the way back began.
