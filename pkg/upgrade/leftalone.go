@@ -31,10 +31,12 @@ func DescribeStandby(members []nodegroup.Member) string {
 	return "on Standby and left alone: " + abbreviateNames(names)
 }
 
-// isOverdue reports whether the machine of a node has been ending for so long that the upgrade does
-// not wait for it any more: a lifecycle hook may hold it for days.
+// isOverdue reports whether the machine of a node has been seen to be ending for so long that the
+// upgrade does not wait for it any more: a lifecycle hook may hold it for days. A Node object that
+// outlives its machine is deleted.
 func (d *draft) isOverdue(n NodeRecord) bool {
-	return n.State == NodeRemoving && n.Landed && !d.w.Now.Before(d.endOfWait(n))
+	return n.State == NodeRemoving && n.Landed && d.w.isDeadlinePassed(d.endOfWait(n)) &&
+		slices.ContainsFunc(d.w.Members, func(m nodegroup.Member) bool { return m.Instance.ID == n.Instance })
 }
 
 // endOfWait returns until when the machine of a node is waited for: as long as for a new one, from

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/nodegroup"
 	"github.com/kubectl-nodeupgrade/kubectl-nodeupgrade/pkg/upgrade"
 )
@@ -101,6 +103,38 @@ func TestMachineThatDoesNotEnd(t *testing.T) {
 	step := s.rest()
 	if want := "still terminating after 20m0s and not waited for any more: i-old-a-1 (node old-a-1)"; step.Record.Result != upgrade.Succeeded || !strings.Contains(step.Record.Message, want) {
 		t.Errorf("it ends %q: %q, want %q in it", step.Record.Result, step.Record.Message, want)
+	}
+}
+
+// A reading of the group from before its time was over does not show that a machine is still ending, and a
+// Node object that outlives its machine is deleted before the end.
+func TestOnlyMachinesThatAreSeenAreOverdue(t *testing.T) {
+	for name, gone := range map[string]bool{"the group was not read since": false, "only its Node object is left": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, old("old-a-1"))
+			s.Request.Settle = duration(0)
+			for range 6 {
+				s.do(s.next().Actions...)
+			}
+			s.Group.Desired = 1
+			s.add(current("new-a-1"))
+			if gone {
+				s.at("old-a-1").Instance = nodegroup.Instance{}
+				s.mark("old-a-1", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown })
+			}
+			observed := s.Now
+			s.pass(21 * time.Minute)
+			if !gone {
+				s.Group.Observed = observed
+			}
+			step := s.next()
+			if step.Finished {
+				t.Errorf("it ends %q: %q", step.Record.Result, step.Record.Message)
+			}
+			if gone {
+				action[upgrade.DeleteNode](t, step)
+			}
+		})
 	}
 }
 
