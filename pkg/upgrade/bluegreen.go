@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -220,11 +221,11 @@ func (d blueGreen) deleteBlue() bool {
 		d.startDeletion(name)
 	}
 	for d.rec.countInFlight() < mostDeleted && !(canary{d.draft}).isHolding() { // that were never drained, or came late
-		i := slices.IndexFunc(d.count.pending, func(m *nodegroup.Member) bool { return !(canary{d.draft}).mustWait(m) })
-		if i < 0 {
+		startable := slices.DeleteFunc(slices.Clone(d.count.pending), canary{d.draft}.mustWait)
+		if len(startable) == 0 {
 			break
 		}
-		m := d.count.pending[i]
+		m := slices.MinFunc(startable, func(a, b *nodegroup.Member) int { return cmp.Compare(d.urgencyOf(a), d.urgencyOf(b)) })
 		n := window{d.draft}.recordStart(m)
 		n.Deadline = d.w.Now // it has no time, so that what is on it is named and deleted
 		d.rec.Nodes[m.Name()] = n

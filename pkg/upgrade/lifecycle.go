@@ -67,8 +67,10 @@ func (d lifecycle) drainNode(name string, n NodeRecord, m *nodegroup.Member) {
 	view := d.classifyPodsOf(m)
 	balancing{d.draft}.followTargets(name, m, view)
 	if view.countPodsLeft() == 0 {
-		d.ensureStarted(n, m)
 		d.waitSettled(name, n, m)
+		if n = d.rec.Nodes[name]; isInDrain(n.State) { // else it is given up in this step
+			d.ensureStarted(n, m)
+		}
 		return
 	}
 	if n.State == NodeEmpty {

@@ -53,15 +53,17 @@ func (c *memberCounts) listCandidates(zonal bool, urgencyOf func(*nodegroup.Memb
 }
 
 // urgencies is how many degrees of urgency there are.
-const urgencies = 3
+const urgencies = 4
 
 func (d *draft) urgencyOf(m *nodegroup.Member) int {
 	switch {
 	case m.Node == nil:
 		return 0
-	case !m.IsReady() || d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0 && d.isArriving(m):
+	case !m.IsReady():
 		return 1
-	default:
+	case d.rec.Ledger.Carried()+d.rec.Ledger.Replaced() > 0 && d.isArriving(m):
 		return 2
+	default:
+		return 3
 	}
 }

@@ -55,5 +55,9 @@ func (d soaking) leaveUpgrade() {
 	if d.w.Stay || d.rec.Stopping != "" || until.Sub(d.w.Now) <= longWait || !d.hasNothingOpen() || !d.rec.noneInState(NodeDraining, NodeForcing, NodeEmpty, NodeRemoving) {
 		return
 	}
+	if d.rec.Phase == PhaseDrainBlue && d.isExhausted() {
+		d.requeueNow() // it is the last soak, whose phase frees the new nodes first
+		return
+	}
 	d.endUpgradeWith(Waiting, cmp.Or(d.phase.waitsUntil, "it soaks")+" until "+until.UTC().Format(time.RFC3339))
 }
