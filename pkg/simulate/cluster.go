@@ -36,6 +36,8 @@ type Cluster struct {
 	// workloads are the pods by what keeps them running.
 	workloads *drain.WorkloadIndex
 	movable   drain.Movable
+	// controllers are the answers of the DaemonSets that the upgrade asked about.
+	controllers map[drain.Workload]drain.Controller
 	// began is when the clock started. evicted counts the pods that were evicted, and deletions those
 	// that were deleted instead, by workload.
 	began     time.Time
@@ -55,7 +57,7 @@ func New(spec Spec) *Cluster {
 		workloads: drain.NewWorkloadIndex(spec.Facts), movable: spec.Movable, balancers: newLoadBalancers(spec.Targets),
 		group:   &simGroup{Group: spec.Group, clock: clock, outdated: spec.Outdated, members: map[string]*member{}},
 		actions: &actionLog{clock: clock, attempts: map[string]nodegroup.Attempt{}},
-		began:   spec.Now, deletions: map[string]*Deletion{},
+		began:   spec.Now, deletions: map[string]*Deletion{}, controllers: map[drain.Workload]drain.Controller{},
 	}
 	c.scheduler = &scheduler{clock: clock, index: c.index}
 	c.pods = &podLifecycle{
@@ -141,7 +143,7 @@ func (c *Cluster) Refusals(pod types.NamespacedName) map[string][]string {
 // be used up before the cluster moves on.
 func (c *Cluster) World(req upgrade.Request) upgrade.World {
 	w := c.shareWorld(req)
-	w.Members, w.Open = slices.Clone(w.Members), maps.Clone(w.Open)
+	w.Members, w.Open, w.Controllers = slices.Clone(w.Members), maps.Clone(w.Open), maps.Clone(w.Controllers)
 	for _, member := range w.Members {
 		if member.Instance.ID != "" {
 			w.Group.Instances = append(w.Group.Instances, member.Instance)
@@ -156,7 +158,7 @@ func (c *Cluster) shareWorld(req upgrade.Request) upgrade.World {
 	g.Observed, g.Instances = c.clock.now, nil
 	return upgrade.World{
 		Now: c.clock.now, Request: req, Group: g, Members: c.group.roster, Budgets: c.budgets.index,
-		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(), Movable: c.movable,
+		EndingNamespaces: c.budgets.endingNamespaces, Facts: c.facts, Disrupted: c.budgets.disrupted, Workloads: c.workloads.Current(), Movable: c.movable, Controllers: c.controllers,
 		Open: c.actions.attempts, Record: c.record, Notes: c.notes, Targets: c.readTargets(),
 	}
 }

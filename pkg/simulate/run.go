@@ -122,6 +122,11 @@ func (c *Cluster) Do(step upgrade.Step) {
 		outcome, detail := c.carryOutAction(action)
 		c.actions.record(action, outcome, detail)
 	}
+	for _, w := range step.Unscaled {
+		if w.Kind == daemonSet {
+			c.controllers[w] = drain.Controller{} // it lacks none
+		}
+	}
 	c.placePending()
 }
 

@@ -268,9 +268,14 @@ func (d daemons) countMissing(w drain.Workload) (missing int, unsure bool) {
 	if !slices.Contains(d.unscaled, w) {
 		d.unscaled = append(d.unscaled, w)
 	}
-	missing = long // as far as is known
-	if controller := d.w.Controllers[w]; controller.Unread == "" {
+	controller, read := d.w.Controllers[w]
+	switch {
+	case !read:
+		return 0, young || long > 0
+	case controller.Unread == "":
 		missing = min(long, controller.Uncreated)
+	default:
+		missing = long // as far as is known
 	}
 	return missing, young && missing == long
 }

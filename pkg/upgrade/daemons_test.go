@@ -254,6 +254,7 @@ func TestDaemonSetsThatLeaveOutCurrentNodes(t *testing.T) {
 	if step := s.rest(); started(step.Record) != "old-a-1" || !strings.Contains(step.Status.Waiting, agentName) {
 		t.Errorf("started: %s, while it waits for %q", started(step.Record), step.Status.Waiting)
 	}
+	s.Controllers = map[drain.Workload]drain.Controller{s.rest().Unscaled[0]: {}}
 	s.pass(5 * time.Second)
 	s.add(current("new-a-2"))
 	if step := s.rest(); step.Record.Result != upgrade.Succeeded {
@@ -285,7 +286,14 @@ func TestDaemonSetsWhosePodsAreNotCreated(t *testing.T) {
 				c.read.Read = s.Now
 				s.Controllers = map[drain.Workload]drain.Controller{step.Unscaled[0]: *c.read}
 			}
-			if step = s.rest(); c.want == "" && step.Record.Result != upgrade.Succeeded || c.want != "" && (len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != c.want) {
+			step = s.rest()
+			if c.read == nil {
+				if step.Finished || len(step.Status.Unhealthy) > 0 || !strings.Contains(step.Status.Waiting, agentName) {
+					t.Errorf("it ends %q, unhealthy: %v, and waits for %q", step.Record.Result, step.Status.Unhealthy, step.Status.Waiting)
+				}
+				return
+			}
+			if c.want == "" && step.Record.Result != upgrade.Succeeded || c.want != "" && (len(step.Status.Unhealthy) != 1 || step.Status.Unhealthy[0].String() != c.want) {
 				t.Errorf("it ends %q, unhealthy: %v; want %q", step.Record.Result, step.Status.Unhealthy, c.want)
 			}
 			if c.want == "" {

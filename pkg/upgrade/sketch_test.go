@@ -205,7 +205,7 @@ func (d *driver) turn(limit int) upgrade.Step {
 	if limit >= 0 {
 		actions = actions[:min(limit, len(actions))]
 	}
-	d.cluster.Do(upgrade.Step{Record: step.Record, Actions: slices.DeleteFunc(slices.Clone(actions), d.fails)})
+	d.cluster.Do(upgrade.Step{Record: step.Record, Unscaled: step.Unscaled, Actions: slices.DeleteFunc(slices.Clone(actions), d.fails)})
 	return step
 }
 
